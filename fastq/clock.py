@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Protocol, Self
 
-__all__ = ["EPOCH", "Clock", "ManualClock", "Moment", "SystemClock", "at_unix_ns"]
+__all__ = ["EPOCH", "Clock", "Moment", "SystemClock", "at_unix_ns"]
 
 EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
@@ -40,32 +40,6 @@ class SystemClock:
 
     unix_ns = staticmethod(time.time_ns)
     monotonic_s = staticmethod(time.monotonic)
-
-
-class ManualClock:
-    """A clock that moves only when told to; for tests."""
-
-    def __init__(self, unix_s: float = 1_700_000_000.0) -> None:
-        self._unix_ns = int(unix_s * 1_000_000_000)
-        self._monotonic_ns = 0
-
-    def unix_ns(self) -> int:
-        """Return the wall time that was set, in nanoseconds."""
-        return self._unix_ns
-
-    def monotonic_s(self) -> float:
-        """Return the seconds advanced so far."""
-        return self._monotonic_ns / 1_000_000_000
-
-    def advance(self, seconds: float) -> None:
-        """Move both clocks forward by ``seconds``."""
-        step_ns = round(seconds * 1_000_000_000)
-        self._unix_ns += step_ns
-        self._monotonic_ns += step_ns
-
-    def jump(self, seconds: float) -> None:
-        """Move the wall clock alone, as an operator or NTP does."""
-        self._unix_ns += round(seconds * 1_000_000_000)
 
 
 def at_unix_ns(unix_ns: int) -> datetime:

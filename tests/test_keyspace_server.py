@@ -18,7 +18,7 @@ from fastq.broker.operations.aggregate import GroupRule
 from fastq.broker.operations.lease import Leased, LeasedTask, Owner
 from fastq.broker.operations.presence import ServerIdentity, clear_server_state, write_result
 from fastq.broker.transport.open import open_async_broker
-from fastq.clock import ManualClock, SystemClock
+from fastq.clock import SystemClock
 from fastq.pool.event_kind import EventKind
 from fastq.pool.protocol import Running, Submission
 from fastq.prioritizer import Prioritizer
@@ -53,6 +53,7 @@ from tests.keyspace import (
     golden,
     snapshot,
 )
+from tests.manual_clock import ManualClock
 from tests.server.actors.groups import NoChild, config_of, in_process
 from tests.server.harness import TRUSTING, no_news
 

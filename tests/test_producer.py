@@ -8,9 +8,9 @@ from redis import Redis
 from fastq import AsyncClient, BrokerConnectionError, Client, Inspector, Task
 from fastq.broker.operations import enqueue
 from fastq.broker.transport.open import open_broker
-from fastq.clock import ManualClock
 from fastq.producer import Producer
 from tests.faulty_proxy import Act, Fault, faulty_proxy
+from tests.manual_clock import ManualClock
 from tests.ports import free_port
 from tests.redis_servers import RedisServer
 

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from fastq.clock import ManualClock
 from fastq.demo.fates import DUPLICATE, KEPT, LATE, SINGLES, STEADY, UNIQUE, Fate
 from fastq.demo.workload import WEIGHTS, Offer, Workload
+from tests.manual_clock import ManualClock
 
 QUEUES = list(WEIGHTS)
 CLOCK = ManualClock(1_700_000_000.5)

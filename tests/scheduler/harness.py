@@ -9,7 +9,6 @@ from redis import Redis
 
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
-from fastq.clock import ManualClock
 from fastq.cron import parse
 from fastq.info import TaskInfo
 from fastq.scheduler.engine import Engine, EngineOptions
@@ -23,6 +22,7 @@ from fastq.wire.codec import (
     decode_task_message,
 )
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, TaskMessage
+from tests.manual_clock import ManualClock
 
 __all__ = ["NOON", "Bench", "Heard", "bench_on", "entry_of", "history", "listed", "pending", "unix"]
 

@@ -14,8 +14,8 @@ import pytest
 from redis import Redis
 
 from fastq import Task
-from fastq.clock import ManualClock
 from fastq.wire.codec import decode_scheduler_enqueue_event
+from tests.manual_clock import ManualClock
 from tests.scheduler.harness import Bench
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "keyspace.json").read_text())

@@ -14,7 +14,7 @@ from redis import Redis
 from fastq.broker.scripts import load_script
 from fastq.broker.transport.open import open_async_broker
 from fastq.broker.transport.wait import TaskWatch
-from fastq.clock import Clock, ManualClock
+from fastq.clock import Clock
 from fastq.server.actors.recoverer import LostTaskRules, Reclaim, Recoverer
 from fastq.server.commands import Commands
 from fastq.server.config import MAX_LOST
@@ -27,6 +27,7 @@ from fastq.wire import keys
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW_S, OURS, QUEUE, QueueBench, message, queue_bench, run
 from tests.faulty_proxy import Act, Fault, Words
+from tests.manual_clock import ManualClock
 
 __all__ = [
     "TRUSTING",

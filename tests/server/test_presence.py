@@ -10,7 +10,6 @@ import pytest
 
 import fastq
 from fastq.broker.operations.presence import ServerIdentity
-from fastq.clock import ManualClock
 from fastq.pool.protocol import Running, Submission
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.tasks import InFlightTasks
@@ -19,6 +18,7 @@ from fastq.wire.codec import decode_server_info, decode_worker_info, view_task_m
 from fastq.wire.messages import ServerInfoMessage, WorkerInfo
 from fastq.wire.notice import ServerNotice
 from tests.broker.harness import NOW_S, message
+from tests.manual_clock import ManualClock
 
 ME = ServerIdentity("host", 7, "3c7b2c4e")
 CONFIG = ServerConfig(concurrency=4, queues={"critical": 6, "default": 3}, strict_priority=True)

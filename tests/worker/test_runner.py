@@ -9,7 +9,6 @@ import orjson
 import pytest
 
 from fastq import ServeMux, current_task
-from fastq.clock import ManualClock
 from fastq.errors import RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
 from fastq.log.limit import LINES, PER_S
@@ -18,6 +17,7 @@ from fastq.pool.runner import Answer, RunnerMisuseError
 from fastq.running import RunningTask
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import HandlerRunner, load, runner_argument
+from tests.manual_clock import ManualClock
 from tests.worker.harness import FakeContext, encoded
 
 mux: ServeMux = ServeMux()

@@ -18,9 +18,9 @@ from fastq.broker.transport.exchange import ATTEMPTS, Command
 from fastq.broker.transport.open import open_async_broker
 from fastq.broker.transport.sentinel import SentinelSchedule
 from fastq.broker.transport.subscription import listen
-from fastq.clock import ManualClock
 from fastq.errors import BrokerConnectionError, BrokerError, BrokerTimeoutError
 from tests.broker.harness import run, until
+from tests.manual_clock import ManualClock
 from tests.ports import free_port
 from tests.redis_servers import redis_server, sentinel_server
 from tests.sentinel_site import Failover, SentinelSite, failover_held_open, sentinel_site

@@ -12,7 +12,6 @@ from redis import Redis
 from fastq import Task
 from fastq.broker.operation import Operation
 from fastq.broker.operations.aggregate import GroupRule
-from fastq.clock import ManualClock
 from fastq.errors import BrokerError
 from fastq.running import GroupedTask
 from fastq.server.actors.aggregator import MAX_KNOWN_WAITS, Aggregator, GroupBackoff
@@ -21,6 +20,7 @@ from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.commands import Commands
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE
+from tests.manual_clock import ManualClock
 from tests.server.actors.groups import aggregator_on, concat, in_process, join, leftovers, outcome
 from tests.server.harness import Bench, logged, no_news, on_bench, senders_of
 from tests.waiting import PATIENCE_S, until

@@ -2,8 +2,8 @@
 
 import time
 
-from fastq.clock import ManualClock
 from fastq.server.actors.expiring_dict import ExpiringDict
+from tests.manual_clock import ManualClock
 
 
 def test_what_is_put_is_taken_once_within_its_time() -> None:

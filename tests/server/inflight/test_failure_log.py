@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from fastq.broker.operations.finish import Archived, Disposition, Done, Requeued, Retried
-from fastq.clock import ManualClock
 from fastq.log.limit import LINES, PER_S
 from fastq.pool.event_kind import EventKind
 from fastq.server.inflight.failure_log import MAX_ERROR, FailureLog
@@ -16,6 +15,7 @@ from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import view_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
+from tests.manual_clock import ManualClock
 
 REPORT = FailureReport("KeyError: 'nokey' (app.py:12)")
 

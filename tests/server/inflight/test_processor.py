@@ -9,7 +9,6 @@ import pytest
 from fastq.broker.operations.cancel import CancelAs, Cancellation
 from fastq.broker.operations.finish import Archived, Done, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
-from fastq.clock import ManualClock
 from fastq.pool.event_kind import EventKind
 from fastq.pool.pool import PoolConfig, ProcessPool
 from fastq.pool.protocol import Event, Pool, PoolCallbacks, Submission
@@ -20,6 +19,7 @@ from fastq.server.timing import STANDARD
 from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
+from tests.manual_clock import ManualClock
 from tests.server.harness import in_flight_of
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from fastq.clock import ManualClock
 from fastq.server.inflight.stall import TICKS_REMEMBERED, StallWatch
 from tests.broker.harness import run, until
+from tests.manual_clock import ManualClock
 
 STALL_S = 5.0
 TICK_S = 1.0

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from fastq.broker.operations.lease import Leased, LeasedTask
-from fastq.clock import ManualClock, Moment
+from fastq.clock import Moment
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.server.inflight.uncertain import Brought, DequeueCall, UncertainDequeues, UncertainEnds
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import message
+from tests.manual_clock import ManualClock
 
 UNHEARD = BrokerConnectionError("no reply", maybe_applied=True)
 UNSENT = BrokerConnectionError("never sent", maybe_applied=False)
