@@ -19,6 +19,7 @@ __all__ = ["FINISH_S", "MAX_WAITING", "UnblockedStderr", "unblocked_stderr"]
 MAX_WAITING: Final = 1_000_000
 """The characters buffered for stderr; further output is dropped, and its lines are counted."""
 FINISH_S: Final = 1.0
+STEPS: Final = 10
 
 _log = logging.getLogger("fastq.log")
 
@@ -76,7 +77,12 @@ class UnblockedStderr(io.TextIOBase):
         with self._changed:
             self._is_finished = True
             self._changed.notify_all()
-            return self._changed.wait_for(lambda: not self._waiting and not self._is_writing, within_s)
+            for _ in range(STEPS):  # a process that stands still for longer than the limit has lost one step of it
+                self._changed.wait_for(self._is_through, within_s / STEPS)
+            return self._is_through()
+
+    def _is_through(self) -> bool:
+        return not self._waiting and not self._is_writing
 
     def _hand_on(self) -> None:
         while True:

@@ -5,6 +5,8 @@ import fcntl
 import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -153,6 +155,31 @@ def test_a_descriptor_that_somebody_made_non_blocking_loses_nothing(pipe: tuple[
         data += os.read(reader, 1 << 16)
     assert stream.finish(PATIENCE_S)
     assert data.decode() == LINE * 500
+
+
+def test_a_process_that_stood_still_while_it_ended_has_time_left_for_its_last_words(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = pipe
+    reading = threading.Thread(target=os.read, args=(reader, fill(writer)))
+    stream = UnblockedStderr(writer)
+    stream.write("its last words\n")
+    wait_until(lambda: stream._is_writing)
+    wait, lost_s = stream._changed.wait, list[float]()
+
+    def stand_still(timeout: float | None = None) -> bool:
+        """Let the first wait take all the time that there is."""
+        if lost_s:
+            return wait(timeout)
+        lost_s.append(PATIENCE_S)
+        reading.start()
+        return False
+
+    monkeypatch.setattr(threading, "_time", lambda: time.monotonic() + sum(lost_s))
+    monkeypatch.setattr(stream._changed, "wait", stand_still)
+    assert stream.finish(PATIENCE_S)
+    reading.join()
+    assert os.read(reader, 100) == b"its last words\n"
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # what forks is the app's business
