@@ -6,6 +6,7 @@ By default that is 3 s: on a machine that stands still for longer, and Redis wit
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from fastq.broker.transport import subscription, wait
 from fastq.broker.transport.connection import connect, connect_async
 from tests.waiting import PATIENCE_S
 
@@ -17,6 +18,7 @@ def be_patient(seconds: float = PATIENCE_S) -> None:
     for make in (connect, connect_async):
         assert make.__kwdefaults__ is not None
         make.__kwdefaults__["read_timeout_s"] = seconds
+    subscription.ANSWER_WITHIN_S = wait.ANSWER_WITHIN_S = seconds
 
 
 @contextmanager

@@ -151,13 +151,13 @@ class _Line:
         connection.protocol = 3  # this makes redis-py return messages
         for words in (("HELLO", "3"), ("CLIENT", "TRACKING", "ON")):
             await connection.send_command(*words)
-            if await self._next(connection) is None:
+            if await self._next(connection, ANSWER_WITHIN_S) is None:
                 raise TimeoutError(f"no answer to {words[0]}")
 
-    async def _next(self, connection: Any) -> Any:
+    async def _next(self, connection: Any, within_s: float) -> Any:
         """Return the next reply or message, None if nothing came in time."""
         return await connection.read_response(
-            disable_decoding=True, disconnect_on_error=False, timeout=PING_EVERY_S, push_request=True
+            disable_decoding=True, disconnect_on_error=False, timeout=within_s, push_request=True
         )
 
     async def _write(self, connection: Any) -> None:
@@ -181,7 +181,7 @@ class _Line:
         while not (self.is_over or is_replaced(self._pool, connection)):
             error: ResponseError | None = None
             try:
-                heard = await self._next(connection)
+                heard = await self._next(connection, PING_EVERY_S)
             except ResponseError as refused:
                 if not self._asked:
                     raise

@@ -1,7 +1,7 @@
 """Waiting for tasks: it ends with any push, moves nothing, and says what hinders it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,11 +16,18 @@ from fastq.errors import BrokerAuthError, BrokerConnectionError, BrokerError
 from fastq.wire import keys
 from tests.broker.harness import QUEUE, run, until
 from tests.faulty_proxy import Act, Fault, faulty_proxy
-from tests.redis_servers import RedisServer
+from tests.redis_servers import RedisServer, redis_server
 from tests.sentinel_site import sentinel_site
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, after
 
 PENDING = keys.pending(QUEUE)
+
+
+@pytest.fixture(scope="module")
+def shared_server() -> Iterator[RedisServer]:
+    """Run one that only this module's tests use: its connections are counted here."""
+    with redis_server() as server:
+        yield server
 
 
 @asynccontextmanager
@@ -125,6 +132,7 @@ def test_a_wait_whose_time_is_up_leaves_the_connection_to_the_next(db: Redis, ur
     async def test() -> None:
         async with watch_at(url) as watch:
             assert await waiting(watch, timeout_s=0.01) is False
+            await until(lambda: stat(db, "clients", "tracking_clients") == 1)  # it may be connected after that
             made = stat(db, "stats", "total_connections_received")
             assert await waiting(watch, timeout_s=0.01) is False
             wait = waiting(watch)
@@ -202,25 +210,7 @@ def test_a_redis_that_forbids_it_says_so(command: str, shared_server: RedisServe
         admin.acl_deluser("w")
 
 
-def test_few_rights_are_enough(shared_server: RedisServer, db: Redis) -> None:
-    admin: Any = db
-    rights = {"categories": ["+@connection"], "commands": ["+exists"], "keys": ["asynq:*"], "reset_channels": True}
-    admin.acl_setuser("w", enabled=True, passwords=["+p"], **rights)
-
-    async def test() -> None:
-        async with watch_at(f"unix://w:p@{shared_server.socket_path}") as watch:
-            wait = waiting(watch)
-            await watched(watch)
-            db.lpush(PENDING, "a")
-            assert await wait is True
-
-    try:
-        run(test)
-    finally:
-        admin.acl_deluser("w")
-
-
-def test_an_error_of_one_queue_is_its_own(db: Redis, shared_server: RedisServer) -> None:
+def test_few_rights_are_enough_and_an_error_of_one_queue_is_its_own(db: Redis, shared_server: RedisServer) -> None:
     admin: Any = db
     rights = {"categories": ["+@connection"], "commands": ["+exists"], "keys": [PENDING], "reset_channels": True}
     admin.acl_setuser("w", enabled=True, passwords=["+p"], **rights)
@@ -260,17 +250,41 @@ def test_a_redis_that_says_nothing_is_given_up(
     db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fastq.broker.transport.wait.PING_EVERY_S", 0.02)
-    monkeypatch.setattr("fastq.broker.transport.wait.ANSWER_WITHIN_S", 0.02)
 
     async def test() -> None:
         with faulty_proxy(shared_server.socket_path, Fault("EXISTS", Act.SWALLOW)) as proxy:
             async with watch_at(proxy.url) as watch:
-                with pytest.raises(BrokerError) as raised:
-                    await waiting(watch)
+                wait = waiting(watch)
+                await until(lambda: "EXISTS" in proxy.names_seen())
+                with monkeypatch.context() as patch:
+                    patch.setattr("fastq.broker.transport.wait.ANSWER_WITHIN_S", 0.02)
+                    with pytest.raises(BrokerError) as raised:
+                        await wait
                 assert raised.value.transient
                 db.lpush(PENDING, "a")
                 assert await waiting(watch) is True
                 assert proxy.connections == 2
+
+    run(test)
+
+
+def test_its_first_words_may_be_answered_later_than_it_asks_an_idle_connection(
+    db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.broker.transport.wait.PING_EVERY_S", 0.01)
+    late = Fault("HELLO", Act.DELAY)
+
+    async def test() -> None:
+        with faulty_proxy(shared_server.socket_path, late) as proxy:
+            async with watch_at(proxy.url) as watch:
+                wait = waiting(watch)
+                await until(lambda: late.times == 0)
+                await until(after(0.05))
+                assert not wait.done()
+                late.until.set()
+                await watched(watch)
+                db.lpush(PENDING, "a")
+                assert await wait is True
 
     run(test)
 
