@@ -5,6 +5,7 @@ process id. A test skips where no server program is installed, but fails in CI (
 """
 
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ __all__ = [
     "redis_server",
     "sentinel_server",
     "server_program",
+    "silent",
     "tls_redis_server",
     "tls_sentinel",
 ]
@@ -117,6 +119,16 @@ def redis_server(port: int = 0, password: str = "", config: Mapping[str, str] | 
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def silent(server: RedisServer) -> Iterator[None]:
+    """Let a server take connections and answer nothing."""
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server.process.send_signal(signal.SIGCONT)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from fastq.wire.codec import decode_task_message
 from tests.bad_input import BAD_OPTIONS
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.keyspace import Moment, Place, snapshot
-from tests.redis_servers import RedisServer
+from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import PATIENCE_S, wait_until
 
 PENDING = "asynq:{default}:pending"
@@ -416,11 +416,12 @@ if child:
 """
 
 
-def test_both_sides_of_a_fork_go_on_with_the_client(db: Redis, url: str) -> None:
-    subprocess.run([sys.executable, "-c", FORKS, url], check=True, timeout=PATIENCE_S)
-    stored: list[Any] = db.lrange(PENDING, 0, -1)
+def test_both_sides_of_a_fork_go_on_with_the_client() -> None:
+    with redis_server() as server, server.client() as db:  # whose connections are theirs alone
+        subprocess.run([sys.executable, "-c", FORKS, server.url], check=True)
+        stored: list[Any] = db.lrange(PENDING, 0, -1)
+        types = [stored_message(db, task_id.decode()).type for task_id in stored]
     assert len(stored) == len(set(stored)) == 85
-    types = [stored_message(db, task_id.decode()).type for task_id in stored]
     assert {name: types.count(name) for name in set(types)} == {"before": 4, "parent": 40, "child": 41}
 
 

@@ -1,6 +1,7 @@
 """Producer: how long it remembers that a queue was registered, and what is said where Redis is away."""
 
 import asyncio
+import gc
 
 import pytest
 from redis import Redis
@@ -80,6 +81,7 @@ def test_a_queue_that_this_process_deletes_is_listed_with_its_next_task(db: Redi
 
 
 def test_clients_that_are_gone_are_not_kept_to_be_told_of_deleted_queues() -> None:
+    gc.collect()  # those of earlier tests are not to go meanwhile
     known = len(enqueue._registers)
     producers = [Producer(ManualClock()) for _ in range(3)]
     assert len(enqueue._registers) == known + 3

@@ -92,10 +92,10 @@ def is_through(process: ServerProcess, tasks: int) -> bool:
 def test_a_task_that_is_run_and_acked_passes_these_files(
     db: Redis, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, walk = tmp_path / "child", Walk()
+    file, walks = tmp_path / "child", [Walk() for _ in range(3)]
     monkeypatch.setenv(FILE, str(file))
-    config = ServerConfig(concurrency=1, delayed_task_check_interval=3600)
-    # Nothing else is done meanwhile.
+    # Little else is done meanwhile, and nothing thrice.
+    config = ServerConfig(concurrency=1, delayed_task_check_interval=3600, janitor_interval=3600)
     timing = Timing(heartbeat_interval_s=3600, recoverer_interval_s=3600, watchdog_interval_s=3600)
 
     async def test() -> None:
@@ -105,12 +105,13 @@ def test_a_task_that_is_run_and_acked_passes_these_files(
             with Client(url) as client:
                 begun = (process.heartbeater, process.recoverer, process.forwarder, process.fetcher)
                 await until(lambda: process.subscriber.is_subscribed and all(actor.ticks for actor in begun))
-                for done, kind in enumerate(("begin", "t", "end"), 1):
-                    if kind == "t":
+                for done, walk in enumerate([None, *walks, None], 1):
+                    if walk:
                         walk.begin()
-                    await asyncio.to_thread(client.enqueue, kind)
+                    await asyncio.to_thread(client.enqueue, "t" if walk else "begin" if done == 1 else "end")
                     await until(partial(is_through, process, done))
-                    walk.end()
+                    if walk:
+                        walk.end()
             process.begin_shutdown()
 
         working: list[asyncio.Task[None]] = []
@@ -118,7 +119,8 @@ def test_a_task_that_is_run_and_acked_passes_these_files(
         await working[0]
 
     run(test())
-    assert walk.passed - BESIDE == FETCH | RUN | ACK | ASK
+    passed = set.intersection(*(walk.passed for walk in walks))
+    assert passed - BESIDE == FETCH | RUN | ACK | ASK
     assert set(json.loads(file.read_text("utf-8"))) == CHILD
 
 

@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
+from redis.asyncio import RedisCluster as AsyncRedisCluster
 from redis.crc import key_slot
 
 from tests.redis_servers import RedisServer
 from tests.waiting import PATIENCE_S
 
-__all__ = ["MIGRATE_MS", "Cluster", "slot_of"]
+__all__ = ["MIGRATE_MS", "Cluster", "expect_no_reply", "slot_of"]
 
 SLOTS = 16384
+SHORT_S = 0.2
+"""How long is waited for a reply that does not come; those that come may take their time."""
 MIGRATE_MS = int(PATIENCE_S * 1000)
 
 
@@ -66,6 +69,22 @@ class Cluster:
     def redirections(self, kind: str) -> int:
         """Count the MOVED or ASK that the nodes have answered."""
         return sum(node_errors(node).get(f"errorstat_{kind}", {}).get("count", 0) for node in self.nodes)
+
+
+def expect_no_reply(client: Any, node: RedisServer) -> None:
+    """Let a client of redis-py's wait for the replies of this node no longer than ``SHORT_S``."""
+    known = client.get_node("127.0.0.1", node.port)
+    if isinstance(client, AsyncRedisCluster):
+        known.connection_kwargs["socket_timeout"] = SHORT_S
+        for connection in known._connections:
+            connection.socket_timeout = SHORT_S
+        return
+    pool = client.get_redis_connection(known).connection_pool
+    pool.connection_kwargs["socket_timeout"] = SHORT_S
+    for connection in pool._available_connections:
+        connection.socket_timeout = SHORT_S
+        if connection._sock is not None:
+            connection._sock.settimeout(SHORT_S)
 
 
 def node_errors(node: RedisServer) -> dict[str, Any]:

@@ -19,6 +19,7 @@ VARYING = {
     r", \d+ returned": "",
     r"^ +[~^]+\n": "",  # only some Pythons draw them
     r"^fastq: pid=.* pool: importing .*\n": "",  # where that takes a while
+    r"^fastq: pid=.* (trying again until it works|succeed again after .*)\n": "",  # where Redis stands still
 }
 
 

@@ -47,9 +47,8 @@ def test_a_handler_above_the_memory_limit_can_clean_up_and_has_failed(
     assert message.retried == 1
     assert re.match(r"TaskCanceled: its process has grown above memory_limit \(peak RSS \d+ MB\)", message.error_msg)
     assert view.expect("ran", client.enqueue("told").id).pid != pid
-    assert re.search(
-        rf"worker process {pid} has grown to \d+ MB, above memory_limit \(262 MB\); it is replaced", worker.text
-    )
+    said = rf"worker process {pid} has grown to \d+ MB, above memory_limit \(262 MB\); it is replaced"
+    wait_until(lambda: re.search(said, worker.text))
     assert worker.stop() == 0, worker.text
 
 

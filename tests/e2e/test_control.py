@@ -51,7 +51,7 @@ def test_a_quiet_server_finishes_what_runs_and_takes_nothing_more(
     view.expect("started", "runs")
     said = fastq.done("server", "quiet", server.id[:6], "--yes")
     assert said.startswith(f"{server.host}:{worker.pid} ({server.id[:8]}) is quiet; ")
-    assert "ordered through Redis to go quiet: no longer fetching" in worker.text
+    worker.wait_for("ordered through Redis to go quiet: no longer fetching")
     client.enqueue("ok", task_id="later")
     view.open()
     view.until("completed", "runs")

@@ -157,7 +157,7 @@ def test_a_group_that_fails_is_said_and_the_others_are_aggregated(workers: Worke
     worker.wait_for("group 'bad' of queue default was not aggregated: ValueError: no bad (")
     wait_until(lambda: wholes(view) == {("good", "xy"): 1})
     wait_until(lambda: view.size("g:bad") == 2)
-    assert "its 2 tasks will be aggregated again in 10 s" in worker.text
+    worker.wait_for("its 2 tasks will be aggregated again in 10 s")
     assert worker.stop() == 0, worker.text
 
 

@@ -8,7 +8,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import pytest
 from fastq import Client
 from tests.e2e.harness import Worker, Workers
 from tests.e2e.view import View
+from tests.ports import free_port
 from tests.waiting import PATIENCE_S, wait_until
 
 SHARED = """
@@ -65,8 +65,7 @@ class Postgres:
         if os.getuid() == 0:  # it refuses to run as root
             self._user = "nobody"
             os.chown(directory, pwd.getpwnam(self._user).pw_uid, -1)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         subprocess.run(
             [programs / "initdb", "--no-sync", "--auth=trust", "--username=app", "-D", self._data],
@@ -125,8 +124,8 @@ def start(workers: Workers, server: Postgres, text: str, *flags: str) -> Worker:
 
 def test_a_connection_that_children_would_share_is_named_with_the_remedy(workers: Workers, server: Postgres) -> None:
     worker = start(workers, server, SHARED).is_ready()
-    assert f"its import leaves a connection to 127.0.0.1:{server.port} open" in worker.text
-    assert "connect in @mux.child_start, or use --start-method spawn" in worker.text
+    worker.wait_for(f"its import leaves a connection to 127.0.0.1:{server.port} open")
+    worker.wait_for("connect in @mux.child_start, or use --start-method spawn")
     assert worker.stop() == 0, worker.text
 
 

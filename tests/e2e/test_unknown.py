@@ -29,7 +29,7 @@ def test_a_task_that_another_server_has_a_handler_for_costs_no_attempt(
     assert message.retried == retried
     assert "handler not found" in message.error_msg
     assert view.count("failed") == retried
-    assert "no handler here matches type 'ok' of queue default; its tasks " in old.text
+    old.wait_for("no handler here matches type 'ok' of queue default; its tasks ")
     assert old.stop() == 0, old.text
     if other is not None:
         other.signal(signal.SIGCONT)

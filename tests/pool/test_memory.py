@@ -29,7 +29,7 @@ def test_a_mapping_needs_no_descriptor() -> None:
     before = {fd for fd in os.listdir("/proc/self/fd") if "memfd:fastq" in _target(fd)}
     segment = Segment.create(4096)
     segment.close_fd()
-    assert {fd for fd in os.listdir("/proc/self/fd") if "memfd:fastq" in _target(fd)} == before
+    assert {fd for fd in os.listdir("/proc/self/fd") if "memfd:fastq" in _target(fd)} <= before
     segment.memory[4095] = 7
     assert segment.memory[4095] == 7
     with pytest.raises(IndexError):

@@ -287,7 +287,7 @@ def test_descriptors_are_given_back() -> None:
         del b
         # What woke this test may be the end of a task that was cancelled in the pool, whose traceback holds all of it.
         await asyncio.sleep(0)
-        assert descriptors() == before
+        assert descriptors().items() <= before.items()
 
     run(test())
 

@@ -62,7 +62,8 @@ def test_a_child_that_can_open_nothing_returns_a_large_task_unrun_and_is_replace
             b.submit(b.task("big", "noop", text="x" * BIG, is_async=sort == "async"))
             assert (await b.outcome("big")).kind is EventKind.RETURNED
             await until(lambda: before not in b.pool.child_states)
-            assert b.infos == [f"worker process {before} has no descriptor left for a large payload; it is replaced"]
+            # Before it, where that takes its time, of the import.
+            assert b.infos[-1] == f"worker process {before} has no descriptor left for a large payload; it is replaced"
             assert (await b.run("noop", text="x" * BIG)).kind is EventKind.DONE
 
     run(test())
@@ -142,7 +143,7 @@ def test_a_child_that_is_frozen_before_it_begins_anything_is_replaced(monkeypatc
             event = await b.outcome("task")
             assert event.kind is EventKind.RESULT
             assert int(event.data) != before
-            assert list(b.pool.child_states.values()) == [ChildState.READY]
+            await until(lambda: list(b.pool.child_states.values()) == [ChildState.READY])
             await gone(before)
 
     run(test())

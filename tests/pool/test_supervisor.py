@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -206,7 +207,7 @@ def test_a_process_that_the_system_refuses_is_a_clear_error(monkeypatch: pytest.
         with pytest.raises(PoolStartError, match=r"^the app: the process .* cannot be started: \[Errno 11\] Resource"):
             async with bench(settings(name="the app")):
                 pass
-        assert set(os.listdir("/proc/self/fd")) == before
+        assert set(os.listdir("/proc/self/fd")) <= before
 
     run(test())
 
@@ -356,6 +357,7 @@ def test_a_reload_replaces_children_as_they_get_free_and_leaves_nothing_behind()
                 await replaced
                 await gone(running, preloaders[-2])
                 await until(lambda: list(b.pool.child_states.values()) == [ChildState.READY] * 2)
+                gc.collect()  # with what earlier tests have left, the first time
                 descriptors.append(len(os.listdir("/dev/fd")))
             assert len({*preloaders}) == 4
             assert len({*descriptors}) == 1

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -17,13 +16,10 @@ from fastq.broker.transport.connection import connect, connect_async
 from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.faults import NoReply, Silent, Unsent, is_timeout
 from fastq.wire import keys
-from tests.broker.clusters import Cluster, slot_of
+from tests.broker.clusters import Cluster, expect_no_reply, slot_of
 from tests.broker.harness import run, until
-from tests.redis_servers import RedisServer, redis_cluster
+from tests.redis_servers import RedisServer, redis_cluster, silent
 from tests.waiting import PATIENCE_S, wait_until
-
-SHORT_S = 0.2
-"""How long is waited for a reply that does not come."""
 
 
 @pytest.fixture(scope="module")
@@ -32,18 +28,9 @@ def cluster() -> Iterator[Cluster]:
         yield Cluster(nodes)
 
 
-@contextmanager
-def silent(node: RedisServer) -> Iterator[None]:
-    node.process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        node.process.send_signal(signal.SIGCONT)
-
-
 @asynccontextmanager
-async def transport_to(cluster: Cluster, read_timeout_s: float = SHORT_S) -> AsyncIterator[AsyncClusterTransport]:
-    client = connect_async(cluster.url, read_timeout_s=read_timeout_s)
+async def transport_to(cluster: Cluster) -> AsyncIterator[AsyncClusterTransport]:
+    client = connect_async(cluster.url, read_timeout_s=PATIENCE_S)
     assert isinstance(client, AsyncRedisCluster)
     transport = AsyncClusterTransport(client)
     try:
@@ -70,7 +57,7 @@ def address_of(node: RedisServer) -> str:
 
 def test_all_nodes_are_asked_before_the_first_has_answered(cluster: Cluster) -> None:
     async def test() -> None:
-        async with transport_to(cluster, PATIENCE_S) as transport:
+        async with transport_to(cluster) as transport:
             await transport.transfer(writes(cluster))
             commands = writes(cluster)
             with silent(cluster.nodes[0]):
@@ -103,6 +90,7 @@ def test_a_silent_node_is_named_and_asked_nothing_until_it_answers(cluster: Clus
         async with transport_to(cluster) as transport:
             await transport.transfer(writes(cluster))
             stopped = cluster.nodes[0]
+            expect_no_reply(transport._cluster, stopped)
             with silent(stopped):
                 lost, *answers = await transport.transfer(writes(cluster))
                 assert answers == [1, 1]
@@ -144,6 +132,7 @@ def test_the_successor_of_a_silent_node_is_found_and_the_move_is_logged_once(
         async def test() -> None:
             async with transport_to(cluster) as transport:
                 assert await transport.transfer([first]) == [1]
+                expect_no_reply(transport._cluster, dead)
                 with silent(dead):
                     (lost,) = await transport.transfer([first])
                     assert isinstance(lost, NoReply)
@@ -153,9 +142,10 @@ def test_the_successor_of_a_silent_node_is_found_and_the_move_is_logged_once(
         if way == "asyncio":
             run(test)
         else:
-            client: Any = connect(cluster.url, read_timeout_s=SHORT_S)
+            client: Any = connect(cluster.url, read_timeout_s=PATIENCE_S)
             transport = ClusterTransport(client)
             assert transport.send([first]).replies() == [1]
+            expect_no_reply(client, dead)
             with silent(dead):
                 (lost,) = transport.send([first]).replies()
                 assert isinstance(lost, NoReply)

@@ -17,6 +17,8 @@ from fastq.wire.messages import ServerInfoMessage
 from fastq.wire.notice import ServerNotice
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, run
+from tests.faulty_proxy import faulty_proxy
+from tests.redis_servers import RedisServer
 from tests.server.harness import Bench, logged, on_bench
 from tests.server.inflight.test_processor import Bench as CrewBench
 
@@ -62,15 +64,21 @@ def test_a_name_that_another_server_knows_takes_no_longer_type(db: Redis, url: s
 
 @pytest.mark.parametrize(("rule", "expected"), [("retry", set()), ("return", {KNOWN, OTHER})])
 def test_a_rule_that_says_it_asks_nobody(
-    rule: str, expected: set[tuple[str, str]], db: Redis, url: str, caplog: pytest.LogCaptureFixture
+    rule: str,
+    expected: set[tuple[str, str]],
+    db: Redis,
+    shared_server: RedisServer,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def test(bench: Bench) -> None:
-        await show(bench, ["email:"])
-        before = db.info("stats")["total_commands_processed"]
-        assert await chosen(unknown(bench, rule), KNOWN, OTHER) == expected
-        assert db.info("stats")["total_commands_processed"] == before + 1, "INFO alone"
+    with faulty_proxy(shared_server.socket_path) as proxy:
 
-    on_bench(db, url, test)
+        async def test(bench: Bench) -> None:
+            await show(bench, ["email:"])
+            before = len(proxy.seen)
+            assert await chosen(unknown(bench, rule), KNOWN, OTHER) == expected
+            assert len(proxy.seen) == before
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
     assert len(logged(caplog)) == 2
 
 
