@@ -171,8 +171,15 @@ def test_the_command_ends_with_its_code_in_a_frame_too(monkeypatch: pytest.Monke
 # What it does -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("app", ["crons:scheduler", "crons:manager", "typed:app"])
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("app", "signum"),
+    [
+        ("crons:scheduler", signal.SIGTERM),
+        ("crons:scheduler", signal.SIGINT),
+        ("crons:manager", signal.SIGINT),
+        ("typed:app", signal.SIGTERM),
+    ],
+)
 def test_it_enqueues_until_told_to_stop_and_clears_up(
     commands: Workers, db: Redis, app: str, signum: signal.Signals
 ) -> None:

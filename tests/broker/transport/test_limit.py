@@ -23,6 +23,12 @@ def server() -> Iterator[RedisServer]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with redis_cluster() as nodes:
+        yield Cluster(nodes)
+
+
 class Blocking:
     """Drive a Client."""
 
@@ -112,18 +118,16 @@ def test_the_tasks_of_a_stretch_have_the_time_together_and_the_results_are_told(
 
 
 @WAYS
-def test_a_silent_node_of_a_cluster_is_named(way: Any) -> None:
-    with redis_cluster() as nodes:
-        cluster = Cluster(nodes)
-        node = nodes[1]
-        (queue,) = cluster.queues_on(node)
-        with opened(way, cluster.url) as client:
-            succeed(client, enqueue(queue))
-            with silent(node):
-                for _ in range(3):
-                    with pytest.raises(BrokerTimeoutError, match=rf"127\.0\.0\.1:{node.port}"):
-                        client.do(enqueue(queue))
-                succeed(client, enqueue(cluster.queues_on(nodes[0])[0]))
+def test_a_silent_node_of_a_cluster_is_named(way: Any, cluster: Cluster) -> None:
+    node = cluster.nodes[1]
+    (queue,) = cluster.queues_on(node)
+    with opened(way, cluster.url) as client:
+        succeed(client, enqueue(queue))
+        with silent(node):
+            for _ in range(3):
+                with pytest.raises(BrokerTimeoutError, match=rf"127\.0\.0\.1:{node.port}"):
+                    client.do(enqueue(queue))
+            succeed(client, enqueue(cluster.queues_on(cluster.nodes[0])[0]))
 
 
 @WAYS

@@ -138,9 +138,24 @@ def test_a_client_that_was_dropped_unclosed_closes_its_connections(db: Redis, ur
     asyncio.run(test())
 
 
-def test_a_cluster_and_a_sentinel_serve_any_number_of_loops() -> None:
-    with redis_cluster(1) as nodes, sentinel_site() as site:
-        for url, server in ((f"redis-cluster://127.0.0.1:{nodes[0].port}", nodes[0]), (site.url, site.old)):
+@pytest.fixture(scope="module")
+def node_of_cluster() -> Iterator[RedisServer]:
+    """Run a cluster of one node."""
+    with redis_cluster(1) as (node,):
+        yield node
+
+
+@pytest.fixture
+def node(node_of_cluster: RedisServer) -> RedisServer:
+    """Return the node, emptied."""
+    with node_of_cluster.client() as db:
+        db.flushall()
+    return node_of_cluster
+
+
+def test_a_cluster_and_a_sentinel_serve_any_number_of_loops(node: RedisServer) -> None:
+    with sentinel_site() as site:
+        for url, server in ((f"redis-cluster://127.0.0.1:{node.port}", node), (site.url, site.old)):
             client = AsyncClient(url)
             for _ in range(3):
                 asyncio.run(client.enqueue("t"))
@@ -159,12 +174,14 @@ def test_a_redis_that_is_away_is_said_in_every_loop() -> None:
 
 
 @pytest.fixture(params=["Redis", "RedisCluster"])
-def made(request: pytest.FixtureRequest, shared_server: RedisServer, db: Redis) -> Iterator[tuple[Any, Redis]]:
+def made(
+    request: pytest.FixtureRequest, shared_server: RedisServer, db: Redis, node: RedisServer
+) -> Iterator[tuple[Any, Redis]]:
     if request.param == "Redis":
         yield redis.asyncio.Redis(unix_socket_path=shared_server.socket_path), db
         return
-    with redis_cluster(1) as nodes, nodes[0].client() as its_db:
-        yield redis.asyncio.RedisCluster(startup_nodes=[ClusterNode("127.0.0.1", nodes[0].port)]), its_db
+    with node.client() as its_db:
+        yield redis.asyncio.RedisCluster(startup_nodes=[ClusterNode("127.0.0.1", node.port)]), its_db
 
 
 def test_a_given_client_is_refused_in_a_second_loop_before_anything_is_sent(made: tuple[Any, Redis]) -> None:

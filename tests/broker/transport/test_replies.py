@@ -148,8 +148,15 @@ def test_drain_a_semaphore_and_a_scheduler(given: Redis) -> None:
     assert [run.error for run in drain(mux, given)][:1] == [None]
 
 
-def test_a_cluster_client_and_its_inspector() -> None:
-    with redis_cluster(1) as nodes, redis.RedisCluster(host="127.0.0.1", port=nodes[0].port) as given:
+@pytest.fixture(scope="module")
+def node() -> Iterator[RedisServer]:
+    """Run a cluster of one node."""
+    with redis_cluster(1) as (node,):
+        yield node
+
+
+def test_a_cluster_client_and_its_inspector(node: RedisServer) -> None:
+    with redis.RedisCluster(host="127.0.0.1", port=node.port) as given:
         Client(given).enqueue("t", process_in=60)
         inspector = Inspector(given)
         assert inspector.run_all_scheduled_tasks("default") == 1
@@ -177,10 +184,9 @@ def test_so_is_one_of_asyncio(make: Callable[[Any], Any]) -> None:
         make(redis.asyncio.RedisCluster(startup_nodes=nodes).pipeline())
 
 
-def test_so_is_one_of_a_cluster() -> None:
+def test_so_is_one_of_a_cluster(node: RedisServer) -> None:
     with (
-        redis_cluster(1) as nodes,
-        redis.RedisCluster(host="127.0.0.1", port=nodes[0].port) as given,
+        redis.RedisCluster(host="127.0.0.1", port=node.port) as given,
         pytest.raises(TypeError, match=r"^redis must be a client, not a ClusterPipeline: "),
     ):
         Client(given.pipeline())
