@@ -76,9 +76,9 @@ def tree(module: str) -> ast.Module:
 def find(module: ModuleType, name: str) -> tuple[ast.stmt, ast.Module]:
     """Return the statement that defines a name, and the module where that is, which may be another one."""
     home = getattr(getattr(module, name), "__module__", None)
-    for each in dict.fromkeys((module.__name__, home if str(home).startswith("fastq") else module.__name__)):
-        source = tree(each)
-        for node in source.body:
+    for place in dict.fromkeys((module.__name__, home if str(home).startswith("fastq") else module.__name__)):
+        source = tree(place)
+        for node in [node for each in source.body for node in (each.body if isinstance(each, ast.If) else [each])]:
             if name in names_of(node):
                 return node, source
             if isinstance(node, ast.Try | ast.ImportFrom) and name in imported(node):

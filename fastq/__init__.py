@@ -1,66 +1,57 @@
 """fastq: a task queue for heavy batch work that speaks Go asynq's protocol on Redis.
 
-The names for producers and handlers are imported at once. The others, with their dependencies, are imported on first
-use.
+Each name is imported with its dependencies when it is first used, so that a producer does not import the server, nor
+``fastq --help`` redis-py.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from fastq._version import __version__
-from fastq.client import AsyncClient, Client
-from fastq.encoding import PayloadCodec
-from fastq.errors import (
-    BadLinesError,
-    BrokerAuthError,
-    BrokerConnectionError,
-    BrokerError,
-    BrokerOutOfMemoryError,
-    BrokerReadOnlyError,
-    BrokerTimeoutError,
-    CronSpecError,
-    DuplicateTaskError,
-    FastqError,
-    HandlerNotFoundError,
-    InvalidMessageError,
-    LeaseExpiredError,
-    PayloadError,
-    QueueNotEmptyError,
-    QueueNotFoundError,
-    QueuePausedError,
-    QueueStateError,
-    Retry,
-    RevokeTask,
-    SchedulerEntryNotFoundError,
-    SemaphoreFullError,
-    ServerClosedError,
-    ServerNotListeningError,
-    ServerStartError,
-    SkipRetry,
-    Snooze,
-    TaskCanceled,
-    TaskEndedError,
-    TaskIDConflictError,
-    TaskNotFoundError,
-    TaskStateError,
-    TaskTimeout,
-    WorkerCrashedError,
-)
-from fastq.hooks import Hooks
-from fastq.info import TaskInfo
-from fastq.middleware import ClientMiddleware, Sender
-from fastq.mux import Handler, Middleware, ServeMux
-from fastq.options import EnqueueOptions
-from fastq.results import EnqueueResults
-from fastq.running import GroupedTask, RunningTask, current_task
-from fastq.semaphore import Semaphore
-from fastq.states import TaskState
-from fastq.task import Task
-from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 if TYPE_CHECKING:
     from fastq.app.app import App
     from fastq.app.context import Context
+    from fastq.client import AsyncClient, Client
+    from fastq.encoding import PayloadCodec
+    from fastq.errors import (
+        BadLinesError,
+        BrokerAuthError,
+        BrokerConnectionError,
+        BrokerError,
+        BrokerOutOfMemoryError,
+        BrokerReadOnlyError,
+        BrokerTimeoutError,
+        CronSpecError,
+        DuplicateTaskError,
+        FastqError,
+        HandlerNotFoundError,
+        InvalidMessageError,
+        LeaseExpiredError,
+        PayloadError,
+        QueueNotEmptyError,
+        QueueNotFoundError,
+        QueuePausedError,
+        QueueStateError,
+        Retry,
+        RevokeTask,
+        SchedulerEntryNotFoundError,
+        SemaphoreFullError,
+        ServerClosedError,
+        ServerNotListeningError,
+        ServerStartError,
+        SkipRetry,
+        Snooze,
+        TaskCanceled,
+        TaskEndedError,
+        TaskIDConflictError,
+        TaskNotFoundError,
+        TaskStateError,
+        TaskTimeout,
+        WorkerCrashedError,
+    )
+    from fastq.hooks import Hooks
+    from fastq.info import TaskInfo
     from fastq.inspector import (
         AsyncInspector,
         ClusterNode,
@@ -78,10 +69,19 @@ if TYPE_CHECKING:
         TaskEvent,
         TaskFilter,
     )
+    from fastq.middleware import ClientMiddleware, Sender
+    from fastq.mux import Handler, Middleware, ServeMux
+    from fastq.options import EnqueueOptions
     from fastq.periodic import PeriodicTaskConfig, PeriodicTaskManager
+    from fastq.results import EnqueueResults
+    from fastq.running import GroupedTask, RunningTask, current_task
     from fastq.scheduler import Scheduler
+    from fastq.semaphore import Semaphore
     from fastq.server.config import ServerConfig
     from fastq.server.server import Server
+    from fastq.states import TaskState
+    from fastq.task import Task
+    from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 __all__ = [
     "App",
@@ -166,27 +166,82 @@ __all__ = [
 
 _LATER: Final = {
     "App": "fastq.app.app",
+    "AsyncClient": "fastq.client",
     "AsyncInspector": "fastq.inspector",
+    "BadLinesError": "fastq.errors",
+    "BrokerAuthError": "fastq.errors",
+    "BrokerConnectionError": "fastq.errors",
+    "BrokerError": "fastq.errors",
+    "BrokerOutOfMemoryError": "fastq.errors",
+    "BrokerReadOnlyError": "fastq.errors",
+    "BrokerTimeoutError": "fastq.errors",
+    "Client": "fastq.client",
+    "ClientMiddleware": "fastq.middleware",
     "ClusterNode": "fastq.inspector",
     "Context": "fastq.app.context",
+    "CronSpecError": "fastq.errors",
     "DailyStats": "fastq.inspector",
     "Drain": "fastq.inspector",
+    "DuplicateTaskError": "fastq.errors",
+    "EnqueueOptions": "fastq.options",
+    "EnqueueResults": "fastq.results",
+    "FastqError": "fastq.errors",
     "GroupInfo": "fastq.inspector",
+    "GroupedTask": "fastq.running",
+    "Handler": "fastq.mux",
+    "HandlerNotFoundError": "fastq.errors",
+    "Hooks": "fastq.hooks",
     "ImportReport": "fastq.inspector",
     "Inspector": "fastq.inspector",
+    "InvalidMessageError": "fastq.errors",
     "Job": "fastq.inspector",
+    "LeaseExpiredError": "fastq.errors",
+    "Middleware": "fastq.mux",
     "MovePlan": "fastq.inspector",
     "Moved": "fastq.inspector",
+    "PayloadCodec": "fastq.encoding",
+    "PayloadError": "fastq.errors",
     "PeriodicTaskConfig": "fastq.periodic",
     "PeriodicTaskManager": "fastq.periodic",
     "Progress": "fastq.inspector",
     "QueueInfo": "fastq.inspector",
+    "QueueNotEmptyError": "fastq.errors",
+    "QueueNotFoundError": "fastq.errors",
+    "QueuePausedError": "fastq.errors",
+    "QueueStateError": "fastq.errors",
+    "Retry": "fastq.errors",
+    "RevokeTask": "fastq.errors",
+    "RunningTask": "fastq.running",
     "Scheduler": "fastq.scheduler",
+    "SchedulerEnqueueEvent": "fastq.wire.messages",
+    "SchedulerEntry": "fastq.wire.messages",
+    "SchedulerEntryNotFoundError": "fastq.errors",
+    "Semaphore": "fastq.semaphore",
+    "SemaphoreFullError": "fastq.errors",
+    "Sender": "fastq.middleware",
+    "ServeMux": "fastq.mux",
     "Server": "fastq.server.server",
+    "ServerClosedError": "fastq.errors",
     "ServerConfig": "fastq.server.config",
     "ServerInfo": "fastq.inspector",
+    "ServerNotListeningError": "fastq.errors",
+    "ServerStartError": "fastq.errors",
+    "SkipRetry": "fastq.errors",
+    "Snooze": "fastq.errors",
+    "Task": "fastq.task",
+    "TaskCanceled": "fastq.errors",
+    "TaskEndedError": "fastq.errors",
     "TaskEvent": "fastq.inspector",
     "TaskFilter": "fastq.inspector",
+    "TaskIDConflictError": "fastq.errors",
+    "TaskInfo": "fastq.info",
+    "TaskNotFoundError": "fastq.errors",
+    "TaskState": "fastq.states",
+    "TaskStateError": "fastq.errors",
+    "TaskTimeout": "fastq.errors",
+    "WorkerCrashedError": "fastq.errors",
+    "WorkerInfo": "fastq.wire.messages",
+    "current_task": "fastq.running",
 }
 """Where the names are that are imported when they are first asked for."""
 

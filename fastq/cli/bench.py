@@ -9,10 +9,12 @@ from typing import Final
 import click
 
 from fastq.cli.bulk import confirm, yes_option
-from fastq.cli.commands import NumberRange, Verb, json_option
+from fastq.cli.commands import Verb
 from fastq.cli.figures import microseconds, percent
 from fastq.cli.human import clean, number, size
-from fastq.cli.session import Session, emit, pass_session, say_failure
+from fastq.cli.parameters import NumberRange, json_option
+from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.streams import say_failure
 from fastq.cli.tables import Column, facts, heading, table
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.demo.screen import Screen

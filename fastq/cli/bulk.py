@@ -13,7 +13,8 @@ import click
 
 from fastq.cli.human import number
 from fastq.cli.progress import StatusLine
-from fastq.cli.session import Session, emit, say_failure
+from fastq.cli.session import Session, emit
+from fastq.cli.streams import say_failure
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError, FastqError
 from fastq.inspector import Progress

@@ -1,34 +1,19 @@
-"""The frame of the commands: nouns with verbs, aliases, "did you mean", and common parameter types."""
+"""The frame of the commands: nouns with verbs, aliases, "did you mean"."""
 
 import difflib
-import math
-from collections.abc import Callable, Iterable, Sequence
+import importlib
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
-from click.types import StringParamType
 
-from fastq.cli.connection import connection_options, redis_url
-from fastq.errors import FastqError
-from fastq.inspector import Inspector
-from fastq.options import check_text
-from fastq.states import TaskState
+from fastq.cli.connection import connection_options
 
 __all__ = [
     "EXITS_OF_MANY",
     "SETTINGS",
-    "GroupName",
     "Noun",
-    "NumberRange",
-    "QueueName",
-    "TaskId",
     "Verb",
-    "json_option",
-    "queue_option",
-    "state_option",
-    "states_option",
-    "type_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,6 +47,7 @@ class Noun(click.Group):
         named.setdefault("callback", _show_help)
         super().__init__(*args, **{**named, "invoke_without_command": True})
         self.aliases: dict[str, str] = {}
+        self._places: dict[str, tuple[str, str]] = {}
         self.params += connection_options(hidden=True)
 
     def verb(self, name: str, *aliases: str, **more: Any) -> Callable[[Callable[..., Any]], click.Command]:
@@ -69,15 +55,21 @@ class Noun(click.Group):
         self.aliases.update(dict.fromkeys(aliases, name))
         return self.command(name, cls=Verb, **more)
 
-    def add(self, command: click.Command, *aliases: str) -> None:
-        """Add a command that is defined elsewhere."""
-        assert command.name is not None
-        self.aliases.update(dict.fromkeys(aliases, command.name))
-        self.add_command(command)
+    def add(self, name: str, place: str, *aliases: str, summary: str = "") -> None:
+        """Add a command that is imported from ``module:attribute`` when it is needed.
+
+        With a ``summary`` it is not needed for the help of this noun.
+        """
+        self.aliases.update(dict.fromkeys(aliases, name))
+        self._places[name] = place, summary
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Find a command by its name or an alias."""
-        return super().get_command(ctx, self.aliases.get(cmd_name, cmd_name))
+        """Find a command by its name or an alias, and import it unless that was done before."""
+        name = self.aliases.get(cmd_name, cmd_name)
+        if name in self._places and name not in self.commands:
+            module, _, attribute = self._places[name][0].partition(":")
+            self.add_command(getattr(importlib.import_module(module), attribute), name)
+        return super().get_command(ctx, name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -95,16 +87,21 @@ class Noun(click.Group):
         """List the commands with their aliases."""
         rows = []
         for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
-            if command is not None and not command.hidden:
-                others = [alias for alias, target in self.aliases.items() if target == name]
-                rows.append((", ".join([name, *others]), command.get_short_help_str(200)))
+            others = [alias for alias, target in self.aliases.items() if target == name]
+            rows.append((", ".join([name, *others]), self._summary(ctx, name)))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the names in the order of their definition."""
-        return list(self.commands)
+        """List the names: those that are added last, each in the order of their definition."""
+        return [*(name for name in self.commands if name not in self._places), *self._places]
+
+    def _summary(self, ctx: click.Context, name: str) -> str:
+        if name in self._places and (summary := self._places[name][1]):
+            return summary
+        command = self.get_command(ctx, name)
+        assert command is not None  # it is listed
+        return command.get_short_help_str(200)
 
 
 @click.pass_context
@@ -112,82 +109,3 @@ def _show_help(context: click.Context) -> int:
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
     return 0
-
-
-class NumberRange(click.FloatRange):
-    """A number within a range; click's own type accepts ``nan``, too."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Check a number."""
-        number: float = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{number} is not in the range {self._describe_range()}.", param, ctx)
-        return number
-
-
-class _Name(StringParamType):
-    """A name that becomes part of Redis keys; a blank one is a usage error."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check a name."""
-        try:
-            return check_text(value, self.name)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class GroupName(_Name):
-    """The name of a group of tasks."""
-
-    name = "group"
-
-
-class TaskId(_Name):
-    """The id of a task."""
-
-    name = "task id"
-
-
-class QueueName(_Name):
-    """The name of a queue; shell completion asks Redis for it."""
-
-    name = "queue"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """List the queues with this prefix."""
-        try:
-            with Inspector(redis_url(ctx)) as inspector:
-                return [CompletionItem(name) for name in inspector.queues() if name.startswith(incomplete)]
-        except (FastqError, click.UsageError):
-            return []
-
-
-def state_option(*states: TaskState) -> Callable[[F], F]:
-    """Make the option that takes one of these states."""
-    return click.option("--state", "-s", type=_choice(states), required=True, help="the state of the tasks")
-
-
-def states_option(states: Iterable[TaskState], help: str) -> Callable[[F], F]:
-    """Make the option that takes any number of these states."""
-    return click.option("--state", "-s", "states", type=_choice(states), multiple=True, help=help)
-
-
-def _choice(states: Iterable[TaskState]) -> click.Choice[str]:
-    return click.Choice([state.value for state in states], case_sensitive=False)
-
-
-def type_option(command: F) -> F:
-    """Give a command the option that leaves tasks of a type."""
-    return click.option("--type", metavar="PATTERN", help="only tasks of this type; * and ? match as in file names")(
-        command
-    )
-
-
-def queue_option(command: F) -> F:
-    """Give a command the option that names its queue."""
-    return click.option("--queue", "-q", type=QueueName(), required=True, metavar="QUEUE", help="the queue")(command)
-
-
-def json_option(command: F) -> F:
-    """Give a command the option for JSON output."""
-    return click.option("--json", "as_json", is_flag=True, help="write JSON, as in docs/cli.schema.json")(command)

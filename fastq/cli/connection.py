@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, quote
 
 import click
 
-from fastq.inspector.redis_url import DEFAULT_URL, ConnectionSpec, parse_redis_uri, url_variable
+from fastq.redis_url import DEFAULT_URL, ConnectionSpec, parse_redis_uri, url_variable
 from fastq.server.settings import EXTRA_KEYS, SETTINGS, parse_kind
 
 __all__ = ["CONNECTION_NAMES", "config_path", "connection_options", "given_defaults", "redis_url", "runner_url"]

@@ -5,8 +5,9 @@ from typing import Final
 
 import click
 
-from fastq.cli.commands import EXITS_OF_MANY, Noun, json_option
+from fastq.cli.commands import EXITS_OF_MANY, Noun
 from fastq.cli.human import clean, payload_text, stamp, when
+from fastq.cli.parameters import json_option
 from fastq.cli.session import Session, each, emit, pass_session
 from fastq.cli.tables import Column, heading, table
 from fastq.inspector.checks import MAX_PAGE

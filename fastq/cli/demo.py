@@ -12,7 +12,7 @@ from fastq.demo.shift import StalledError
 from fastq.demo.worker import WorkerEndedError
 from fastq.demo.workload import LEAST_TASKS
 from fastq.errors import BrokerError
-from fastq.inspector.redis_url import parse_redis_uri
+from fastq.redis_url import parse_redis_uri
 
 __all__ = ["main"]
 

@@ -5,39 +5,12 @@ import sys
 from typing import Any, Final
 
 import click
-from click.shell_completion import get_completion_class
 
 from fastq._version import __version__
-from fastq.cli.bench import bench
-from fastq.cli.commands import SETTINGS, Noun
+from fastq.cli.commands import Noun
 from fastq.cli.connection import connection_options, given_defaults
-from fastq.cli.cron import cron
-from fastq.cli.dash.command import dash
-from fastq.cli.demo import main as demo_command
-from fastq.cli.doctor import doctor
 from fastq.cli.environment import check_environment
-from fastq.cli.group import group
-from fastq.cli.plan import plan
-from fastq.cli.queue import queue
-from fastq.cli.queue_drain import drain
-from fastq.cli.queue_move import move
-from fastq.cli.queue_removal import rm
-from fastq.cli.run import run
-from fastq.cli.scheduler import command as scheduler_command
-from fastq.cli.schema import schema
-from fastq.cli.server import server
-from fastq.cli.server_control import quiet, stop
-from fastq.cli.session import say_failure
-from fastq.cli.stats import stats
-from fastq.cli.streams import end_unwritten, open_streams
-from fastq.cli.task import task
-from fastq.cli.task_bulk import archive_all, delete_all, run_all
-from fastq.cli.task_enqueue import enqueue
-from fastq.cli.task_export import export
-from fastq.cli.task_import import import_tasks
-from fastq.cli.task_retry import retry
-from fastq.cli.task_tail import tail
-from fastq.cli.worker import main as worker_command
+from fastq.cli.streams import end_unwritten, open_streams, say_failure
 from fastq.errors import FastqError
 
 __all__ = ["main"]
@@ -142,51 +115,61 @@ main = _Frame(
 )
 
 
-@click.command("version", context_settings=SETTINGS)
-def _version() -> None:
-    """Print the version of fastq."""
-    click.echo(f"{NAME} {__version__}")
-
-
-_COMPLETION_EPILOG: Final = """\b
-Examples:
-  echo 'eval "$(fastq completion bash)"' >> ~/.bashrc
-  echo 'eval "$(fastq completion zsh)"' >> ~/.zshrc
-  fastq completion fish > ~/.config/fish/completions/fastq.fish"""
-
-
-@click.command("completion", context_settings=SETTINGS, epilog=_COMPLETION_EPILOG)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def _completion(shell: str) -> None:
-    """Print the shell code that completes commands, flags, states, and names of queues."""
-    completion = get_completion_class(shell)
-    assert completion is not None  # the three shells that click supports
-    click.echo(completion(main, {}, NAME, "_FASTQ_COMPLETE").source())
-
-
-queue.add(drain)
-queue.add(move)
-queue.add(rm, "remove", "delete")
-task.add(enqueue)
-task.add(retry)
-task.add(run_all, "runall")
-task.add(archive_all, "archiveall")
-task.add(delete_all, "deleteall")
-task.add(export)
-task.add(import_tasks)
-task.add(tail)
-server.add(quiet)
-server.add(stop)
-for _command in (stats, queue, task, group, server, cron, doctor, dash):
-    main.add(_command)
-main.add_command(worker_command, "worker")
-main.add_command(scheduler_command, "scheduler")
-main.add_command(run)
-main.add(schema)
-main.add_command(demo_command, "demo")
-main.add(bench)
-main.add(plan)
-main.add_command(_completion)
-main.add_command(_version)
+for _name, _place, _summary in (
+    (
+        "stats",
+        "fastq.cli.stats:stats",
+        "Show the number of tasks in each state and queue, today's work, and the state of Redis.",
+    ),
+    ("queue", "fastq.cli.queue:queue", "List, describe, pause, resume, drain, move and remove queues."),
+    (
+        "task",
+        "fastq.cli.task:task",
+        "List, describe, enqueue, run, retry, archive, delete, cancel, export, import and follow tasks.",
+    ),
+    ("group", "fastq.cli.group:group", "List the groups of tasks that are aggregated into one."),
+    ("server", "fastq.cli.server:server", "List, quiet and stop servers."),
+    ("cron", "fastq.cli.cron:cron", "List periodic tasks, and when they were enqueued."),
+    ("doctor", "fastq.cli.doctor:doctor", "Look for faults in Redis, the servers, and the queues of Go and fastq."),
+    (
+        "dash",
+        "fastq.cli.dash.command:dash",
+        "Show a live dashboard of queues, tasks, servers, schedulers and Redis in the terminal.",
+    ),
+    (
+        "worker",
+        "fastq.cli.worker:main",
+        "Run the tasks of the ServeMux APP (module:attr) in a pool of worker processes.",
+    ),
+    (
+        "scheduler",
+        "fastq.cli.scheduler:command",
+        "Enqueue the periodic tasks of the App, Scheduler or PeriodicTaskManager APP (module:attr).",
+    ),
+    (
+        "run",
+        "fastq.cli.run:run",
+        "Run TASK (module:function) with the JSON object PAYLOAD here and now, and print what it returns.",
+    ),
+    ("schema", "fastq.cli.schema:schema", "Show what the typed tasks of an App take, and find what breaks."),
+    (
+        "demo",
+        "fastq.cli.demo:main",
+        "Run a mixed workload through a real Redis and a real fastq-worker, and account for every task.",
+    ),
+    ("bench", "fastq.cli.bench:bench", "Measure this machine and its Redis, for fastq plan."),
+    (
+        "plan",
+        "fastq.cli.plan:plan",
+        "Estimate what a load needs: children, servers, Redis; how long bursts take; which limit comes next.",
+    ),
+    (
+        "completion",
+        "fastq.cli.about:completion",
+        "Print the shell code that completes commands, flags, states, and names of queues.",
+    ),
+    ("version", "fastq.cli.about:version", "Print the version of fastq."),
+):
+    main.add(_name, _place, summary=_summary)
 if __name__ == "__main__":
     main()

@@ -7,7 +7,8 @@ from typing import Any, Final, TypeVar
 import click
 from click.types import StringParamType
 
-from fastq.cli.commands import SETTINGS, NumberRange, json_option
+from fastq.cli.commands import SETTINGS
+from fastq.cli.parameters import NumberRange, json_option
 from fastq.cli.plan_records import plan_record
 from fastq.cli.plan_report import show_plan
 from fastq.cli.session import emit

@@ -6,8 +6,9 @@ from typing import Final
 import click
 
 from fastq.cli.acting import Acting
-from fastq.cli.commands import EXITS_OF_MANY, Noun, QueueName, json_option
+from fastq.cli.commands import EXITS_OF_MANY, Noun
 from fastq.cli.human import clean, number, share, size, span
+from fastq.cli.parameters import QueueName, json_option
 from fastq.cli.session import Session, askable, each, emit, pass_session
 from fastq.cli.stats import STATE_COLUMNS, state_counts
 from fastq.cli.tables import Cell, Column, facts, heading, table
@@ -179,3 +180,8 @@ def resume(session: Session, queues: Sequence[str], as_json: bool) -> int:
         return f"Resumed {clean(name)}."
 
     return Acting(session, as_json=as_json).each(queues, act).end()
+
+
+queue.add("drain", "fastq.cli.queue_drain:drain")
+queue.add("move", "fastq.cli.queue_move:move")
+queue.add("rm", "fastq.cli.queue_removal:rm", "remove", "delete")

@@ -6,9 +6,11 @@ from typing import Final
 import click
 
 from fastq.cli.bulk import carry_out, confirm, yes_option
-from fastq.cli.commands import QueueName, Verb, json_option, states_option, type_option
+from fastq.cli.commands import Verb
 from fastq.cli.human import clean, number
-from fastq.cli.session import Session, emit, pass_session, say_failure
+from fastq.cli.parameters import QueueName, json_option, states_option, type_option
+from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.streams import say_failure
 from fastq.errors import FastqError
 from fastq.inspector import Moved, TaskFilter
 from fastq.inspector.json_records import moved_record

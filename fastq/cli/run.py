@@ -10,8 +10,8 @@ from fastq.app.foreground import run_in_foreground
 from fastq.app.function import TaskFunction
 from fastq.cli.commands import SETTINGS
 from fastq.cli.connection import runner_url
-from fastq.cli.session import say_failure
 from fastq.cli.sources import search_here
+from fastq.cli.streams import say_failure
 from fastq.errors import HandlerNotFoundError, PayloadError
 from fastq.mux import ServeMux
 from fastq.worker.names import AppNameError, resolve

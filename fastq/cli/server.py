@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from fastq.cli.commands import Noun, json_option
+from fastq.cli.commands import Noun
 from fastq.cli.human import clean, when
+from fastq.cli.parameters import json_option
 from fastq.cli.server_names import short_ids
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.tables import Cell, Column, table
@@ -67,3 +68,7 @@ def _row(info: ServerInfo, now: datetime) -> list[str]:
         f"{weights} (strict)" if info.strict_priority else weights,
         when(info.started, now),
     ]
+
+
+server.add("quiet", "fastq.cli.server_control:quiet")
+server.add("stop", "fastq.cli.server_control:stop")

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import click
 
 from fastq.cli.connection import redis_url
-from fastq.cli.human import clean
+from fastq.cli.streams import say_failure
 from fastq.demo.screen import Screen
 from fastq.errors import (
     BrokerError,
@@ -24,10 +24,10 @@ from fastq.errors import (
 )
 from fastq.inspector import Inspector
 from fastq.inspector.checks import check_queue
-from fastq.inspector.redis_url import is_cluster
+from fastq.redis_url import is_cluster
 from fastq.states import TaskState
 
-__all__ = ["Session", "askable", "each", "emit", "pass_session", "say_failure"]
+__all__ = ["Session", "askable", "each", "emit", "pass_session"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -142,11 +142,6 @@ def each(
             if failed is not None:
                 failed[name] = str(error)
     return code
-
-
-def say_failure(text: str) -> None:
-    """Write an error to stderr as one line."""
-    click.echo(f"fastq: {clean(' '.join(text.split()))}", err=True)
 
 
 def emit(data: Any) -> None:

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import click
 
-from fastq.cli.commands import Verb, json_option
+from fastq.cli.commands import Verb
 from fastq.cli.human import clean, number, payload_text, share, size, span
+from fastq.cli.parameters import json_option
 from fastq.cli.session import Session, askable, emit, pass_session
 from fastq.cli.tables import Cell, Column, facts, heading, table
 from fastq.errors import BrokerAuthError, QueueNotFoundError

@@ -12,7 +12,11 @@ from io import TextIOWrapper, UnsupportedOperation
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["check_reader", "end_unwritten", "open_streams", "was_closed"]
+import click
+
+from fastq.cli.human import clean
+
+__all__ = ["check_reader", "end_unwritten", "open_streams", "say_failure", "was_closed"]
 
 _UNWRITABLE: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
@@ -60,3 +64,8 @@ def check_reader() -> None:
     poll.register(number, 0)
     if poll.poll(0):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+def say_failure(text: str) -> None:
+    """Write an error to stderr as one line."""
+    click.echo(f"fastq: {clean(' '.join(text.split()))}", err=True)

@@ -7,17 +7,9 @@ import click
 
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
-from fastq.cli.commands import (
-    EXITS_OF_MANY,
-    GroupName,
-    Noun,
-    QueueName,
-    TaskId,
-    json_option,
-    queue_option,
-    state_option,
-)
+from fastq.cli.commands import EXITS_OF_MANY, Noun
 from fastq.cli.human import clean, payload_text
+from fastq.cli.parameters import GroupName, QueueName, TaskId, json_option, queue_option, state_option
 from fastq.cli.progress import Look
 from fastq.cli.session import Session, each, emit, pass_session
 from fastq.cli.stats import STATES
@@ -229,3 +221,16 @@ def delete(session: Session, queue: str, ids: Sequence[str], yes: bool, as_json:
         return f"{clean(task_id)} is deleted."
 
     return acting.each([info.id for info in found], act).end()
+
+
+for _name, _place, *_aliases in (
+    ("enqueue", "fastq.cli.task_enqueue:enqueue"),
+    ("retry", "fastq.cli.task_retry:retry"),
+    ("run-all", "fastq.cli.task_bulk:run_all", "runall"),
+    ("archive-all", "fastq.cli.task_bulk:archive_all", "archiveall"),
+    ("delete-all", "fastq.cli.task_bulk:delete_all", "deleteall"),
+    ("export", "fastq.cli.task_export:export"),
+    ("import", "fastq.cli.task_import:import_tasks"),
+    ("tail", "fastq.cli.task_tail:tail"),
+):
+    task.add(_name, _place, *_aliases)

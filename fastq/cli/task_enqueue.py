@@ -5,8 +5,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from fastq.cli.commands import QueueName, Verb, json_option
+from fastq.cli.commands import Verb
 from fastq.cli.human import clean, when
+from fastq.cli.parameters import QueueName, json_option
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.times import read_duration, read_time
 from fastq.client import Client

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from fastq.cli.commands import type_option
 from fastq.cli.human import clean, stamp
+from fastq.cli.parameters import type_option
 from fastq.cli.times import read_duration, read_time
 from fastq.info import TaskInfo
 from fastq.inspector.filters import TaskFilter

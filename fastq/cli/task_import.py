@@ -8,10 +8,12 @@ from typing import BinaryIO, Final
 import click
 
 from fastq.cli.bulk import EXIT_SIGNAL
-from fastq.cli.commands import QueueName, Verb, json_option
+from fastq.cli.commands import Verb
 from fastq.cli.human import number
+from fastq.cli.parameters import QueueName, json_option
 from fastq.cli.progress import StatusLine
-from fastq.cli.session import Session, emit, pass_session, say_failure
+from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.streams import say_failure
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BadLinesError, BrokerError, TaskIDConflictError
 from fastq.inspector import ImportReport

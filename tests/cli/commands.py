@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 from click.testing import CliRunner, Result
 from redis import Redis
@@ -15,12 +16,19 @@ from fastq.cli.main import main
 from fastq.wire import keys
 from tests.inspector.harness import Seeded
 
-__all__ = ["NOWHERE", "SCHEMA", "Fastq", "checked_json", "fill", "read_terminal"]
+__all__ = ["NOWHERE", "SCHEMA", "Fastq", "checked_json", "commands_of", "fill", "read_terminal"]
 
 NOWHERE = "unix:///nowhere/redis.sock"
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "cli.schema.json").read_text())
 FAR_S = 4_000_000_000
 BINARY = bytes(range(128, 160))
+
+
+def commands_of(group: click.Group) -> dict[str, click.Command]:
+    """Return all commands of a group, imported."""
+    context = click.Context(group)
+    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
 
 
 class Fastq:

@@ -10,7 +10,7 @@ import pytest
 
 from fastq.cli.connection import connection_options
 from fastq.cli.main import main
-from tests.cli.commands import SCHEMA
+from tests.cli.commands import SCHEMA, commands_of
 from tests.cli.synopsis import synopsis
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -29,7 +29,7 @@ MISTAKEN = ["fastq stast"]
 
 
 def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+    for name, command in commands_of(group).items():
         if isinstance(command, click.Group):
             yield from leaves(command, (*path, name))
         else:
@@ -85,7 +85,7 @@ def test_help_ends_with_examples_that_are_taken_and_exit_codes(path: tuple[str, 
 
 
 def test_no_page_tells_of_a_command_that_there_is_not() -> None:
-    groups = {name for name in main.commands if name not in PAGE_OF}
+    groups = {name for name in commands_of(main) if name not in PAGE_OF}
     assert set(PAGES) == {*groups, *TOGETHER}
     known = {synopsis(path, command) for path, command in leaves(main)}
     for page in PAGES.values():

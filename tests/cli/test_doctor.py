@@ -105,10 +105,9 @@ def test_it_repairs_after_asking(served: Fastq, db: Redis) -> None:
 
 
 INTERRUPTED = """
-import os, signal
+import importlib, os, signal
 from fastq.cli import main as frame
-import sys
-doctor = sys.modules["fastq.cli.doctor"]
+doctor = importlib.import_module("fastq.cli.doctor")
 carry_out = doctor._carry_out
 def interrupt_and_carry_out(*args):
     os.kill(os.getpid(), signal.SIGINT)

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from fastq.broker.transport.connection import default_url
+from fastq.broker.transport.uri import default_url
 from fastq.cli.environment import KNOWN_VARIABLES, check_environment
 from fastq.cli.worker import main
 from tests.cli.commands import Fastq

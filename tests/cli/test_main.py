@@ -13,7 +13,7 @@ from fastq import Client
 from fastq._version import __version__
 from fastq.cli.commands import Noun
 from fastq.cli.main import main
-from tests.cli.commands import NOWHERE, Fastq
+from tests.cli.commands import NOWHERE, Fastq, commands_of
 from tests.e2e.harness import ROOT, workers_on
 from tests.redis_servers import redis_server, tls_redis_server
 
@@ -64,7 +64,7 @@ def test_every_command_that_talks_to_redis_is_tried() -> None:
 
 def every_command(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     paths: list[tuple[str, ...]] = [path]
-    for name, command in group.commands.items():
+    for name, command in commands_of(group).items():
         if isinstance(command, click.Group):
             paths += every_command(command, (*path, name))
         else:
@@ -84,7 +84,7 @@ def test_without_words_the_commands_are_shown() -> None:
     result = CliRunner().invoke(main, [])
     assert result.exit_code == 0
     assert "Exit codes: 0 done, 1 failed, 2 misused, 130 interrupted." in result.stdout
-    for name in main.commands:
+    for name in commands_of(main):
         assert f"  {name}" in result.stdout
     noun = CliRunner().invoke(main, ["queue"])
     assert noun.exit_code == 0
@@ -168,6 +168,22 @@ def test_shells_complete_commands_and_queues(filled: Fastq) -> None:
     assert completed(filled, "fastq queue inspect ") == ["critical", "default", "low"]
     assert completed(filled, "fastq queue inspect d") == ["default"]
     assert completed(Fastq(NOWHERE), "fastq queue inspect ") == []
+
+
+def test_the_first_help_says_of_each_command_what_the_command_says_of_itself() -> None:
+    rows = " ".join(CliRunner().invoke(main, ["--help"], terminal_width=300).stdout.split())
+    for name, command in commands_of(main).items():
+        assert f" {name} {command.get_short_help_str(300)} " in rows
+
+
+def test_the_first_help_imports_no_command_and_no_redis() -> None:
+    code = "import sys; sys.argv = ['fastq']; from fastq.cli.main import main; import atexit;"
+    code += "atexit.register(lambda: print('imported:', *sys.modules)); main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown, _, imported = done.stdout.partition("imported:")
+    assert "Exit codes" in shown
+    heavy = ("redis", "google", "asyncio", "fastq.client", "fastq.inspector", "fastq.pool", "fastq.cli.stats")
+    assert [name for name in imported.split() if name.startswith(heavy)] == []
 
 
 def test_a_noun_lists_its_commands_in_their_order() -> None:

@@ -4,8 +4,6 @@ By default redis-py sends a command without a reply again, up to ten times. A sc
 again. So these retries are off in every client made here; only the broker knows which operations may be repeated.
 """
 
-import os
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, TypeAlias
@@ -27,17 +25,16 @@ from redis.retry import Retry
 
 from fastq.broker.transport.embedded import shared_socket
 from fastq.broker.transport.sentinel import async_master, master
-from fastq.broker.transport.uri import ConnectionKind, ConnectionSpec, parse_redis_uri
+from fastq.broker.transport.uri import ConnectionKind, ConnectionSpec, default_url, parse_redis_uri
 from fastq.errors import BrokerAuthError, BrokerConnectionError
 
-__all__ = ["DEFAULT_URL", "AsyncRedisClient", "RedisClient", "connect", "connect_async", "default_url"]
+__all__ = ["AsyncRedisClient", "RedisClient", "connect", "connect_async"]
 
 RedisClient: TypeAlias = Redis | RedisCluster
 AsyncRedisClient: TypeAlias = AsyncRedis | AsyncRedisCluster
 
 _PIPELINES = (Pipeline, ClusterPipeline, AsyncPipeline, AsyncClusterPipeline)
 
-DEFAULT_URL = "redis://127.0.0.1:6379/0"
 READ_SIZE = 1 << 20
 """Bytes to read at once from asyncio: each read has the same overhead, and a batch has 256 kB."""
 CLIENT_NAME = "fastq"
@@ -45,22 +42,6 @@ CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 3.0
 MOST_THREADS = 10_000
 """Each thread needs a connection during a call; redis-py's default would refuse the 101st."""
-
-
-def url_variable(environment: Mapping[str, str]) -> str:
-    """Return the variable that holds the URL: ``FASTQ_REDIS_URL``, or ``FASTQ_REDIS`` if only that is set.
-
-    ``ValueError`` if both are set and name different servers.
-    """
-    url, short = environment.get("FASTQ_REDIS_URL"), environment.get("FASTQ_REDIS")
-    if url and short and url != short:
-        raise ValueError("$FASTQ_REDIS_URL and $FASTQ_REDIS name different servers; unset one of them")
-    return "FASTQ_REDIS_URL" if url or not short else "FASTQ_REDIS"
-
-
-def default_url() -> str:
-    """Return the URL in ``$FASTQ_REDIS_URL`` or ``$FASTQ_REDIS``, or ``redis://127.0.0.1:6379/0`` if neither is set."""
-    return os.environ.get(url_variable(os.environ)) or DEFAULT_URL
 
 
 def connect(

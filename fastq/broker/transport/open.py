@@ -10,12 +10,13 @@ import redis.asyncio
 from fastq.broker.transport.aio import AsyncBroker, AsyncNodeTransport, AsyncTransport
 from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
 from fastq.broker.transport.cluster import AsyncClusterTransport, ClusterTransport
-from fastq.broker.transport.connection import connect, connect_async, default_url
+from fastq.broker.transport.connection import connect, connect_async
 from fastq.broker.transport.gather import GatheringTransport
 from fastq.broker.transport.limit import step_s
 from fastq.broker.transport.loops import LoopTransport, Opened
 from fastq.broker.transport.sentinel import AsyncMasterPool
 from fastq.broker.transport.switches import MasterTransport
+from fastq.broker.transport.uri import default_url
 
 __all__ = ["AsyncRedis", "BlockingRedis", "open_async_broker", "open_broker"]
 

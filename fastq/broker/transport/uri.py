@@ -14,6 +14,7 @@ TLS takes ``?ssl_ca_certs=file``, ``ssl_certfile`` and ``ssl_keyfile``, and ``ss
 certificate. Other parameters are ignored, as in asynq.
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -21,7 +22,20 @@ from enum import StrEnum
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-__all__ = ["Address", "ConnectionKind", "ConnectionSpec", "TLSFiles", "mask_password", "parse_redis_uri"]
+__all__ = [
+    "DEFAULT_URL",
+    "Address",
+    "ConnectionKind",
+    "ConnectionSpec",
+    "TLSFiles",
+    "default_url",
+    "mask_password",
+    "parse_redis_uri",
+    "url_variable",
+]
+
+DEFAULT_URL = "redis://127.0.0.1:6379/0"
+
 
 _REDIS_PORT = 6379
 _SENTINEL_PORT = 26379
@@ -96,6 +110,22 @@ class _Parts:
 
 class _FlawError(Exception):
     """Raised for a fault in a URI, before it is known how to show the URI."""
+
+
+def url_variable(environment: Mapping[str, str]) -> str:
+    """Return the variable that holds the URL: ``FASTQ_REDIS_URL``, or ``FASTQ_REDIS`` if only that is set.
+
+    ``ValueError`` if both are set and name different servers.
+    """
+    url, short = environment.get("FASTQ_REDIS_URL"), environment.get("FASTQ_REDIS")
+    if url and short and url != short:
+        raise ValueError("$FASTQ_REDIS_URL and $FASTQ_REDIS name different servers; unset one of them")
+    return "FASTQ_REDIS_URL" if url or not short else "FASTQ_REDIS"
+
+
+def default_url() -> str:
+    """Return the URL in ``$FASTQ_REDIS_URL`` or ``$FASTQ_REDIS``, or ``redis://127.0.0.1:6379/0`` if neither is set."""
+    return os.environ.get(url_variable(os.environ)) or DEFAULT_URL
 
 
 def parse_redis_uri(uri: str) -> ConnectionSpec:

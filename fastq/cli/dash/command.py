@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from fastq.cli.commands import QueueName, Verb
+from fastq.cli.commands import Verb
+from fastq.cli.parameters import QueueName
 from fastq.cli.session import Session, pass_session
 from fastq.cli.times import read_duration
 from fastq.errors import FastqError, QueueNotFoundError

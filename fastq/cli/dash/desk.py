@@ -12,7 +12,7 @@ from fastq.cli.dash.tracks import Tracks
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import AsyncInspector, QueueInfo
 from fastq.inspector.checks import check_queue
-from fastq.inspector.redis_url import is_cluster
+from fastq.redis_url import is_cluster
 
 __all__ = ["Desk", "Options"]
 

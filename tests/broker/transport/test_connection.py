@@ -12,7 +12,8 @@ from redis.exceptions import AuthenticationError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from fastq.broker.transport.connection import AsyncRedisClient, connect, connect_async, default_url
+from fastq.broker.transport.connection import AsyncRedisClient, connect, connect_async
+from fastq.broker.transport.uri import default_url
 from fastq.errors import BrokerAuthError, BrokerConnectionError
 from tests.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.ports import free_port

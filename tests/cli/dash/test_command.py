@@ -64,5 +64,5 @@ def test_without_textual_it_says_what_to_install(fastq: Fastq, monkeypatch: pyte
 def test_other_commands_do_not_wait_for_textual(fastq: Fastq) -> None:
     with os.popen(f"{sys.executable} -X importtime -m fastq --redis {fastq.url} queue ls 2>&1") as output:
         text = output.read()
-    assert "fastq.cli.dash.command" in text
+    assert "fastq.cli.session" in text
     assert "textual" not in text

@@ -1,7 +1,6 @@
 """Redis URLs given by users: the default, the environment variable, and their interpretation."""
 
-from fastq.broker.transport.connection import DEFAULT_URL, url_variable
-from fastq.broker.transport.uri import ConnectionKind, ConnectionSpec, parse_redis_uri
+from fastq.broker.transport.uri import DEFAULT_URL, ConnectionKind, ConnectionSpec, parse_redis_uri, url_variable
 
 __all__ = ["DEFAULT_URL", "ConnectionSpec", "is_cluster", "parse_redis_uri", "url_variable"]
 
