@@ -8,7 +8,6 @@ is meant for another server. Only options override the parts of a URL.
 import difflib
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,7 @@ from urllib.parse import parse_qsl, quote
 import click
 
 from fastq.redis_url import DEFAULT_URL, ConnectionSpec, parse_redis_uri, url_variable
-from fastq.server.settings import EXTRA_KEYS, SETTINGS, parse_kind
+from fastq.server.settings import EXTRA_KEYS, SETTINGS, parse_kind, read_table
 
 __all__ = ["CONNECTION_NAMES", "config_path", "connection_options", "given_defaults", "redis_url", "runner_url"]
 
@@ -158,14 +157,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}") from None
     found: dict[str, Any] = {}
-    for key, value in table.items():
+    for key, value in read_table(path).items():
         name = key.replace("-", "_")
         name = "redis" if name == "uri" else name
         if name in CONNECTION_NAMES:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from fastq.durations import parse_duration
 from fastq.server.config import ServerConfig, setting_kind
 
-__all__ = ["SETTINGS", "build_config", "from_environment", "from_file", "parse_kind", "parse_setting"]
+__all__ = ["SETTINGS", "build_config", "from_environment", "from_file", "parse_kind", "parse_setting", "read_table"]
 
 SETTINGS: Final[Mapping[str, Field[Any]]] = {setting.name: setting for setting in fields(ServerConfig)}
 EXTRA_KEYS: Final = ("app", "redis", "burst", "reload", "connect_timeout")
@@ -63,16 +63,20 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def from_file(path: Path) -> dict[str, Any]:
-    """Read a TOML file: each key is a setting, ``queues`` is a table, and texts are parsed like flags."""
+def read_table(path: Path) -> dict[str, Any]:
+    """Return the top table of a TOML file; ``ValueError`` if it cannot be read."""
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
+
+
+def from_file(path: Path) -> dict[str, Any]:
+    """Read a TOML file: each key is a setting, ``queues`` is a table, and texts are parsed like flags."""
     settings = {}
-    for key, value in table.items():
+    for key, value in read_table(path).items():
         name = key.replace("-", "_")
         if name not in SETTINGS and name not in EXTRA_KEYS:
             raise ValueError(f"{path}: unknown setting {key!r}; settings are {', '.join((*EXTRA_KEYS, *SETTINGS))}")
