@@ -39,8 +39,9 @@ from fastq.server.inflight.tasks import InFlightTask
 from fastq.server.presence import ServerPresence, ServerStatus
 from fastq.server.timing import STANDARD
 from fastq.wire import keys
-from fastq.wire.codec import decode_server_info, decode_task_message, decode_worker_info, view_task_message
+from fastq.wire.codec import decode_task_message, view_task_message
 from fastq.wire.notice import ServerNotice
+from fastq.wire.records import decode_server_info, decode_worker_info
 from fastq.worker.report import FailureReport
 from tests.broker.harness import QUEUE, run
 from tests.keyspace import (

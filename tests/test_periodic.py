@@ -12,8 +12,8 @@ from redis import Redis
 
 from fastq import PeriodicTaskConfig, PeriodicTaskManager, ServerClosedError, ServerStartError, Task, TaskInfo
 from fastq.wire import keys
-from fastq.wire.codec import decode_scheduler_entry
 from fastq.wire.messages import SchedulerEntry
+from fastq.wire.records import decode_scheduler_entry
 from tests.waiting import PATIENCE_S, wait_until
 
 Config = PeriodicTaskConfig

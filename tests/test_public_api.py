@@ -107,7 +107,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         fastq.Clinet  # type: ignore[attr-defined]  # noqa: B018 - a checker finds it, too
 
 
-HEAVY = ("fastq.server", "fastq.pool", "fastq.inspector", "fastq.scheduler", "fastq.cron", "fastq.periodic")
+HEAVY = ("fastq.server", "fastq.pool", "fastq.inspector", "fastq.scheduler", "fastq.cron", "fastq.periodic", "google")
 
 
 def test_a_producer_does_not_import_the_server() -> None:

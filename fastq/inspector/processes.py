@@ -20,13 +20,13 @@ from fastq.inspector.driver import Driver, operation
 from fastq.inspector.records import ClusterNode, ServerInfo
 from fastq.inspector.tasks import DEFAULT_PAGE_SIZE
 from fastq.options import check_text
-from fastq.wire.codec import (
+from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
+from fastq.wire.records import (
     decode_scheduler_enqueue_event,
     decode_scheduler_entry,
     decode_server_info,
     decode_worker_info,
 )
-from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 __all__ = ["ServerMethods", "running_servers"]
 

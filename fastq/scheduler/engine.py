@@ -22,8 +22,8 @@ from fastq.errors import BrokerError, TaskIDConflictError
 from fastq.scheduler.composing import TickTask, compose_tick
 from fastq.scheduler.entry import Entry
 from fastq.scheduler.hooks import EnqueueHooks
-from fastq.wire.codec import encode_scheduler_enqueue_event, encode_scheduler_entry
 from fastq.wire.messages import SchedulerEnqueueEvent
+from fastq.wire.records import encode_scheduler_enqueue_event, encode_scheduler_entry
 
 __all__ = ["Engine", "EngineOptions"]
 

@@ -16,9 +16,10 @@ from fastq.errors import InvalidMessageError
 from fastq.pool.protocol import Running
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.tasks import InFlightTask
-from fastq.wire.codec import decode_task_message, encode_server_info, encode_worker_info
+from fastq.wire.codec import decode_task_message
 from fastq.wire.messages import ServerInfoMessage, WorkerInfo
 from fastq.wire.notice import ServerNotice
+from fastq.wire.records import encode_server_info, encode_worker_info
 
 __all__ = ["ServerPresence", "ServerStatus", "new_identity"]
 

@@ -1,20 +1,10 @@
-"""Encoding and decoding of asynq's messages: the only module that others import for it.
+"""Encoding and decoding of TaskMessage, asynq's message of a task.
 
-TaskMessage is on the hot path and is read and written by compiled code (``fastq._codec``). The others, records of
-``fastq.wire.messages``, are messages of the ``protobuf`` package with fields of the same names. Their times have
-microseconds here and nanoseconds on the wire: what is read is cut off, and beyond the years 1 to 9999 it is the nearest
-time that Python has. ``None`` stands for Go's zero time. A time is always written; one that is missing reads as the
-epoch, as in Go.
+Compiled code does the work (``fastq._codec``); other modules import it from here.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import fields
-from datetime import datetime
-from typing import Final, Generic, TypeVar
-
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.timestamp_pb2 import Timestamp
+from typing import Final
 
 try:
     from fastq._codec import (
@@ -27,143 +17,22 @@ try:
     )
 except ImportError as error:  # pragma: no cover
     raise ImportError("fastq's compiled codec is missing: run `python setup.py build_ext --inplace`") from error
-from fastq.clock import EPOCH, at_unix_ns
 from fastq.errors import InvalidMessageError
-from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, ServerInfoMessage, WorkerInfo
-from fastq.wire.proto import asynq_pb2 as pb
 
 __all__ = [
     "InvalidMessageError",
     "TaskMessage",
     "TaskView",
     "clean_text",
-    "decode_scheduler_enqueue_event",
-    "decode_scheduler_entry",
-    "decode_server_info",
     "decode_task_message",
-    "decode_worker_info",
-    "encode_scheduler_enqueue_event",
-    "encode_scheduler_entry",
-    "encode_server_info",
     "encode_task_message",
-    "encode_worker_info",
     "rewrite_task_message",
     "view_task_message",
 ]
 
-_GO_ZERO_TIME_S: Final = -62_135_596_800
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
-R = TypeVar("R", bound=ServerInfoMessage | WorkerInfo | SchedulerEntry | SchedulerEnqueueEvent)
 
 
 def clean_text(text: str) -> str:
     """Return ``text`` with U+FFFD for each surrogate, so that it can be written as UTF-8."""
     return text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def encode_server_info(info: ServerInfoMessage) -> bytes:
-    """Return the bytes of ``info``, the same ones in whatever order its queues are."""
-    return _encode(_SERVER, info)
-
-
-def decode_server_info(data: bytes) -> ServerInfoMessage:
-    """Return the server that ``data`` describes."""
-    return _decode(_SERVER, data)
-
-
-def encode_worker_info(info: WorkerInfo) -> bytes:
-    """Return the bytes of ``info``."""
-    return _encode(_WORKER, info)
-
-
-def decode_worker_info(data: bytes) -> WorkerInfo:
-    """Return the running task that ``data`` describes."""
-    return _decode(_WORKER, data)
-
-
-def encode_scheduler_entry(entry: SchedulerEntry) -> bytes:
-    """Return the bytes of ``entry``."""
-    return _encode(_ENTRY, entry)
-
-
-def decode_scheduler_entry(data: bytes) -> SchedulerEntry:
-    """Return the periodic task that ``data`` describes."""
-    return _decode(_ENTRY, data)
-
-
-def encode_scheduler_enqueue_event(event: SchedulerEnqueueEvent) -> bytes:
-    """Return the bytes of ``event``."""
-    return _encode(_EVENT, event)
-
-
-def decode_scheduler_enqueue_event(data: bytes) -> SchedulerEnqueueEvent:
-    """Return the event that ``data`` describes."""
-    return _decode(_EVENT, data)
-
-
-class _Kind(Generic[R]):
-    """A kind of record, its message, and the fields that are of other types there."""
-
-    def __init__(self, record: type[R], message: type[Message]) -> None:
-        self.record = record
-        self.message = message
-        self.names = [field.name for field in fields(record)]
-        of = message.DESCRIPTOR.fields_by_name
-        self.times = [name for name in self.names if of[name].message_type is Timestamp.DESCRIPTOR]
-
-
-def _encode(kind: _Kind[R], record: R) -> bytes:
-    values = {name: getattr(record, name) for name in kind.names}
-    for name in kind.times:
-        values[name] = _timestamp(name, values[name])
-    try:
-        return kind.message(**values).SerializeToString(deterministic=True)
-    except ValueError as error:
-        what = f"{kind.message.DESCRIPTOR.name}: {_culprit(kind.message, values)}"
-        raise InvalidMessageError(f"cannot encode {what}: {error}") from error
-
-
-def _culprit(message: type[Message], values: Mapping[str, object]) -> str:
-    """Return the name of the field that is refused, which protobuf's errors leave out."""
-    for name, value in values.items():
-        try:
-            message(**{name: value})
-        except ValueError:
-            return name
-    return "a field"
-
-
-def _decode(kind: _Kind[R], data: bytes) -> R:
-    try:
-        message = kind.message.FromString(data)
-    except DecodeError as error:
-        raise InvalidMessageError(f"cannot decode {kind.message.DESCRIPTOR.name}: {error}") from error
-    values = {name: getattr(message, name) for name in kind.names}
-    for name in kind.times:
-        values[name] = _moment(values[name])
-    for name, plain in _CONTAINERS.items():
-        if name in values:
-            values[name] = plain(values[name])
-    return kind.record(**values)
-
-
-def _timestamp(name: str, moment: datetime | None) -> Timestamp:
-    if moment is None:
-        return Timestamp(seconds=_GO_ZERO_TIME_S)
-    if moment.utcoffset() is None:
-        raise InvalidMessageError(f"{name} has no time zone: {moment!r}")
-    since = moment - EPOCH
-    return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1_000)
-
-
-def _moment(stamp: Timestamp) -> datetime | None:
-    ns = stamp.seconds * 1_000_000_000 + stamp.nanos
-    return None if ns == _GO_ZERO_TIME_S * 1_000_000_000 else at_unix_ns(ns)
-
-
-_CONTAINERS: Final[Mapping[str, type]] = {"queues": dict, "enqueue_options": tuple}
-_SERVER: Final = _Kind(ServerInfoMessage, pb.ServerInfo)
-_WORKER: Final = _Kind(WorkerInfo, pb.WorkerInfo)
-_ENTRY: Final = _Kind(SchedulerEntry, pb.SchedulerEntry)
-_EVENT: Final = _Kind(SchedulerEnqueueEvent, pb.SchedulerEnqueueEvent)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastq import SchedulerEnqueueEvent, SchedulerEntry
 from fastq.wire import keys
-from fastq.wire.codec import encode_scheduler_enqueue_event, encode_scheduler_entry
+from fastq.wire.records import encode_scheduler_enqueue_event, encode_scheduler_entry
 from tests.cli.commands import Fastq
 
 NEXT = datetime(2096, 10, 2, 7, 6, 40, tzinfo=UTC)

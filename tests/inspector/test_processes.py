@@ -13,13 +13,13 @@ from redis import Redis
 from fastq import BrokerError, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, WorkerInfo
 from fastq.broker.operations.cancel import read_cancellation
 from fastq.wire import keys
-from fastq.wire.codec import (
+from fastq.wire.messages import ServerInfoMessage
+from fastq.wire.records import (
     encode_scheduler_enqueue_event,
     encode_scheduler_entry,
     encode_server_info,
     encode_worker_info,
 )
-from fastq.wire.messages import ServerInfoMessage
 from tests.inspector.harness import Ask
 from tests.waiting import PATIENCE_S
 

@@ -9,7 +9,8 @@ import redis
 
 from fastq import Inspector, Scheduler, Task
 from fastq.wire import keys
-from fastq.wire.codec import decode_scheduler_enqueue_event, decode_scheduler_entry, decode_task_message
+from fastq.wire.codec import decode_task_message
+from fastq.wire.records import decode_scheduler_enqueue_event, decode_scheduler_entry
 from tests.interop.keyspace import dump
 from tests.interop.peer import SECOND_NS, GoPeer
 from tests.interop.records import GoTask

@@ -16,12 +16,9 @@ from fastq.scheduler.entry import Entry, check_registration
 from fastq.scheduler.hooks import EnqueueHooks
 from fastq.task import Task
 from fastq.wire import keys
-from fastq.wire.codec import (
-    decode_scheduler_enqueue_event,
-    decode_scheduler_entry,
-    decode_task_message,
-)
+from fastq.wire.codec import decode_task_message
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, TaskMessage
+from fastq.wire.records import decode_scheduler_enqueue_event, decode_scheduler_entry
 from tests.manual_clock import ManualClock
 
 __all__ = ["NOON", "Bench", "Heard", "bench_on", "entry_of", "history", "listed", "pending", "unix"]

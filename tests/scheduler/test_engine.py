@@ -14,7 +14,7 @@ from fastq.errors import DuplicateTaskError, TaskIDConflictError
 from fastq.states import TaskState
 from fastq.task import Task
 from fastq.wire import keys
-from fastq.wire.codec import encode_scheduler_entry
+from fastq.wire.records import encode_scheduler_entry
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer, redis_cluster
 from tests.scheduler.harness import NOON, Bench, bench_on, history, listed, pending, unix

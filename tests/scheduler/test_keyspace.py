@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 from fastq import Task
-from fastq.wire.codec import decode_scheduler_enqueue_event
+from fastq.wire.records import decode_scheduler_enqueue_event
 from tests.manual_clock import ManualClock
 from tests.scheduler.harness import Bench
 

@@ -25,8 +25,8 @@ from fastq import (
     TaskInfo,
 )
 from fastq.wire import keys
-from fastq.wire.codec import decode_scheduler_entry
 from fastq.wire.messages import SchedulerEntry
+from fastq.wire.records import decode_scheduler_entry
 from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(fastq.__file__).parent.parent

@@ -12,8 +12,8 @@ import pytest
 from fastq.cpus import whole_cpus
 from fastq.server import config as config_module
 from fastq.server.config import ServerConfig, seconds_of, setting_kind
-from fastq.wire.codec import decode_server_info, encode_server_info
 from fastq.wire.messages import ServerInfoMessage
+from fastq.wire.records import decode_server_info, encode_server_info
 
 
 def hook(*_: object) -> None:

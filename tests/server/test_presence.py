@@ -14,9 +14,10 @@ from fastq.pool.protocol import Running, Submission
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.tasks import InFlightTasks
 from fastq.server.presence import ServerPresence, ServerStatus, new_identity
-from fastq.wire.codec import decode_server_info, decode_worker_info, view_task_message
+from fastq.wire.codec import view_task_message
 from fastq.wire.messages import ServerInfoMessage, WorkerInfo
 from fastq.wire.notice import ServerNotice
+from fastq.wire.records import decode_server_info, decode_worker_info
 from tests.broker.harness import NOW_S, message
 from tests.manual_clock import ManualClock
 

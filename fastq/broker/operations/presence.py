@@ -8,8 +8,8 @@ from fastq.broker.operation import Flow, Operation, Word, scripted, together
 from fastq.broker.operations.lease import Owner
 from fastq.errors import InvalidMessageError
 from fastq.wire import keys
-from fastq.wire.codec import decode_server_info
 from fastq.wire.notice import ServerNotice
+from fastq.wire.records import decode_server_info
 
 __all__ = [
     "ServerIdentity",

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from fastq import Client, SchedulerEnqueueEvent, SchedulerEntry, Task, WorkerInfo
 from fastq.wire import keys
-from fastq.wire.codec import (
+from fastq.wire.messages import ServerInfoMessage
+from fastq.wire.records import (
     encode_scheduler_enqueue_event,
     encode_scheduler_entry,
     encode_server_info,
     encode_worker_info,
 )
-from fastq.wire.messages import ServerInfoMessage
 from tests.inspector.harness import Seeded
 
 __all__ = ["FAR_S", "fill_scene", "pass_time", "publish_entries", "publish_server"]

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastq import SchedulerEnqueueEvent, SchedulerEntry
 from fastq.wire import keys
-from fastq.wire.codec import encode_scheduler_enqueue_event
+from fastq.wire.records import encode_scheduler_enqueue_event
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.cli.dash.scene import publish_entries

@@ -12,9 +12,9 @@ from fastq.broker.transport.open import open_broker
 from fastq.inspector.doctor.finding import Finding, Level
 from fastq.inspector.doctor.handlers import check_handlers
 from fastq.wire import keys
-from fastq.wire.codec import encode_server_info
 from fastq.wire.messages import ServerInfoMessage
 from fastq.wire.notice import ServerNotice
+from fastq.wire.records import encode_server_info
 from tests.inspector.harness import Seeded
 
 FAR_S = 4_000_000_000

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from fastq.wire.codec import decode_scheduler_enqueue_event, decode_scheduler_entry, decode_task_message
+from fastq.wire.codec import decode_task_message
+from fastq.wire.records import decode_scheduler_enqueue_event, decode_scheduler_entry
 from tests.interop.keyspace import dump
 from tests.keyspace import UUID, Cells, Place
 

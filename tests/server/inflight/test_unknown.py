@@ -12,9 +12,10 @@ from fastq.broker.operations.presence import ServerIdentity, ServerState, publis
 from fastq.pool.event_kind import EventKind
 from fastq.server.inflight.unknown import LOG_AGAIN_S, READ_AGAIN_S, UnknownTypes, pass_on_delay_s
 from fastq.wire import keys
-from fastq.wire.codec import decode_task_message, encode_server_info
+from fastq.wire.codec import decode_task_message
 from fastq.wire.messages import ServerInfoMessage
 from fastq.wire.notice import ServerNotice
+from fastq.wire.records import encode_server_info
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, run
 from tests.faulty_proxy import faulty_proxy

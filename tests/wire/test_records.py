@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastq.wire import codec
+from fastq.wire import records
 from fastq.wire.codec import InvalidMessageError
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, ServerInfoMessage, WorkerInfo
 from fastq.wire.proto import asynq_pb2 as pb
@@ -15,13 +15,13 @@ from tests.fuzz.inputs import GOLDEN, span
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KINDS: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
-    "ServerInfo": (ServerInfoMessage, codec.encode_server_info, codec.decode_server_info),
-    "WorkerInfo": (WorkerInfo, codec.encode_worker_info, codec.decode_worker_info),
-    "SchedulerEntry": (SchedulerEntry, codec.encode_scheduler_entry, codec.decode_scheduler_entry),
+    "ServerInfo": (ServerInfoMessage, records.encode_server_info, records.decode_server_info),
+    "WorkerInfo": (WorkerInfo, records.encode_worker_info, records.decode_worker_info),
+    "SchedulerEntry": (SchedulerEntry, records.encode_scheduler_entry, records.decode_scheduler_entry),
     "SchedulerEnqueueEvent": (
         SchedulerEnqueueEvent,
-        codec.encode_scheduler_enqueue_event,
-        codec.decode_scheduler_enqueue_event,
+        records.encode_scheduler_enqueue_event,
+        records.decode_scheduler_enqueue_event,
     ),
 }
 ENCODED = [case for case in GOLDEN["cases"] if case["message"] != "TaskMessage"]
@@ -82,7 +82,7 @@ def test_record_is_written_and_read_as_go_does(case: dict[str, Any]) -> None:
 
 def test_time_given_twice_is_merged() -> None:
     (case,) = [case for case in GOLDEN["decode_cases"] if case["message"] == "ServerInfo"]
-    info = codec.decode_server_info(bytes.fromhex(case["input"]))
+    info = records.decode_server_info(bytes.fromhex(case["input"]))
     assert info == golden_record("ServerInfo", case["decoded"])
     assert info.start_time == EPOCH + timedelta(seconds=1)
 
@@ -97,13 +97,13 @@ def test_missing_time_is_the_epoch(kind: str) -> None:
 @given(moments, moments)
 def test_times_survive_to_the_microsecond(first: datetime | None, second: datetime | None) -> None:
     entry = SchedulerEntry("i", "@every 1s", "t", b"\xff", ('Queue("x")',), first, second)
-    assert codec.decode_scheduler_entry(codec.encode_scheduler_entry(entry)) == entry
+    assert records.decode_scheduler_entry(records.encode_scheduler_entry(entry)) == entry
 
 
 def test_time_of_another_zone_is_the_same_moment() -> None:
     paris = timezone(timedelta(hours=1))
     info = replace(SERVER, start_time=datetime(2025, 11, 21, 1, tzinfo=paris))
-    assert codec.encode_server_info(info) == codec.encode_server_info(
+    assert records.encode_server_info(info) == records.encode_server_info(
         replace(SERVER, start_time=datetime(2025, 11, 21, tzinfo=UTC))
     )
 
@@ -120,13 +120,13 @@ def test_time_of_another_zone_is_the_same_moment() -> None:
 def test_odd_time_is_read_as_the_nearest_one(seconds: int, nanos: int, moment: datetime) -> None:
     event = pb.SchedulerEnqueueEvent(task_id="i")
     event.enqueue_time.seconds, event.enqueue_time.nanos = seconds, nanos
-    assert codec.decode_scheduler_enqueue_event(event.SerializeToString()).enqueue_time == moment
+    assert records.decode_scheduler_enqueue_event(event.SerializeToString()).enqueue_time == moment
 
 
 def test_order_of_the_queues_does_not_change_the_bytes() -> None:
     names = [f"queue-{number}" for number in range(50)]
     one, other = (replace(SERVER, queues=dict.fromkeys(order, 1)) for order in (names, names[::-1]))
-    assert codec.encode_server_info(one) == codec.encode_server_info(other)
+    assert records.encode_server_info(one) == records.encode_server_info(other)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_order_of_the_queues_does_not_change_the_bytes() -> None:
 )
 def test_value_that_cannot_be_written_names_its_field(name: str, value: Any) -> None:
     with pytest.raises(InvalidMessageError, match=name):
-        codec.encode_server_info(replace(SERVER, **{name: value}))
+        records.encode_server_info(replace(SERVER, **{name: value}))
 
 
 @pytest.mark.parametrize("kind", KINDS)
