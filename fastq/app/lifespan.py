@@ -38,6 +38,9 @@ class Lifespan:
         else:
             raise TypeError(f"@app.lifespan is for a generator function that yields once, not for {function!r}")
 
+        for hook in (self.start, self.stop):
+            hook.__qualname__ = function.__qualname__
+
     def _begin(self, env: Any) -> None:
         self._env, self._has_begun = env, True
 

@@ -69,6 +69,7 @@ class Child:
         self.report_timer: asyncio.TimerHandle | None = None  # limits the wait for the preloader's report of its end
         self.status: int | None = None
         self.text = ""  # why it could not start
+        self.failed_hook = ""  # which of child_start has raised
         self.segment = Segment.create(shape.size)
         write_header(self.segment, shape)
         try:

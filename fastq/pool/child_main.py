@@ -12,11 +12,11 @@ import select
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Self
 
+from fastq.log.traces import own_trace
 from fastq.pool import signals
 from fastq.pool._ring import Memory
 from fastq.pool._steps import Stage
@@ -34,7 +34,6 @@ __all__ = ["ChildSetup", "begin"]
 _IDLE_MS = 60_000
 _PAUSE_S = 0.001
 _BUSY_PAUSE_S = 0.005
-_MAX_TEXT = 64_000
 
 _log = logging.getLogger("fastq.worker")
 
@@ -149,11 +148,13 @@ def _serve(setup: ChildSetup, runner: Runner) -> None:
     os.register_at_fork(before=flush_output, after_in_child=work.disown)
     os.register_at_fork(after_in_child=stage.disown)
     coroutines = Coroutines(work, stage, runner, host, shape.rows)
+    hook = ""
     try:
         for start in runner.child_start:
+            hook = getattr(start, "__qualname__", repr(start))
             coroutines.call(start)
-    except BaseException:  # noqa: BLE001 - whatever it is, this child must not serve
-        host.channel.send("unfit", text=f"child_start failed:\n{traceback.format_exc()[-_MAX_TEXT:]}")
+    except BaseException as error:  # noqa: BLE001 - whatever it is, this child must not serve
+        host.channel.send("unfit", text=own_trace(error), hook=hook)
         sys.exit(1)
     host.channel.send(
         "ready",

@@ -16,7 +16,8 @@ class PoolConfig:
     errors, by default ``runner``. Times are in seconds, memory in bytes. For ``max_tasks_per_child``,
     ``max_memory_per_child`` and ``memory_limit`` 0 means no limit; for ``timeout_grace`` it means to kill at once. A
     child above ``max_memory_per_child`` is replaced after its task. A child above ``memory_limit`` is replaced, and its
-    task is ended. ``start_timeout`` limits the import of the app and the start of a child.
+    task is ended. ``start_timeout`` limits the import of the app and the start of a child. While ``child_start`` raises
+    in all first children, others are tried for ``start_patience``.
     """
 
     runner: str
@@ -31,6 +32,7 @@ class PoolConfig:
     async_concurrency: int = 100
     prefetch_time: float = 0.05
     start_timeout: float = 60.0
+    start_patience: float = 0.0
     ring_bytes: int = 1 << 20
     prefetch_records: int = 1024
 
@@ -44,7 +46,7 @@ class PoolConfig:
         self._at_least("processes", 1)
         self._at_least("async_concurrency", 1)
         self._at_least("prefetch_records", 1)
-        for name in ("timeout_grace", "max_tasks_per_child", "max_memory_per_child", "memory_limit"):
+        for name in ("start_patience", "timeout_grace", "max_tasks_per_child", "max_memory_per_child", "memory_limit"):
             self._at_least(name, 0)
         for name in ("prefetch_time", "start_timeout"):
             self._at_least(name, 0.001)

@@ -25,6 +25,14 @@ class Failures:
         self._in_a_row += 1
         self._wait_until_s = time.monotonic() + _BACKOFF_S[min(self._in_a_row, len(_BACKOFF_S)) - 1]
 
+    def try_now(self) -> None:
+        """End the back-off: what is tried next is another one."""
+        self._wait_until_s = 0.0
+
+    def __bool__(self) -> bool:
+        """Return whether the last start failed."""
+        return self._in_a_row > 0
+
     def clear(self) -> None:
         """Forget all failures: a child has worked."""
         self._in_a_row = 0

@@ -1,20 +1,18 @@
 """Loading of a runner from ``module:attr`` and an argument."""
 
 import importlib
-import traceback
 from typing import cast
 
+from fastq.log.traces import own_trace
 from fastq.pool.runner import Runner, RunnerFactory, RunnerMisuseError
 
 __all__ = ["RunnerLoadError", "load_runner"]
-
-_MAX_TEXT = 64_000
 
 
 class RunnerLoadError(Exception):
     """Raised when the runner, or the app that it imports, cannot be loaded.
 
-    The text holds the traceback; if ``is_misuse``, it names the object that does not exist.
+    The text is the traceback; if ``is_misuse``, it names the object that does not exist.
     """
 
     def __init__(self, text: str, *, is_misuse: bool = False) -> None:
@@ -34,4 +32,4 @@ def load_runner(spec: str, argument: str) -> Runner:
     except RunnerMisuseError as error:
         raise RunnerLoadError(str(error), is_misuse=True) from error
     except BaseException as error:  # an app may raise anything at import, and the user needs to see it
-        raise RunnerLoadError(traceback.format_exc()[-_MAX_TEXT:]) from error
+        raise RunnerLoadError(own_trace(error)) from error

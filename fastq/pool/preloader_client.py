@@ -35,6 +35,13 @@ class PoolStartError(FastqError):
         super().__init__(text)
         self.is_misuse = is_misuse
 
+    @classmethod
+    def of_frame(cls, frame: Frame, name: str) -> "PoolStartError":
+        """Return what a process reports that could not load the app of this name."""
+        if frame.number("is_misuse"):
+            return cls(frame.text("text"), is_misuse=True)
+        return cls(f"the import of {name} failed:\n{frame.text('text')}")
+
 
 @dataclass(frozen=True, slots=True)
 class PreloaderEvents:
@@ -150,8 +157,7 @@ class PreloaderClient:
                 elif frame.op == "loaded":
                     self._loaded.set_result(frame)
                 else:
-                    is_misuse = bool(frame.number("is_misuse"))
-                    self._loaded.set_exception(PoolStartError(frame.text("text"), is_misuse=is_misuse))
+                    self._loaded.set_exception(PoolStartError.of_frame(frame, self._config.name))
         except ChannelClosedError as error:
             self._lost(str(error))
 

@@ -70,6 +70,7 @@ class Supervisor:
         self._failures = Failures()
         self._closed = False
         self._refill: asyncio.TimerHandle | None = None
+        self._patient_until_s = 0.0
         self._has_stop = False  # the app has functions that children call before they exit
         self._has_begun = False  # every seat has had a child that was ready
         self.seats = Seats(config.processes, dispatcher, self._order, reports.on_info)
@@ -89,6 +90,7 @@ class Supervisor:
         if refusal := _refusal(self._config):
             raise PoolStartError(refusal)
         await self._forks.join(self)
+        self._patient_until_s = time.monotonic() + self._config.start_patience
         self.seats.fill()
 
     # Orders -------------------------------------------------------------------------------------------------------
@@ -97,6 +99,8 @@ class Supervisor:
         """Order one more child; return ``None`` if that must wait."""
         if not self._forks.takes_orders or self._closed or self._failures.wait_s:
             return None
+        if self._failures and any(child.state is ChildState.STARTING for child in self.children):
+            return None  # after a failed start one by one: what failed may be short of room for all at once
         try:
             child = Child.create(self._forks.next_number(), self._config)
         except OSError as error:
@@ -150,10 +154,10 @@ class Supervisor:
 
     def _on_failure(self, child: Child, frame: Frame) -> None:
         child.text = f"\n{frame.text('text')}"
+        child.failed_hook = frame.text("hook")
         if frame.op == "failed" and not self.description:  # no child was ever ready: this is the app's fault
             self._closed = True
-            is_misuse = bool(frame.number("is_misuse"))
-            self._reports.on_failed(PoolStartError(frame.text("text"), is_misuse=is_misuse))
+            self._reports.on_failed(PoolStartError.of_frame(frame, self._config.name))
 
     def on_frame(self, frame: Frame) -> None:
         """Handle the preloader's message that a child was forked or has ended."""
@@ -208,6 +212,7 @@ class Supervisor:
 
     def on_up(self, preloader: PreloaderClient) -> None:
         """Fill the seats from another preloader, and begin to replace the children of the old one."""
+        self._failures.try_now()
         for child in self.children:
             child.is_outdated = child.preloader is not preloader
         self.seats.fill()
@@ -242,7 +247,7 @@ class Supervisor:
         self._forks.forget(child.number)
         self.seats.leave(child)
         if failed and not self._closed:
-            self._failed(_why(child))
+            self._failed(_why(child), is_unfit=bool(child.failed_hook))
         try:
             self.seats.fill()
         finally:
@@ -255,18 +260,22 @@ class Supervisor:
             if (frame := child.channel.poll()) is not None and frame.op in ("failed", "unfit"):
                 self._on_failure(child, frame)
 
-    def _failed(self, text: str) -> None:
-        """Count a failed start; give up after too many, otherwise try again after the back-off."""
+    def _failed(self, text: str, *, is_unfit: bool = False) -> None:
+        """Count a failed start; give up after too many, otherwise try again after the back-off.
+
+        What ``child_start`` needs, such as a database, may still come: this is tried for longer.
+        """
         if self._failures.wait_s:
             return  # it was started together with one that has failed already
         self._failures.count()
-        if self._failures.are_too_many:
+        is_patient = is_unfit and time.monotonic() < self._patient_until_s
+        if self._failures.are_too_many and not is_patient:
             self._closed = True
-            self._reports.on_notice(text)
             self._reports.on_failed(PoolStartError(text))
             return
         wait_s = self._failures.wait_s
-        self._reports.on_notice(f"{text}\nretrying in {wait_s:.1f} s")
+        most = "" if self._has_begun or not is_patient else f", for {self._config.start_patience:g} s (--start-timeout)"
+        self._reports.on_notice(f"{text.rstrip()}\nretrying in {wait_s:.1f} s{most}")
         self._refill = asyncio.get_running_loop().call_later(wait_s + _CLOCK_S, self.seats.fill)
 
     def _settled(self, child: Child) -> None:
@@ -352,6 +361,9 @@ def _failed_to_start(child: Child) -> bool:
 
 
 def _why(child: Child) -> str:
+    if child.failed_hook:
+        hook = f"the app's lifespan or child_start {child.failed_hook!r}"
+        return f"worker process {child.pid} takes no tasks, because {hook} failed:{child.text}"
     fate = "" if child.status is None else f" with {describe_status(child.status)}"
     return f"worker process {child.pid} ended while starting{fate}{child.text}"
 

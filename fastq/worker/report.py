@@ -2,10 +2,12 @@
 
 import os
 import traceback
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Final, NamedTuple
 
 import orjson
+
+from fastq.log.traces import is_library, is_ours
 
 __all__ = ["FailureReport", "describe_error"]
 
@@ -16,7 +18,8 @@ class FailureReport(NamedTuple):
     """The error text, whether it counts as a failure, and the seconds until the next attempt.
 
     ``retry_in_s`` None means the default delay. ``trace`` is for the log, and None if the log limit is reached. If
-    ``is_snoozed``, the handler asked for another run, which the task gets even if it is out of retries.
+    ``is_snoozed``, the handler asked for another run, which the task gets even if it is out of retries. ``final`` is
+    the reason why a task with retries left is not retried.
     """
 
     error: str
@@ -24,6 +27,7 @@ class FailureReport(NamedTuple):
     retry_in_s: float | None = None
     trace: str | None = ""
     is_snoozed: bool = False
+    final: str = ""
 
     def encode(self) -> bytes:
         """Return the report as JSON."""
@@ -48,7 +52,7 @@ def describe_error(error: BaseException) -> str:
 def trace_of(error: BaseException) -> str:
     """Return the traceback as text for the log; it begins in the user's code, if that is part of it."""
     trace = error.__traceback__
-    while trace is not None and _is_ours(trace.tb_frame):
+    while trace is not None and is_ours(trace.tb_frame):
         trace = trace.tb_next
     lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
     return "".join(lines)[-_MAX_TEXT:].encode("utf-8", "replace").decode()
@@ -66,22 +70,13 @@ def _last_user_place(trace: TracebackType | None) -> str:
     users = outside = None
     while trace is not None:
         frame = trace.tb_frame
-        if not _is_ours(frame):
+        if not is_ours(frame):
             outside = trace
-            if not _is_library(frame.f_code.co_filename):
+            if not is_library(frame.f_code.co_filename):
                 users = trace
         trace = trace.tb_next
     last = users or outside
     return f"{_short(last.tb_frame.f_code.co_filename)}:{last.tb_lineno}" if last else ""
-
-
-def _is_ours(frame: FrameType) -> bool:
-    # Not by its path: compiled code has none, and the user's package may be next to ours.
-    return str(frame.f_globals.get("__name__")).partition(".")[0] == "fastq"
-
-
-def _is_library(file: str) -> bool:
-    return file.startswith("<") or "site-packages" in file or "dist-packages" in file or "/lib/python" in file
 
 
 def _short(file: str) -> str:

@@ -1,5 +1,6 @@
 """What an app has to do at the start and the end of each child: done once, in order, and not at the cost of a task."""
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from fastq.pool.child import ChildState
 from fastq.pool.event_kind import EventKind
 from fastq.pool.preloader_client import PoolStartError
-from tests.pool.harness import bench, run, settings
+from tests.pool.harness import Bench, bench, run, settings
 from tests.waiting import until
 
 RUNNER = "tests.pool.runners:load_with_hooks"
@@ -54,7 +55,11 @@ def test_a_child_whose_start_fails_serves_nothing_and_another_is_tried(tmp_path:
             os.kill(pid, signal.SIGKILL)
             await until(lambda: len(b.notices) >= 2)
             for notice in b.notices:
-                assert "child_start failed:\nTraceback" in notice
+                assert (
+                    "because the app's lifespan or child_start 'RunnerWithHooks.__init__.<locals>.<lambda>' failed:\nTr"
+                    in notice
+                )
+                assert "fastq/pool/" not in notice, "of the traceback, only the app's own lines"
                 assert "RuntimeError: no start today\n" in notice
                 assert "retrying in" in notice
             assert b.failed == []
@@ -72,6 +77,81 @@ def test_a_pool_whose_children_never_start_says_why(tmp_path: Path) -> None:
         with pytest.raises(PoolStartError, match="RuntimeError: no start today"):
             async with bench(settings(str(tmp_path), runner=RUNNER)):
                 raise AssertionError("it started")
+
+    run(test())
+
+
+def test_a_start_that_fails_is_tried_for_longer_than_one_that_crashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.pool.failures._BACKOFF_S", (0.01,))
+
+    async def test() -> None:
+        (tmp_path / "ill").touch()
+        config = settings(str(tmp_path), runner=RUNNER, start_patience=600)
+        b = Bench(config)
+        try:
+            starting = asyncio.create_task(b.pool.start())
+            await until(lambda: len(b.notices) > 6)  # five crashes would have ended it
+            assert all(notice.endswith("retrying in 0.0 s, for 600 s (--start-timeout)") for notice in b.notices)
+            (tmp_path / "ill").unlink()
+            await starting
+            assert (await b.run()).kind is EventKind.DONE
+            assert b.failed == []
+        finally:
+            await b.pool.stop()
+            b.beacon.close()
+
+    run(test())
+
+
+def test_a_reload_tries_new_code_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.pool.failures._BACKOFF_S", (3600.0,))
+
+    async def test() -> None:
+        (tmp_path / "ill").touch()
+        b = Bench(settings(str(tmp_path), runner=RUNNER))
+        try:
+            starting = asyncio.create_task(b.pool.start())
+            await until(lambda: b.notices)
+            (tmp_path / "ill").unlink()
+            await b.forks.reload()
+            await starting
+        finally:
+            await b.pool.stop()
+            b.beacon.close()
+
+    run(test())
+
+
+def test_after_a_failed_start_children_come_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.pool.failures._BACKOFF_S", (0.01,))
+
+    async def test() -> None:
+        async with bench(settings(str(tmp_path), runner=RUNNER, processes=3)) as b:
+            assert (await b.run()).kind is EventKind.DONE
+            (tmp_path / "ill").touch()
+            for pid in b.pool.child_states:
+                os.kill(pid, signal.SIGKILL)
+            await until(lambda: len(b.notices) >= 2)
+            supervisor = b.pool._supervisor
+            most = 0
+
+            def note() -> None:
+                nonlocal most
+                most = max(most, [child.state for child in supervisor.children].count(ChildState.STARTING))
+
+            order = supervisor.seats._order
+
+            def noted() -> object:
+                child = order()
+                note()
+                return child
+
+            supervisor.seats._order = noted  # type: ignore[assignment]  # it returns what the other does
+            (tmp_path / "ill").unlink()
+            await until(lambda: list(b.pool.child_states.values()) == [ChildState.READY] * 3)
+            assert most == 1
 
     run(test())
 

@@ -39,6 +39,17 @@ def test_a_pool_that_has_never_worked_gives_up_after_five(now_s: list[float]) ->
     assert failures.are_too_many
 
 
+def test_another_try_need_not_wait_and_counts_on(now_s: list[float]) -> None:
+    failures = Failures()
+    assert not failures
+    failures.count()
+    failures.try_now()
+    assert failures
+    assert failures.wait_s == 0
+    failures.clear()
+    assert not failures
+
+
 def test_a_pool_that_has_worked_never_gives_up_and_begins_anew_when_it_works_again(now_s: list[float]) -> None:
     failures = Failures()
     before = waits(failures, now_s, 3)
