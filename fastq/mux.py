@@ -3,7 +3,7 @@
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Never, Protocol, TypeAlias, TypeVar
@@ -297,6 +297,10 @@ class ServeMux(Generic[TaskT]):
         with self._lock:
             return {pattern: is_async(found.handler) for pattern, found in self._handlers.items()}
 
+    def destinations(self) -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
+        """Return the names of the typed tasks by their queues, and the Redis URLs of their clients; none for a mux."""
+        return {}, ()
+
     def _check_open(self) -> None:
         """Raise ``RuntimeError`` if this mux is included in another one, which would not see later additions."""
         if self._is_included:
@@ -319,8 +323,9 @@ class ServeMux(Generic[TaskT]):
             self._add(pattern, _Registered(handler))
 
     def _add(self, pattern: str, registered: _Registered) -> None:
-        if _twin(pattern) in self._handlers:
-            raise ValueError(f"pattern {pattern.removesuffix(chr(0))!r} is already registered")
+        for taken in {pattern, _twin(pattern)} & self._handlers.keys():
+            name, ours = pattern.removesuffix("\0"), self._handlers[taken].handler
+            raise ValueError(f"pattern {name!r} is already registered, for {ours!r}")
         self._index.add(pattern)
         self._handlers[pattern] = registered
         self._routes = {}  # some of these types may be the new pattern's now

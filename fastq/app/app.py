@@ -1,6 +1,6 @@
 """``App``: a ServeMux of typed tasks, with the clients that enqueue them and the lifespan of their handlers."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from fastq.app.context import Context, Env
@@ -9,6 +9,7 @@ from fastq.app.function import ContextTask, TaskFunction, TypedTask
 from fastq.app.handler import handler_of
 from fastq.app.lifespan import Lifespan
 from fastq.app.payload import Payload
+from fastq.broker.transport.uri import parse_redis_uri
 from fastq.client import AsyncClient, Client
 from fastq.cron.parse import parse
 from fastq.mux import ServeMux
@@ -58,6 +59,8 @@ class App(ServeMux):
         super().__init__()
         if redis is not None and not isinstance(redis, str):
             raise TypeError(f"App takes the URL of a Redis, not {redis!r}")
+        if redis is not None:
+            parse_redis_uri(redis)
         self._url = redis
         self._client: Client | None = None
         self._async_client: AsyncClient | None = None
@@ -161,6 +164,17 @@ class App(ServeMux):
     def crons(self) -> dict[str, str]:
         """Return the cron specs by the names of their tasks."""
         return dict(self._crons)
+
+    def destinations(self) -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
+        """Return the names of the tasks by their queues, and the Redis URLs of this app and of those included.
+
+        A server compares these with its own queues and Redis.
+        """
+        queues: dict[str, list[str]] = {}
+        for name, task in self._tasks.items():
+            queues.setdefault(task.task_options.get("queue", "default"), []).append(name)
+        urls = {app.url: None for app in (self, *self._included) if isinstance(app, App) and app.url is not None}
+        return queues, list(urls)
 
     def check(self) -> None:
         """Check all handlers; ``TypeError`` names a task whose context would lack its ``env``."""

@@ -46,6 +46,7 @@ from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.countdown import GOODBYE_S, LAST_WRITES_S, Countdown, within
+from fastq.server.destinations import log_unserved, refusal_of
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
@@ -54,6 +55,7 @@ from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.unknown import UnknownTypes
 from fastq.server.presence import ServerPresence, ServerStatus, new_identity
 from fastq.server.timing import STANDARD, Timing
+from fastq.worker.description import AppDescription
 from fastq.worker.runner import runner_argument
 
 __all__ = ["ProcessOptions", "ServerProcess"]
@@ -114,7 +116,7 @@ class ServerProcess:
             partial(log_text, _pool_log, logging.WARNING),
             partial(log_text, _pool_log, logging.INFO),
         )
-        self.reloader = Reloader(self.forks, options.app)
+        self.reloader = Reloader(self.forks, options.app, self._note_reload)
         self.hooks = HookChild(config, options.app, self.forks)
         callbacks = ProcessorCallbacks(
             self.acker.add,
@@ -131,6 +133,7 @@ class ServerProcess:
         self.presence = ServerPresence(self.identity, config, self.pool.running, self._clock)
         self.where = ""
         self._failure: PoolStartError | None = None
+        self._logged_app = AppDescription()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._make_actors(config, options.timing)
@@ -209,6 +212,7 @@ class ServerProcess:
         try:
             if await self._unless_stopped(self._begin()):
                 on_ready()
+                self._log_unserved()
                 await self._unless_stopped(self._until_drained() if self._options.burst else self._stopping.wait())
         finally:
             await self._shut_down()
@@ -218,14 +222,29 @@ class ServerProcess:
     async def _begin(self) -> None:
         self.archive_keeper.make_directory()
         await self.processor.start()
+        if refusal := refusal_of(self._options.app, self.processor.app, self._options.redis):
+            raise PoolStartError(refusal, is_misuse=True)
         await wait_for_redis(self._broker, self._options.connect_timeout_s)
         self.where = await describe_redis(self._broker)
         await self.archive_keeper.set_rules()
-        self.presence.slots, self.presence.patterns = self.processor.slots, self.processor.patterns
+        self._publish_app()
         self._broker.transport.on_change(self._go_on_elsewhere)
         self.stall.start()
         for actor in (*self.actors, self.watchdog):
             actor.start()
+
+    def _publish_app(self) -> None:
+        self.presence.slots, self.presence.patterns = self.processor.slots, self.processor.patterns
+
+    def _note_reload(self) -> None:
+        """Publish what the new code serves, and log what this server does not serve of it, if that is news."""
+        self._publish_app()
+        self._log_unserved()
+
+    def _log_unserved(self) -> None:
+        if (app := self.processor.app) != self._logged_app:
+            self._logged_app = app
+            log_unserved(self._options.app, app, self._options.redis, self.config.queues)
 
     def _go_on_elsewhere(self) -> None:
         """Continue with another master: wakers wait there, and failed actors try again at once."""
@@ -371,6 +390,7 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
         processes=config.concurrency,
         start_method=config.start_method,
         start_timeout=seconds_of(config.start_timeout),
+        start_patience=seconds_of(config.start_timeout),
         timeout_grace=seconds_of(config.timeout_grace),
         max_tasks_per_child=config.max_tasks_per_child,
         max_memory_per_child=config.max_memory_per_child,

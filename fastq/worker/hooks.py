@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from fastq.durations import nanoseconds_of
-from fastq.errors import Retry, RevokeTask, SkipRetry, Snooze
+from fastq.errors import PayloadError, Retry, RevokeTask, SkipRetry, Snooze
 from fastq.hooks import FailureRule, Hooks
 from fastq.mux import ServeMux
 from fastq.running import RunningTask
@@ -24,8 +24,8 @@ __all__ = [
     "failure_report",
     "hooks_named",
     "lost_report",
-    "may_retry",
     "resolve_hook",
+    "why_final",
 ]
 
 ChildHooks: TypeAlias = tuple[Sequence[Callable[[], object]], Sequence[Callable[[], object]]]
@@ -53,17 +53,19 @@ def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> Fai
     if isinstance(error, Snooze):
         return FailureReport(text, is_failure=False, retry_in_s=error.after_s, is_snoozed=True)
     _tell(hooks, task, error)
-    if task.retried >= task.max_retry or not may_retry(task, error):
-        return FailureReport(text)
+    if (final := why_final(task, error)) or task.retried >= task.max_retry:
+        return FailureReport(text, final=final)
     return FailureReport(text, _counts(hooks, error), _delay_s(hooks, task, error))
 
 
-def may_retry(task: RunningTask, error: BaseException) -> bool:
-    """Return whether an exception of a handler lets its task be retried, regardless of the number of retries."""
+def why_final(task: RunningTask, error: BaseException) -> str:
+    """Return why an exception of a handler ends its task, "" if it may be retried, regardless of how often it was."""
     if caused_by(error, DECISIONS):
-        return False
+        return "its payload does not fit" if isinstance(error, PayloadError) else "SkipRetry was raised"
     rule = _rule_of(task, error)
-    return rule is None or isinstance(error, _RUN_AGAIN) or rule.retries(error)
+    if rule is None or isinstance(error, _RUN_AGAIN) or rule.retries(error):
+        return ""
+    return f"{'dont_retry_on' if isinstance(error, rule.dont_retry_on) else 'retry_on'} of the task excludes this error"
 
 
 def _rule_of(task: RunningTask, error: BaseException) -> FailureRule | None:

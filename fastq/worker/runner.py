@@ -6,12 +6,12 @@ The pool loads this by name (``fastq.worker.runner:load``), with a JSON argument
 import asyncio
 from collections.abc import Awaitable
 from inspect import isawaitable, iscoroutine
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from fastq.clock import Clock, SystemClock
-from fastq.errors import HandlerNotFoundError, InvalidMessageError, RevokeTask, TaskCanceled, TaskTimeout
+from fastq.errors import HandlerNotFoundError, InvalidMessageError, PayloadError, RevokeTask, TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
 from fastq.log.limit import LogLimit
 from fastq.log.setup import set_up_logging
@@ -22,7 +22,8 @@ from fastq.running import CURRENT, RunningTask
 from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import resolve_aggregator
 from fastq.worker.debug_log import DebugLogRunner
-from fastq.worker.hooks import DECISIONS, caused_by, failure_report, hooks_named, may_retry, resolve_hook
+from fastq.worker.description import AppDescription
+from fastq.worker.hooks import DECISIONS, caused_by, failure_report, hooks_named, resolve_hook, why_final
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import trace_of
 from fastq.worker.returned import encode_returned
@@ -75,7 +76,7 @@ def load(argument: str) -> Runner:
 def _resolve_mux(app: str) -> ServeMux:
     mux = resolve(app)
     if not isinstance(mux, ServeMux):
-        raise AppNameError(f"{app!r} must be a fastq.ServeMux, not {type(mux).__name__}")
+        raise AppNameError(f"{app!r} must be a fastq.App or ServeMux, not {type(mux).__name__}")
     if not mux.patterns():
         raise AppNameError(f"{app!r} has no handlers; add some with @{app.partition(':')[2]}.handler('type')")
     try:
@@ -83,6 +84,10 @@ def _resolve_mux(app: str) -> ServeMux:
     except TypeError as error:
         raise AppNameError(f"{app!r}: {error}") from None
     return mux
+
+
+_WITHOUT_HANDLER: Final = (HandlerNotFoundError, PayloadError)
+"""Errors of tasks whose handler was not called: their tracebacks have only frames of fastq."""
 
 
 class HandlerRunner:
@@ -106,10 +111,10 @@ class HandlerRunner:
         self._tracebacks = tracebacks
         self._clock = clock or SystemClock()
         self._trace_limit = LogLimit[tuple[EventKind, bool, str, str]]()
-        patterns = mux.patterns()
-        self.has_async = any(patterns.values())
-        self.has_plain = not all(patterns.values())
-        self.description = orjson.dumps(patterns).decode()
+        app = AppDescription.of(mux)
+        self.has_async = any(app.patterns.values())
+        self.has_plain = not all(app.patterns.values())
+        self.description = app.encode()
         self.child_start, self.child_stop = mux.child_hooks()
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
@@ -170,7 +175,7 @@ class HandlerRunner:
     def _trace(self, task: RunningTask, kind: EventKind, error: BaseException) -> str | None:
         """Return the traceback for the task's log line, "" for none, None if the line is surely over the limit."""
         archives = _archives(kind, task)
-        if not archives and self._tracebacks != "always":
+        if (not archives and self._tracebacks != "always") or isinstance(error, _WITHOUT_HANDLER):
             return ""
         now_s = self._clock.monotonic_s()
         self._trace_limit.ended(now_s)  # the main process counts them
@@ -200,4 +205,4 @@ def _kind(task: RunningTask, error: BaseException, context: TaskContext) -> Even
         return EventKind.NOT_FOUND
     if caused_by(error, RevokeTask):
         return EventKind.REVOKED
-    return EventKind.FAILED if may_retry(task, error) else EventKind.SKIP_RETRY
+    return EventKind.SKIP_RETRY if why_final(task, error) else EventKind.FAILED

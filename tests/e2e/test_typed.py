@@ -1,5 +1,7 @@
 """Typed tasks in whole workers: payloads, names, results, the lifespan of each child."""
 
+import signal
+
 from redis import Redis
 
 from fastq import Client
@@ -77,6 +79,33 @@ def test_a_task_is_tried_again_by_its_own_rule(workers: Workers, client: Client,
     assert score == message.last_failed_at + 3600
     view.until("archived", now)
     assert view.message(now).retried == 1
+    assert worker.stop() == 0, worker.text
+
+
+def test_a_worker_says_which_tasks_do_not_come_to_it(workers: Workers) -> None:
+    worker = workers.start("--log-format", "json", app=APP)
+    worker.wait_for("typed_app:app also has tasks in queues that this worker does not serve: media (media.resize); ")
+    assert worker.stop() == 0, worker.text
+    elsewhere = workers.directory / "elsewhere.py"
+    elsewhere.write_text(
+        "from fastq import App\napp = App('unix:///nowhere/redis.sock')\napp.task('t')(lambda: None)\n"
+    )
+    worker = workers.start(app="elsewhere:app", env={"FASTQ_REDIS_URL": ""})
+    assert worker.ended() == 2, worker.text
+    assert worker.text.startswith(
+        "fastq-worker: elsewhere:app enqueues into unix:///nowhere/redis.sock, but this worker "
+    )
+
+
+def test_a_reload_tells_of_queues_that_the_new_code_has(workers: Workers) -> None:
+    jobs = workers.directory / "jobs.py"
+    code = "from fastq import App\napp = App()\n@app.task('a')\ndef a(): ...\n"
+    jobs.write_text(code)
+    worker = workers.start("--concurrency", "1", app="jobs:app").is_ready()
+    jobs.write_text(f"{code}@app.task('in_low', queue='low')\ndef b(): ...\n")
+    worker.signal(signal.SIGHUP)
+    worker.wait_for("jobs:app also has tasks in queues that this worker does not serve: low (in_low); ")
+    assert worker.text.count("this worker does not serve") == 1
     assert worker.stop() == 0, worker.text
 
 

@@ -158,7 +158,7 @@ def test_a_password_is_not_in_the_list_of_processes(monkeypatch: pytest.MonkeyPa
     ("app", "password", "text"),
     [
         ("nothere:mux", "", "there is no module 'nothere'"),
-        ("tests.e2e.apps:ok", "", "must be a fastq.ServeMux"),
+        ("tests.e2e.apps:ok", "", "must be a fastq.App or ServeMux"),
         (APP, ":wrong@", "password"),
     ],
 )

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fastq.errors import RevokeTask, SkipRetry, TaskTimeout
-from fastq.hooks import Hooks
+from fastq.errors import PayloadError, RevokeTask, SkipRetry, TaskTimeout
+from fastq.hooks import FailureRule, Hooks
 from fastq.running import RunningTask
 from fastq.worker.hooks import caused_by, failure_report, hooks_named, lost_report
 from fastq.worker.names import AppNameError
@@ -71,6 +71,26 @@ def test_a_task_that_is_not_tried_again_is_only_told_of(fields: dict[str, int], 
     report = failure_report(recorder.hooks(), running(**fields), error)
     assert recorder.names() == ["error_handler"]
     assert (report.is_failure, report.retry_in_s) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "rule", "why"),
+    [
+        (SkipRetry("no use"), None, "SkipRetry was raised"),
+        (PayloadError("Expected int"), None, "its payload does not fit"),
+        (BOOM, FailureRule((OSError,), (), None), "retry_on of the task excludes this error"),
+        (BOOM, FailureRule((Exception,), (ValueError,), None), "dont_retry_on of the task excludes this error"),
+        (BOOM, FailureRule((ValueError,), (), None), ""),
+        (BOOM, None, ""),
+    ],
+)
+def test_a_report_says_why_a_task_with_retries_left_is_not_tried_again(
+    error: BaseException, rule: FailureRule | None, why: str
+) -> None:
+    task = running()
+    if rule is not None:
+        task._rule = rule
+    assert FailureReport.decode(failure_report(Hooks(), task, error).encode()).final == why
 
 
 def test_without_hooks_the_defaults_stand() -> None:

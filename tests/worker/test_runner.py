@@ -9,12 +9,13 @@ import orjson
 import pytest
 
 from fastq import ServeMux, current_task
-from fastq.errors import RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
+from fastq.errors import PayloadError, RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
 from fastq.log.limit import LINES, PER_S
 from fastq.pool.event_kind import TOLD_TO_END, EventKind
 from fastq.pool.runner import Answer, RunnerMisuseError
 from fastq.running import RunningTask
+from fastq.worker.description import AppDescription
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import HandlerRunner, load, runner_argument
 from tests.manual_clock import ManualClock
@@ -272,6 +273,7 @@ def test_any_other_error_after_the_end_was_asked_for_is_told_by_the_reason(run: 
         ("archived", RevokeTask("x"), 25, False),
         ("always", ValueError("x"), 0, True),
         ("always", RevokeTask("x"), 0, True),
+        ("always", PayloadError("x"), 0, False),
     ],
 )
 def test_a_traceback_is_made_only_where_the_log_is_to_have_it(
@@ -314,7 +316,7 @@ def test_the_pool_loads_the_app_and_its_hooks_by_name() -> None:
     runner: Any = load(runner_argument(f"{HERE}:mux", is_failure=f"{HERE}:plain", error_handler=None))
     assert runner.has_plain
     assert runner.has_async
-    assert orjson.loads(runner.description) == {"plain": False, "coroutine": True}
+    assert AppDescription.decode(runner.description).patterns == {"plain": False, "coroutine": True}
     assert runner._hooks == Hooks(is_failure=plain)  # type: ignore[arg-type]  # any function will do
 
 
@@ -324,7 +326,7 @@ def test_the_pool_loads_the_app_and_its_hooks_by_name() -> None:
         (runner_argument("nocolon"), "is not of the form module:attr"),
         (runner_argument("nosuch_module:mux"), "there is no module 'nosuch_module'"),
         (runner_argument(f"{HERE}:nosuch"), "has no 'nosuch'"),
-        (runner_argument(f"{HERE}:not_a_mux"), "must be a fastq.ServeMux, not int"),
+        (runner_argument(f"{HERE}:not_a_mux"), "must be a fastq.App or ServeMux, not int"),
         (runner_argument(f"{HERE}:empty_mux"), r"has no handlers; add some with @empty_mux.handler\('type'\)"),
         (runner_argument(f"{HERE}:mux", error_handler=f"{HERE}:not_a_mux"), "error_handler=.* is not callable: 5"),
     ],

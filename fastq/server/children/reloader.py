@@ -5,6 +5,7 @@ If the import fails, everything stays as it is. Only the app's code is read agai
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from fastq.broker.transport.end_task import end_task
 from fastq.log.setup import log_text
@@ -19,9 +20,10 @@ _log = logging.getLogger("fastq")
 class Reloader:
     """The reloading of an app, one reload at a time."""
 
-    def __init__(self, forks: ForkServer, app: str) -> None:
+    def __init__(self, forks: ForkServer, app: str, on_reloaded: Callable[[], None]) -> None:
         self._forks = forks
         self._app = app
+        self._on_reloaded = on_reloaded
         self._reloading: asyncio.Task[None] | None = None
         self._again = False
         self._is_stopped = False
@@ -50,6 +52,7 @@ class Reloader:
     def _log_replaced(self, replaced: asyncio.Future[None]) -> None:
         if not replaced.cancelled():
             _log.info("reloaded: all children run the new code")
+            self._on_reloaded()
 
     async def stop(self) -> None:
         """End reloading."""

@@ -9,6 +9,7 @@ from fastq.clock import Clock
 from fastq.durations import format_duration
 from fastq.log.limit import LINES, PER_S, LogLimit, until_next_s
 from fastq.pool.protocol import EventKind
+from fastq.server.inflight.dispositions import overrides
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.worker.report import FailureReport
 
@@ -62,7 +63,10 @@ class FailureLog:
                 self._log_later()
             return
         now_s = self._clock.unix_ns() // 1_000_000_000
-        about, follows = _about(task, disposition, report, now_s), _follows(disposition, now_s)
+        about = _about(task, disposition, report, now_s)
+        follows = _follows(disposition, now_s)
+        if isinstance(disposition, Archived):
+            follows = f"{follows}: {_why_final(task, kind, report)}"
         what = "failed" if isinstance(disposition, Retried | Archived) else "ended"
         error = report.error if len(report.error) <= MAX_ERROR else f"{report.error[:MAX_ERROR]}…"
         _log.log(
@@ -113,6 +117,15 @@ def _about(task: InFlightTask, disposition: Disposition, report: FailureReport, 
         "error": report.error,
         **({"retry_in_s": disposition.retry_at_s - now_s} if isinstance(disposition, Retried) else {}),
     }
+
+
+def _why_final(task: InFlightTask, kind: EventKind, report: FailureReport) -> str:
+    """Return why a task is archived."""
+    if task.canceled is not None and overrides(task, kind):
+        return "it was canceled so"
+    if kind is EventKind.INVALID:
+        return "its message cannot be read"
+    return report.final or f"out of retries (max_retry {task.view.retry})"
 
 
 def _follows(disposition: Disposition, now_s: int) -> str:

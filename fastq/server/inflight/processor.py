@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-import orjson
-
 from fastq._muxmatch import PatternIndex
 from fastq.broker.operations.cancel import CancelAs, Cancellation
 from fastq.broker.operations.finish import Archived, Requeued
@@ -47,6 +45,7 @@ from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask, view_leased
 from fastq.server.inflight.unknown import pass_on_delay_s
 from fastq.wire.codec import TaskView, view_task_message
+from fastq.worker.description import AppDescription
 from fastq.worker.report import FailureReport
 
 __all__ = ["Processor", "ProcessorCallbacks", "requeued"]
@@ -115,7 +114,7 @@ class Processor:
         self._is_closed = False
         self.failure_log = FailureLog(self._clock)
         self._judging: dict[asyncio.Task[None], InFlightTask] = {}
-        self._description = ""
+        self.app = AppDescription()
         pool_callbacks = PoolCallbacks(
             self._on_events,
             callbacks.failed,
@@ -131,13 +130,13 @@ class Processor:
         await self.pool.start()
 
     def _learn(self, description: str) -> None:
-        """Note the app's patterns, and which of them are coroutines; a reload may change them."""
-        if description == self._description:
+        """Note what the app serves, and which of its patterns are coroutines; a reload may change it."""
+        app = AppDescription.decode(description)
+        if app == self.app:
             return
-        self._description = description
+        self.app = app
         self._patterns, self._async_patterns = PatternIndex(), set()
-        patterns: dict[str, bool] = orjson.loads(description)
-        for pattern, is_async in patterns.items():
+        for pattern, is_async in app.patterns.items():
             self._patterns.add(pattern)
             if is_async:
                 self._async_patterns.add(pattern)

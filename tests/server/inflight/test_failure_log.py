@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Disposition, Done, Requeued, Retried
 from fastq.log.limit import LINES, PER_S
 from fastq.pool.event_kind import EventKind
@@ -53,7 +54,18 @@ def telling(test: Callable[[FailureLog, ManualClock], None], caplog: pytest.LogC
             "WARNING",
             "failed at attempt 3 of 26: {}; next try in 1h1m40s, not counted as a failure",
         ),
-        (EventKind.FAILED, Archived("a", b""), "ERROR", "failed at attempt 3 of 26: {}; archived"),
+        (
+            EventKind.FAILED,
+            Archived("a", b""),
+            "ERROR",
+            "failed at attempt 3 of 26: {}; archived: out of retries (max_retry 25)",
+        ),
+        (
+            EventKind.INVALID,
+            Archived("a", b""),
+            "ERROR",
+            "failed at attempt 3 of 26: {}; archived: its message cannot be read",
+        ),
         (EventKind.REVOKED, Done("a", ""), "INFO", "ended at attempt 3 of 26: {}; deleted"),
         (EventKind.ABORTED, Requeued("a"), "DEBUG", "ended at attempt 3 of 26: {}; given back"),
     ],
@@ -63,6 +75,19 @@ def test_a_line_says_which_task_why_and_what_follows(
 ) -> None:
     said = telling(lambda log, _: log.add(in_flight(retried=2, retry=25), kind, write, REPORT), caplog)
     assert said == [(level, f"task a (boom, queue q) {text.format(REPORT.error)}")]
+
+
+@pytest.mark.parametrize(
+    ("canceled", "why"), [(None, "its payload does not fit"), (CancelAs.ARCHIVE, "it was canceled so")]
+)
+def test_a_line_says_why_a_task_with_retries_left_is_archived(
+    canceled: CancelAs | None, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = in_flight(retry=25)
+    task.canceled = canceled
+    report = REPORT._replace(final="its payload does not fit")
+    ((_, text),) = telling(lambda log, _: log.add(task, EventKind.SKIP_RETRY, Archived("a", b""), report), caplog)
+    assert text.endswith(f"; archived: {why}")
 
 
 def test_a_line_has_its_facts_as_fields_and_its_traceback_below(caplog: pytest.LogCaptureFixture) -> None:
