@@ -1,7 +1,8 @@
 """``fastq task``: lists and describes tasks, and acts on single tasks."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 import click
 
@@ -27,7 +28,7 @@ __all__ = ["group_option", "of_group", "task"]
 _EPILOG: Final = """\b
 Examples:
   fastq task ls --queue default --state retry --error TimeoutError --since 1h
-  fastq task inspect --queue default --id 9f1c
+  fastq task inspect --queue default 9f1c
   fastq task enqueue --type mail:welcome --payload '{"to": "ann"}' --process-in 30m
   fastq task cancel 9f1c
   fastq task run-all --queue default --state archived"""
@@ -40,9 +41,22 @@ task = Noun(
 
 MOST_A_PAGE: Final = 10_000
 
-ids_option = click.option(
-    "--id", "-i", "ids", type=TaskId(), multiple=True, required=True, metavar="ID", help="id of a task; may be repeated"
-)
+
+def ids_option(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the ids of its tasks, as arguments or, as asynq has it, by ``--id``."""
+
+    @functools.wraps(command)
+    def with_ids(*args: Any, named: Sequence[str], ids: Sequence[str], **more: Any) -> int:
+        if not named and not ids:
+            raise click.UsageError("Missing argument 'TASK_ID...'.")
+        return command(*args, ids=(*named, *ids), **more)
+
+    option = click.option(
+        "--id", "-i", "ids", type=TaskId(), multiple=True, metavar="ID", help="the same as TASK_ID; may be repeated"
+    )
+    return option(click.argument("named", type=TaskId(), nargs=-1, metavar="TASK_ID...")(with_ids))
+
+
 group_option = click.option(
     "--group", "-g", type=GroupName(), metavar="GROUP", help="the group of the aggregating tasks"
 )
@@ -108,7 +122,7 @@ def _found(session: Session, queue: str, state: TaskState, group: str | None, wh
 
 @task.verb(
     "inspect",
-    examples=["task inspect --queue default --id 9f1c", "task inspect -q default -i 9f1c -i 77ab --json"],
+    examples=["task inspect --queue default 9f1c", "task inspect -q default -i 9f1c -i 77ab --json"],
     exits=EXITS_OF_MANY,
 )
 @queue_option
@@ -170,7 +184,7 @@ def cancel(
     return Acting(session, as_json=as_json).each(ids, act).end()
 
 
-@task.verb("run", examples=["task run --queue default --id 77ab"], exits=EXITS_OF_MANY)
+@task.verb("run", examples=["task run --queue default 77ab"], exits=EXITS_OF_MANY)
 @queue_option
 @ids_option
 @json_option
@@ -185,7 +199,7 @@ def run(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
     return Acting(session, as_json=as_json).each(ids, act).end()
 
 
-@task.verb("archive", examples=["task archive --queue default --id 77ab"], exits=EXITS_OF_MANY)
+@task.verb("archive", examples=["task archive --queue default 77ab"], exits=EXITS_OF_MANY)
 @queue_option
 @ids_option
 @json_option
@@ -200,7 +214,7 @@ def archive(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> 
     return Acting(session, as_json=as_json).each(ids, act).end()
 
 
-@task.verb("delete", "remove", "rm", examples=["task delete --queue default --id 77ab --yes"], exits=EXITS_OF_MANY)
+@task.verb("delete", "remove", "rm", examples=["task delete --queue default 77ab --yes"], exits=EXITS_OF_MANY)
 @queue_option
 @ids_option
 @yes_option

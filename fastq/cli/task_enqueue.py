@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FLAGS: Final = {
     "queue": ("--queue", "-q"),
     "task_id": ("--id", "-i"),
-    "max_retry": ("--retry",),
+    "max_retry": ("--max-retry", "--retry"),
     "headers": ("--header",),
     "process_at": ("--process-at", "--process_at"),
     "process_in": ("--process-in", "--process_in"),

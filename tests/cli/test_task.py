@@ -153,7 +153,7 @@ def test_filters_choose_tasks(filled: Fastq, state: str, words: list[str], ids: 
         ("ls -q default -s retry --since 2026-01-01T00:00:00", "nor a time such as 2026-11-21T07:00:00Z"),
         ("ls -q default -s retry --since 1e99", "is before the calendar begins"),
         ("ls -q default -s retry --error [", "'[' is not a regular expression"),
-        ("inspect -q default", "Missing option '--id'"),
+        ("inspect -q default", "Missing argument 'TASK_ID...'"),
         ("cancel", "Missing argument 'TASK_ID...'"),
         ("cancel x --outcome explode", "'explode' is not one of 'retry', 'archive', 'delete'"),
         ("delete -q default -i x --yess", "No such option '--yess'"),
@@ -164,7 +164,7 @@ def test_misuse_is_said(filled: Fastq, words: str, text: str) -> None:
 
 
 def test_tasks_are_described(filled: Fastq) -> None:
-    lines = filled.lines("task", "inspect", "-q", "default", "-i", "r1", "--id", "p3")
+    lines = filled.lines("task", "inspect", "-q", "default", "r1", "--id", "p3")
     facts = dict(line.split(" ", 1) for line in lines[:4])
     assert facts == {"Queue": "default", "ID": "r1", "Type": "mail:send", "State": "retry"}
     assert "Retried 3/25" in lines
@@ -203,7 +203,7 @@ ACTIONS = ["inspect", "run", "archive", "delete"]
 @pytest.mark.parametrize("action", ACTIONS)
 def test_an_unknown_task_is_said_and_keeps_no_other_from_it(filled: Fastq, action: str) -> None:
     more = ("--yes",) if action == "delete" else ()
-    result = filled.run("task", action, "-q", "default", "-i", "nix", "-i", "s1", *more)
+    result = filled.run("task", action, "-q", "default", "nix", "-i", "s1", *more)
     assert result.exit_code == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith("fastq: task not found (queue='default', task_id='nix'); it may be done and deleted: ")
