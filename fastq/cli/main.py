@@ -139,7 +139,7 @@ for _name, _place, _summary in (
     (
         "worker",
         "fastq.cli.worker:main",
-        "Run the tasks of the ServeMux APP (module:attr) in a pool of worker processes.",
+        "Run the tasks of the App or ServeMux APP (module:attr) in a pool of worker processes.",
     ),
     (
         "scheduler",

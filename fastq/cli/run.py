@@ -1,25 +1,29 @@
 """``fastq run``: one task in the foreground, without a queue; for development."""
 
 import os
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 import click
+import orjson
 
 from fastq.app.app import App
 from fastq.app.foreground import run_in_foreground
 from fastq.app.function import TaskFunction
 from fastq.cli.commands import SETTINGS
 from fastq.cli.connection import runner_url
-from fastq.cli.sources import search_here
+from fastq.cli.sources import import_app
 from fastq.cli.streams import say_failure
-from fastq.errors import HandlerNotFoundError, PayloadError
+from fastq.errors import HandlerNotFoundError, PayloadError, Snooze
 from fastq.mux import ServeMux
-from fastq.worker.names import AppNameError, resolve
+from fastq.worker.names import AppNameError
 from fastq.worker.report import trace_of
 
 __all__ = ["run"]
 
 EXIT_FAILED: Final = 1
+NUL: Final = "\0"
 
 _EPILOG: Final = """\b
 Examples:
@@ -27,7 +31,7 @@ Examples:
   fastq run jobs:app --type media.resize '{"id": 7}'
 
 \b
-Exit codes: 0 done, 1 failed, 2 misused, 130 interrupted."""
+Exit codes: 0 done, 1 failed or snoozed, 2 misused, 130 interrupted."""
 
 
 @click.command("run", context_settings=SETTINGS, epilog=_EPILOG)
@@ -42,20 +46,26 @@ def run(context: click.Context, task: str, payload: str, task_type: str | None, 
     No queue has a part in it: no time limit, no retry. The app's lifespan and middleware do. An error is shown with its
     traceback.
     """
-    search_here()
     try:
         if url := runner_url(redis, {}):
             os.environ["FASTQ_REDIS_URL"] = url
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    name = task
     try:
-        mux, name = _found(task, task_type)
-        result = run_in_foreground(mux, name, payload.encode())
+        mux, name = _found(import_app(task), task, task_type)
     except AppNameError as error:
         raise click.UsageError(str(error)) from None
-    except (PayloadError, HandlerNotFoundError) as error:
+    try:
+        _check_names(mux, name, payload)
+        result = run_in_foreground(mux, name, payload.encode())
+    except HandlerNotFoundError as error:
+        say_failure(f"{error}; {_known(name, [pattern.removesuffix(NUL) for pattern in mux.patterns()])}")
+        context.exit(EXIT_FAILED)
+    except PayloadError as error:
         say_failure(f"{name}: {error}")
+        context.exit(EXIT_FAILED)
+    except Snooze as error:
+        say_failure(f"{name} is snoozed: a worker would run it again in {error.after_s:g} s, and count no attempt")
         context.exit(EXIT_FAILED)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code may raise anything, and it is shown
         click.echo(trace_of(error), err=True, nl=False)
@@ -64,9 +74,36 @@ def run(context: click.Context, task: str, payload: str, task_type: str | None, 
         click.echo(result)
 
 
-def _found(path: str, task_type: str | None) -> tuple[ServeMux, str]:
+def _check_names(mux: ServeMux, name: str, payload: str) -> None:
+    """Refuse arguments of a typed task that look misspelled, and name others that it ignores."""
+    tasks = mux.tasks.values() if isinstance(mux, App) else ()
+    task = next((each for each in tasks if name in (each.type, *each.aliases)), None)
+    given = _decoded(payload)
+    if task is None or not isinstance(given, dict):
+        return
+    names = [field.name for field in task.payload.fields]
+    for unknown in (each for each in given if each not in names):
+        if get_close_matches(unknown, names, 1):
+            raise PayloadError(f"it has no argument {unknown!r}; {_known(unknown, names)}")
+        say_failure(f"{name} ignores {unknown!r}; {_known(unknown, names)}")
+
+
+def _decoded(payload: str) -> Any:
+    """Return what a payload is in JSON; None for what is none, which its task refuses itself."""
+    try:
+        return orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _known(word: str, names: Sequence[str]) -> str:
+    if close := get_close_matches(word, names, 1):
+        return f"did you mean {close[0]!r}?"
+    return f"there are {', '.join(sorted(names))}" if names else "there are none"
+
+
+def _found(found: Any, path: str, task_type: str | None) -> tuple[ServeMux, str]:
     """Return the mux and the type that the command's words mean; ``AppNameError`` if they lead to no task."""
-    found: Any = resolve(path)
     if isinstance(found, TaskFunction) and task_type is None:
         return _checked(found.app, path), found.type
     if isinstance(found, ServeMux) and task_type is not None:

@@ -11,8 +11,7 @@ from fastq.app.go_source import go_source
 from fastq.app.schema import FORMAT, schema_of
 from fastq.app.schema_diff import breaking_changes
 from fastq.cli.commands import SETTINGS, Noun
-from fastq.cli.sources import search_here
-from fastq.worker.names import AppNameError, resolve
+from fastq.cli.sources import import_app
 
 __all__ = ["schema"]
 
@@ -23,8 +22,8 @@ Examples:
   fastq schema export jobs:app
   fastq schema diff tasks.json jobs:app
   fastq schema go jobs:app --package jobs"""
-_EXITS: Final = "0 done, 2 misused, 130 interrupted"
-_EXITS_OF_DIFF: Final = "0 nothing breaks, 1 something does, 2 misused, 130 interrupted"
+_EXITS: Final = "0 done, 1 an import failed, 2 misused, 130 interrupted"
+_EXITS_OF_DIFF: Final = "0 nothing breaks, 1 something does, or an import failed; 2 misused, 130 interrupted"
 
 
 def _epilog(example: str, exits: str = _EXITS) -> str:
@@ -79,11 +78,7 @@ def _schema(source: str) -> dict[str, Any]:
 
 
 def _app(name: str) -> App:
-    search_here()
-    try:
-        found = resolve(name)
-    except AppNameError as error:
-        raise click.UsageError(str(error)) from None
+    found = import_app(name)
     if not isinstance(found, App):
         raise click.UsageError(f"{name!r} must be a fastq.App, not {type(found).__name__}")
     if not found.tasks:

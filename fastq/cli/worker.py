@@ -32,9 +32,9 @@ _METAVARS = {
 
 _EPILOG = """\b
 Examples:
-  fastq-worker myapp.tasks:mux
-  fastq-worker myapp.tasks:mux --queues critical=6,default=3,low=1 --concurrency 8
-  fastq-worker myapp.tasks:mux --redis rediss://:secret@redis.example:6380/0 --log-format json
+  fastq-worker myapp.tasks:app
+  fastq-worker myapp.tasks:app --queues critical=6,default=3,low=1 --concurrency 8
+  fastq-worker myapp.tasks:app --redis rediss://:secret@redis.example:6380/0 --log-format json
 
 Durations are seconds (1.5) or Go-like (1m30s), sizes 512M or 2G. Each option is also read from FASTQ_<NAME>,
 for example FASTQ_QUEUES, and from the file given with --config (TOML, keys with underscores).
@@ -101,7 +101,7 @@ class _PlainSpoken(click.Command):
 @click.version_option(__version__, prog_name=_NAME)
 @unblocked_stderr()
 def _command(**flags: Any) -> None:
-    """Run the tasks of the ServeMux APP (module:attr) in a pool of worker processes."""
+    """Run the tasks of the App or ServeMux APP (module:attr) in a pool of worker processes."""
     try:
         for warning in check_environment(os.environ):
             click.echo(f"{_NAME}: {warning}", err=True)
@@ -116,7 +116,7 @@ def _command(**flags: Any) -> None:
 
 def _options(flags: dict[str, Any]) -> ProcessOptions:
     sources = Sources(flags)
-    app = checked_app(sources.first("app", read_text), "your ServeMux, for example myapp.tasks:mux")
+    app = checked_app(sources.first("app", read_text), "your App or ServeMux, for example myapp.tasks:app")
     given = {
         name: parse_setting(name, value) if isinstance(value, str) else value
         for name, value in flags.items()

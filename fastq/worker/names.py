@@ -25,12 +25,14 @@ def _is_dotted(name: str) -> bool:
 
 def _example_for(name: str) -> str:
     """Return the probable name if a file is given instead of a module, or a dot instead of the colon."""
+    if name.isidentifier():
+        return f"{name}:app"
     module, colon, attribute = name.partition(":")
     if not colon:
         module, _, attribute = name.rpartition(".")
     module = _module_of(module)
     is_meant = _is_dotted(module) and _is_dotted(attribute) and attribute != "py"
-    return f"{module}:{attribute}" if is_meant else "myapp.tasks:mux"
+    return f"{module}:{attribute}" if is_meant else "myapp.tasks:app"
 
 
 def _module_of(path: str) -> str:

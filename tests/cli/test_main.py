@@ -108,7 +108,10 @@ def test_version_is_said(words: list[str]) -> None:
         (("queue", "pause", " "), "queue must contain one or more characters that are not blank: ' '"),
         (("--redis", "http://x", "stats"), "scheme 'http' is none of redis"),
         (("--redis", "http://:pass-word@x", "stats"), "'http://:***@x'"),
-        (("worker",), "APP is missing: name your ServeMux, for example myapp.tasks:mux (see fastq worker --help)"),
+        (
+            ("worker",),
+            "APP is missing: name your App or ServeMux, for example myapp.tasks:app (see fastq worker --help)",
+        ),
         (("--redis", "http://x", "worker", "a:b"), "scheme 'http' is none of redis"),
     ],
 )

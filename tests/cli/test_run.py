@@ -75,7 +75,7 @@ number = 5
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "jobs.py").write_text(APP)
-    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "broken.py").write_text("import json\njson.loads('{')\n")
     return tmp_path
 
 
@@ -115,15 +115,39 @@ def test_an_error_is_shown_with_the_user_s_lines(directory: Path) -> None:
     assert lines[-1] == "ValueError: no picture"
     assert [line for line in lines if line.startswith("  File")] == [lines[1]]
     assert 'jobs.py", line ' in lines[1]
-    assert run(directory, "run", "jobs:snoozes").stderr.splitlines()[-1].startswith("fastq.errors.Snooze")
-    assert "ZeroDivisionError" in run(directory, "run", "broken:app").stderr
+
+
+@pytest.mark.parametrize("words", [("run", "broken:app"), ("schema", "export", "broken:app")])
+def test_an_import_that_fails_is_shown_with_the_user_s_lines(directory: Path, words: tuple[str, ...]) -> None:
+    done = run(directory, *words)
+    assert done.returncode == 1
+    first, _, place, code, error = done.stderr.splitlines()
+    assert first == "fastq: the import of broken:app failed:"
+    assert (place.rpartition("/")[2], code.strip()) == ('broken.py", line 2, in <module>', "json.loads('{')")
+    assert error.startswith("json.decoder.JSONDecodeError: ")
+
+
+def test_an_argument_that_the_task_does_not_have_is_named(directory: Path) -> None:
+    done = run(directory, "run", "jobs:resize", '{"id": 7, "quality": 90}')
+    assert (done.stderr, done.returncode) == ("fastq: media.resize ignores 'quality'; there are id, width\n", 0)
 
 
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
         (["jobs:resize", '{"id": "x"}'], 1, "fastq: media.resize: Expected int, got str - at $.id"),
-        (["jobs:app", "-t", "other"], 1, "fastq: other: handler not found for task 'other'"),
+        (
+            ["jobs:resize", '{"id": 7, "widht": 9}'],
+            1,
+            "media.resize: it has no argument 'widht'; did you mean 'width'?",
+        ),
+        (["jobs:snoozes"], 1, "fastq: snoozes is snoozed: a worker would run it again in 5 s, and count no attempt"),
+        (["jobs:app", "-t", "zzz"], 1, "handler not found for task 'zzz'; there are enqueues, fails, inner, "),
+        (
+            ["jobs:app", "-t", "media.resiz"],
+            1,
+            "handler not found for task 'media.resiz'; did you mean 'media.resize'?",
+        ),
         (
             ["jobs:app"],
             2,

@@ -49,7 +49,7 @@ def test_help_names_every_setting_and_how_to_use_it() -> None:
         assert f"--{name.replace('_', '-')}" in result.stdout
     words = " ".join(result.stdout.split())
     for text in (
-        "fastq-worker myapp.tasks:mux --queues critical=6,default=3,low=1 --concurrency 8",
+        "fastq-worker myapp.tasks:app --queues critical=6,default=3,low=1 --concurrency 8",
         "--queues NAME=WEIGHT,... queues and their weights [default: default=1]",
         "how long running handlers may go on after SIGTERM [default: 8]",
         "Each option is also read from FASTQ_<NAME>",
@@ -65,8 +65,8 @@ def test_version_is_said() -> None:
 
 
 MISUSE = [
-    ([], "APP is missing: name your ServeMux, for example myapp.tasks:mux"),
-    (["app"], "'app' is not of the form module:attr, for example myapp.tasks:mux"),
+    ([], "APP is missing: name your App or ServeMux, for example myapp.tasks:app"),
+    (["app"], "'app' is not of the form module:attr, for example app:app"),
     (["app:"], "is not of the form module:attr"),
     (["app.py:mux:x y"], "is not of the form module:attr"),
     (["a:b", "c:d"], "unexpected extra argument"),
@@ -190,7 +190,7 @@ def app_workers(workers: Workers) -> Workers:
         ("nothere:mux", "'nothere:mux': there is no module 'nothere' in "),
         ("bare.nothere:mux", "'bare.nothere:mux': there is no module 'bare.nothere' in "),
         ("bare:mus", "'bare:mus': bare has no 'mus'; did you mean 'mux'?"),
-        ("bare:number", "'bare:number' must be a fastq.ServeMux, not int"),
+        ("bare:number", "'bare:number' must be a fastq.App or ServeMux, not int"),
         ("bare:empty", "'bare:empty' has no handlers; add some with @empty.handler('type')"),
     ],
 )
