@@ -16,7 +16,8 @@ from fastq._version import __version__
 from fastq.app.app import App
 from fastq.errors import BrokerError, CronSpecError, FastqError
 from fastq.log.output import unblocked_stderr
-from fastq.log.setup import set_up_logging
+from fastq.log.setup import log_text, set_up_logging
+from fastq.log.traces import own_trace
 from fastq.periodic import PeriodicTaskManager
 from fastq.scheduler import Scheduler
 from fastq.server.connecting import FirstContact
@@ -51,11 +52,11 @@ def run_scheduler(options: SchedulingOptions) -> int:
     if options.redis is not None:
         os.environ["FASTQ_REDIS_URL"] = options.redis  # the URL of a Scheduler that was created without one
     try:
-        scheduler = _load(options.app)
+        scheduler = _load(options)
     except AppNameError:
         raise
-    except (Exception, SystemExit):  # noqa: BLE001 - an app may raise anything at its import, and it is logged
-        _log.critical("%s cannot be imported:", options.app, exc_info=True)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an app may raise anything at its import, and it is logged
+        log_text(_log, logging.CRITICAL, f"the import of {options.app} failed:\n{own_trace(error)}")
         return EXIT_FAILED
     python = ".".join(map(str, sys.version_info[:3]))
     _log.info("fastq %s on Python %s schedules %s", __version__, python, options.app)
@@ -73,7 +74,8 @@ def run_scheduler(options: SchedulingOptions) -> int:
     return 0
 
 
-def _load(app: str) -> Scheduler | PeriodicTaskManager:
+def _load(options: SchedulingOptions) -> Scheduler | PeriodicTaskManager:
+    app = options.app
     try:
         found = resolve(app)
     except CronSpecError as error:
@@ -81,6 +83,8 @@ def _load(app: str) -> Scheduler | PeriodicTaskManager:
     if isinstance(found, App):
         if not found.crons:
             raise AppNameError(f"{app!r} has no task with a cron spec; give one a time with @app.task(cron='@daily')")
+        if found.url is not None and options.redis not in (None, found.url):
+            _log.warning("%s names its Redis itself: that one is used, not the one of --redis or $FASTQ_REDIS_URL", app)
         return _scheduler_of(found)
     if isinstance(found, Scheduler | PeriodicTaskManager):
         return found

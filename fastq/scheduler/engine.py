@@ -31,6 +31,9 @@ LONGEST_WAIT_S: Final = 1.0
 """The time within which a changed clock, or a suspended machine, is noticed."""
 LONGEST_BACKOFF_S: Final = 5.0
 MOST_AT_ONCE: Final = 100
+MOST_TOLD: Final = 20
+BEAT_AFTER_TICK_S: Final = 1.0
+"""The pause between two heartbeats of which the second publishes what a tick has changed."""
 
 _log = logging.getLogger("fastq.scheduler")
 
@@ -61,6 +64,7 @@ class Engine:
         self._entries: dict[str, Entry] = {}
         self._names: set[str] = set()
         self._beat_at_s = 0.0
+        self._beaten_s = 0.0
         self._said: set[type[BrokerError]] = set()
         self._with_history: set[str] = set()
 
@@ -92,8 +96,13 @@ class Engine:
     def begin(self) -> None:
         """Skip ticks that were due between the registration of the entries and now; called before the first turn."""
         now = self.now()
-        for entry in self._followed():
+        entries = self._followed()
+        for entry in entries:
             entry.begin(now)
+        for entry in entries[:MOST_TOLD]:
+            _log.info("%s: next %s", entry, _shown(entry.next))
+        if len(entries) > MOST_TOLD:
+            _log.info("%d more entries", len(entries) - MOST_TOLD)
 
     def turn(self) -> float:
         """Enqueue the due tasks, send the heartbeat if it is time; return the seconds until the next work."""
@@ -105,6 +114,8 @@ class Engine:
             for at in range(0, len(tasks), MOST_AT_ONCE):
                 self._enqueue(tasks[at : at + MOST_AT_ONCE])
             picked = [(entry, ticks) for entry, ticks in picked if ticks and not entry.failures]
+            # What is published of them, above all their next times, is not true any more.
+            self._beat_at_s = min(self._beat_at_s, self._beaten_s + BEAT_AFTER_TICK_S)
         if self._clock.monotonic_s() >= self._beat_at_s:
             self._beat()
         return self._pause_s()
@@ -196,8 +207,8 @@ class Engine:
         if error is not None:
             self._refuse(entry, attempt.due, error)
             return False
-        _log.debug("%s: enqueued task %s in %r", entry, info.id, info.queue)
         self._leave(entry, attempt.due)
+        _log.info("%s: enqueued task %s in queue %s; next %s", entry, info.id, info.queue, _shown(entry.next))
         self._options.hooks.after(info, None)
         return True
 
@@ -244,7 +255,7 @@ class Engine:
         heartbeat_s, now = self._options.heartbeat_s, self.now()
         began_s = self._clock.monotonic_s()
         with self._lock:  # first: entries added or removed from here on cause another heartbeat
-            self._beat_at_s = began_s + heartbeat_s
+            self._beat_at_s, self._beaten_s = began_s + heartbeat_s, began_s
             entries = sorted(self._entries.values(), key=lambda entry: (entry.next is None, entry.next or now))
         encoded = [encode_scheduler_entry(entry.message()) for entry in entries]
         failed = self._run(
@@ -286,3 +297,7 @@ class Engine:
             elif entry.next is not None:
                 waits.append((entry.next - now).total_seconds())
         return max(0.0, min(waits))
+
+
+def _shown(moment: datetime | None) -> str:
+    return "never" if moment is None else f"at {moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -83,8 +83,10 @@ def test_the_pause_is_until_the_next_tick_or_beat_and_never_long(bench: Bench) -
     bench.turn(after=59.75)
     assert bench.engine.turn() == 0.25
     bench.turn(after=0.25)
+    assert bench.engine.turn() == 0.75  # to the beat after a tick
+    bench.turn(after=0.75)
     bench.turn(after=9.625)
-    assert bench.engine.turn() == 0.125  # to the beat
+    assert bench.engine.turn() == 0.375  # to the next one
 
 
 def test_each_kind_of_start_is_possible_for_a_tick(bench: Bench, db: Redis) -> None:
@@ -286,6 +288,18 @@ def test_entries_are_published_every_heartbeat_only(bench: Bench, db: Redis) -> 
     assert db.exists(keys.all_schedulers())
 
 
+def test_what_a_tick_changes_is_published_within_a_second(bench: Bench, db: Redis) -> None:
+    bench.add("@every 2s")
+    bench.turn()
+    for _ in range(3):
+        bench.turn(after=2)
+        (entry,) = listed(db)
+        assert (entry.prev_enqueue_time, entry.next_enqueue_time) == (
+            bench.engine.now(),
+            bench.engine.now() + timedelta(seconds=2),
+        )
+
+
 def test_a_heartbeat_that_is_no_whole_second_lives_its_whole_time(url: str, db: Redis) -> None:
     """asynq's EXPIRE fails then, and the list stays for ever."""
     with bench_on(url, heartbeat_s=0.75) as (bench,):
@@ -359,6 +373,17 @@ def test_a_deleted_queue_takes_its_ticks_along(bench: Bench, db: Redis, url: str
     with Inspector(url) as inspector:
         inspector.delete_queue("low", force=True)
     assert left("*{low}*") == []
+
+
+def test_the_entries_are_told_at_the_start(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "fastq")
+    for number in range(25):
+        bench.add("* * * * *", "report", name=str(number))
+    bench.engine.begin()
+    lines = caplog.messages
+    assert lines[0] == "entry '0' (* * * * *, report): next at 2026-03-02 12:01:00 UTC"
+    assert len(lines) == 21
+    assert lines[-1] == "5 more entries"
 
 
 def test_entries_are_told_apart_in_the_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
