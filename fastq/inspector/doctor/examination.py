@@ -141,7 +141,7 @@ class _Round:
                 pulses[queue] = pulse
         return pulses
 
-    def _unserved(self, pulses: Mapping[str, Pulse]) -> Flow[dict[str, int]]:
+    def _unserved(self, pulses: Mapping[str, Pulse]) -> Flow[dict[str, dict[str, int]]]:
         served = yield from attempt(self._served())
         return {} if isinstance(served, Refused) else unserved(pulses, served[0])
 

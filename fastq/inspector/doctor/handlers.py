@@ -27,13 +27,16 @@ def check_handlers(queues: Sequence[str]) -> Flow[list[Finding]]:
     registry = yield from read_registry()
     servers = yield from read_servers([one.key for one in registry if one.listed_in == "servers" and one.ttl_ms != -2])
     findings: list[Finding] = []
+    checked = 0
     for queue in queues:
         serving = [server for server in servers if queue in server.queues]
         if taking := [server.notice for server in serving if server.is_active]:
             findings += yield from _check_types(queue, taking)
+            checked += 1
         if serving:  # quiet servers trim the archive, too
             findings += yield from _check_archive(queue, [server.notice for server in serving])
-    return findings or [Finding("task types", Level.OK, f"queues: {len(queues)}; every type seen has a handler")]
+    seen = "every type seen has a handler" if checked else "no server is there whose handlers could be compared"
+    return findings or [Finding("task types", Level.OK, f"queues: {checked} of {len(queues)}; {seen}")]
 
 
 def _check_types(queue: str, serving: Sequence[ServerNotice | None]) -> Flow[list[Finding]]:

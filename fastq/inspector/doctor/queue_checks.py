@@ -10,37 +10,40 @@ from fastq.states import TaskState
 __all__ = ["NEARLY", "check_archives", "check_paused", "check_served", "unserved"]
 
 MANY: Final = 1_000
+_WAITING: Final = (TaskState.PENDING, TaskState.SCHEDULED, TaskState.RETRY)
 NEARLY: Final = 0.9
 """The share of its limit at which an archive is nearly full."""
 
 
-def unserved(pulses: Mapping[str, Pulse], served: frozenset[str]) -> dict[str, int]:
-    """Return how many tasks are pending in each queue that no server serves; paused ones do not count."""
-    return {
-        queue: pulse.stats.sizes[TaskState.PENDING]
-        for queue, pulse in pulses.items()
-        if queue not in served and pulse.stats.sizes[TaskState.PENDING] and pulse.paused_since_s is None
-    }
+def unserved(pulses: Mapping[str, Pulse], served: frozenset[str]) -> dict[str, dict[str, int]]:
+    """Return how many tasks wait in each queue that no server serves, by state; paused queues do not count."""
+    found = {}
+    for queue, pulse in pulses.items():
+        waiting = {state.value: pulse.stats.sizes[state] for state in _WAITING if pulse.stats.sizes[state]}
+        if waiting and queue not in served and pulse.paused_since_s is None:
+            found[queue] = waiting
+    return found
 
 
-def check_served(pending: Mapping[str, int], looked_at: int, servers: int) -> list[Finding]:
+def check_served(waiting: Mapping[str, Mapping[str, int]], looked_at: int, servers: int) -> list[Finding]:
     """Find the queues whose tasks no server takes."""
-    if not pending:
-        return [
-            Finding("served", Level.OK, f"queues: {looked_at}, servers: {servers}; no queue waits without a server")
-        ]
+    if not waiting:
+        seen = (
+            f"servers: {servers}; no queue waits without a server" if servers else "no server runs, and no task waits"
+        )
+        return [Finding("served", Level.OK, f"queues: {looked_at}, {seen}")]
     there = "no running server serves it" if servers else "no server is running"
     return [
         Finding(
             "served",
-            Level.PROBLEM,
-            f"{count} pending, and {there}",
-            why="no server takes these tasks",
+            Level.PROBLEM if TaskState.PENDING in sizes else Level.WARNING,
+            f"{', '.join(f'{count} {state}' for state, count in sizes.items())}, and {there}",
+            why="no server takes these tasks" if TaskState.PENDING in sizes else "no server will take them when due",
             advice=f"start a server that serves it (fastq worker APP --queues {queue}), or check whether one died",
             queue=queue,
-            count=count,
+            count=sum(sizes.values()),
         )
-        for queue, count in pending.items()
+        for queue, sizes in waiting.items()
     ]
 
 

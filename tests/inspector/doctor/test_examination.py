@@ -15,6 +15,7 @@ from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
 from fastq.inspector.doctor.examination import Order, Report, examine
 from fastq.inspector.doctor.finding import Finding, Level
+from fastq.states import TaskState
 from fastq.wire import keys
 from tests.inspector.doctor.harness import DEFECTS, break_it, sound
 from tests.inspector.harness import Seeded
@@ -295,6 +296,21 @@ def test_tasks_that_nobody_serves_are_told_of_unless_their_queue_is_paused(broke
     assert unserved() == ["other"]
     db.set(keys.paused("other"), int(time.time()))
     assert unserved() == []
+
+
+def test_tasks_that_are_not_due_need_a_server_too(broker: BlockingBroker, db: Redis) -> None:
+    def found() -> list[tuple[str, Level, str]]:
+        checks = ("served", "task types")
+        return [(one.check, one.level, one.seen) for one in look(broker).findings if one.check in checks]
+
+    nobody = ("task types", Level.OK, "queues: 0 of 1; no server is there whose handlers could be compared")
+    seeded = Seeded(db, "low")
+    seeded.add(TaskState.SCHEDULED, {"s1": 4_000_000_000})
+    assert found() == [("served", Level.WARNING, "1 scheduled, and no server is running"), nobody]
+    seeded.pend("p1")
+    assert found() == [("served", Level.PROBLEM, "1 pending, 1 scheduled, and no server is running"), nobody]
+    db.flushdb()
+    assert found()[0] == ("served", Level.OK, "queues: 0, no server runs, and no task waits")
 
 
 def test_a_paused_queue_with_many_tasks_and_a_full_archive_are_told_of(broker: BlockingBroker, db: Redis) -> None:
