@@ -21,6 +21,7 @@ from fastq.states import TaskState
 from fastq.wire.go_space import GO_SPACE
 
 __all__ = [
+    "ELSEWHERE",
     "NO_OPTIONS",
     "OPTIONS",
     "OPTION_NAMES",
@@ -41,6 +42,17 @@ MAX_INT32: Final = 2**31 - 1
 SECOND_NS: Final = 1_000_000_000
 
 NO_OPTIONS: Final[Mapping[str, Any]] = {}
+ELSEWHERE: Final[Mapping[str, str]] = {
+    "countdown": "process_in",
+    "delay": "process_in",
+    "eta": "process_at",
+    "expires": "deadline",
+    "time_limit": "timeout",
+    "job_timeout": "timeout",
+    "result_expires": "retention",
+    "result_ttl": "retention",
+}
+"""What other libraries call some options."""
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -140,7 +152,7 @@ def _process_at_ns(process: tuple[str, int] | None, now_ns: int) -> int | None:
 
 
 def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, OPTION_NAMES, 1)
+    close = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, OPTION_NAMES, 1)
     hint = f"did you mean {close[0]!r}?" if close else f"options are {', '.join(OPTION_NAMES)}"
     return f"unknown option {name!r}; {hint}"
 

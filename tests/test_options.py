@@ -181,6 +181,8 @@ def test_a_unique_key_needs_a_time() -> None:
     [
         ("max_retries", "did you mean 'max_retry'?"),
         ("que", "did you mean 'queue'?"),
+        ("countdown", "did you mean 'process_in'?"),
+        ("expires", "did you mean 'deadline'?"),
         ("Queue", "did you mean 'queue'?"),
         ("process_after", "did you mean 'process_at'?"),
         (

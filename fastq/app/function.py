@@ -3,7 +3,7 @@
 import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from fastq.app.context import Context, Env
 from fastq.app.payload import Payload
@@ -18,6 +18,18 @@ __all__ = ["ContextTask", "TaskFunction", "TypedTask"]
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+
+
+_ELSEWHERE: Final = {
+    "delay": "enqueue(...)",
+    "apply_async": "options(queue=..., process_in=...).enqueue(...)",
+    "s": "task(...)",
+    "signature": "task(...)",
+    "send": "enqueue(...)",
+    "kiq": "aenqueue(...)",
+    "defer": "enqueue(...)",
+}
+"""What other libraries call it, for those who come from there."""
 
 
 class _Home(Protocol):
@@ -110,6 +122,12 @@ class TaskFunction(Generic[P, R]):
         if self._headers:
             task.headers = {**task.headers, **self._headers}
         return task
+
+    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            hint = f"; write .{_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+            raise AttributeError(f"task {self.__dict__.get('type')!r} has no {name!r}{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<task {self.type!r} of {self._function!r}>"

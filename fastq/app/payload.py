@@ -23,6 +23,7 @@ from fastq.app.annotations import (
 from fastq.app.context import Context
 from fastq.encoding import encode_strictly
 from fastq.errors import PayloadError
+from fastq.options import ELSEWHERE, OPTION_NAMES
 from fastq.running import RunningTask
 
 __all__ = ["Payload"]
@@ -76,7 +77,8 @@ class Payload:
             try:
                 self._signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise TypeError(f"{self._about} is called as {self._signature}: {error}") from None
+                hint = self._hint(kwargs)
+                raise TypeError(f"{self._about} is called as {self._signature}: {error}{hint}") from None
         try:
             data = _encode(given)
             if b"null" in data:  # msgspec encodes NaN as null, too
@@ -115,6 +117,17 @@ class Payload:
             return function(*arguments)
 
         return call
+
+    def _hint(self, kwargs: Mapping[str, Any]) -> str:
+        """Return how options are given, if some are among the arguments, or how a context is asked for."""
+        known = {**dict.fromkeys(OPTION_NAMES), **ELSEWHERE}
+        options = [known[name] or name for name in kwargs if name in known and name not in self._names]
+        listed = ", ".join(f"{name}=..." for name in options)
+        if options:
+            return f"; options are given before: .options({listed}).enqueue(...)"
+        first = next(iter(self._signature.parameters.values()), None)
+        is_context = first is not None and first.name in ("ctx", "context", "self") and first.annotation is first.empty
+        return f"; annotate {first.name}: Context, if it is to be the running task" if first and is_context else ""
 
     @property
     def _about(self) -> str:
@@ -157,7 +170,7 @@ def _is_context(hint: Any) -> bool:
 
 def _misfit(error: Exception) -> PayloadError:
     """Return the error of a task whose payload does not fit."""
-    return PayloadError(_words(error))
+    return PayloadError(_words(error).replace("Input data was truncated", "JSON is malformed: it is cut off"))
 
 
 def _words(error: Exception) -> str:

@@ -1,8 +1,10 @@
 """``App``: its tasks as functions, as what is enqueued, and as handlers of a mux."""
 
 import asyncio
+import copy
 import inspect
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -229,6 +231,41 @@ def test_a_result_that_cannot_be_kept_fails_no_task(app: App) -> None:
     assert (run.outcome, run.json()["fastq:unencodable"]) == (RunOutcome.DONE, "object")
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("delay", "; write .enqueue(...)"), ("apply_async", "; write .options(queue=..., process_in"), ("nope", "")],
+)
+def test_what_other_libraries_call_it_is_answered_with_our_name(app: App, name: str, hint: str) -> None:
+    @app.task("t")
+    def job() -> None: ...
+
+    with pytest.raises(AttributeError, match=re.escape(f"task 't' has no {name!r}{hint}")):
+        getattr(job, name)
+    assert copy.copy(job.options(queue="low")).task_options == {"queue": "low"}
+
+
+def test_options_among_the_arguments_are_answered_with_their_place(app: App) -> None:
+    @app.task("t")
+    def job(id: int, timeout: int = 1) -> None: ...
+
+    call: Any = job.task
+    assert call(7, timeout=5).payload == b'{"id":7,"timeout":5}'
+    for options, named in (({"queue": "low"}, "queue=..."), ({"countdown": 1, "retention": 2}, "process_in=..., ret")):
+        with pytest.raises(TypeError, match=re.escape(f"; options are given before: .options({named}")):
+            call(7, **options)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'widht'$"):
+        call(7, widht=1)
+
+
+def test_a_context_without_annotation_is_told_of_when_it_is_missing(app: App) -> None:
+    @app.task("t")
+    def job(ctx, id: int) -> None: ...  # type: ignore[no-untyped-def]  # what the test is about
+
+    call: Any = job.enqueue
+    with pytest.raises(TypeError, match=re.escape("'id'; annotate ctx: Context, if it is to be the running task")):
+        call(7)
+
+
 def test_a_payload_that_does_not_fit_is_archived_at_once(app: App) -> None:
     @app.task("t")
     def job(id: int) -> None: ...
@@ -273,9 +310,10 @@ def test_a_name_is_registered_once(app: App) -> None:
     def job() -> None: ...
 
     for name in ("a", "b"):
-        with pytest.raises(ValueError, match=f"pattern {name!r} is already registered"):
+        text = f"^pattern {name!r} is already registered, for <function .*job at "
+        with pytest.raises(ValueError, match=text):
             app.handle(name, lambda task: None)
-        with pytest.raises(ValueError, match="already registered"):
+        with pytest.raises(ValueError, match=text):
             app.task(name)(lambda: None)
     with pytest.raises(TypeError, match="must be a sequence of names, not the one text 'old'"):
         app.task("c", aliases="old")(lambda: None)
@@ -449,6 +487,8 @@ def test_a_lifespan_that_has_not_begun_is_an_error_that_says_so(app: App) -> Non
     def job(ctx: Context[str]) -> None: ...
 
     assert "lifespan has not begun" in run_task(app, job.task()).error_text
+    (start,), (stop,) = app.child_hooks()
+    assert (start.__qualname__, stop.__qualname__) == (env.__qualname__, env.__qualname__), "as the log names them"
 
 
 def test_a_lifespan_is_one_generator_function(app: App) -> None:

@@ -252,7 +252,7 @@ MISFITS = [
     (b"[7]", "Expected object, got array"),
     (b"null", "Expected object, got null"),
     (b"\xff", "JSON is malformed: invalid character (byte 0)"),
-    (b'{"id":7', "Input data was truncated"),
+    (b'{"id":7', "JSON is malformed: it is cut off"),
 ]
 
 
