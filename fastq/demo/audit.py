@@ -10,10 +10,10 @@ from typing import Final
 
 import orjson
 
-from fastq.broker.inspect.counts import QueueCounts, StoredTask
+from fastq.broker.inspect.tasks import FoundTask
 from fastq.demo.books import Books
 from fastq.demo.fates import Fate
-from fastq.demo.findings import Findings
+from fastq.demo.findings import Findings, QueueCounts
 from fastq.demo.ledger import Ending, Run
 from fastq.demo.work import WORK
 from fastq.demo.workload import Ordered
@@ -62,7 +62,7 @@ _ARCHIVED: Final = {
 }
 
 
-def fate_of(states: Sequence[str], stored: StoredTask | None, runs: Sequence[Run]) -> Fate:
+def fate_of(states: Sequence[str], stored: FoundTask | None, runs: Sequence[Run]) -> Fate:
     """Return the fate of a task.
 
     It follows from the task's place in Redis and its stored error, or else from the end of its last run.
@@ -100,7 +100,7 @@ def _task(order: Ordered, fate: Fate, runs: Sequence[Run]) -> Iterator[str]:
         yield f"began {(order.due_ns - runs[0].begun_ns) / 1e9:.3f} s before its time"
 
 
-def _result(order: Ordered, stored: StoredTask) -> str | None:
+def _result(order: Ordered, stored: FoundTask) -> str | None:
     """Do the work again, and report a different result in Redis."""
     right = orjson.dumps(WORK[order.type](order.text))
     return None if stored.result == right else f"has the result {stored.result!r} instead of {right!r}"
@@ -118,7 +118,7 @@ def _strangers(books: Books, findings: Findings) -> Iterator[str]:
 def _counters(books: Books, queue: str, before: QueueCounts, after: QueueCounts) -> Iterator[str]:
     lots = [order.lot for order in books.by_id.values() if order.queue == queue]
     expected = QueueCounts(
-        *(0, 0, 0, 0, 0),
+        *(0, 0, 0, 0),
         completed=sum(lot.fate is Fate.KEPT for lot in lots),
         archived=sum(lot.fate in _ARCHIVED_FATES for lot in lots),
         processed=before.processed + sum(lot.runs for lot in lots),

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from fastq.broker.inspect.counts import QueueCounts
+from fastq.demo.findings import QueueCounts
 from fastq.demo.screen import Screen, grouped
 
 __all__ = ["Progress"]

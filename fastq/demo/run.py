@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from fastq._version import __version__
-from fastq.broker.inspect.counts import QueueCounts
 from fastq.broker.operations.health import server_version
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.embedded import EmbeddedRedis
@@ -18,7 +17,7 @@ from fastq.client import Client
 from fastq.demo.audit import audit
 from fastq.demo.books import Books
 from fastq.demo.figures import measure
-from fastq.demo.findings import find, read_counts
+from fastq.demo.findings import QueueCounts, find, read_counts
 from fastq.demo.interruption import Interruption
 from fastq.demo.screen import Screen, grouped
 from fastq.demo.shift import Shift

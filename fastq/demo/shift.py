@@ -4,13 +4,12 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from fastq.broker.inspect.counts import QueueCounts
 from fastq.broker.operation import Operation
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.client import Client
 from fastq.demo.books import Books
 from fastq.demo.fates import STUCK
-from fastq.demo.findings import read_counts
+from fastq.demo.findings import QueueCounts, read_counts
 from fastq.demo.interruption import Interruption
 from fastq.demo.ledger import LedgerTail
 from fastq.demo.progress import Progress
@@ -22,7 +21,6 @@ from fastq.wire import keys
 __all__ = ["Shift", "StalledError"]
 
 _POLL_S: Final = 0.1
-_QUIET_POLLS: Final = 3
 
 
 class StalledError(Exception):
@@ -53,7 +51,7 @@ class Shift:
         self._is_canceled = False
         self._last: Mapping[str, QueueCounts] = {}
         self._last_change_s = time.monotonic()
-        self._quiet_polls = 0
+        self._is_finished = False
 
     def work_off(
         self, workload: Workload, client: Client, weights: Mapping[str, int], before: Mapping[str, QueueCounts]
@@ -61,7 +59,7 @@ class Shift:
         """Wait until all is done; raise ``WorkerEndedError``, ``StalledError`` or ``Interrupted`` if that fails."""
         progress = Progress(self._screen, workload.tasks, weights, before)
         late_are_in = False
-        while self._quiet_polls < _QUIET_POLLS:
+        while not self._is_finished:
             counts = read_counts(self._broker, list(weights))
             if not late_are_in and not any(count.pending for count in counts.values()):
                 late_are_in = True
@@ -79,8 +77,7 @@ class Shift:
         now_s = time.monotonic()
         unfinished = sum(count.unfinished for count in counts.values())
         changed = counts != self._last
-        # A task on its way back from a worker may be missed, but not again and again.
-        self._quiet_polls = 0 if changed or unfinished else self._quiet_polls + 1
+        self._is_finished = not unfinished
         if changed:
             self._last, self._last_change_s = counts, now_s
         elif now_s - self._last_change_s > self._patience_s:

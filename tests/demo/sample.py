@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from fastq.broker.inspect.counts import QueueCounts, StoredTask
+from fastq.broker.inspect.tasks import FoundTask
 from fastq.demo.books import Books
 from fastq.demo.fates import KEPT, LATE, SCATTERED, SINGLES, STEADY, Fate, Lot
-from fastq.demo.findings import Findings, TaskKey
+from fastq.demo.findings import Findings, QueueCounts, TaskKey
 from fastq.demo.ledger import Ending, Run
 from fastq.demo.work import features
 from fastq.demo.workload import Ordered
@@ -26,13 +26,13 @@ ERRORS = {
     Fate.CRASHED: "WorkerCrashedError: exit code 70",
 }
 COUNTERS = {
-    "a": QueueCounts(0, 0, 0, 0, 0, 0, 0, processed=100, failed=7),
-    "b": QueueCounts(0, 0, 0, 0, 0, 0, 0, processed=0, failed=0),
+    "a": QueueCounts(0, 0, 0, 0, 0, 0, processed=100, failed=7),
+    "b": QueueCounts(0, 0, 0, 0, 0, 0, processed=0, failed=0),
 }
 
 
-def stored(state: str, error: str = "", result: bytes | None = None) -> StoredTask:
-    return StoredTask(encode_task_message(TaskMessage("t", id="i", error_msg=error)), state, result)
+def stored(state: str, error: str = "", result: bytes | None = None) -> FoundTask:
+    return FoundTask(encode_task_message(TaskMessage("t", id="i", error_msg=error)), state, result, None)
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Sample:
     before: dict[str, QueueCounts] = field(default_factory=lambda: dict(COUNTERS))
     counts: dict[str, QueueCounts] = field(default_factory=lambda: dict(COUNTERS))
     states: dict[TaskKey, list[str]] = field(default_factory=dict)
-    stored: dict[TaskKey, StoredTask] = field(default_factory=dict)
+    stored: dict[TaskKey, FoundTask] = field(default_factory=dict)
     orphans: list[TaskKey] = field(default_factory=list)
     locks: list[str] = field(default_factory=list)
     runs: dict[str, list[Run]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Sample:
         if states := self.states.get((queue, task_id)):
             self.add_to(queue, states[0], 1)
 
-    def put(self, task_id: str, queue: str, task: StoredTask) -> None:
+    def put(self, task_id: str, queue: str, task: FoundTask) -> None:
         """Let Redis hold a task in the state that its hash names."""
         self.states[queue, task_id] = [str(task.state)]
         self.stored[queue, task_id] = task

@@ -5,12 +5,13 @@ from collections import Counter
 from redis import Redis
 
 from fastq import Client, Task
-from fastq.broker.inspect.counts import list_members
+from fastq.broker.inspect.tasks import list_ids
 from fastq.broker.transport.open import open_broker
 from fastq.demo.books import Books
 from fastq.demo.fates import DUPLICATE, STEADY, UNIQUE, Fate
 from fastq.demo.sweep import sweep
 from fastq.demo.workload import Offer, Ordered, Workload
+from fastq.states import TaskState
 
 QUEUES = ["a", "b", "c"]
 
@@ -37,8 +38,10 @@ def test_what_is_in_redis_is_in_the_books(url: str, db: Redis) -> None:
     assert Counter(order.queue for order in books.by_id.values()) == dict.fromkeys(QUEUES, 2_000)
     for queue in QUEUES:
         broker = open_broker(url)
-        of_queue = [broker.run(list_members(queue, state, 0, 6_000)) for state in ("pending", "scheduled")]
-        assert sorted(books.ids(queue)) == sorted(of_queue[0] + of_queue[1])
+        of_queue = [
+            broker.run(list_ids(queue, state, "", 0, 6_000)) for state in (TaskState.PENDING, TaskState.SCHEDULED)
+        ]
+        assert sorted(books.ids(queue)) == sorted(task_id.decode() for task_id in of_queue[0] + of_queue[1])
 
 
 def test_a_sweep_leaves_what_is_not_the_demos(url: str, db: Redis) -> None:

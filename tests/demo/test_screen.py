@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import pytest
 
-from fastq.broker.inspect.counts import QueueCounts
 from fastq.demo.audit import Audit
 from fastq.demo.fates import Fate
 from fastq.demo.figures import measure
+from fastq.demo.findings import QueueCounts
 from fastq.demo.progress import Progress
 from fastq.demo.screen import Screen, grouped
 from fastq.demo.summary import print_summary
@@ -19,7 +19,7 @@ WEIGHTS = {"a": 6, "b": 3, "c": 1}
 
 
 def counts(pending: int, processed: int) -> dict[str, QueueCounts]:
-    return {queue: QueueCounts(1, 2, pending, 0, 0, 0, 5, processed, 0) for queue in WEIGHTS}
+    return {queue: QueueCounts(1, 2, pending, 0, 0, 5, processed, 0) for queue in WEIGHTS}
 
 
 class Terminal(io.TextIOWrapper):
