@@ -27,7 +27,7 @@ MAX_DEPTH: Final = 250
 class PayloadCodec(Protocol):
     """A way to write payloads other than as JSON.
 
-    ``content_type`` names it to whoever decodes, in the header ``content-type`` of the tasks.
+    ``content_type`` names the codec in the header ``content-type`` of the tasks, for the decoding side.
     """
 
     @property

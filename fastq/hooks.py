@@ -35,5 +35,5 @@ class FailureRule(NamedTuple):
     delay: Callable[[int], float | timedelta] | None
 
     def retries(self, error: BaseException) -> bool:
-        """Return whether a task that raised this is to be tried again."""
+        """Return whether a task that raised this error must be retried."""
         return isinstance(error, self.retry_on) and not isinstance(error, self.dont_retry_on)

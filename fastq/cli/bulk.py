@@ -90,7 +90,7 @@ TO_PENDING: Final = "pending, and run as soon as servers get to them"
 
 
 class Change(NamedTuple):
-    """A change to many tasks: what was done, and before that will be, to tasks of which state, of which queue."""
+    """The texts about a change to many tasks: its report, its warning, and the state and place of the tasks."""
 
     done: str
     warning: str

@@ -19,7 +19,7 @@ NAME: Final = "fastq"
 RUNNERS: Final = frozenset({"worker", "scheduler"})
 """The commands that run apps; they read the environment and the file themselves."""
 TOLD_WHERE_REDIS_IS: Final = RUNNERS | {"run"}
-"""Commands whose own option is what was said before them."""
+"""Commands whose own options are the Redis options given before them."""
 EXIT_FAILED: Final = 1
 EXIT_MISUSED: Final = 2
 EXIT_INTERRUPTED: Final = 130

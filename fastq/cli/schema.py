@@ -1,4 +1,4 @@
-"""``fastq schema``: what an app's tasks take, for producers in other languages and for what is deployed next."""
+"""``fastq schema``: the parameters of an app's tasks, for producers in other languages and for later deploys."""
 
 from pathlib import Path
 from typing import Any, Final

@@ -75,7 +75,7 @@ def read_seconds(value: object) -> float:
 
 
 def checked_app(app: str | None, what: str) -> str:
-    """Return the name of an app; ``ValueError`` says what it is to name."""
+    """Return the name of an app; ``ValueError`` if it is missing, or not a name."""
     if not app:
         raise ValueError(f"APP is missing: name {what}")
     split_name(app)

@@ -39,7 +39,7 @@ def time_text(moment: datetime | None) -> str | None:
 
 
 def read_time(text: str) -> datetime:
-    """Return a time as RFC 3339 has it; a ``ValueError`` says what it takes."""
+    """Parse a time in the form of RFC 3339; ``ValueError`` if it is not one, or has no zone."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:

@@ -20,8 +20,8 @@ def until_next_s(now_s: float) -> float:
 class LogLimit(Generic[K]):
     """The lines that were logged of each kind: the first 10 in 10 s pass, the others are counted.
 
-    The ten seconds are those of the clock, 0 to 10, 10 to 20 and so on: they are the same in all processes of a server.
-    What makes a kind comes from producers; beyond 200 in that time all others are one, None.
+    The periods follow the clock, 0 to 10 s, 10 to 20 s and so on, so they are the same in all processes of a server.
+    Kinds depend on data of producers; beyond 200 kinds in a period, all others count as one, None.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class LogLimit(Generic[K]):
         return bool(self._held_back or self._ended)
 
     def ended(self, now_s: float) -> list[tuple[K | None, int]]:
-        """Return of which kinds lines were held back in the seconds that are over, and how many; each is told once."""
+        """Return the number of lines held back in past periods, by kind; each is returned once."""
         self._turn(now_s)
         ended, self._ended = self._ended, []
         return ended

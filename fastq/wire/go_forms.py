@@ -1,7 +1,7 @@
 """The forms in which Go writes the values of a task's options into scheduler entries: ``"low"``, a time, a header.
 
-asynq cuts a value at its first ``)`` and takes every zone but UTC for one at offset 0. What is written here it reads
-rightly all the same: ``)`` is written as an escape, a time in UTC.
+asynq cuts a value at its first ``)``, and reads every zone except UTC as one at offset 0. So that it reads these values
+correctly, ``)`` is written as an escape, and times are written in UTC.
 """
 
 import json
@@ -28,7 +28,7 @@ _JSON_ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&)\u20
 
 
 def text_form(text: str) -> str:
-    """Return a text as Go's ``%q`` shows it."""
+    """Return a text in the form of Go's ``%q``."""
     return '"' + "".join(map(_escaped, text)) + '"'
 
 
@@ -44,7 +44,7 @@ def _escaped(char: str) -> str:
 
 
 def time_form(moment: datetime) -> str:
-    """Return a time as Go's ``time.UnixDate`` has it."""
+    """Return a time in the form of Go's ``time.UnixDate``."""
     zone = moment.tzname() or ""
     if moment.utcoffset() or not re.fullmatch("[A-Z]{3}", zone):
         moment, zone = moment.astimezone(UTC), "UTC"
@@ -53,5 +53,5 @@ def time_form(moment: datetime) -> str:
 
 
 def header_form(key: str, value: str) -> str:
-    """Return a header as Go's ``encoding/json`` writes its key and value."""
+    """Return a header with key and value in the form of Go's ``encoding/json``."""
     return json.dumps((key, value), ensure_ascii=False, separators=(",", ":")).translate(_JSON_ESCAPES)

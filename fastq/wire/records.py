@@ -36,7 +36,7 @@ R = TypeVar("R", bound=ServerInfoMessage | WorkerInfo | SchedulerEntry | Schedul
 
 
 def encode_server_info(info: ServerInfoMessage) -> bytes:
-    """Return the bytes of ``info``, the same ones in whatever order its queues are."""
+    """Return the bytes of ``info``, which do not depend on the order of its queues."""
     return _encode(_SERVER, info)
 
 
@@ -98,7 +98,7 @@ def _encode(kind: _Kind[R], record: R) -> bytes:
 
 
 def _culprit(message: type[Message], values: Mapping[str, object]) -> str:
-    """Return the name of the field that is refused, which protobuf's errors leave out."""
+    """Return the name of the refused field, which protobuf's errors do not contain."""
     for name, value in values.items():
         try:
             message(**{name: value})

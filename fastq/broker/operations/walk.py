@@ -21,7 +21,7 @@ LISTS: Final = frozenset({TaskState.PENDING, TaskState.ACTIVE})
 TASKS_A_CALL: Final = 200
 MAX_PAGE_BYTES: Final = 256_000
 REMEMBERED: Final = 50
-"""The number of passed ids of which one must remain, so that the walk finds its place; otherwise tasks come twice."""
+"""The number of passed ids that are remembered: if none of them remains, the walk loses its place and repeats tasks."""
 
 
 class Source(NamedTuple):

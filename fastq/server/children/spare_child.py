@@ -76,7 +76,7 @@ class SpareChild:
     async def _running_pool(self) -> ProcessPool | None:
         if self._pool is None and not self.is_stopped:
             if self._starting is None or self._starting.done():
-                # A task of its own: whoever asks may be canceled, and others wait for the same child.
+                # A task of its own: the caller may be canceled, and others wait for the same child.
                 self._starting = asyncio.create_task(self._start_pool(), name=f"fastq start of {self._config.name}")
             starting = self._starting
             await asyncio.wait({starting})
