@@ -42,7 +42,7 @@ FETCH = {
     "broker/operations/dequeue.py",
     "broker/operations/lease.py",
 }
-RUN = {"server/inflight/processor.py", "server/actors/subscriber.py", "pool/pool.py", "pool/seats.py"}
+RUN = {"server/inflight/processor.py", "server/actors/subscriber.py", "pool/pool.py"}
 ACK = {
     "server/actors/acker.py",
     "server/actors/syncer.py",
@@ -66,7 +66,7 @@ ASK = {
     "broker/transport/sentinel.py",
 }
 """What each actor passes that asks Redis for something."""
-BESIDE = {"pool/supervisor.py", "pool/timekeeper.py", "pool/memory_watch.py"}
+BESIDE = {"pool/supervisor.py", "pool/seats.py", "pool/timekeeper.py", "pool/memory_watch.py"}
 """What the pool's clock may do meanwhile."""
 CHILD = {"pool/child_main.py", "pool/control.py", "worker/runner.py", "running.py", "mux.py"}
 """Beside these there are the extensions ``_prioritizer``, ``_codec``, ``_processor``, ``_tasks``, ``_dispatcher``,
