@@ -197,6 +197,7 @@ def test_the_doctor_finds_what_go_leaves_behind(go: GoPeer, fastq: Fastq, db: An
     assert bad == {
         ("ids without task", "2 in active, scheduled"),
         ("locks without task", "1"),
+        ("served", "1 scheduled, and no server is running"),
     }
     assert fastq.run("doctor", "--repair", "--yes").exit_code == 0
     left = [key.decode() for key in db.scan_iter("asynq:*")]
