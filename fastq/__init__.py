@@ -4,7 +4,9 @@ Each name is imported with its dependencies when it is first used, so that a pro
 ``fastq --help`` redis-py.
 """
 
+import os
 from importlib import import_module
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from fastq._version import __version__
@@ -252,8 +254,17 @@ if not TYPE_CHECKING:  # a type checker that saw it would accept any name
         module = _LATER.get(name)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(module), name)
+        with _importing:
+            found = globals()[name] = getattr(import_module(module), name)
         return found
+
+
+_importing: Final = RLock()
+# A child that is forked while another thread imports would wait for ever for the lock of that module.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
+    )
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -120,6 +121,36 @@ def test_a_producer_does_not_import_the_server() -> None:
 def test_a_name_is_imported_when_it_is_asked_for() -> None:
     code = "import sys, fastq; assert 'fastq.server.server' not in sys.modules; from fastq import Server, Inspector"
     subprocess.run([sys.executable, "-c", f"{code}; assert fastq.Server is Server"], check=True)
+
+
+FORKS_WHILE_A_THREAD_IMPORTS = """
+import importlib.abc, os, signal, sys, threading
+import fastq
+begun, forking = threading.Event(), threading.Event()
+class Slow(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "fastq.client":
+            begun.set()
+            forking.wait()
+sys.meta_path.insert(0, Slow())
+os.register_at_fork(before=forking.set)
+thread = threading.Thread(target=lambda: fastq.Client)
+thread.start()
+begun.wait()
+pid = os.fork()
+if not pid:
+    signal.alarm(60)
+    fastq.Client
+    os._exit(0)
+thread.join()
+assert fastq.Client
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_waits_for_the_import_of_another_thread() -> None:
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS_WHILE_A_THREAD_IMPORTS], check=True)
 
 
 # Clients of tests
