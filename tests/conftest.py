@@ -2,7 +2,9 @@
 
 import logging
 import signal
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -57,3 +59,13 @@ def db(shared_server: RedisServer) -> Iterator[Redis]:
 def url(shared_server: RedisServer, db: Redis) -> str:
     """Return the URL of the emptied server."""
     return shared_server.url
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a directory from which modules are imported, and forgotten after the test."""
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]

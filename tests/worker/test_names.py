@@ -2,7 +2,6 @@
 
 import runpy
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -26,16 +25,6 @@ under_another_name = Holder()
 
 def function() -> None:
     """A hook."""
-
-
-@pytest.fixture
-def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a directory from which modules are imported, and forgotten after the test."""
-    monkeypatch.syspath_prepend(tmp_path)
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
 
 
 @pytest.mark.parametrize(
