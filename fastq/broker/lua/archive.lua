@@ -38,6 +38,7 @@ local first = named[1]
 -- include: nearer_end
 
 -- include: release
+-- include: misfit
 
 local failures, entries = #moved, {}
 for _, id in ipairs(moved) do
@@ -48,7 +49,8 @@ redis.call("ZADD", archived, unpack(entries))
 for _, nth in ipairs(taken) do
   local at = 7 + 2 * nth
   local task = task_prefix .. ARGV[at]
-  redis.call("HSET", task, "msg", ARGV[at + 1], "state", "archived")
+  local stored = redis.pcall("HSET", task, "msg", ARGV[at + 1], "state", "archived")
+  if type(stored) == "table" then misfit(stored, nth, ARGV[at], "archived", "ZREM", archived) end
   -- A value that others put there may not be a number; this must not stop the script half-way.
   if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end
 end

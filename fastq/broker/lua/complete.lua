@@ -28,6 +28,7 @@ local first = named[1]
 -- include: nearer_end
 
 -- include: release
+-- include: misfit
 
 local finished, kept = #moved, {}
 for _, nth in ipairs(taken) do
@@ -39,12 +40,13 @@ redis.call("ZADD", completed, unpack(kept))
 for _, nth in ipairs(taken) do
   local at = 5 * nth
   local id, message, lock, result = ARGV[at], ARGV[at + 1], ARGV[at + 3], ARGV[at + 4]
-  local task = task_prefix .. id
+  local task, stored = task_prefix .. id, nil
   if string.sub(result, 1, 1) == "1" then
-    redis.call("HSET", task, "msg", message, "state", "completed", "result", string.sub(result, 2))
+    stored = redis.pcall("HSET", task, "msg", message, "state", "completed", "result", string.sub(result, 2))
   else
-    redis.call("HSET", task, "msg", message, "state", "completed")
+    stored = redis.pcall("HSET", task, "msg", message, "state", "completed")
   end
+  if type(stored) == "table" then misfit(stored, nth, id, "completed", "ZREM", completed) end
   -- A message may name any key as its lock; GET raises for one that is not a string.
   if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
 end

@@ -36,10 +36,15 @@ for nth = #named, 1, -1 do
 end
 if #back == 0 then return outcomes end
 
+-- include: misfit
+
 redis.call("ZREM", lease, unpack(back))
 redis.call("RPUSH", pending, unpack(back))
-for _, id in ipairs(back) do
-  redis.call("HSET", task_prefix .. id, "state", "pending", "pending_since", pending_since)
+for nth, id in ipairs(named) do
+  if outcomes[nth] == 1 then
+    local stored = redis.pcall("HSET", task_prefix .. id, "state", "pending", "pending_since", pending_since)
+    if type(stored) == "table" then misfit(stored, nth, id, "pending", "LREM", pending, -1) end
+  end
 end
 if all then return 1 end
 return outcomes

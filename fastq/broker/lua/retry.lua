@@ -37,6 +37,7 @@ local first = named[1]
 -- include: nearer_end
 
 -- include: release
+-- include: misfit
 
 local waiting = {}
 for _, nth in ipairs(taken) do
@@ -51,7 +52,8 @@ redis.call("ZADD", retry, unpack(waiting))
 for _, nth in ipairs(taken) do
   local at = 3 + 4 * nth
   local task = task_prefix .. ARGV[at]
-  redis.call("HSET", task, "msg", ARGV[at + 1], "state", "retry")
+  local stored = redis.pcall("HSET", task, "msg", ARGV[at + 1], "state", "retry")
+  if type(stored) == "table" then misfit(stored, nth, ARGV[at], "retry", "ZREM", retry) end
   -- A value that others put there may not be a number; this must not stop the script half-way.
   if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end
 end

@@ -373,6 +373,17 @@ def test_a_place_that_is_none_costs_no_task(way: str, bench: QueueBench) -> None
     assert bench.counters() == {}
 
 
+@pytest.mark.parametrize("way", ENDS)
+def test_a_task_whose_key_is_another_s_by_now_fails_alone(way: str, bench: QueueBench) -> None:
+    """The error of a key of another type, half-way, would leave the tasks after it without their new state."""
+    bench.activate("a", "b", "c")
+    bench.db.delete(keys.task(QUEUE, "b"))
+    bench.db.set(keys.task(QUEUE, "b"), "not a task")
+    assert bench.run(WAYS[way](["a", "b", "c"], Guard(OURS))) == [OK, NOT_ACTIVE, OK]
+    assert {place: sorted(ids) for place, ids in bench.places().items()} == {ENDS[way]: ["a", "c"]}
+    assert {bench.task(task_id)["state"] for task_id in "ac"} == {ENDS[way].encode()}
+
+
 def test_an_archived_task_is_kept_with_its_new_message(bench: QueueBench) -> None:
     bench.activate("a", "b")
     assert bench.run(archive(QUEUE, [("a", b"new a"), ("b", b"new b")], NOW, Guard(OURS))) == [OK, OK]
