@@ -110,7 +110,7 @@ class NodeTransport:
     def __init__(self, pool: Pool, *, keep: bool = False) -> None:
         self._pool = pool
         self._keep = keep
-        self._follows_sentinels = hasattr(pool, "master_address")
+        self._follow: Callable[[], None] | None = getattr(pool, "follow", None)
         self._kept: list[_Lent] = []
         self._pid = os.getpid()
         self.where = address_of(pool)
@@ -168,12 +168,14 @@ class NodeTransport:
         if self._pid != os.getpid():
             # After a fork these connections belong to the parent; the pool opens new ones.
             self._pid, self._kept = os.getpid(), []
+        if self._follow is not None:
+            self._follow()
         try:
             kept = self._kept.pop()
         except IndexError:
             return self._connected(limit)
         is_trusted = time.monotonic() - kept.seen_s < TRUSTED_S
-        if is_trusted and not (self._follows_sentinels and is_replaced(self._pool, kept.connection)):
+        if is_trusted and not (self._follow is not None and is_replaced(self._pool, kept.connection)):
             return kept
         # Redis may have closed it, or the sentinels may name another master: the pool checks it, and reconnects.
         self._pool.release(kept.connection)

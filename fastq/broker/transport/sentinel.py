@@ -7,6 +7,10 @@ not lent.
 
 The question is GET-MASTER-ADDR-BY-NAME, as in asynq. redis-py uses SENTINEL MASTERS, which names the old master until
 every replica follows the new one: that takes up to the failover-timeout, while writes to the old one are lost.
+
+An answer says which configuration it belongs to: the epoch rises with each failover. One of an earlier epoch than that
+already heard of counts only if more than half of the sentinels answer and none knows a later one, as after they were
+set up anew.
 """
 
 import asyncio
@@ -14,7 +18,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
@@ -26,11 +30,12 @@ from redis.exceptions import NoPermissionError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
+from fastq.broker.transport.events import SentinelEvents
 from fastq.broker.transport.faults import CONNECT_FAULTS, REFUSALS
 from fastq.broker.transport.uri import ConnectionSpec
 from fastq.clock import Clock, SystemClock
 
-__all__ = ["AsyncMasterPool", "SentinelSchedule", "async_master", "is_replaced", "master"]
+__all__ = ["AsyncMasterPool", "Known", "Search", "SentinelSchedule", "async_master", "is_replaced", "master"]
 
 _log = logging.getLogger("fastq")
 
@@ -86,19 +91,57 @@ class SentinelSchedule:
         self._next_s = now + max(_LOOK_INTERVAL_S, min(_LONGEST_PAUSE_S, pause_s))
 
 
-class _Search:
-    """A search for the master: the answers of the sentinels until one names it."""
+class _Answer(NamedTuple):
+    """Who the master is, since which epoch, and the sentinel that said so."""
 
-    def __init__(self, service_name: str) -> None:
+    address: tuple[str, int]
+    epoch: int
+    sentinel: Any
+
+
+class Known:
+    """The last answer of the sentinels of one pool, and which of them to ask first."""
+
+    def __init__(self) -> None:
+        self.first: Any = None
+        self.epoch = -1
+        self.address: tuple[str, int] | None = None
+        self._lock = Lock()
+
+    def in_order(self, sentinels: Sequence[Any]) -> list[Any]:
+        """Return the sentinels in the order in which they are to be asked."""
+        return sorted(sentinels, key=lambda sentinel: sentinel is not self.first)
+
+    def note(self, service_name: str, answer: _Answer, *, may_go_back: bool) -> bool:
+        """Take an answer, unless a later one has come meanwhile; log a switch, and return whether it is one."""
+        with self._lock:
+            if answer.epoch < self.epoch and not may_go_back:
+                return False
+            before, self.address = self.address, answer.address
+            self.epoch, self.first = answer.epoch, answer.sentinel
+        if before is None or before == answer.address:
+            return False
+        text = "the sentinels name %s:%d as the master of %r, in place of %s:%d"
+        _log.info(text, *answer.address, service_name, *before)
+        return True
+
+
+class Search:
+    """A search for the master: the answers of the sentinels until one that is up to date names it."""
+
+    def __init__(self, service_name: str, known: Known) -> None:
         self._name = service_name
+        self._known = known
+        self._known_epoch = known.epoch
         self._errors: list[Exception] = []
         self._said: list[str] = []
+        self._answers: list[_Answer] = []
         self._was_answered = False
 
     def ask(self, pipeline: Any) -> Any:
-        """Put the questions into a pipeline: for the master's address, and for the sentinel's view of its health."""
-        pipeline.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self._name)
+        """Put the questions into a pipeline; the address last, lest a later epoch stand beside an earlier address."""
         pipeline.execute_command("SENTINEL MASTER", self._name)
+        pipeline.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self._name)
         return pipeline
 
     def note(self, sentinel: Any, error: Exception) -> None:
@@ -106,28 +149,39 @@ class _Search:
         self._errors.append(error)
         self._note_words(sentinel, str(error).rstrip("."))
 
-    def master_of(self, sentinel: Any, answers: Sequence[Any]) -> tuple[str, int] | None:
-        """Return the address in a sentinel's answers, None if it knows none or considers that server dead."""
-        named, state = answers
+    def take(self, sentinel: Any, answers: Sequence[Any]) -> bool:
+        """Take one sentinel's answers; return whether no other one need be asked."""
+        state, named = answers
         self._was_answered = True
         if isinstance(named, Exception):
             self.note(sentinel, named)
-            return None
+            return False
         if named is None:
             self._note_words(sentinel, "knows no such master")
-            return None
+            return False
         address = named[0].decode(), int(named[1])
-        is_about_it = isinstance(state, dict) and (state["ip"], state["port"]) == address
-        if is_about_it and (state["is_sdown"] or state["is_odown"]):
+        known = state if isinstance(state, dict) else {}
+        is_about_it = bool(known) and (known["ip"], known["port"]) == address
+        if is_about_it and (known["is_sdown"] or known["is_odown"]):
             self._note_words(sentinel, f"takes {address[0]}:{address[1]} for down")
-            return None
-        return address
+            return False
+        self._answers.append(_Answer(address, known.get("config-epoch", 0), sentinel))
+        return self._answers[-1].epoch >= self._known.epoch
 
-    def failure(self) -> Exception:
-        """Return the error to raise if no sentinel named a master: a refused user before all else.
+    def end(self, sentinels: int) -> bool:
+        """Keep the latest answer of so many sentinels; return whether it names another master than the one before.
 
-        It is a time-out if some timed out and none answered. That is not tried again, since each search takes seconds.
+        If none named a master, raise the reasons: a refused user before all else. It is a time-out if some timed out
+        and none answered. That is not tried again, since each search takes seconds.
         """
+        if not self._answers:
+            raise self._failure()
+        latest = max(self._answers, key=lambda answer: answer.epoch)
+        # Not if a later one was heard of meanwhile: this search may have asked long ago.
+        may_go_back = 2 * len(self._answers) > sentinels and self._known.epoch == self._known_epoch
+        return self._known.note(self._name, latest, may_go_back=may_go_back)
+
+    def _failure(self) -> Exception:
         for error in self._errors:
             if isinstance(error, (*REFUSALS, NoPermissionError)):
                 return error
@@ -141,80 +195,73 @@ class _Search:
         self._said.append(words if address in words else f"{address}: {words}")
 
 
-class _Named:
-    """The last named address of the master, so that each switch is logged once."""
-
-    def __init__(self) -> None:
-        self._address: tuple[str, int] | None = None
-        self._lock = Lock()
-
-    def note(self, service_name: str, address: tuple[str, int]) -> bool:
-        """Return whether the address has changed; log it if so."""
-        with self._lock:
-            before, self._address = self._address, address
-        if before is None or before == address:
-            return False
-        text = "the sentinels name %s:%d as the master of %r, in place of %s:%d"
-        _log.info(text, *address, service_name, *before)
-        return True
-
-
 class _Sentinels(Sentinel):
     def __init__(self, addresses: Sequence[tuple[str, int]], settings: dict[str, Any]) -> None:
         super().__init__(addresses, sentinel_kwargs=settings)  # type: ignore[no-untyped-call]  # redis-py's
-        self._named = _Named()
+        self.known = Known()
 
-    def discover_master(self, service_name: str) -> tuple[str, int]:
-        search = _Search(service_name)
-        for at, sentinel in enumerate(self.sentinels):
+    def discover_master(self, service_name: str) -> tuple[str, int] | None:
+        search = Search(service_name, self.known)
+        for sentinel in self.known.in_order(self.sentinels):
             try:
                 answers = search.ask(sentinel.pipeline(transaction=False)).execute(raise_on_error=False)
             except CONNECT_FAULTS as error:
                 search.note(sentinel, error)
                 continue
-            if found := search.master_of(sentinel, answers):
-                _put_first(self.sentinels, at)
-                self._named.note(service_name, found)
-                return found
-        raise search.failure()
+            if search.take(sentinel, answers):
+                break
+        search.end(len(self.sentinels))
+        return self.known.address
 
 
 class _AsyncSentinels(AsyncSentinel):
     def __init__(self, addresses: Sequence[tuple[str, int]], settings: dict[str, Any]) -> None:
         super().__init__(addresses, sentinel_kwargs=settings)  # type: ignore[no-untyped-call]  # redis-py's
-        self._named = _Named()
+        self.known = Known()
         self.on_switch: list[Callable[[], None]] = []
 
-    async def discover_master(self, service_name: str) -> tuple[str, int]:
-        search = _Search(service_name)
-        for at, sentinel in enumerate(self.sentinels):
+    async def discover_master(self, service_name: str) -> tuple[str, int] | None:
+        search = Search(service_name, self.known)
+        for sentinel in self.known.in_order(self.sentinels):
             try:
                 answers = await search.ask(sentinel.pipeline(transaction=False)).execute(raise_on_error=False)
             except CONNECT_FAULTS as error:
                 search.note(sentinel, error)
                 continue
-            if found := search.master_of(sentinel, answers):
-                _put_first(self.sentinels, at)
-                if self._named.note(service_name, found):
-                    for call in self.on_switch:
-                        asyncio.get_running_loop().call_soon(call)  # once the pool has the address, too
-                return found
-        raise search.failure()
-
-
-def _put_first(sentinels: list[Any], at: int) -> None:
-    """Move the sentinel that answered to the front, so that it is asked first the next time."""
-    sentinels[0], sentinels[at] = sentinels[at], sentinels[0]
+            if search.take(sentinel, answers):
+                break
+        if search.end(len(self.sentinels)):
+            for call in self.on_switch:
+                asyncio.get_running_loop().call_soon(call)  # once the pool has the address, too
+        return self.known.address
 
 
 class _MasterPool(SentinelConnectionPool):
+    sentinel_manager: _Sentinels
+
     def __init__(self, service_name: str, sentinels: Sentinel, **settings: Any) -> None:
         super().__init__(service_name, sentinels, **settings)  # type: ignore[no-untyped-call]  # redis-py's
         self._schedule = SentinelSchedule()
+        self._events = SentinelEvents(self.sentinel_manager.sentinels, service_name)
+
+    @property
+    def master_address(self) -> tuple[str, int] | None:
+        # Not the proxy's, which two threads may set in the wrong order.
+        return self.sentinel_manager.known.address
+
+    def follow(self) -> None:
+        """Learn who the master is now, where a sentinel has told of another or nobody has asked for a second."""
+        if (sentinel := self._events.told()) is not None:
+            self.sentinel_manager.known.first = sentinel
+            with suppress(RedisError):
+                self.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's
+        elif self._schedule.begin():
+            if self.master_address is not None:  # a client that calls once needs no events
+                self._events.subscribe()
+            self._look()
 
     def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> Connection:
-        if self._schedule.begin():
-            self._look()
+        self.follow()
         connection = super().get_connection()  # the arguments have no meaning since redis-py 5.3
         if is_replaced(self, connection):
             self._lead_to_master(connection)
@@ -240,6 +287,7 @@ class _MasterPool(SentinelConnectionPool):
 
     def close(self) -> None:
         super().close()
+        self._events.close()
         for sentinel in self.sentinel_manager.sentinels:
             sentinel.close()
 
@@ -261,9 +309,8 @@ class AsyncMasterPool(AsyncSentinelConnectionPool):
         return connection
 
     async def ask_first(self, sentinel: AsyncRedis) -> None:
-        """Ask for the current master, first the sentinel that announced a change."""
-        sentinels = self.sentinel_manager.sentinels
-        _put_first(sentinels, sentinels.index(sentinel))
+        """Ask who the master is now, first the sentinel that has told of a change."""
+        self.sentinel_manager.known.first = sentinel
         with suppress(RedisError):
             await self.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from fastq.broker.transport.aio import AsyncNodeTransport
 from fastq.broker.transport.end_task import end_task
+from fastq.broker.transport.events import EVENTS, REFUSED_AGAIN_S, log_refusal
 from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.sentinel import AsyncMasterPool
 from fastq.broker.transport.subscription import listen
@@ -19,7 +20,6 @@ from fastq.errors import BrokerError
 
 __all__ = ["MasterTransport"]
 
-EVENTS: Final = ("+switch-master", "+promoted-slave")
 LISTEN_AGAIN_S: Final = 1.0
 
 
@@ -49,7 +49,9 @@ class MasterTransport(AsyncNodeTransport):
     async def _listen(self, sentinel: Any) -> None:
         place = sentinel.connection_pool.connection_kwargs
         where = f"{place['host']}:{place['port']}"
+        is_refused = False
         while True:
+            again_s = LISTEN_AGAIN_S
             try:
                 async with aclosing(listen(sentinel.connection_pool, where, *EVENTS)) as events:  # type: ignore[type-var]  # a generator, though typed as an iterator
                     async for heard in events:
@@ -57,5 +59,7 @@ class MasterTransport(AsyncNodeTransport):
                             await self._master.ask_first(sentinel)
             except BrokerError as error:
                 if not error.transient:
-                    return  # the user may not subscribe: the question once a second remains
-            await asyncio.sleep(LISTEN_AGAIN_S * random.uniform(0.5, 1.5))
+                    if not is_refused:
+                        log_refusal(where, error)
+                    is_refused, again_s = True, REFUSED_AGAIN_S
+            await asyncio.sleep(again_s * random.uniform(0.5, 1.5))

@@ -16,7 +16,7 @@ from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
 from fastq.broker.transport.connection import connect, connect_async
 from fastq.broker.transport.exchange import ATTEMPTS, Command
 from fastq.broker.transport.open import open_async_broker
-from fastq.broker.transport.sentinel import SentinelSchedule
+from fastq.broker.transport.sentinel import Known, Search, SentinelSchedule
 from fastq.broker.transport.subscription import listen
 from fastq.errors import BrokerConnectionError, BrokerError, BrokerTimeoutError
 from tests.broker.harness import run, until
@@ -83,7 +83,7 @@ def test_the_next_sentinel_is_asked_and_is_the_first_one_asked_later(site: Senti
     async def first_of_asyncio(url: str) -> Any:
         async with connect_async(url) as client:
             await client.ping()
-            return pool_of(client).sentinel_manager.sentinels[0].connection_pool.connection_kwargs["port"]
+            return pool_of(client).sentinel_manager.known.first.connection_pool.connection_kwargs["port"]
 
     with redis_server(free_port()) as other, sentinel_server(other.port) as port, Redis(port=port) as sentinel:
         sentinel.sentinel_remove("mymaster")  # it answers, and knows no such master
@@ -91,7 +91,7 @@ def test_the_next_sentinel_is_asked_and_is_the_first_one_asked_later(site: Senti
         url = f"redis-sentinel://{hosts}?master=mymaster"
         with connect(url) as client:
             assert client.ping()
-            first = pool_of(client).sentinel_manager.sentinels[0]
+            first = pool_of(client).sentinel_manager.known.first
             assert first.connection_pool.connection_kwargs["port"] == site.sentinel_port
         assert asyncio.run(first_of_asyncio(url)) == site.sentinel_port
 
@@ -158,6 +158,53 @@ def test_a_sentinel_that_answers_beside_a_silent_one_is_asked_again(way: str) ->
         wait_until(is_answered)
         assert type(errors[-1]) is BrokerConnectionError
         assert searches_seen(silent) == ATTEMPTS + 1
+
+
+# Which answer is the latest ------------------------------------------------------------------------------------------
+
+OLD, NEW = ("127.0.0.1", 1), ("127.0.0.1", 2)
+
+
+def answers(address: tuple[str, int], epoch: int) -> tuple[Any, Any]:
+    state = {"ip": address[0], "port": address[1], "is_sdown": False, "is_odown": False, "config-epoch": epoch}
+    return state, [address[0].encode(), str(address[1]).encode()]
+
+
+def heard(known: Known, *said: tuple[tuple[str, int], int], of: int = 3) -> tuple[str, int] | None:
+    """Search among so many sentinels, of which the first ones answer."""
+    search = Search("mymaster", known)
+    for each in said:
+        if search.take(object(), answers(*each)):
+            break
+    search.end(of)
+    return known.address
+
+
+def test_a_sentinel_that_has_not_heard_of_the_failover_is_not_believed() -> None:
+    known = Known()
+    assert heard(known, (OLD, 4)) == OLD
+    assert heard(known, (NEW, 5)) == NEW
+    assert heard(known, (OLD, 4), (NEW, 5)) == NEW, "the next one is asked"
+    assert heard(known, (OLD, 4)) == NEW, "the others are out of reach"
+
+
+def test_most_sentinels_are_believed_although_they_began_anew() -> None:
+    known = Known()
+    assert heard(known, (NEW, 5)) == NEW
+    assert heard(known, (OLD, 0), (OLD, 0)) == OLD
+    assert heard(known, (NEW, 1), of=1) == NEW
+    assert heard(known, (OLD, 0), of=1) == OLD
+
+
+def test_an_answer_that_took_long_does_not_replace_a_later_one() -> None:
+    known = Known()
+    assert heard(known, (OLD, 4)) == OLD
+    slow = Search("mymaster", known)
+    assert heard(known, (NEW, 5)) == NEW
+    assert not slow.take(object(), answers(OLD, 4))
+    assert not slow.take(object(), answers(OLD, 4))
+    assert not slow.end(2)
+    assert known.address == NEW
 
 
 # A connection that was made tells the pool ----------------------------------------------------------------------------

@@ -3,19 +3,23 @@
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
 
 from fastq.broker.operations.health import ping
+from fastq.broker.transport.blocking import NodeTransport
+from fastq.broker.transport.connection import connect
+from fastq.broker.transport.events import EVENTS
+from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.open import open_async_broker
-from fastq.broker.transport.switches import EVENTS
 from fastq.broker.transport.wait import TaskWatch
 from fastq.wire import keys
 from tests.broker.harness import run
 from tests.redis_servers import SentinelSetup, redis_sentinel
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S, until, wait_until
 
 
 @pytest.fixture
@@ -75,3 +79,61 @@ def test_the_old_master_is_left_although_nobody_asks_anything(
     said = [record.getMessage() for record in caplog.records if "sentinels" in record.getMessage()]
     old, new = (f"127.0.0.1:{server.port}" for server in (setup.master, setup.replica))
     assert said == [f"the sentinels name {new} as the master of 'mymaster', in place of {old}"]
+
+
+def test_a_blocking_client_leaves_the_old_master_with_its_next_call(
+    setup: SentinelSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_every(seconds: float) -> None:
+        monkeypatch.setattr("fastq.broker.transport.sentinel._LOOK_INTERVAL_S", seconds)
+
+    client: Any = connect(url_of(setup))
+    pool = client.connection_pool
+    with client, closing(NodeTransport(pool, keep=True)) as transport:
+
+        def write() -> None:
+            assert transport.send([Command(("SET", "key", "1"), None)]).replies() == [b"OK"], "the old one still writes"
+
+        def has_left() -> bool:
+            write()
+            return bool(pool.master_address == ("127.0.0.1", setup.replica.port))
+
+        look_every(0.0)
+        write()
+        write()
+        wait_until(lambda: is_heard(setup))
+        look_every(3600.0)
+        write()
+        wait_until(lambda: is_failed_over(setup))
+        wait_until(has_left)
+        with setup.replica.client() as new:
+            new.delete("key")
+            write()
+            assert new.exists("key")
+    wait_until(lambda: not is_heard(setup))
+
+
+def test_a_sentinel_that_refuses_its_events_is_asked_for_them_again(
+    setup: SentinelSetup, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.broker.transport.switches.REFUSED_AGAIN_S", 0.01)
+
+    def said() -> list[str]:
+        return [text for record in caplog.records if "switches" in (text := record.getMessage())]
+
+    async def test() -> None:
+        broker = open_async_broker(url_of(setup))
+        with setup.sentinel() as sentinel:
+            sentinel.execute_command("ACL", "SETUSER", "default", "-subscribe")
+            refused = "acl_access_denied_cmd"
+            await broker.run(ping())
+            await until(said)
+            first = sentinel.info("stats").get(refused, 0)
+            await until(lambda: refused not in sentinel.info("stats") or sentinel.info("stats")[refused] > first)
+            sentinel.execute_command("ACL", "SETUSER", "default", "+subscribe")
+        await until(lambda: is_heard(setup))
+        await broker.close()
+
+    run(test)
+    (text,) = said()
+    assert text.startswith(f"the sentinel at 127.0.0.1:{setup.sentinel_port} does not tell us of switches: ")

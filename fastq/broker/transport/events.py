@@ -1,0 +1,125 @@
+"""What sentinels tell a blocking client: read without waiting when a call begins.
+
+There is no thread, since a client may be forked at any time: a call asks the kernel, for about a microsecond, whether a
+sentinel has told anything. One that cannot be subscribed to is asked for the master once a second, as all are.
+"""
+
+import logging
+import os
+import select
+import time
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any, Final
+
+from redis.exceptions import ResponseError
+
+from fastq.broker.transport.faults import CONNECT_FAULTS, REFUSALS
+
+__all__ = ["EVENTS", "REFUSED_AGAIN_S", "SentinelEvents", "log_refusal"]
+
+EVENTS: Final = ("+switch-master", "+promoted-slave")
+CONNECT_WITHIN_S: Final = 0.2
+"""A call waits this long for a sentinel that is out of reach, and then"""
+LARGEST_SHARE: Final = 0.01
+"""all calls no more than this share of the time."""
+AGAIN_S: Final = 1.0
+REFUSED_AGAIN_S: Final = 60.0
+
+_log = logging.getLogger("fastq")
+
+
+def log_refusal(where: str, error: Exception) -> None:
+    """Log that a sentinel refuses to tell of its events."""
+    _log.warning("the sentinel at %s does not tell us of switches: %s; it is asked once a second", where, error)
+
+
+class SentinelEvents:
+    """The subscriptions of one pool, a connection to each sentinel."""
+
+    def __init__(self, sentinels: Sequence[Any], service_name: str) -> None:
+        self._sentinels = sentinels
+        self._name = service_name.encode()
+        self._refused: set[Any] = set()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = Lock()
+        self._poll = select.poll()
+        self._open: dict[int, tuple[Any, Any]] = {}
+        self._missing = dict.fromkeys(self._sentinels, 0.0)
+        """When to subscribe to those that are not, in monotonic seconds."""
+
+    def told(self) -> Any | None:
+        """Return a sentinel that has told of another master since the last call; None if none has."""
+        if not self._open or not self._enter():
+            return None
+        try:
+            return next((self._open[fd][0] for fd, _ in self._poll.poll(0) if self._hears(fd)), None)
+        finally:
+            self._lock.release()
+
+    def subscribe(self) -> None:
+        """Subscribe to one of the sentinels that are missing, if it is time to try."""
+        if not self._missing or not self._enter():
+            return
+        try:
+            now_s = time.monotonic()
+            if due := [sentinel for sentinel, due_s in self._missing.items() if due_s <= now_s]:
+                self._subscribe(due[0])
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Close the connections."""
+        for _, connection in self._open.values():
+            connection.disconnect()
+        self._begin()
+
+    def _enter(self) -> bool:
+        """Return whether it is our turn; another thread's is as good."""
+        if self._pid != os.getpid():
+            self.close()  # the connections are the parent's, and the lock may have been in use when it forked
+        return self._lock.acquire(blocking=False)
+
+    def _subscribe(self, sentinel: Any) -> None:
+        pool = sentinel.connection_pool
+        limits = {"socket_connect_timeout": CONNECT_WITHIN_S, "socket_timeout": CONNECT_WITHIN_S}
+        connection = pool.connection_class(**pool.connection_kwargs | limits)
+        began_s = time.monotonic()
+        try:
+            connection.connect()
+            connection.send_command("SUBSCRIBE", *EVENTS)
+        except CONNECT_FAULTS:
+            connection.disconnect()
+            now_s = time.monotonic()
+            self._missing[sentinel] = now_s + max(AGAIN_S, (now_s - began_s) / LARGEST_SHARE)
+            return
+        fd = connection._sock.fileno()
+        self._poll.register(fd, select.POLLIN)
+        self._open[fd] = sentinel, connection
+        del self._missing[sentinel]
+
+    def _hears(self, fd: int) -> bool:
+        """Read all that one sentinel has sent; return whether it told of our master."""
+        sentinel, connection = self._open[fd]
+        is_told = False
+        try:
+            while connection.can_read(timeout=0):
+                heard = connection.read_response(disable_decoding=True, disconnect_on_error=False)
+                is_told = is_told or (heard[0] == b"message" and self._name in heard[2].split())
+        except (ResponseError, *REFUSALS) as error:
+            self._drop(fd, REFUSED_AGAIN_S)
+            if sentinel not in self._refused:
+                self._refused.add(sentinel)
+                log_refusal(f"{connection.host}:{connection.port}", error)
+        except CONNECT_FAULTS:
+            self._drop(fd, AGAIN_S)
+        return is_told
+
+    def _drop(self, fd: int, again_s: float) -> None:
+        sentinel, connection = self._open.pop(fd)
+        self._poll.unregister(fd)
+        connection.disconnect()
+        self._missing[sentinel] = time.monotonic() + again_s

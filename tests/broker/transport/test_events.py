@@ -1,0 +1,95 @@
+"""What sentinels tell a blocking client. Any Redis publishes as they do, and lets the test do it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from redis import Redis
+
+from fastq.broker.transport.events import EVENTS, SentinelEvents
+from tests.ports import free_port
+from tests.redis_servers import RedisServer, redis_server
+from tests.waiting import wait_until
+
+SWITCH = "master mymaster 127.0.0.1 6379"
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[RedisServer]]:
+    with redis_server(free_port()) as first, redis_server(free_port()) as second:
+        yield [first, second]
+
+
+@pytest.fixture
+def sentinels(servers: list[RedisServer]) -> Iterator[list[Redis]]:
+    clients = [Redis(port=server.port, protocol=2) for server in servers]
+    yield clients
+    for client in clients:
+        client.close()
+
+
+def listeners(sentinel: Redis) -> int:
+    return int(sentinel.pubsub_numsub(EVENTS[0])[0][1])
+
+
+def subscribed(sentinels: list[Redis], events: SentinelEvents) -> None:
+    for sentinel in sentinels:
+        events.subscribe()
+        wait_until(lambda sentinel=sentinel: listeners(sentinel) == 1)
+
+
+def test_the_sentinel_that_has_told_of_our_master_is_returned_once(sentinels: list[Redis]) -> None:
+    with closing(SentinelEvents(sentinels, "mymaster")) as events:
+        assert events.told() is None
+        subscribed(sentinels, events)
+        assert events.told() is None
+        sentinels[1].publish(EVENTS[0], SWITCH.replace("mymaster", "another"))
+        sentinels[1].publish(EVENTS[1], SWITCH)
+        wait_until(lambda: events.told() is sentinels[1])
+        assert events.told() is None
+    for sentinel in sentinels:
+        wait_until(lambda sentinel=sentinel: not listeners(sentinel))
+
+
+def test_a_lost_subscription_is_made_anew(sentinels: list[Redis], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.broker.transport.events.AGAIN_S", 0.0)
+    with closing(SentinelEvents(sentinels[:1], "mymaster")) as events:
+        subscribed(sentinels[:1], events)
+        sentinels[0].client_kill_filter(_type="pubsub")
+
+        def is_back() -> bool:
+            assert events.told() is None
+            events.subscribe()
+            return listeners(sentinels[0]) == 1
+
+        wait_until(lambda: not listeners(sentinels[0]))
+        wait_until(is_back)
+        sentinels[0].publish(EVENTS[0], SWITCH)
+        wait_until(lambda: events.told() is sentinels[0])
+
+
+def test_a_refusal_is_logged_once(sentinels: list[Redis], caplog: pytest.LogCaptureFixture) -> None:
+    refusing = sentinels[0]
+    refusing.execute_command("ACL", "SETUSER", "default", "-subscribe")
+    try:
+        with closing(SentinelEvents([refusing], "mymaster")) as events:
+            for _ in range(2):
+                events._missing = dict.fromkeys(events._missing, 0.0)
+                events.subscribe()
+                wait_until(lambda: events.told() is None and not events._open)
+    finally:
+        refusing.execute_command("ACL", "SETUSER", "default", "+subscribe")
+    (text,) = [record.getMessage() for record in caplog.records]
+    assert text.startswith("the sentinel at ")
+    assert text.endswith("; it is asked once a second")
+
+
+def test_a_forked_child_leaves_the_subscriptions_to_its_parent(sentinels: list[Redis]) -> None:
+    with closing(SentinelEvents(sentinels[:1], "mymaster")) as events:
+        subscribed(sentinels[:1], events)
+        sentinels[0].publish(EVENTS[0], SWITCH)
+        if not (child := os.fork()):
+            os._exit(3 if events.told() is None and not events._open else 4)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        wait_until(lambda: events.told() is sentinels[0])
