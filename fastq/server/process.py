@@ -323,8 +323,9 @@ class ServerProcess:
         await asyncio.gather(self.pool.stop(), self.aggregation.stop(LAST_TICK_S))
 
         def answers() -> bool:
-            # No wait if Redis is known to be away, or the last beat failed, too.
-            return not self.stats.outage and self.heartbeater.ticks > beats
+            # No wait if Redis is known to be away, or the last beat failed, too. On a cluster the outage may be one node's.
+            is_away = self.stats.outage and not (self.commands.lane_of and self.heartbeater.is_answered)
+            return not is_away and self.heartbeater.ticks > beats
 
         def left_s() -> float:
             return countdown.last_writes_s(answers())
@@ -364,7 +365,7 @@ class ServerProcess:
             await actor.finish(each_s)
         await self.result_writer.settle()
         await self.acker.flush()
-        while self.in_flight.ends.waiting:
+        while self.in_flight.ends.waiting or self.syncer.is_writing:
             await self.syncer.tick()
             await asyncio.sleep(LAST_WRITES_EVERY_S)
 

@@ -40,7 +40,8 @@ redis.call("ZADD", completed, unpack(kept))
 for _, nth in ipairs(taken) do
   local at = 5 * nth
   local id, message, lock, result = ARGV[at], ARGV[at + 1], ARGV[at + 3], ARGV[at + 4]
-  local task, stored = task_prefix .. id, nil
+  local task = task_prefix .. id
+  local stored
   if string.sub(result, 1, 1) == "1" then
     stored = redis.pcall("HSET", task, "msg", message, "state", "completed", "result", string.sub(result, 2))
   else

@@ -12,11 +12,9 @@ tasks are kept until all are here.
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
-from fastq.server.actors.actor import Actor
-from fastq.server.actors.lanes import Lanes
+from fastq.server.actors.lanes import LaneActor
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
@@ -28,7 +26,7 @@ FLUSH_AFTER_S: Final = 0.002
 RESTED_S: Final = 0.01
 
 
-class Acker(Actor):
+class Acker(LaneActor):
     """The first write of each end.
 
     ``pool_is_dry`` returns whether no more tasks will end for now. ``make_room`` is called with each ended task, since
@@ -45,7 +43,7 @@ class Acker(Actor):
         make_room: Callable[[], None],
         wake_syncer: Callable[[], None],
     ) -> None:
-        super().__init__(in_flight.stats.outage)
+        super().__init__(in_flight.stats.outage, writer.lane_of)
         self._writer = writer
         self._tasks = in_flight.tasks
         self._stall = in_flight.stall
@@ -54,7 +52,6 @@ class Acker(Actor):
         self._pool_is_dry = pool_is_dry
         self._make_room = make_room
         self._wake_syncer = wake_syncer
-        self._lanes = Lanes(writer.lane_of, self.wake, self._log)
         self._waiting: list[InFlightTask] = []
         self._behind: dict[str, list[InFlightTask]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -119,18 +116,6 @@ class Acker(Actor):
     def tasks(self) -> set[object]:
         """Return the tasks whose ends are to be written, or are being written."""
         return self._writer.tasks().union(self._waiting, self._kept, *self._behind.values())
-
-    async def finish(self, within_s: float) -> None:
-        """End once what is being written is, or after so many seconds."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self._lanes.settle()
-        await super().finish(within_s)
-
-    async def stop(self) -> None:
-        """End at once; what is being written is in doubt."""
-        await super().stop()
-        await self._lanes.stop()
 
     async def flush(self) -> None:
         """Write what waits now; for the shutdown, after the loop of ticks has ended."""

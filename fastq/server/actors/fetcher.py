@@ -20,13 +20,12 @@ from fastq.broker.operations.lease import Leased, list_leases
 from fastq.clock import Moment
 from fastq.errors import BrokerError, BrokerReadOnlyError
 from fastq.prioritizer import Prioritizer
-from fastq.server.actors.actor import Actor
 from fastq.server.actors.failing import FailingQueues
-from fastq.server.actors.lanes import Lanes
+from fastq.server.actors.lanes import LaneActor
 from fastq.server.actors.waker import Waker
 from fastq.server.commands import Commands
 from fastq.server.inflight.in_flight import InFlight
-from fastq.server.inflight.uncertain import Brought, DequeueCall
+from fastq.server.inflight.uncertain import Brought, DequeueCall, LostDequeue
 from fastq.server.stats import RepairKind
 
 __all__ = ["Fetcher"]
@@ -59,7 +58,7 @@ class Taker(Protocol):
         """Take tasks that were leased just now."""
 
 
-class Fetcher(Actor):
+class Fetcher(LaneActor):
     """The actor that fetches tasks for the pool."""
 
     name = "fetcher"
@@ -73,9 +72,8 @@ class Fetcher(Actor):
         wakers: Mapping[str, Waker],
         check_interval_s: float,
     ) -> None:
-        super().__init__(in_flight.stats.outage)
+        super().__init__(in_flight.stats.outage, commands.lane_of)
         self._commands = commands
-        self._lanes = Lanes(commands.lane_of, self.wake, self._log)
         self._awaited: dict[str, tuple[int, float]] = {}
         self._prioritizer = prioritizer
         self._taker = taker
@@ -123,7 +121,6 @@ class Fetcher(Actor):
     async def stop(self) -> None:
         """End at once; fetched tasks are passed on."""
         await super().stop()
-        await self._lanes.stop()
         self._failing.forget()
         self._hand_on()
 
@@ -133,6 +130,8 @@ class Fetcher(Actor):
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._take_lost(at_once=True)
+                await self._lanes.settle()
+        await self._lanes.stop()
         self._dequeues.give_up()
 
     @property
@@ -152,7 +151,8 @@ class Fetcher(Actor):
         if not self._is_fetching:
             if not self._lanes:
                 self.quiet.set()
-            await self._take_lost()
+            if self.quiet.is_set():
+                await self._take_lost()
             return min(NOTHING_TO_DO_S, max(0.001, self._dequeues.due_s() - self._clock.monotonic_s()))
         await self._take_lost()
         room = min(self._taker.room - self._dequeues.brought - self._expected(), MAX_BATCH_TASKS)
@@ -275,11 +275,14 @@ class Fetcher(Actor):
 
     async def _ask_failing(self) -> None:
         """Ask the queues that an outage met whether it is over; without room no dequeue would tell."""
-        for queue in self._failing.in_outage().difference(self._still_resting()):
-            try:
-                await self._commands.run(list_leases(queue, "-inf", "-inf", 0))
-            except BrokerError as error:
-                self._note_failure(queue, error)
+        queues = self._failing.in_outage().difference(self._still_resting())
+        await self._lanes.spread(queues, str, self._ask)
+
+    async def _ask(self, queues: Sequence[str]) -> None:
+        results = await self._commands.run_many([list_leases(queue, "-inf", "-inf", 0) for queue in queues])
+        for queue, result in zip(queues, results, strict=True):
+            if isinstance(result, BrokerError):
+                self._note_failure(queue, result)
             else:
                 self._failing.note_answer(queue)
 
@@ -291,7 +294,10 @@ class Fetcher(Actor):
             waker.renew()  # a name may lead to another master now, while the old one lives on as a replica
 
     async def _take_lost(self, *, at_once: bool = False) -> None:
-        for found in await self._dequeues.look(self._commands, at_once=at_once):
+        await self._lanes.spread(self._dequeues.due(at_once=at_once), lambda lost: lost.queue, self._look_for)
+
+    async def _look_for(self, lost: Sequence[LostDequeue]) -> None:
+        for found in await self._dequeues.look(self._commands, lost):
             if found.error is not None:
                 self._note_failure(found.queue, found.error)
             elif found.leased.size:

@@ -15,6 +15,7 @@ from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
+from fastq.server.outage import is_shared
 
 __all__ = ["Heartbeater"]
 
@@ -51,6 +52,8 @@ class Heartbeater(Actor):
         self._timing = in_flight.timing
         self.servers = 1
         """The number of servers, including this one."""
+        self.is_answered = False
+        """Whether Redis, or a node of a cluster, answered the last heartbeat."""
         self._ttl_s = max(1, round(2 * in_flight.timing.heartbeat_interval_s))
 
     async def tick(self) -> float:
@@ -61,6 +64,7 @@ class Heartbeater(Actor):
         now_s = self._clock.unix_ns() // 1_000_000_000
         published = publish_server_state(self._identity, self._presence(), now_s, self._ttl_s)
         *results, servers = await self._broker.run_many((*published, count_servers(now_s)))
+        self.is_answered |= any(map(_is_answer, (*results, servers)))
         failures += [result for result in results if isinstance(result, BrokerError)]
         if isinstance(servers, int):  # a failed count is not a failed heartbeat
             self.servers = max(1, servers)
@@ -75,6 +79,7 @@ class Heartbeater(Actor):
         results = await self._broker.run_many(
             [extend_leases(queue, self._owner, score, [task.id for task in tasks]) for queue, tasks in stretches]
         )
+        self.is_answered = any(map(_is_answer, results))
         failures: list[BrokerError] = []
         for (_, tasks), lost_ids in zip(stretches, results, strict=True):
             if isinstance(lost_ids, BrokerError):
@@ -104,3 +109,7 @@ class Heartbeater(Actor):
                 # A task that ended meanwhile gave its lease back itself.
                 self._log.warning("lost the lease of task %s of queue %s; canceling it here", task.id, task.queue)
                 self._lost(task)
+
+
+def _is_answer(result: object) -> bool:
+    return not (isinstance(result, BrokerError) and is_shared(result))

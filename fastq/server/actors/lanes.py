@@ -3,13 +3,16 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from logging import Logger
 from typing import Final, TypeVar
 
 from fastq.broker.transport.end_task import end_task
+from fastq.server.actors.actor import Actor
+from fastq.server.outage import Outage
 from fastq.wire import keys
 
-__all__ = ["Lanes"]
+__all__ = ["LaneActor", "Lanes"]
 
 T = TypeVar("T")
 
@@ -59,6 +62,17 @@ class Lanes:
             parts[nodes[queue]].append(item)
         return parts
 
+    async def spread(
+        self, items: Iterable[T], queue_of: Callable[[T], str], work: Callable[[list[T]], Coroutine[None, None, None]]
+    ) -> None:
+        """Do work on items, if there are any; on a cluster begin it for those of each node that is free."""
+        if self.are_many:
+            for lane, part in self.split(items, queue_of).items():
+                if lane not in self._works:
+                    self.begin(lane, work(part))
+        elif part := list(items):
+            await work(part)
+
     def begin(self, lane: str, work: Coroutine[None, None, None]) -> None:
         """Begin the next piece of work for a node; none may be under way."""
         task = self._works[lane] = asyncio.create_task(work, name=f"fastq work at {lane}")
@@ -81,3 +95,29 @@ class Lanes:
     async def stop(self) -> None:
         """End all work."""
         await asyncio.gather(*map(end_task, list(self._works.values())))
+
+
+class LaneActor(Actor):
+    """An actor that works on each node of a cluster by itself."""
+
+    def __init__(self, outage: Outage, lane_of: Callable[[str], str] | None) -> None:
+        super().__init__(outage)
+        self._lanes = Lanes(lane_of, self.lane_is_free, self._log)
+
+    def lane_is_free(self) -> None:
+        """Go on after the work at a node has ended."""
+        self.wake()
+
+    async def finish(self, within_s: float) -> None:
+        """End once the work under way is done, or after so many seconds."""
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + within_s
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._lanes.settle()
+        await super().finish(max(0.0, until_s - now_s()))
+
+    async def stop(self) -> None:
+        """End at once."""
+        await super().stop()
+        await self._lanes.stop()

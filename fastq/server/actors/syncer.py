@@ -4,7 +4,8 @@ Wakes: a second after a write of ends has failed. Each write checks the owner, a
 more" after a try of ours that had no reply is success. A lease that has ended is still ours until a recoverer takes the
 task, and no recoverer can while Redis is away: results are kept however long that lasts. They are no more than the
 tasks that were in flight when it began, since nothing is fetched meanwhile. What Redis refuses for good ends with the
-lease that the task had then. If it dies: the tasks are recovered after their leases, and run again.
+lease that the task had then. The nodes of a cluster are written to each by itself. If it dies: the tasks are recovered
+after their leases, and run again.
 """
 
 import asyncio
@@ -13,7 +14,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from fastq.errors import BrokerError
-from fastq.server.actors.actor import Actor, first_of
+from fastq.server.actors.actor import first_of
+from fastq.server.actors.lanes import LaneActor
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
@@ -23,13 +25,13 @@ __all__ = ["Syncer"]
 INTERVAL_S = 1.0
 
 
-class Syncer(Actor):
+class Syncer(LaneActor):
     """The later writes of ends that are uncertain (``UncertainEnds``), until each is settled."""
 
     name = "syncer"
 
     def __init__(self, writer: AckWriter, in_flight: InFlight) -> None:
-        super().__init__(in_flight.stats.outage)
+        super().__init__(in_flight.stats.outage, writer.lane_of)
         self._writer = writer
         self._tasks = in_flight.tasks
         self._ends = in_flight.ends
@@ -50,10 +52,24 @@ class Syncer(Actor):
     def first_tick_after_s(self) -> None:
         """Wait for the first failed write."""
 
+    def lane_is_free(self) -> None:
+        """Write again what failed, but not at once."""
+        self.wake_soon()
+
+    @property
+    def is_writing(self) -> bool:
+        """Return whether a write to a node of a cluster is under way."""
+        return bool(self._lanes)
+
     async def tick(self) -> None:
         """Retry every failed write once; a write that fails again causes another tick."""
         self._timer = None
-        due = self._ends.take_due(self._clock.monotonic_s(), self._dequeues.may_bring)
+        await self._lanes.spread(self._ends.waiting, lambda task: task.queue, self._write)
+
+    async def _write(self, tasks: Sequence[InFlightTask]) -> None:
+        """Write the ends of the queues of tasks; it takes them when it begins, so that none is lost before."""
+        queues = {task.queue for task in tasks}
+        due = self._ends.take_due(self._clock.monotonic_s(), self._dequeues.may_bring, queues)
         self._give_up(due.given_up)
         try:
             if due.ready:

@@ -6,7 +6,7 @@ in one rule: an end whose write may have been carried out must not be written ag
 us as another task.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
@@ -19,7 +19,7 @@ from fastq.server.commands import Commands
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.server.outage import is_shared
 
-__all__ = ["Brought", "DequeueCall", "DueEnds", "Found", "UncertainDequeues", "UncertainEnds"]
+__all__ = ["Brought", "DequeueCall", "DueEnds", "Found", "LostDequeue", "UncertainDequeues", "UncertainEnds"]
 
 LOOKS: Final = 3
 LOOK_AGAIN_S: Final = 5.0
@@ -85,8 +85,8 @@ class UncertainEnds:
         """Take ends that have not been tried yet."""
         self.waiting += tasks
 
-    def take_due(self, now_s: float, may_bring: Callable[[str], bool]) -> DueEnds:
-        """Take the ends that may be written now, of tasks that are still ours.
+    def take_due(self, now_s: float, may_bring: Callable[[str], bool], queues: Container[str]) -> DueEnds:
+        """Take the ends of some queues that may be written now, of tasks that are still ours.
 
         An end in doubt waits while its id may be back as another task of ours, which the write would end.
         """
@@ -96,6 +96,8 @@ class UncertainEnds:
             end = self._ends.get(task, _FRESH)
             if not task.in_flight:
                 self._ends.pop(task, None)
+            elif task.queue not in queues:
+                self.waiting.append(task)
             elif end.refused is not None and end.write_by_s <= now_s:
                 del self._ends[task]
                 due.given_up.append((task, end.refused))
@@ -143,7 +145,7 @@ class Brought(NamedTuple):
 
 
 @dataclass(slots=True)
-class _LostDequeue:
+class LostDequeue:
     """A dequeue that may have leased tasks to us without our knowledge; they have exactly this score."""
 
     queue: str
@@ -175,7 +177,7 @@ class UncertainDequeues:
         self._lease_s = lease_s
         self._under_way: list[Sequence[DequeueCall]] = []
         self._brought: list[Brought] = []
-        self._lost: list[_LostDequeue] = []
+        self._lost: list[LostDequeue] = []
         self._is_over = False
 
     def may_bring(self, queue: str) -> bool:
@@ -221,7 +223,7 @@ class UncertainDequeues:
 
     def lose(self, call: DequeueCall, asked_s: float) -> None:
         """Note that a dequeue asked for at ``asked_s`` had no reply; its tasks are looked for now, and again later."""
-        lost = _LostDequeue(call.queue, call.score, asked_s)
+        lost = LostDequeue(call.queue, call.score, asked_s)
         self._lost = [one for one in self._lost if (one.queue, one.lease_score) != (call.queue, call.score)]
         self._lost.append(lost)
 
@@ -238,8 +240,8 @@ class UncertainDequeues:
         """Note that no further look follows."""
         self._is_over = True
 
-    async def look(self, commands: Commands, *, at_once: bool = False) -> list[Found]:
-        """Look for the tasks of all due dequeues, or of all."""
+    def due(self, *, at_once: bool = False) -> list[LostDequeue]:
+        """Return the dequeues to look for now: those that are due, or all."""
         now_s = self._clock.monotonic_s()
         asked = {(call.queue, call.score) for calls in self._under_way for call in calls}
         asked.update((batch.call.queue, batch.call.score) for batch in self._brought)
@@ -249,8 +251,13 @@ class UncertainDequeues:
                 lost.due_s = now_s + LOOK_FAILED_S  # a dequeue under way in another lane has leases of this very score
             elif at_once or lost.due_s <= now_s:
                 due.append(lost)
-        if not due:
-            return []
+        return due
+
+    async def look(self, commands: Commands, due: Sequence[LostDequeue]) -> list[Found]:
+        """Look for the tasks of some dequeues."""
+        now_s = self._clock.monotonic_s()
+        for lost in due:
+            lost.due_s = now_s + LOOK_FAILED_S  # not twice at the same time
         # Taken before the look: a task whose end is being written now must not be taken for a lost one.
         known = {queue: {task.id: task for task in tasks} for queue, tasks in self._tasks.by_queue()}
         results = await commands.run_many(
@@ -259,7 +266,6 @@ class UncertainDequeues:
         found = []
         for lost, result in zip(due, results, strict=True):
             if isinstance(result, BrokerError):
-                lost.due_s = now_s + LOOK_FAILED_S
                 found.append(Found(lost.queue, _NOTHING, lost.asked_s, result))
                 continue
             lost.looks -= 1
@@ -274,7 +280,7 @@ class UncertainDequeues:
         self._lost = [lost for lost in self._lost if lost.looks > 0]
         return found
 
-    def _is_new(self, found: LeasedTask, lost: _LostDequeue, ours: InFlightTask | None) -> bool:
+    def _is_new(self, found: LeasedTask, lost: LostDequeue, ours: InFlightTask | None) -> bool:
         """Return whether a task with the lease of a lost dequeue is a different one than that in flight under its id.
 
         A task whose end is in doubt may have come back: its id was free as soon as Redis had carried out that write.

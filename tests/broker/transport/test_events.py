@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 from redis import Redis
@@ -29,14 +30,18 @@ def sentinels(servers: list[RedisServer]) -> Iterator[list[Redis]]:
         client.close()
 
 
-def listeners(sentinel: Redis) -> int:
-    return int(sentinel.pubsub_numsub(EVENTS[0])[0][1])
+def is_heard_by(sentinel: Redis, listeners: int) -> bool:
+    return bool(sentinel.pubsub_numsub(EVENTS[0])[0][1] == listeners)
+
+
+def may(sentinel: Redis, rule: str) -> None:
+    sentinel.execute_command("ACL", "SETUSER", "default", rule)  # type: ignore[no-untyped-call]  # redis-py's
 
 
 def subscribed(sentinels: list[Redis], events: SentinelEvents) -> None:
     for sentinel in sentinels:
         events.subscribe()
-        wait_until(lambda sentinel=sentinel: listeners(sentinel) == 1)
+        wait_until(partial(is_heard_by, sentinel, 1))
 
 
 def test_the_sentinel_that_has_told_of_our_master_is_returned_once(sentinels: list[Redis]) -> None:
@@ -49,7 +54,7 @@ def test_the_sentinel_that_has_told_of_our_master_is_returned_once(sentinels: li
         wait_until(lambda: events.told() is sentinels[1])
         assert events.told() is None
     for sentinel in sentinels:
-        wait_until(lambda sentinel=sentinel: not listeners(sentinel))
+        wait_until(partial(is_heard_by, sentinel, 0))
 
 
 def test_a_lost_subscription_is_made_anew(sentinels: list[Redis], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +66,9 @@ def test_a_lost_subscription_is_made_anew(sentinels: list[Redis], monkeypatch: p
         def is_back() -> bool:
             assert events.told() is None
             events.subscribe()
-            return listeners(sentinels[0]) == 1
+            return is_heard_by(sentinels[0], 1)
 
-        wait_until(lambda: not listeners(sentinels[0]))
+        wait_until(lambda: is_heard_by(sentinels[0], 0))
         wait_until(is_back)
         sentinels[0].publish(EVENTS[0], SWITCH)
         wait_until(lambda: events.told() is sentinels[0])
@@ -71,7 +76,7 @@ def test_a_lost_subscription_is_made_anew(sentinels: list[Redis], monkeypatch: p
 
 def test_a_refusal_is_logged_once(sentinels: list[Redis], caplog: pytest.LogCaptureFixture) -> None:
     refusing = sentinels[0]
-    refusing.execute_command("ACL", "SETUSER", "default", "-subscribe")
+    may(refusing, "-subscribe")
     try:
         with closing(SentinelEvents([refusing], "mymaster")) as events:
             for _ in range(2):
@@ -79,7 +84,7 @@ def test_a_refusal_is_logged_once(sentinels: list[Redis], caplog: pytest.LogCapt
                 events.subscribe()
                 wait_until(lambda: events.told() is None and not events._open)
     finally:
-        refusing.execute_command("ACL", "SETUSER", "default", "+subscribe")
+        may(refusing, "+subscribe")
     (text,) = [record.getMessage() for record in caplog.records]
     assert text.startswith("the sentinel at ")
     assert text.endswith("; it is asked once a second")

@@ -10,14 +10,18 @@ from typing import NamedTuple
 import pytest
 
 from fastq.broker.operations.finish import Done
+from fastq.errors import BrokerError
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.forwarder import Forwarder
 from fastq.server.actors.lanes import Lanes
+from fastq.server.actors.syncer import Syncer
+from fastq.server.inflight.uncertain import DequeueCall
 from fastq.wire import keys
 from tests.broker.clusters import Cluster, expect_no_reply
-from tests.broker.harness import NOW_S, QueueBench, run, until
+from tests.broker.harness import NOW_S, OURS, QueueBench, run, until
 from tests.redis_servers import RedisServer, redis_cluster
 from tests.server.actors.fetching import Pool, fetcher
+from tests.server.actors.test_heartbeater import heartbeater
 from tests.server.harness import Bench, logged, no_news
 
 
@@ -120,6 +124,56 @@ def test_the_ends_of_tasks_on_other_nodes_are_written(cluster: Cluster) -> None:
     on_site(cluster, test, prepare)
 
 
+def test_ends_are_written_again_to_each_node_by_itself(cluster: Cluster) -> None:
+    async def test(site: Site) -> None:
+        syncing = Syncer(site.bench.writer, site.bench.in_flight)
+        held = [site.bench.add(task_id, queue.queue) for queue in (site.silent, site.other) for task_id in "ab"]
+        for task in held:
+            task.disposition = Done(task.id)
+        first, second, third, fourth = held
+        site.bench.ends.add([first, third])
+        await syncing.tick()
+        await until(lambda: not third.in_flight)
+        site.bench.ends.add([second, fourth])
+        await syncing.tick()
+        await until(lambda: not fourth.in_flight)
+        assert syncing.is_writing
+        assert site.bench.ends.waiting == [second], "the node is asked nothing more meanwhile"
+        assert first.in_flight
+        site.speak()
+        await until(lambda: not syncing.is_writing)
+        await syncing.tick()
+        await until(lambda: not site.bench.in_flight_ids())
+        await syncing.stop()
+
+    def prepare(silent: QueueBench, other: QueueBench) -> None:
+        silent.activate(*"ab")
+        other.activate(*"ab")
+
+    on_site(cluster, test, prepare)
+
+
+def test_a_look_for_lost_tasks_does_not_keep_those_of_other_nodes_waiting(cluster: Cluster) -> None:
+    lease = DequeueCall("", 10, str(NOW_S + 30 + OURS.fraction))
+
+    async def test(site: Site) -> None:
+        pool = Pool(site.bench, room=50)
+        fetching = fetcher(site.bench, pool, {site.silent.queue: 1, site.other.queue: 1})
+        site.bench.in_flight.dequeues.lose(lease._replace(queue=site.silent.queue), site.bench.clock.monotonic_s())
+        fetching.start()
+        await until(lambda: len(pool.taken) == 5)
+        assert {queue for queue, _ in pool.taken} == {site.other.queue}
+        site.speak()
+        await until(lambda: len(pool.taken) == 7)
+        await fetching.stop()
+
+    def prepare(silent: QueueBench, other: QueueBench) -> None:
+        silent.activate(*"ab")
+        other.pend(*"abcde")
+
+    on_site(cluster, test, prepare)
+
+
 def test_what_the_acker_holds_for_a_silent_node_is_kept_when_it_ends(cluster: Cluster) -> None:
     async def test(site: Site) -> None:
         acking = Acker(site.bench.writer, site.bench.in_flight, lambda: True, no_news, no_news)
@@ -163,6 +217,30 @@ def test_due_tasks_on_other_nodes_are_forwarded_once_a_node_is_known_to_be_silen
     on_site(cluster, test)
     (said,) = logged(caplog)
     assert f"127.0.0.1:{cluster.nodes[0].port}" in said
+
+
+def test_a_heartbeat_tells_an_outage_of_one_node_from_that_of_all(cluster: Cluster) -> None:
+    async def test(site: Site) -> None:
+        client = site.bench.broker.transport._transport()._cluster  # type: ignore[attr-defined]  # this loop's
+        expect_no_reply(client, site.node)
+        beating = heartbeater(site.bench)
+        site.bench.add("a", site.silent.queue)
+        site.bench.add("b", site.other.queue)
+        with pytest.raises(BrokerError):
+            await beating.tick()
+        assert beating.is_answered
+        for node in cluster.nodes[1:]:
+            expect_no_reply(client, node)
+            node.process.send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(BrokerError):
+                await beating.tick()
+        finally:
+            for node in cluster.nodes[1:]:
+                node.process.send_signal(signal.SIGCONT)
+        assert not beating.is_answered
+
+    on_site(cluster, test)
 
 
 def test_a_defect_in_the_work_of_a_lane_is_logged_and_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:

@@ -31,7 +31,8 @@ class Setup:
         return self.tasks.add(queue, view_task_message(message(task_id, queue=queue)), self.clock.monotonic_s())
 
     def due(self) -> list[str]:
-        return [task.id for task in self.ends.take_due(self.clock.monotonic_s(), self.dequeues.may_bring).ready]
+        queues = {"q", "other"}
+        return [task.id for task in self.ends.take_due(self.clock.monotonic_s(), self.dequeues.may_bring, queues).ready]
 
     def bring(self, call: DequeueCall, ids: list[bytes]) -> None:
         self.dequeues.bring(Brought(call, Leased(ids, [b""] * len(ids)), Moment.now(self.clock)))
@@ -101,7 +102,7 @@ def test_an_end_that_redis_refuses_is_given_up_with_the_lease_of_its_first_refus
     task.leased_until_s += LEASE_S  # as by a beat
     setup.ends.keep([task], BrokerError("OOM of another sort"))
     setup.clock.advance(1)
-    ready, given_up = setup.ends.take_due(setup.clock.monotonic_s(), setup.dequeues.may_bring)
+    ready, given_up = setup.ends.take_due(setup.clock.monotonic_s(), setup.dequeues.may_bring, {"q", "other"})
     assert ready == []
     assert [(one.id, str(error)) for one, error in given_up] == [("a", "OOM of another sort")]
     assert setup.ends.waiting == []
@@ -118,7 +119,7 @@ def test_an_end_that_was_refused_is_not_given_up_while_redis_is_away(setup: Setu
     assert setup.due() == ["a"], "Redis has not been heard since"
     task.leased_until_s += 2 * LEASE_S
     setup.ends.keep([task], REFUSED)
-    due = setup.ends.take_due(setup.clock.monotonic_s(), setup.dequeues.may_bring)
+    due = setup.ends.take_due(setup.clock.monotonic_s(), setup.dequeues.may_bring, {"q", "other"})
     assert (due.ready, due.given_up) == ([], [(task, REFUSED)]), "for the lease of the first refusal"
 
 
@@ -163,15 +164,17 @@ def test_no_look_is_made_for_leases_that_a_dequeue_under_way_may_have(setup: Set
     nobody: Any = None  # whoever is asked
     setup.dequeues.lose(CALL, setup.clock.monotonic_s())
     setup.dequeues.begin([CALL])
-    assert asyncio.run(setup.dequeues.look(nobody)) == []
+    assert setup.dequeues.due() == []
     assert setup.dequeues.any_lost
     assert setup.dequeues.due_s() > setup.clock.monotonic_s()
     setup.dequeues.end([CALL])
     setup.bring(CALL, [b"a"])
-    assert asyncio.run(setup.dequeues.look(nobody, at_once=True)) == []
+    assert setup.dequeues.due(at_once=True) == []
     assert list(setup.dequeues.hand_on())
+    (lost,) = setup.dequeues.due(at_once=True)
     with pytest.raises(AttributeError):
-        asyncio.run(setup.dequeues.look(nobody, at_once=True))
+        asyncio.run(setup.dequeues.look(nobody, [lost]))
+    assert setup.dequeues.due() == [], "not twice at the same time"
 
 
 @pytest.mark.parametrize("later_s", [0, 3])
