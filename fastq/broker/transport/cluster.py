@@ -260,13 +260,18 @@ class AsyncClusterTransport:
             await self._cluster.initialize()
         except (RedisClusterException, RedisError, OSError) as error:
             return [Unsent(error)] * len(commands)
-        routing = Routing(commands)
         nodes = self._cluster.nodes_manager.slots_cache.get(slot_of(commands[0].key)) if len(commands) == 1 else None
-        if nodes:  # as below, but faster for the single command of most callers
-            replies = await self._lane(nodes[0]).shared.transfer(commands)
-            if not isinstance(replies[0], (Exception, NoReply, Unsent)):
-                return replies
-            routing.receive(routing.next_round(), replies, nodes[0].name)
+        if not nodes:
+            return await self._route(Routing(commands))
+        # As in a first round, for the one command that most callers have.
+        replies = await self._lane(nodes[0]).shared.transfer(commands)
+        if not isinstance(replies[0], (Exception, NoReply, Unsent)):
+            return replies
+        routing = Routing(commands)
+        routing.receive(routing.next_round(), replies, nodes[0].name)
+        return await self._route(routing)
+
+    async def _route(self, routing: Routing) -> list[Any]:
         while hops := routing.next_round():
             if routing.stale:
                 routing.stale = False
