@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from fastq.broker.operations.health import ping
+from fastq.broker.transport.confirm import Confirm, confirm_of
 from fastq.broker.transport.open import AsyncRedis, BlockingRedis, open_async_broker, open_broker
 from fastq.bulk import enqueue_many, put_part
 from fastq.clock import SystemClock
@@ -25,12 +26,18 @@ from fastq.task import Task, with_options
 __all__ = ["AsyncClient", "Client"]
 
 
-def _seconds(timeout: float | timedelta | None) -> float | None:
+def _limits(
+    timeout: float | timedelta | None, wait_replicas: int, wait_timeout: float | timedelta
+) -> tuple[float | None, Confirm | None]:
+    """Return how long a call may take, in seconds, and what replicas are to confirm."""
+    confirm = confirm_of(wait_replicas, nanoseconds_of(wait_timeout, name="wait_timeout") / 1e9)
     if timeout is None:
-        return None
+        return None, confirm
     if (ns := nanoseconds_of(timeout, name="timeout")) <= 0:
         raise ValueError(f"timeout must be more than 0, not {timeout!r}")
-    return ns / 1e9
+    if confirm is not None and confirm.timeout_s >= ns / 1e9:
+        raise ValueError(f"wait_timeout must be less than timeout ({timeout!r}), not {wait_timeout!r}")
+    return ns / 1e9, confirm
 
 
 class Client:
@@ -43,6 +50,10 @@ class Client:
     No call takes longer than ``timeout`` (seconds or a timedelta): it then raises ``BrokerTimeoutError``, whose
     ``maybe_applied`` says whether the task may have been enqueued. For ``enqueue_many`` it bounds each few hundred
     tasks. None: a reply may take 3 s and a connection 5 s, and a call may meet several of these.
+
+    With ``wait_replicas``, a task counts as enqueued once so many replicas have it. If they have not confirmed that
+    within ``wait_timeout`` (seconds or a timedelta), ``BrokerNotConfirmedError`` is raised: the task is enqueued, and a
+    failover may lose it.
     """
 
     _middleware: tuple[ClientMiddleware, ...] = ()
@@ -54,9 +65,12 @@ class Client:
         codec: PayloadCodec | None = None,
         *,
         timeout: float | timedelta | None = None,
+        wait_replicas: int = 0,
+        wait_timeout: float | timedelta = 1.0,
     ) -> None:
         self._codec = codec
-        self._broker = open_broker(redis, timeout_s=_seconds(timeout))
+        timeout_s, confirm = _limits(timeout, wait_replicas, wait_timeout)
+        self._broker = open_broker(redis, timeout_s=timeout_s, confirm=confirm)
         self._producer = Producer(SystemClock())
 
     def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
@@ -118,8 +132,8 @@ class AsyncClient:
     """A client that enqueues tasks from an asyncio program; as ``Client``, with every method awaitable.
 
     ``redis`` is a URL, a ``redis.asyncio`` client (which is used and never closed), or None as for ``Client``. With a
-    URL it may be used in any number of event loops; each has connections of its own. ``codec`` and
-    ``timeout`` are as for ``Client``.
+    URL it may be used in any number of event loops; each has connections of its own. ``codec``, ``timeout``,
+    ``wait_replicas`` and ``wait_timeout`` are as for ``Client``.
     """
 
     _middleware: tuple[ClientMiddleware[Awaitable[EnqueueResults]], ...] = ()
@@ -131,9 +145,12 @@ class AsyncClient:
         codec: PayloadCodec | None = None,
         *,
         timeout: float | timedelta | None = None,
+        wait_replicas: int = 0,
+        wait_timeout: float | timedelta = 1.0,
     ) -> None:
         self._codec = codec
-        self._broker = open_async_broker(redis, gather=True, timeout_s=_seconds(timeout))
+        timeout_s, confirm = _limits(timeout, wait_replicas, wait_timeout)
+        self._broker = open_async_broker(redis, gather=True, timeout_s=timeout_s, confirm=confirm)
         self._producer = Producer(SystemClock())
 
     async def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:

@@ -14,6 +14,7 @@ __all__ = [
     "BrokerAuthError",
     "BrokerConnectionError",
     "BrokerError",
+    "BrokerNotConfirmedError",
     "BrokerOutOfMemoryError",
     "BrokerReadOnlyError",
     "BrokerTimeoutError",
@@ -268,6 +269,13 @@ class BrokerAuthError(BrokerError, PermissionError):
 
 class BrokerReadOnlyError(BrokerError):
     """Raised when this Redis server takes no writes: it is a replica, cannot save to disk, or lacks replicas."""
+
+
+class BrokerNotConfirmedError(BrokerError):
+    """Raised when Redis carried out a write, but fewer replicas than ``wait_replicas`` confirmed it in time.
+
+    The task is enqueued, and may be lost in a failover. Enqueued again under the same id, it is an id conflict.
+    """
 
 
 class BrokerOutOfMemoryError(BrokerError):

@@ -30,7 +30,8 @@ class Operation(Generic[T_co]):
     """One request to Redis: a script with its keys and arguments, or a plain command.
 
     ``idempotent`` means that sending it twice has the same effect as once; only then does an executor send it again
-    when the reply was lost. ``keys`` share one hash tag; the first key determines the node of a cluster.
+    when the reply was lost. ``keys`` share one hash tag; the first key determines the node of a cluster. ``is_kept``
+    means that replicas are to have it where a client waits for replicas.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Operation(Generic[T_co]):
     parse: Callable[[Any], T_co] = as_is
     idempotent: bool = False
     script: Script | None = None
+    is_kept: bool = False
 
     def words(self, *, as_text: bool = False) -> tuple[Word, ...]:
         """Return the command to send; ``as_text`` sends the script itself, for a server that does not know its SHA."""

@@ -221,7 +221,7 @@ def _read_message(queue: str, task_id: str) -> Operation[bytes | None]:
 
 def _operation(batch: EnqueueBatch) -> Operation[list[EnqueueOutcome]]:
     script, layout = _LAYOUTS[batch.state]
-    return Operation(script.name, *layout(batch), partial(_outcomes, len(batch.tasks)), script=script)
+    return Operation(script.name, *layout(batch), partial(_outcomes, len(batch.tasks)), script=script, is_kept=True)
 
 
 def _outcomes(count: int, reply: int | list[int]) -> list[EnqueueOutcome]:

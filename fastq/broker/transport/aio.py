@@ -12,6 +12,7 @@ from redis.exceptions import ResponseError
 
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.broker.transport.blocking import address_of, peer_of
+from fastq.broker.transport.confirm import NO_TERMS, Terms
 from fastq.broker.transport.exchange import Command, Exchange
 from fastq.broker.transport.faults import (
     CONNECT_FAULTS,
@@ -75,9 +76,9 @@ class AsyncNodeTransport:
 
     lane_of: Callable[[str], str] | None = None
 
-    def __init__(self, pool: AsyncPool, connect_within_s: float | None = None) -> None:
+    def __init__(self, pool: AsyncPool, terms: Terms = NO_TERMS) -> None:
         self._pool = pool
-        self._connect_within_s = connect_within_s
+        self._connect_within_s, self._confirm = terms
         self._turns = asyncio.Semaphore(min(MOST_AT_ONCE, getattr(pool, "max_connections", MOST_AT_ONCE)))
         self.where = address_of(pool)
 
@@ -104,10 +105,12 @@ class AsyncNodeTransport:
                 connection = await self._connection()
             except CONNECT_FAULTS as error:
                 return [Unsent(error, self.where)] * len(commands)
+            lines = commands if self._confirm is None else self._confirm.lines(commands)
             try:
-                return await exchange_on(connection, commands)
+                replies = await exchange_on(connection, lines)
             finally:
                 await self._pool.release(connection)
+            return replies if self._confirm is None or lines is commands else self._confirm.replies(commands, replies)
 
     async def _connection(self) -> Any:
         if self._connect_within_s is None:

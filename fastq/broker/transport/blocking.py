@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 from redis.exceptions import ResponseError
 
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
+from fastq.broker.transport.confirm import Confirm
 from fastq.broker.transport.exchange import Command, Exchange
 from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, NoReply, Unsent, is_demoted
 from fastq.broker.transport.limit import Limit
@@ -107,8 +108,9 @@ class NodeTransport:
     shared then. ``close`` returns the connections to it.
     """
 
-    def __init__(self, pool: Pool, *, keep: bool = False) -> None:
+    def __init__(self, pool: Pool, *, keep: bool = False, confirm: Confirm | None = None) -> None:
         self._pool = pool
+        self._confirm = confirm
         self._keep = keep
         self._follow: Callable[[], None] | None = getattr(pool, "follow", None)
         self._kept: list[_Lent] = []
@@ -122,18 +124,20 @@ class NodeTransport:
         except CONNECT_FAULTS as error:
             return Unsendable([Unsent(error, self.where)] * len(commands))
         connection = lent.connection
+        lines = commands if self._confirm is None else self._confirm.lines(commands)
         try:
-            if len(commands) == 1:
-                connection.send_packed_command(connection.pack_command(*commands[0].words))
+            if len(lines) == 1:
+                connection.send_packed_command(connection.pack_command(*lines[0].words))
             else:
-                connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
+                connection.send_packed_command(connection.pack_commands([command.words for command in lines]))
         except CONNECTION_FAULTS as error:
             self.drop(connection)
             return Unsendable([NoReply(error, peer_of(connection))] * len(commands))
         except BaseException:
             self.drop(connection)
             raise
-        return _Pipeline(self, lent, len(commands), limit)
+        sent = _Pipeline(self, lent, len(lines), limit)
+        return sent if self._confirm is None or lines is commands else _Confirmed(sent, commands, self._confirm)
 
     def receive(self, lent: "_Lent", count: int, limit: Limit | None) -> list[Any]:
         """Read ``count`` replies, and release the connection."""
@@ -211,6 +215,20 @@ class _Pipeline(NamedTuple):
 
     def abandon(self) -> None:
         self.transport.drop(self.lent.connection)
+
+
+class _Confirmed(NamedTuple):
+    """Commands that were sent with a WAIT."""
+
+    sent: _Pipeline
+    commands: Sequence[Command]
+    confirm: Confirm
+
+    def replies(self) -> list[Any]:
+        return self.confirm.replies(self.commands, self.sent.replies())
+
+    def abandon(self) -> None:
+        self.sent.abandon()
 
 
 class Unsendable(NamedTuple):

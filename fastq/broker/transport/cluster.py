@@ -24,6 +24,7 @@ from redis.exceptions import AskError, MovedError, RedisClusterException, RedisE
 
 from fastq.broker.transport.aio import AsyncPool, AsyncTransport
 from fastq.broker.transport.blocking import NodeTransport, Sent, Unsendable
+from fastq.broker.transport.confirm import NO_TERMS, Confirm, Terms
 from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.faults import CONNECT_FAULTS, NoReply, Silent, Unsent, is_timeout
 from fastq.broker.transport.gather import GatheringTransport
@@ -133,8 +134,9 @@ class ClusterTransport:
 
     where = "a node of the cluster"
 
-    def __init__(self, cluster: redis.RedisCluster) -> None:
+    def __init__(self, cluster: redis.RedisCluster, confirm: Confirm | None = None) -> None:
         self._cluster = cluster
+        self._confirm = confirm
         self._seeds = [(seed.host, seed.port) for seed in cluster.startup_nodes]
         self._get_node: Callable[[str, int], Any] = cluster.get_node
         self._owners = SlotOwners()
@@ -168,7 +170,7 @@ class ClusterTransport:
             pool = self._cluster.get_redis_connection(node).connection_pool
         except CONNECT_FAULTS as error:
             return Unsendable([Unsent(error, node.name)] * len(lines))
-        return NodeTransport(pool).send(lines, limit)
+        return NodeTransport(pool, confirm=self._confirm).send(lines, limit)
 
     def _node(self, routing: Routing, hop: Hop) -> Any:
         manager = self._cluster.nodes_manager
@@ -242,12 +244,10 @@ class AsyncClusterTransport:
 
     where = "a node of the cluster"
 
-    def __init__(
-        self, cluster: redis.asyncio.RedisCluster, *, gather: bool = False, connect_within_s: float | None = None
-    ) -> None:
+    def __init__(self, cluster: redis.asyncio.RedisCluster, *, gather: bool = False, terms: Terms = NO_TERMS) -> None:
         self._cluster = cluster
         self._gather = gather
-        self._connect_within_s = connect_within_s
+        self._terms = terms
         self._seeds = [(seed.host, seed.port) for seed in cluster.startup_nodes]
         self._get_node: Callable[[str, int], Any] = cluster.get_node
         self._nodes: dict[str, _Lane] = {}
@@ -313,7 +313,7 @@ class AsyncClusterTransport:
     def _lane(self, node: Any) -> "_Lane":
         lane = self._nodes.get(node.name)
         if lane is None or lane.node is not node:
-            alone = ProbingTransport(node, partial(self._look, node), self._tell, self._connect_within_s)
+            alone = ProbingTransport(node, partial(self._look, node), self._tell, self._terms)
             lane = _Lane(node, alone, GatheringTransport(alone) if self._gather else alone)
             self._nodes[node.name] = lane
         return lane

@@ -30,10 +30,14 @@ def backoff_s(attempt: int) -> float:
 
 
 class Command(NamedTuple):
-    """The words of a command, and the key that decides its node in a cluster (None: any node)."""
+    """The words of a command, and the key that decides its node in a cluster (None: any node).
+
+    ``is_kept`` is as for an ``Operation``.
+    """
 
     words: tuple[Word, ...]
     key: str | None
+    is_kept: bool = False
 
 
 class Exchange:
@@ -54,7 +58,7 @@ class Exchange:
     def commands(self) -> list[Command]:
         """Return the commands to send now, in order; an empty list at the end."""
         return [
-            Command(operation.words(as_text=as_text), operation.keys[0] if operation.keys else None)
+            Command(operation.words(as_text=as_text), operation.keys[0] if operation.keys else None, operation.is_kept)
             for index, as_text in self._waiting
             for operation in (self._operations[index],)
         ]

@@ -12,6 +12,7 @@ from fastq.errors import (
     BrokerAuthError,
     BrokerConnectionError,
     BrokerError,
+    BrokerNotConfirmedError,
     BrokerOutOfMemoryError,
     BrokerReadOnlyError,
     BrokerTimeoutError,
@@ -23,6 +24,7 @@ __all__ = [
     "REFUSALS",
     "NoReply",
     "Silent",
+    "Unconfirmed",
     "Unsent",
     "is_demoted",
     "is_timeout",
@@ -132,9 +134,16 @@ class Silent(Unsent):
     __slots__ = ()
 
 
+class Unconfirmed(Exception):  # noqa: N818 - in place of a reply, as an error reply is; never raised
+    """A write that Redis carried out and too few replicas have; why."""
+
+
 def refusal(error: Exception, operation: str) -> BrokerError:
-    """Translate an error reply: Redis answered, and did not do it."""
+    """Translate an error reply: Redis answered, and did not do it, or not as it was to be done."""
     text = str(error)
+    if isinstance(error, Unconfirmed):
+        text = f"written, but {text}; a failover may lose it"
+        return BrokerNotConfirmedError(text, operation=operation, maybe_applied=True)
     # redis-py removes the code of the errors it knows, and has one class for several: so the text is checked first. In
     # scripts, Redis 6.2 wraps the code in a sentence of its own: so a mark may be anywhere in the text.
     found = _hint_for(lambda mark: mark in text) or _hint_for(_CLASS_MARKS.get(type(error).__name__, "").__eq__)

@@ -10,7 +10,8 @@ import redis.asyncio
 from fastq.broker.transport.aio import AsyncBroker, AsyncNodeTransport, AsyncTransport
 from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
 from fastq.broker.transport.cluster import AsyncClusterTransport, ClusterTransport
-from fastq.broker.transport.connection import connect, connect_async
+from fastq.broker.transport.confirm import Confirm, Terms
+from fastq.broker.transport.connection import READ_TIMEOUT_S, connect, connect_async
 from fastq.broker.transport.gather import GatheringTransport
 from fastq.broker.transport.limit import step_s
 from fastq.broker.transport.loops import LoopTransport, Opened
@@ -24,20 +25,23 @@ BlockingRedis: TypeAlias = redis.Redis | redis.RedisCluster
 AsyncRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
 
 
-def open_broker(given: str | BlockingRedis | None, *, timeout_s: float | None = None) -> BlockingBroker:
+def open_broker(
+    given: str | BlockingRedis | None, *, timeout_s: float | None = None, confirm: Confirm | None = None
+) -> BlockingBroker:
     """Open a broker on a URL, an existing redis-py client, or (None) the default URL; nothing is sent yet.
 
-    ``timeout_s`` bounds each call; the timeouts of a given client apply, too.
+    ``timeout_s`` bounds each call; the timeouts of a given client apply, too. ``confirm`` is what replicas are to
+    confirm.
     """
-    if timeout_s is None:
-        client = connect(given)
-    else:
-        client = connect(given, read_timeout_s=step_s(timeout_s), connect_timeout_s=step_s(timeout_s))
+    limits = _limits(confirm)
+    if timeout_s is not None:
+        limits = {"read_timeout_s": step_s(timeout_s), "connect_timeout_s": step_s(timeout_s)}
+    client = connect(given, **limits)
     _check_encoding(client.get_encoder().encoding)
     ours = client is not given
     if isinstance(client, redis.RedisCluster):
-        return BlockingBroker(ClusterTransport(client), client.close if ours else None, timeout_s)
-    node = NodeTransport(client.connection_pool, keep=ours)
+        return BlockingBroker(ClusterTransport(client, confirm), client.close if ours else None, timeout_s)
+    node = NodeTransport(client.connection_pool, keep=ours, confirm=confirm)
 
     def close() -> None:
         node.close()
@@ -47,41 +51,43 @@ def open_broker(given: str | BlockingRedis | None, *, timeout_s: float | None = 
 
 
 def open_async_broker(
-    given: str | AsyncRedis | None, *, gather: bool = False, timeout_s: float | None = None
+    given: str | AsyncRedis | None,
+    *,
+    gather: bool = False,
+    timeout_s: float | None = None,
+    confirm: Confirm | None = None,
 ) -> AsyncBroker:
     """Open a broker for asyncio, as ``open_broker`` does; with ``gather`` concurrent callers share pipelines."""
     url_or_client = default_url() if given is None else given
-
-    def connected() -> AsyncRedis:
-        return (
-            connect_async(url_or_client)
-            if timeout_s is None
-            else connect_async(url_or_client, read_timeout_s=timeout_s)
-        )
-
-    client = connected()
+    limits = _limits(confirm) if timeout_s is None else {"read_timeout_s": timeout_s}
+    client = connect_async(url_or_client, **limits)
     _check_encoding(client.get_encoder().encoding)
-    connect_within_s = None if timeout_s is None else timeout_s / 2
+    terms = Terms(None if timeout_s is None else timeout_s / 2, confirm)
 
     def another() -> Opened:
         if client is url_or_client:
             _check_loop(client)
-            return _opened(client, connect_within_s, gather=gather, ours=False)
-        return _opened(connected(), connect_within_s, gather=gather, ours=True)
+            return _opened(client, terms, gather=gather, ours=False)
+        return _opened(connect_async(url_or_client, **limits), terms, gather=gather, ours=True)
 
-    first = _opened(client, connect_within_s, gather=gather, ours=client is not url_or_client)
+    first = _opened(client, terms, gather=gather, ours=client is not url_or_client)
     transport = LoopTransport(first, another)
     return AsyncBroker(transport, transport.close, timeout_s)
 
 
-def _opened(client: AsyncRedis, connect_within_s: float | None, *, gather: bool, ours: bool) -> Opened:
+def _limits(confirm: Confirm | None) -> dict[str, float]:
+    """Return how long a reply may take, that to WAIT included."""
+    return {} if confirm is None else {"read_timeout_s": READ_TIMEOUT_S + confirm.timeout_s}
+
+
+def _opened(client: AsyncRedis, terms: Terms, *, gather: bool, ours: bool) -> Opened:
     transport: AsyncTransport
     if isinstance(client, redis.asyncio.RedisCluster):
-        transport = AsyncClusterTransport(client, gather=gather, connect_within_s=connect_within_s)
+        transport = AsyncClusterTransport(client, gather=gather, terms=terms)
     elif isinstance(client.connection_pool, AsyncMasterPool):
-        transport = MasterTransport(client.connection_pool, connect_within_s)
+        transport = MasterTransport(client.connection_pool, terms)
     else:
-        transport = AsyncNodeTransport(client.connection_pool, connect_within_s)
+        transport = AsyncNodeTransport(client.connection_pool, terms)
     if gather and not isinstance(transport, AsyncClusterTransport):
         transport = GatheringTransport(transport)
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from fastq.broker.transport.aio import AsyncNodeTransport
+from fastq.broker.transport.confirm import Terms
 from fastq.broker.transport.end_task import end_task
 from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.faults import CONNECT_FAULTS, NoReply, Silent, Unsent, is_timeout
@@ -31,9 +32,9 @@ class ProbingTransport(AsyncNodeTransport):
         node: Any,
         look: Callable[[], Awaitable[bool]],
         answers: Callable[[], None],
-        connect_within_s: float | None,
+        terms: Terms,
     ) -> None:
-        super().__init__(_NodePool(node), connect_within_s)
+        super().__init__(_NodePool(node), terms)
         self._look = look
         self._answers = answers
         self._silence: Exception | None = None

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from fastq.broker.transport.aio import AsyncNodeTransport
+from fastq.broker.transport.confirm import NO_TERMS, Terms
 from fastq.broker.transport.end_task import end_task
 from fastq.broker.transport.events import EVENTS, REFUSED_AGAIN_S, log_refusal
 from fastq.broker.transport.exchange import Command
@@ -26,8 +27,8 @@ LISTEN_AGAIN_S: Final = 1.0
 class MasterTransport(AsyncNodeTransport):
     """A transport to the master; its listeners begin with the first transfer."""
 
-    def __init__(self, pool: AsyncMasterPool, connect_within_s: float | None = None) -> None:
-        super().__init__(pool, connect_within_s)
+    def __init__(self, pool: AsyncMasterPool, terms: Terms = NO_TERMS) -> None:
+        super().__init__(pool, terms)
         self._master = pool
         self._listeners: list[asyncio.Task[None]] = []
 

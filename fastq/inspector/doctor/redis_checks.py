@@ -17,11 +17,12 @@ SIZES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 def check_redis(vitals: Vitals) -> list[Finding]:
     """Check the facts of INFO."""
     if isinstance(vitals.info, Refused):
-        names = "version", "role", "persistence", "memory", "eviction", "connections"
+        names = "version", "role", "replicas", "persistence", "memory", "eviction", "connections"
         return [unseen(name, vitals.info.why) for name in names]
     return [
         _version(vitals),
         _role(vitals),
+        *_replicas(vitals),
         _persistence(vitals),
         _memory(vitals),
         _eviction(vitals),
@@ -66,6 +67,31 @@ def _role(vitals: Vitals) -> Finding:
         why="servers and clients write; a replica refuses that, and what it shows may be old",
         advice="point the URL at the master, or at the sentinels: redis-sentinel://",
     )
+
+
+def _replicas(vitals: Vitals) -> list[Finding]:
+    """Look at what a master with replicas does while it has none; nothing of one that has never had any."""
+    there, least = vitals.number("connected_slaves") or 0, vitals.min_replicas
+    if vitals.text("role") != "master" or not (there or least not in ("0", None)):
+        return []
+    if isinstance(least, Refused) or least is None:
+        return [unseen("replicas", least.why if least else "no such setting")]
+    good = vitals.number("min_slaves_good_slaves") or 0
+    if good < int(least):
+        seen = f"{good} of {least} (min-replicas-to-write) are up to date"
+        why = "Redis refuses all writes until enough are (NOREPLICAS)"
+        return [Finding("replicas", Level.PROBLEM, seen, why, "see the logs of the replicas, and INFO replication")]
+    if int(least):
+        return [Finding("replicas", Level.OK, f"writes need {least} of {there}")]
+    return [
+        Finding(
+            "replicas",
+            Level.WARNING,
+            f"writes need none of {there}",
+            why="a master that is cut off from its replicas takes tasks that are lost once one of them is promoted",
+            advice="set min-replicas-to-write 1 and min-replicas-max-lag 2; see wait_replicas in docs/failover.md",
+        )
+    ]
 
 
 def _cluster(facts: dict[str, str]) -> Finding:

@@ -32,6 +32,7 @@ class Vitals:
     info: dict[str, str] | Refused
     save: str | Refused | None
     max_clients: str | Refused | None
+    min_replicas: str | Refused | None
     slow: Sequence[SlowCommand] | Refused
     cluster: dict[str, str] | Refused
     now_s: float
@@ -60,7 +61,7 @@ def read_vitals(now_ns: Callable[[], int]) -> Flow[Vitals]:
         yield ping()  # distinguish a user without the right from a wrong password
     elif info.get("loading", "0").strip() == "1":
         loading = Refused("Redis is loading its data")
-        return Vitals(info, loading, loading, loading, loading, now_ns() / NS, loading, 0.0)
+        return Vitals(info, loading, loading, loading, loading, loading, now_ns() / NS, loading, 0.0)
     cluster: Any = Refused("no cluster")
     if not isinstance(info, Refused) and info.get("cluster_enabled", "").strip() == "1":
         cluster = yield from ask(cluster_info())
@@ -69,6 +70,7 @@ def read_vitals(now_ns: Callable[[], int]) -> Flow[Vitals]:
         info=info,
         save=(yield from ask(read_setting("save"))),
         max_clients=(yield from ask(read_setting("maxclients"))),
+        min_replicas=(yield from ask(read_setting("min-replicas-to-write"))),
         slow=(yield from ask(slow_commands(SLOW_ENTRIES))),
         cluster=cluster,
         now_s=now_ns() / NS,

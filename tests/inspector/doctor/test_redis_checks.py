@@ -18,6 +18,7 @@ from fastq.inspector.doctor.redis_checks import check_redis
 from fastq.inspector.doctor.slow import check_slow_commands
 from fastq.inspector.doctor.vitals import Vitals
 from tests.inspector.doctor.harness import sound
+from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import wait_until
 
@@ -53,6 +54,22 @@ def test_persistence_is_told_of(own: RedisServer) -> None:
         assert seen(own.url, "persistence") == (Level.WARNING, "snapshots only (save 3600 1)")
         db.config_set("appendonly", "yes")
         assert seen(own.url, "persistence") == (Level.OK, "append-only file")
+
+
+def test_writes_that_need_no_replica_are_told_of(own: RedisServer) -> None:
+    assert "replicas" not in look(own.url)
+    with redis_server() as replica, replica.client() as its, own.client() as db:
+        db.config_set("repl-diskless-sync-delay", 0)
+        db.config_set("port", port := free_port())
+        its.replicaof("127.0.0.1", port)
+        wait_until(lambda: its.info("replication")["master_link_status"] == "up")
+        assert seen(own.url, "replicas") == (Level.WARNING, "writes need none of 1")
+        db.config_set("min-replicas-max-lag", 3600)
+        db.config_set("min-replicas-to-write", 1)
+        assert seen(own.url, "replicas") == (Level.OK, "writes need 1 of 1")
+        db.config_set("min-replicas-to-write", 2)
+        assert seen(own.url, "replicas") == (Level.PROBLEM, "1 of 2 (min-replicas-to-write) are up to date")
+        assert "replicas" not in look(replica.url)
 
 
 def test_eviction_is_a_problem_once_it_may_happen(own: RedisServer) -> None:
@@ -133,7 +150,7 @@ def test_a_user_without_permissions_gets_what_he_may_see(own: RedisServer) -> No
 
 def vitals(cluster: dict[str, str] | Refused = NO, slow: list[SlowCommand] | Refused = NO, **facts: Any) -> Vitals:
     info = {"redis_version": "7.0.15", "role": "master", **{name: str(fact) for name, fact in facts.items()}}
-    return Vitals(info, NO, NO, slow, cluster, time.time(), 0.0, 0.0)
+    return Vitals(info, NO, NO, NO, slow, cluster, time.time(), 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
