@@ -323,7 +323,8 @@ class ServerProcess:
         await asyncio.gather(self.pool.stop(), self.aggregation.stop(LAST_TICK_S))
 
         def answers() -> bool:
-            # No wait if Redis is known to be away, or the last beat failed, too. On a cluster the outage may be one node's.
+            # No wait if Redis is known to be away, or the last beat failed, too. On a cluster the outage may be that of
+            # one node.
             is_away = self.stats.outage and not (self.commands.lane_of and self.heartbeater.is_answered)
             return not is_away and self.heartbeater.ticks > beats
 

@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.broker.transport.blocking import address_of, peer_of
 from fastq.broker.transport.confirm import NO_TERMS, Terms
-from fastq.broker.transport.exchange import Command, Exchange
+from fastq.broker.transport.exchange import Command, Exchange, in_pieces
 from fastq.broker.transport.faults import (
     CONNECT_FAULTS,
     CONNECTION_FAULTS,
@@ -122,8 +122,9 @@ class AsyncNodeTransport:
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Send commands on a connected redis-py asyncio connection and return the reply or fault of each.
 
-    Each reply may take as long as the connection's ``socket_timeout``. One timer of our own checks that. redis-py would
-    make a timer for each reply, and on Python 3.11 a task for each write, which swallows a late cancellation.
+    The connection's ``socket_timeout`` is the longest time without progress. One timer of our own checks that. redis-py
+    would make a timer for each reply, however large it is, and on Python 3.11 a task for each write, which swallows a
+    late cancellation.
     """
     try:
         # redis-py's PING, if a client of the user has it: before anything is sent, and with its own timeout.
@@ -135,16 +136,22 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
         await connection.disconnect(nowait=True)  # canceled between PING and PONG: out of step
         raise
     replies: list[Any] = []
-    loop, limit_s = asyncio.get_running_loop(), connection.socket_timeout
+    follows = False
+    limit_s = connection.socket_timeout
     connection.socket_timeout = None
     try:
         async with asyncio.timeout(limit_s) as limit:
             # redis-py's asyncio connections pack in Python, which costs the main process a microsecond per task.
             packed = [pack_command(cast("Any", command.words)) for command in commands]
-            await connection.send_packed_command(packed, check_health=False)
+            first, *others = in_pieces(packed)
+            await connection.send_packed_command(first, check_health=False)
+            for piece in others:
+                _go_on(limit, limit_s)
+                await connection.send_packed_command(piece, check_health=False)
+            follows = _follow(connection._parser, limit, limit_s)
             for _ in commands:
-                if limit_s is not None:
-                    limit.reschedule(loop.time() + limit_s)
+                if not follows:
+                    _go_on(limit, limit_s)
                 replies.append(await _read_reply(connection))
     except CONNECTION_FAULTS as error:
         await connection.disconnect(nowait=True)
@@ -154,7 +161,32 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
         raise
     finally:
         connection.socket_timeout = limit_s
+        if follows:
+            del connection._parser.read_from_socket
     return replies
+
+
+def _go_on(limit: asyncio.Timeout, limit_s: float | None) -> None:
+    if limit_s is not None:
+        limit.reschedule(asyncio.get_running_loop().time() + limit_s)
+
+
+def _follow(parser: Any, limit: asyncio.Timeout, limit_s: float | None) -> bool:
+    """Begin the limit anew with each read of the parser from the socket but the first; false if it has no such."""
+    read = getattr(parser, "read_from_socket", None)
+    if read is None:
+        return False
+    is_first = True
+
+    async def read_on() -> Any:
+        nonlocal is_first
+        if not is_first:
+            _go_on(limit, limit_s)
+        is_first = False
+        return await read()
+
+    parser.read_from_socket = read_on
+    return True
 
 
 def _named(error: Exception, limit_s: float | None) -> Exception:

@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.broker.transport.confirm import Confirm
-from fastq.broker.transport.exchange import Command, Exchange
+from fastq.broker.transport.exchange import Command, Exchange, in_pieces
 from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, NoReply, Unsent, is_demoted
 from fastq.broker.transport.limit import Limit
 from fastq.broker.transport.sentinel import is_replaced
@@ -127,9 +127,12 @@ class NodeTransport:
         lines = commands if self._confirm is None else self._confirm.lines(commands)
         try:
             if len(lines) == 1:
-                connection.send_packed_command(connection.pack_command(*lines[0].words))
+                packed = connection.pack_command(*lines[0].words)
             else:
-                connection.send_packed_command(connection.pack_commands([command.words for command in lines]))
+                packed = connection.pack_commands([command.words for command in lines])
+            # The time for sending is that of each item; a limit is that of the whole call.
+            for piece in in_pieces(packed) if limit is None else (packed,):
+                connection.send_packed_command(piece)
         except CONNECTION_FAULTS as error:
             self.drop(connection)
             return Unsendable([NoReply(error, peer_of(connection))] * len(commands))

@@ -15,10 +15,12 @@ from fastq.broker.operation import Operation, Word
 from fastq.broker.transport.faults import NoReply, Unsent, refusal, transport_error, was_turned_away
 from fastq.errors import BrokerError, BrokerTimeoutError
 
-__all__ = ["ATTEMPTS", "Command", "Exchange", "backoff_s"]
+__all__ = ["ATTEMPTS", "Command", "Exchange", "backoff_s", "in_pieces"]
 
 ATTEMPTS = 4
 """How often an idempotent operation is sent at most; asynq's Redis client re-sends any command three times."""
+
+PIECE_BYTES = 256_000
 
 CONNECT_ATTEMPTS = 3
 """How often a connection is tried at most for any other operation: for about 70 ms if Redis is away, as in asynq."""
@@ -38,6 +40,15 @@ class Command(NamedTuple):
     words: tuple[Word, ...]
     key: str | None
     is_kept: bool = False
+
+
+def in_pieces(packed: list[Any]) -> list[list[Any]]:
+    """Return what is to be sent in parts of which each has the time of one: a large command in several, else one."""
+    if max(map(len, packed)) <= PIECE_BYTES:
+        return [packed]
+    return [
+        [memoryview(command)[at : at + PIECE_BYTES]] for command in packed for at in range(0, len(command), PIECE_BYTES)
+    ]
 
 
 class Exchange:

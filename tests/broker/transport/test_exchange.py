@@ -23,8 +23,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from fastq.broker.operation import Flow, Operation, Receive, Send
 from fastq.broker.scripts import Script
 from fastq.broker.transport.aio import AsyncBroker, exchange_on
-from fastq.broker.transport.exchange import ATTEMPTS, CONNECT_ATTEMPTS, Command, Exchange, backoff_s
-from fastq.broker.transport.faults import NoReply, Unsent, transport_error
+from fastq.broker.transport.exchange import ATTEMPTS, CONNECT_ATTEMPTS, Command, Exchange, backoff_s, in_pieces
+from fastq.broker.transport.faults import NoReply, Unsent, is_timeout, transport_error
 from fastq.errors import (
     BrokerAuthError,
     BrokerConnectionError,
@@ -272,44 +272,79 @@ def test_a_reply_that_is_later_than_the_limit_is_lost() -> None:
     asyncio.run(test())
 
 
-class SlowConnection:
-    """Answer each command a little within the limit, by the loop's clock, which it moves on itself."""
+class SlowLink:
+    """The clock of the loop, moved by hand after each read of the client."""
 
-    def __init__(self, limit_s: float) -> None:
-        self.socket_timeout: float | None = limit_s
-        self.step_s = 0.9 * limit_s
-        self.limits: list[float | None] = []
-        self.is_connected = True
+    def __init__(self, ends: Served) -> None:
+        self._ends = ends
+        self._reads: asyncio.Queue[bytes] = asyncio.Queue()
+        stream: Any = ends.connection._reader
+        read = stream.read
+
+        async def read_and_tell(most: int) -> bytes:
+            data: bytes = await read(most)
+            self._reads.put_nowait(data)
+            return data
+
+        stream.read = read_and_tell
         loop = asyncio.get_running_loop()
         self._now = loop.time()
         loop.time = lambda: self._now  # type: ignore[method-assign]  # the clock of this test's own loop
 
-    async def check_health(self) -> None:
-        self.limits.append(self.socket_timeout)
+    async def bring(self, data: bytes) -> None:
+        self._ends.writer.write(data)
+        while data:
+            data = data[len(await self._reads.get()) :]
 
-    async def send_packed_command(self, _command: object, *, check_health: bool) -> None:
-        assert not check_health
-        self.limits.append(self.socket_timeout)
-
-    async def read_response(self, **_how: object) -> bytes:
-        self._now += self.step_s
+    async def pass_s(self, seconds: float) -> None:
+        self._now += seconds
         for _ in range(3):
             await asyncio.sleep(0)  # a timer that is due is called
-        self.limits.append(self.socket_timeout)
-        return b"a reply"
-
-    async def disconnect(self, nowait: bool = False) -> None:
-        self.is_connected = not nowait
 
 
-def test_each_reply_has_the_limit_to_itself_and_redis_py_none_meanwhile() -> None:
+def test_the_limit_is_that_of_a_time_without_progress() -> None:
     async def test() -> None:
-        connection = SlowConnection(10.0)
-        assert await exchange_on(connection, [Command(("GET", "k"), "k")] * 3) == [b"a reply"] * 3
-        assert connection.limits == [10.0, None, None, None, None]
-        assert connection.socket_timeout == 10.0
+        async with served(10.0) as ends:
+            link = SlowLink(ends)
+            call = asyncio.create_task(exchange_on(ends.connection, [Command(("GET", "k"), "k")] * 2))
+            await ends.reader.read(1)
+            for piece in (b"$20\r\n01234", b"56789", b"01234", b"56789\r\n"):
+                await link.bring(piece)
+                await link.pass_s(9)
+                assert not call.done()
+                assert ends.connection.socket_timeout is None, "redis-py has no limit of its own meanwhile"
+            await link.pass_s(2)
+            first, second = await call
+            assert first == b"01234567890123456789"
+            assert isinstance(second, NoReply)
+            assert is_timeout(second.error)
+            assert ends.connection.socket_timeout == 10.0
 
     asyncio.run(test())
+
+
+def test_a_large_command_is_sent_for_as_long_as_it_gets_on() -> None:
+    size = 32 << 20
+
+    async def test() -> None:
+        async with served(10.0) as ends:
+            link = SlowLink(ends)
+            call = asyncio.create_task(exchange_on(ends.connection, [Command(("SET", "k", bytes(size)), "k")]))
+            for _ in range(32):
+                await ends.reader.readexactly(1 << 20)
+                await link.pass_s(0.5)
+                assert not call.done()
+            ends.writer.write(b"+OK\r\n")
+            assert await call == [b"OK"]
+
+    asyncio.run(test())
+
+
+def test_only_a_large_command_is_cut_into_pieces() -> None:
+    assert in_pieces([b"a" * 100_000] * 5) == [[b"a" * 100_000] * 5]
+    pieces = in_pieces([b"small", b"a" * 600_000])
+    assert [len(piece) for (piece,) in pieces] == [5, 256_000, 256_000, 88_000]
+    assert b"".join(piece for (piece,) in pieces) == b"small" + b"a" * 600_000
 
 
 def test_a_connection_that_fell_silent_is_found_by_its_owner_s_health_check_and_nothing_is_sent_on_it() -> None:
@@ -351,13 +386,22 @@ def test_a_connection_that_fell_silent_is_found_by_its_owner_s_health_check_and_
     asyncio.run(test())
 
 
+class Unhealthy:
+    """A connection that is only looked at and closed."""
+
+    is_connected = True
+
+    async def disconnect(self, nowait: bool = False) -> None:
+        self.is_connected = not nowait
+
+
 def test_a_health_check_that_fails_has_sent_nothing() -> None:
-    class Dead(SlowConnection):
+    class Dead(Unhealthy):
         async def check_health(self) -> None:
             raise RedisConnectionError("no PONG")
 
     async def test() -> None:
-        connection = Dead(10.0)
+        connection = Dead()
         (reply,) = await exchange_on(connection, [Command(("INCR", "k"), "k")])
         assert isinstance(reply, Unsent)
         assert not connection.is_connected
@@ -368,16 +412,17 @@ def test_a_health_check_that_fails_has_sent_nothing() -> None:
 def test_a_call_that_is_cancelled_during_a_health_check_gives_up_its_connection() -> None:
     """Its PONG would else be taken for the reply to another command."""
 
-    class Checking(SlowConnection):
+    class Checking(Unhealthy):
         async def check_health(self) -> None:
-            self.limits.append(None)
+            is_checked.set()
             await asyncio.Event().wait()
 
+    is_checked = asyncio.Event()
+
     async def test() -> None:
-        connection = Checking(10.0)
+        connection = Checking()
         call = asyncio.create_task(exchange_on(connection, [Command(("GET", "k"), "k")]))
-        while not connection.limits:
-            await asyncio.sleep(0)
+        await is_checked.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
