@@ -47,12 +47,15 @@ if TYPE_CHECKING:
         Snooze,
         TaskCanceled,
         TaskEndedError,
+        TaskFailedError,
+        TaskGoneError,
         TaskIDConflictError,
         TaskNotFoundError,
         TaskStateError,
         TaskTimeout,
         WorkerCrashedError,
     )
+    from fastq.handles.handle import AsyncHandle, Handle
     from fastq.hooks import Hooks
     from fastq.info import TaskInfo
     from fastq.inspector import (
@@ -83,12 +86,14 @@ if TYPE_CHECKING:
     from fastq.server.config import ServerConfig
     from fastq.server.server import Server
     from fastq.states import TaskState
-    from fastq.task import Task
+    from fastq.task import Task, TaskCall
     from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
+    from fastq.wire.progress import TaskProgress
 
 __all__ = [
     "App",
     "AsyncClient",
+    "AsyncHandle",
     "AsyncInspector",
     "BadLinesError",
     "BrokerAuthError",
@@ -111,6 +116,7 @@ __all__ = [
     "FastqError",
     "GroupInfo",
     "GroupedTask",
+    "Handle",
     "Handler",
     "HandlerNotFoundError",
     "Hooks",
@@ -152,13 +158,17 @@ __all__ = [
     "SkipRetry",
     "Snooze",
     "Task",
+    "TaskCall",
     "TaskCanceled",
     "TaskEndedError",
     "TaskEvent",
+    "TaskFailedError",
     "TaskFilter",
+    "TaskGoneError",
     "TaskIDConflictError",
     "TaskInfo",
     "TaskNotFoundError",
+    "TaskProgress",
     "TaskState",
     "TaskStateError",
     "TaskTimeout",
@@ -171,6 +181,7 @@ __all__ = [
 _LATER: Final = {
     "App": "fastq.app.app",
     "AsyncClient": "fastq.client",
+    "AsyncHandle": "fastq.handles.handle",
     "AsyncInspector": "fastq.inspector",
     "BadLinesError": "fastq.errors",
     "BrokerAuthError": "fastq.errors",
@@ -193,6 +204,7 @@ _LATER: Final = {
     "FastqError": "fastq.errors",
     "GroupInfo": "fastq.inspector",
     "GroupedTask": "fastq.running",
+    "Handle": "fastq.handles.handle",
     "Handler": "fastq.mux",
     "HandlerNotFoundError": "fastq.errors",
     "Hooks": "fastq.hooks",
@@ -234,13 +246,17 @@ _LATER: Final = {
     "SkipRetry": "fastq.errors",
     "Snooze": "fastq.errors",
     "Task": "fastq.task",
+    "TaskCall": "fastq.task",
     "TaskCanceled": "fastq.errors",
     "TaskEndedError": "fastq.errors",
     "TaskEvent": "fastq.inspector",
+    "TaskFailedError": "fastq.errors",
     "TaskFilter": "fastq.inspector",
+    "TaskGoneError": "fastq.errors",
     "TaskIDConflictError": "fastq.errors",
     "TaskInfo": "fastq.info",
     "TaskNotFoundError": "fastq.errors",
+    "TaskProgress": "fastq.wire.progress",
     "TaskState": "fastq.states",
     "TaskStateError": "fastq.errors",
     "TaskTimeout": "fastq.errors",

@@ -4,10 +4,10 @@ Both are thin. The work is a flow of broker operations, written once in ``Produc
 sockets or on an asyncio loop.
 """
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from fastq.broker.operations.health import ping
 from fastq.broker.transport.confirm import Confirm, confirm_of
@@ -16,14 +16,20 @@ from fastq.bulk import enqueue_many, put_part
 from fastq.clock import SystemClock
 from fastq.durations import nanoseconds_of
 from fastq.encoding import PayloadCodec
+from fastq.handles.aio import AsyncWaiter
+from fastq.handles.blocking import BlockingWaiter
+from fastq.handles.handle import AsyncHandle, Handle
+from fastq.handles.submitting import awaited, decoder_of, places_of
 from fastq.info import TaskInfo
 from fastq.middleware import ClientMiddleware, Sender, SentChunks, chained, only_info
-from fastq.options import EnqueueOptions, check_options
+from fastq.options import EnqueueOptions, check_options, check_queue_name, check_text
 from fastq.producer import Producer, as_task
 from fastq.results import EnqueueResults
-from fastq.task import Task, with_options
+from fastq.task import Task, TaskCall, with_options
 
 __all__ = ["AsyncClient", "Client"]
+
+R = TypeVar("R")
 
 
 def _limits(
@@ -72,6 +78,7 @@ class Client:
         timeout_s, confirm = _limits(timeout, wait_replicas, wait_timeout)
         self._broker = open_broker(redis, timeout_s=timeout_s, confirm=confirm)
         self._producer = Producer(SystemClock())
+        self._waiter = BlockingWaiter(self._broker, SystemClock())
 
     def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
         """Put one task into its queue, at once or not at all.
@@ -99,6 +106,67 @@ class Client:
                 chunks.add(self._through(chunk))
         return chunks.results()
 
+    @overload
+    def submit(self, task: TaskCall[R], **options: Unpack[EnqueueOptions]) -> Handle[R]: ...
+    @overload
+    def submit(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> Handle[Any]: ...
+
+    def submit(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> Handle[Any]:
+        """Enqueue one task as ``enqueue`` does, and return a handle to wait for its result.
+
+        The task is kept for an hour once it is completed, unless it has another ``retention``. The result of a typed
+        task is what its function returned, that of any other is the bytes that are kept of it.
+        """
+        task = awaited(as_task(task, payload, self._codec), check_options(options), self._waiter.inbox)
+        info = self.enqueue(task)
+        return Handle(self._waiter, (info.queue, info.id), decoder_of(task))
+
+    @overload
+    def submit_many(self, tasks: Iterable[TaskCall[R]], **options: Unpack[EnqueueOptions]) -> list[Handle[R]]: ...
+    @overload
+    def submit_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> list[Handle[Any]]: ...
+
+    def submit_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> list[Handle[Any]]:
+        """Enqueue many tasks as ``enqueue_many`` does, and return a handle for each.
+
+        The handle of a task that was not enqueued, as a duplicate, raises the error of that.
+        """
+        checked, inbox = check_options(options), self._waiter.inbox
+        submitted = [awaited(task, checked, inbox) for task in tasks]
+        results = self.enqueue_many(submitted)
+        return [
+            Handle(self._waiter, place, decoder_of(task), error)
+            for task, (place, error) in zip(submitted, places_of(results), strict=True)
+        ]
+
+    def as_completed(
+        self, handles: Iterable[Handle[R]], timeout: float | timedelta | None = None
+    ) -> Iterator[Handle[R]]:
+        """Yield each handle once its task has ended, in the order in which they end; ``result`` then returns at once.
+
+        ``TimeoutError`` if not all have ended within ``timeout`` (seconds or a timedelta; None: any time).
+        """
+        return self._waiter.as_completed(handles, timeout)
+
+    def gather(self, handles: Iterable[Handle[R]], timeout: float | timedelta | None = None) -> list[R]:
+        """Wait until all tasks have ended, and return their results in the order of the handles.
+
+        If a task has failed, its error is raised once it is known, and the other tasks go on.
+        """
+        listed = list(handles)
+        for handle in self.as_completed(listed, timeout):
+            handle.result()
+        return [handle.result() for handle in listed]
+
+    def wait(self, queue: str, task_id: str, timeout: float | timedelta | None = None) -> bytes | None:
+        """Wait until a task has ended that anybody has enqueued, and return what is kept of its result.
+
+        Such a task tells nobody of its end, so it is looked at: after 50 ms, later once a second. Raises as
+        ``Handle.result`` does.
+        """
+        task = check_queue_name(queue, "queue"), check_text(task_id, "task_id")
+        return self._waiter.wait_for_any(task, timeout)
+
     def use(self, *middleware: ClientMiddleware) -> None:
         """Wrap all enqueueing of this client: ``middleware(next) -> sender``, the first outermost.
 
@@ -116,7 +184,8 @@ class Client:
         self._broker.run(ping())
 
     def close(self) -> None:
-        """Close the connections, unless they were given; may be called twice."""
+        """End what waits, and close the connections, unless they were given; may be called twice."""
+        self._waiter.close()
         self._broker.close()
 
     def __enter__(self) -> Self:
@@ -152,6 +221,7 @@ class AsyncClient:
         timeout_s, confirm = _limits(timeout, wait_replicas, wait_timeout)
         self._broker = open_async_broker(redis, gather=True, timeout_s=timeout_s, confirm=confirm)
         self._producer = Producer(SystemClock())
+        self._waiter = AsyncWaiter(self._broker)
 
     async def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
         """Put one task into its queue, at once or not at all; see ``Client.enqueue``.
@@ -172,6 +242,56 @@ class AsyncClient:
                 chunks.add(await self._through(chunk))
         return chunks.results()
 
+    @overload
+    async def submit(self, task: TaskCall[R], **options: Unpack[EnqueueOptions]) -> AsyncHandle[R]: ...
+    @overload
+    async def submit(
+        self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> AsyncHandle[Any]: ...
+
+    async def submit(
+        self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> AsyncHandle[Any]:
+        """Enqueue one task, and return a handle to await its result; see ``Client.submit``."""
+        task = awaited(as_task(task, payload, self._codec), check_options(options), self._waiter.inbox)
+        info = await self.enqueue(task)
+        return AsyncHandle(self._waiter, (info.queue, info.id), decoder_of(task))
+
+    @overload
+    async def submit_many(
+        self, tasks: Iterable[TaskCall[R]], **options: Unpack[EnqueueOptions]
+    ) -> list[AsyncHandle[R]]: ...
+    @overload
+    async def submit_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> list[AsyncHandle[Any]]: ...
+
+    async def submit_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> list[AsyncHandle[Any]]:
+        """Enqueue many tasks, and return a handle for each; see ``Client.submit_many``."""
+        checked, inbox = check_options(options), self._waiter.inbox
+        submitted = [awaited(task, checked, inbox) for task in tasks]
+        results = await self.enqueue_many(submitted)
+        return [
+            AsyncHandle(self._waiter, place, decoder_of(task), error)
+            for task, (place, error) in zip(submitted, places_of(results), strict=True)
+        ]
+
+    def as_completed(
+        self, handles: Iterable[AsyncHandle[R]], timeout: float | timedelta | None = None
+    ) -> AsyncIterator[AsyncHandle[R]]:
+        """Yield each handle once its task has ended; see ``Client.as_completed``."""
+        return self._waiter.as_completed(handles, timeout)
+
+    async def gather(self, handles: Iterable[AsyncHandle[R]], timeout: float | timedelta | None = None) -> list[R]:
+        """Wait until all tasks have ended, and return their results; see ``Client.gather``."""
+        listed = list(handles)
+        async for handle in self.as_completed(listed, timeout):
+            await handle.result()
+        return [await handle.result() for handle in listed]
+
+    async def wait(self, queue: str, task_id: str, timeout: float | timedelta | None = None) -> bytes | None:
+        """Wait until a task has ended that anybody has enqueued; see ``Client.wait``."""
+        task = check_queue_name(queue, "queue"), check_text(task_id, "task_id")
+        return await self._waiter.wait_for_any(task, timeout)
+
     def use(self, *middleware: ClientMiddleware[Awaitable[EnqueueResults]]) -> None:
         """Wrap all enqueueing of this client, see ``Client.use``; the senders may be ``async``, and are awaited."""
         self._through = chained(self._send, (*self._middleware, *middleware), takes_async=True)
@@ -185,7 +305,8 @@ class AsyncClient:
         await self._broker.run(ping())
 
     async def close(self) -> None:
-        """Close the connections of the running loop, unless they were given; may be called twice."""
+        """End what waits, and close the connections of the running loop, unless they were given."""
+        await self._waiter.close()
         await self._broker.close()
 
     async def __aenter__(self) -> Self:

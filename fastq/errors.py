@@ -3,9 +3,10 @@
 ``FastqError`` is the base of all errors. Facts (queue, task id, operation) are attributes; the text says what to do.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from fastq.durations import nanoseconds_of
 
@@ -40,6 +41,8 @@ __all__ = [
     "Snooze",
     "TaskCanceled",
     "TaskEndedError",
+    "TaskFailedError",
+    "TaskGoneError",
     "TaskIDConflictError",
     "TaskNotFoundError",
     "TaskStateError",
@@ -89,6 +92,36 @@ class TaskNotFoundError(_TaskError, LookupError):
     """Raised when the queue has no task with this id."""
 
     _text = "task not found (queue={queue!r}, task_id={task_id!r})"
+
+
+class TaskGoneError(TaskNotFoundError):
+    """Raised when a task that is waited for is not in its queue any more, so that its result is not known.
+
+    It was deleted, canceled, revoked or moved to another queue, or its retention is over.
+    """
+
+    _text = "task is gone: it was deleted, or its retention is over (queue={queue!r}, task_id={task_id!r})"
+
+
+_ERROR_TEXT: Final = re.compile(r"(?P<name>[^\W\d][\w.]*)(: (?P<message>.*?))?( \([^()\n]*:\d+\))?", re.DOTALL)
+"""An error as handlers' are stored: ``Class: message (file:line)``."""
+
+
+class TaskFailedError(_TaskError):
+    """Raised when a task that is waited for has failed for good and is archived.
+
+    ``error`` is the text that Redis has of its last failure. ``error_class`` and ``message`` are its parts; the class
+    is "" if the text names none, as that of a Go server.
+    """
+
+    def __init__(self, queue: str = "", task_id: str = "", error: str = "") -> None:
+        self.queue = queue
+        self.task_id = task_id
+        self.error = error
+        parts = _ERROR_TEXT.fullmatch(error)
+        self.error_class = parts["name"] if parts else ""
+        self.message = (parts["message"] or "") if parts else error
+        FastqError.__init__(self, f"task failed: {error or 'unknown'} (queue={queue!r}, task_id={task_id!r})")
 
 
 class LeaseExpiredError(_TaskError):

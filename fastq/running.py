@@ -10,10 +10,12 @@ from fastq.errors import TaskEndedError
 from fastq.options import NO_OPTIONS
 from fastq.task import Task, encode_payload
 from fastq.wire.messages import TaskMessage
+from fastq.wire.progress import encode_progress
 
 __all__ = ["MAX_RESULT_BYTES", "GroupedTask", "RunningTask", "current_task"]
 
 MAX_RESULT_BYTES = 64 * 1024 * 1024
+PROGRESS_EVERY_S = 0.05
 
 
 class Context(Protocol):
@@ -30,11 +32,14 @@ class Context(Protocol):
     def write_result(self, data: bytes) -> None:
         """Send an intermediate result."""
 
+    def write_progress(self, data: bytes) -> None:
+        """Send how far the handler has come."""
+
 
 class RunningTask(Task):
     """A task inside its handler: the producer's task, and the facts of this attempt."""
 
-    __slots__ = ("_context", "_message", "_rule")
+    __slots__ = ("_context", "_message", "_rule", "_told_s")
 
     _rule: Any  # a FailureRule; there for the tasks that have one, so that others need not say they have none
 
@@ -92,6 +97,23 @@ class RunningTask(Task):
             self._context.write_result(encoded)
         except TaskEndedError as error:
             raise TaskEndedError(f"no result can be written for task {self.id} of {self.queue!r}: {error}") from None
+
+    def progress(self, current: float, total: float | None = None, note: str = "") -> None:
+        """Report how far the task has come, for ``Handle.progress``: ``progress(42, 100, "pages")``.
+
+        The last one of each second is written. A call within 50 ms of the one before is skipped, unless ``current`` is
+        ``total``. May be called from any thread. ``ValueError`` or ``TypeError`` for what is no number from 0 to 2**53,
+        and for a note of over 200 characters. Raises ``TaskEndedError`` as ``write_result`` does.
+        """
+        data = encode_progress(current, total, note, time.time_ns())
+        now_s = time.monotonic()
+        if current != total and now_s - getattr(self, "_told_s", 0.0) < PROGRESS_EVERY_S:
+            return
+        self._told_s = now_s
+        try:
+            self._context.write_progress(data)
+        except TaskEndedError as error:
+            raise TaskEndedError(f"task {self.id} of {self.queue!r} makes no progress: {error}") from None
 
 
 class GroupedTask(Task):

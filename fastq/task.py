@@ -1,16 +1,16 @@
 """A task as its producer creates it: a type, a payload of bytes, headers and options, checked at creation."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from types import MappingProxyType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Generic, Self, TypeVar, Unpack
 
 import orjson
 
 from fastq.encoding import PayloadCodec, encode_strictly
 from fastq.options import NO_OPTIONS, EnqueueOptions, check_headers, check_options, check_text
 
-__all__ = ["MAX_MESSAGE_BYTES", "Task", "encode_payload", "lock_payload", "with_options"]
+__all__ = ["MAX_MESSAGE_BYTES", "Task", "TaskCall", "encode_payload", "lock_payload", "with_options"]
 
 MAX_MESSAGE_BYTES: Final = 512 * 1024 * 1024
 """Redis takes no value above this (proto-max-bulk-len's default)."""
@@ -114,6 +114,17 @@ class Task:
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.type!r}, <{len(self.payload)} bytes>)"
+
+
+R = TypeVar("R")
+
+
+class TaskCall(Task, Generic[R]):
+    """A task that a typed function's ``task`` made of a call, with a result of type ``R``."""
+
+    __slots__ = ("decode_result",)
+
+    decode_result: Callable[[bytes | None], R]
 
 
 def lock_payload(task: Task) -> bytes | None:

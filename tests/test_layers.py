@@ -23,7 +23,7 @@ LAYERS: dict[str, int] = {
     # The only place that talks to Redis.
     "broker": BROKER,
     # What people use, and what runs it.
-    **dict.fromkeys(("inspector", "pool", "scheduler", "server", "worker"), USED),
+    **dict.fromkeys(("handles", "inspector", "pool", "scheduler", "server", "worker"), USED),
     # Over the clients, the mux and the scheduler.
     "app": APPS,
     # Nothing of the above imports these.

@@ -11,6 +11,7 @@ from fastq import TaskEndedError, current_task
 from fastq import running as running_module
 from fastq.running import CURRENT, MAX_RESULT_BYTES, encode_result
 from fastq.task import Task
+from fastq.wire.progress import read_progress
 from tests.worker.harness import FakeContext, running
 
 
@@ -33,6 +34,50 @@ def test_a_result_that_comes_too_late_names_its_task() -> None:
 
     with pytest.raises(TaskEndedError, match=r"^no result can be written for task x of 'low': it has ended$"):
         running(EndedContext(), id="x", queue="low").write_result(b"late")
+
+
+def test_progress_is_told_at_most_every_50_ms_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [1000.0]
+    monkeypatch.setattr("fastq.running.time.monotonic", lambda: now_s[0])
+    context = FakeContext()
+    task = running(context)
+    for current, at_s in ((1, 0.0), (2, 0.04), (3, 0.06), (10, 0.07)):
+        now_s[0] = 1000.0 + at_s
+        task.progress(current, 10, "pages")
+    told = [read_progress(data) for data in context.told]
+    assert [each and (each.current, each.total, each.note) for each in told] == [
+        (1, 10, "pages"),
+        (3, 10, "pages"),
+        (10, 10, "pages"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "kind", "message"),
+    [
+        (("7",), TypeError, "current must be a number, not '7'"),
+        ((True,), TypeError, "current must be a number, not True"),
+        ((-1,), ValueError, r"current must be between 0 and 2\*\*53, not -1"),
+        ((1, float("nan")), ValueError, r"total must be between 0 and 2\*\*53, not nan"),
+        ((1, 2, 3), TypeError, "note must be a str, not 3"),
+        ((1, 2, "x" * 201), ValueError, "note must have at most 200 characters, not 201: 'xxxxxxxxxxxxxxxxxxxx'…"),
+        ((1, 2, "\ud800"), ValueError, r"note must be valid Unicode text: '\\ud800'"),
+    ],
+)
+def test_what_is_no_progress_is_refused(args: Any, kind: type[Exception], message: str) -> None:
+    context = FakeContext()
+    with pytest.raises(kind, match=f"^{message}$"):
+        running(context).progress(*args)
+    assert context.told == []
+
+
+def test_progress_that_comes_too_late_names_its_task() -> None:
+    class EndedContext(FakeContext):
+        def write_progress(self, data: bytes) -> None:
+            raise TaskEndedError("it has ended")
+
+    with pytest.raises(TaskEndedError, match=r"^task x of 'low' makes no progress: it has ended$"):
+        running(EndedContext(), id="x", queue="low").progress(1)
 
 
 def test_times_are_told_by_the_wall_clock() -> None:

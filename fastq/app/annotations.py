@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import reduce
 from operator import or_
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import msgspec
@@ -17,6 +17,7 @@ __all__ = [
     "encode_model",
     "has_loose_times",
     "refuse_naive_times",
+    "result_decoder",
     "result_encoder",
     "with_time_zones",
 ]
@@ -106,6 +107,35 @@ def result_encoder(annotation: Any) -> Callable[[Any], Any] | None:
     except TypeError:
         return None
     return None if all(_is_kept(part) for part in parts) else _plain
+
+
+def result_decoder(annotation: Any) -> Callable[[bytes | None], Any]:
+    """Return what turns the result that is kept of a task into what the function returned."""
+    alternatives = {*get_args(annotation)} if get_origin(annotation) in (Union, UnionType) else {annotation}
+    if alternatives <= {bytes, NoneType}:
+        return _as_it_is if bytes in alternatives else _nothing
+    if bytes in alternatives or Any in alternatives:
+        return _loosely
+    try:
+        decode = msgspec.json.Decoder(annotation, dec_hook=decode_model).decode
+    except TypeError:
+        return _loosely
+    return lambda data: None if data is None else decode(data)
+
+
+def _as_it_is(data: bytes | None) -> bytes | None:
+    return data
+
+
+def _nothing(data: bytes | None) -> None:
+    del data
+
+
+def _loosely(data: bytes | None) -> Any:
+    try:
+        return None if data is None else msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return data
 
 
 def _is_kept(part: Type) -> bool:

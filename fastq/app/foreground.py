@@ -29,6 +29,10 @@ class _Foreground:
         """Print a result that the handler writes while it runs."""
         sys.stdout.write(f"{data.decode(errors='replace')}\n")
 
+    def write_progress(self, data: bytes) -> None:
+        """Print how far the handler has come."""
+        sys.stderr.write(f"progress: {data.decode()}\n")
+
 
 def run_in_foreground(mux: ServeMux, task_type: str, payload: bytes) -> bytes | None:
     """Run a task by its handler in this process, between the ``child_start`` and ``child_stop`` hooks.

@@ -2,22 +2,25 @@
 
 import copy
 import functools
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
+from fastq.app.annotations import result_decoder
 from fastq.app.context import Context, Env
 from fastq.app.payload import Payload
 from fastq.client import AsyncClient, Client
+from fastq.handles.handle import AsyncHandle, Handle
 from fastq.info import TaskInfo
 from fastq.mux import ServeMux
 from fastq.options import EnqueueOptions, check_options
 from fastq.results import EnqueueResults
-from fastq.task import Task
+from fastq.task import Task, TaskCall
 
 __all__ = ["ContextTask", "TaskFunction", "TypedTask"]
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+T = TypeVar("T")
 
 
 _ELSEWHERE: Final = {
@@ -61,6 +64,7 @@ class TaskFunction(Generic[P, R]):
         self._home = home
         self._function = function
         self.payload = payload
+        self._decode_result = result_decoder(payload.result)
         self.aliases: tuple[str, ...] = ()
         checked = check_options(options)
         self._headers: Mapping[str, str] = checked.pop("headers", {})
@@ -79,10 +83,15 @@ class TaskFunction(Generic[P, R]):
         """Return the checked options of its tasks."""
         return self._options
 
-    def task(self, *args: P.args, **kwargs: P.kwargs) -> Task:
+    @overload
+    def task(self: "TaskFunction[P, Coroutine[Any, Any, T]]", *args: P.args, **kwargs: P.kwargs) -> TaskCall[T]: ...
+    @overload
+    def task(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall[R]: ...
+
+    def task(self, *args: Any, **kwargs: Any) -> TaskCall[Any]:
         """Return the task of a call, for a ``Client``."""
-        task = Task(self.type, self.payload.encode(args, kwargs))
-        task.options, task.headers = self._options, self._headers
+        task: TaskCall[Any] = TaskCall(self.type, self.payload.encode(args, kwargs))
+        task.options, task.headers, task.decode_result = self._options, self._headers, self._decode_result
         return task
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskInfo:
@@ -92,6 +101,26 @@ class TaskFunction(Generic[P, R]):
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskInfo:
         """Enqueue a call through the app's async client."""
         return await self._home.async_client.enqueue(self.task(*args, **kwargs))
+
+    @overload
+    def submit(self: "TaskFunction[P, Coroutine[Any, Any, T]]", *args: P.args, **kwargs: P.kwargs) -> Handle[T]: ...
+    @overload
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+
+    def submit(self, *args: Any, **kwargs: Any) -> Handle[Any]:
+        """Enqueue a call through the app's client, and return a handle to wait for its result."""
+        return self._home.client.submit(self.task(*args, **kwargs))
+
+    @overload
+    async def asubmit(
+        self: "TaskFunction[P, Coroutine[Any, Any, T]]", *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncHandle[T]: ...
+    @overload
+    async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> AsyncHandle[R]: ...
+
+    async def asubmit(self, *args: Any, **kwargs: Any) -> AsyncHandle[Any]:
+        """Enqueue a call through the app's async client, and return a handle to wait for its result."""
+        return await self._home.async_client.submit(self.task(*args, **kwargs))
 
     def enqueue_many(self, tasks: Iterable[Task]) -> EnqueueResults:
         """Enqueue tasks that this function's ``task`` made, a few hundred per round trip; see ``Client.enqueue_many``.

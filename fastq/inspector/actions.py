@@ -6,20 +6,18 @@ from typing import Any, Final
 
 from fastq.broker.inspect.actions import (
     DONE,
-    FAR,
     NOT_FOUND,
     ActionOutcome,
     Target,
     archive_task,
     delete_task,
-    find_in_pending,
     run_task,
 )
 from fastq.broker.inspect.bulk import release_locks
 from fastq.broker.inspect.queues import queue_exists
 from fastq.broker.inspect.tasks import read_message, update_payload
 from fastq.broker.operation import Flow, Operation, together
-from fastq.broker.operations.cancel import cancel_processing
+from fastq.broker.operations.cancel import FAR, cancel_processing, find_in_pending
 from fastq.clock import at_unix_ns
 from fastq.errors import QueueNotFoundError, TaskNotFoundError, TaskStateError
 from fastq.inspector.checks import check_queue, check_state_name, check_task_id

@@ -36,6 +36,7 @@ cdef uint32_t ASYNC = layout.TASK_ASYNC
 cdef uint32_t AWAITED = layout.TASK_AWAITED
 cdef uint32_t SEGMENT = layout.FLAG_SEGMENT
 cdef uint32_t WRITTEN = EventKind.WRITTEN
+cdef uint32_t LAST = max(EventKind)
 cdef Py_ssize_t SLEEPING_AT = layout.SLEEPING_AT
 cdef Py_ssize_t SPACE_WANTED_AT = layout.SPACE_WANTED_AT
 cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
@@ -306,12 +307,12 @@ cdef class ChildQueue:
             else:
                 data = PyBytes_FromStringAndSize(record.data, record.size)
             self.results.advance(&record)
-            if submission is None and record.kind == WRITTEN:
+            if submission is None and WRITTEN <= record.kind <= LAST:
                 continue  # written by a thread of the handler while that ended
-            if submission is None or not 0 < record.kind <= WRITTEN:
+            if submission is None or not 0 < record.kind <= LAST:
                 raise RingCorruptError(f"a result of kind {record.kind} for {record.seq}, which the child does not have")
             events.append(Event.make(record.kind, submission, data, record.a))
-            if record.kind != WRITTEN:
+            if record.kind < WRITTEN:
                 self.forget(submission)
                 submission.estimate.update(record.a)
                 mean.update(record.a)

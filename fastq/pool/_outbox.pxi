@@ -60,7 +60,7 @@ cdef class Outbox:
         return 0
 
     cdef int send(self, Attempt task, uint32_t kind, bytes data, int64_t ran_ns) except -1:
-        """Put a record into the ring, however long that takes; a WRITTEN one only while the task runs."""
+        """Put a record into the ring, however long that takes; one from user code only while the task runs."""
         cdef Record record
         cdef unsigned long thread
         record.seq, record.kind, record.flags, record.a, record.b = task.seq, kind, 0, ran_ns, 0
@@ -71,7 +71,7 @@ cdef class Outbox:
         if self.sender == thread:
             raise RuntimeError("write_result() was called while it is under way, by a signal handler or a finalizer")
         with self.turn:
-            if kind == WRITTEN:
+            if kind >= WRITTEN:
                 task.check()  # it may have ended meanwhile
             self.sender = thread
             try:

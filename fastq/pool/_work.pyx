@@ -42,6 +42,7 @@ cdef uint32_t NO_DESCRIPTORS = layout.REPORT_NO_DESCRIPTORS
 cdef uint32_t DONE = EventKind.DONE
 cdef uint32_t BROKEN = EventKind.BROKEN
 cdef uint32_t WRITTEN = EventKind.WRITTEN
+cdef uint32_t PROGRESS = EventKind.PROGRESS
 cdef uint32_t RETURNED = EventKind.RETURNED
 cdef uint32_t LAST_ANSWER = EventKind.MEMORY_LIMIT
 cdef int64_t MEASURE_EVERY = 1_000_000  # ns: reading one's RSS costs about a no-op task
@@ -89,7 +90,11 @@ cdef class Attempt:
         """Send an intermediate result."""
         if len(data) > MAX_RESULT:
             raise ValueError(f"a result of {len(data)} bytes is above the limit of {MAX_RESULT}")
-        self.work.write(self, bytes(data))
+        self.work.write(self, bytes(data), WRITTEN, 0)
+
+    def write_progress(self, data: bytes) -> None:
+        """Send how far the handler has come."""
+        self.work.write(self, data, PROGRESS, 0)
 
     cdef int check(self) except -1:
         """Raise unless this process runs the task, now."""
@@ -277,15 +282,15 @@ cdef class Work:
         if self.tasks.runs_low() or self.tasks.is_empty() or atomic.load32(self.memory.base + REPORT_AT):
             self.outbox.ring_if_unread()
 
-    cdef int write(self, Attempt task, bytes data) except -1:
-        """Send a result from user code in any thread."""
+    cdef int write(self, Attempt task, bytes data, uint32_t kind, int64_t number) except -1:
+        """Send a result or progress from user code in any thread."""
         cdef Attempt shielded = None
         cdef bint gets_signals = self.outbox.is_own_thread()
         task.check()
         if gets_signals:
             shielded, self.task = self.task, None  # a signal must raise in user code, not here
         try:
-            self.outbox.send(task, WRITTEN, data, 0)
+            self.outbox.send(task, kind, data, number)
             self.outbox.ring_bell()
         finally:
             if gets_signals:

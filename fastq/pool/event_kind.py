@@ -17,7 +17,7 @@ NOT_BEGUN: Final = b"not begun"
 
 
 class EventKind(IntEnum):
-    """The kind of an event of a submission, which ends with exactly one event of a kind other than WRITTEN."""
+    """The kind of an event of a submission, which ends with exactly one event of a kind up to RETURNED."""
 
     DONE = 1
     """The handler returned nothing."""
@@ -54,6 +54,8 @@ class EventKind(IntEnum):
     """The task never started, and goes back to its queue. Events of one batch are in the order of submission."""
     WRITTEN = 16
     """The handler wrote ``data`` as its result and still runs."""
+    PROGRESS = 17
+    """The handler has come as far as ``data`` says, and still runs."""
 
 
 TOLD_TO_END: Final = (EventKind.TIMEOUT, EventKind.CANCELED, EventKind.MEMORY_LIMIT)

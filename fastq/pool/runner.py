@@ -49,6 +49,9 @@ class TaskContext(Protocol):
         main process is behind.
         """
 
+    def write_progress(self, data: bytes) -> None:
+        """Send how far the handler has come; as ``write_result``."""
+
 
 class Runner(Protocol):
     """A runner of tasks in a child, made once before the fork: it must not hold threads, sockets or event loops."""

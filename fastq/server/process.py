@@ -50,6 +50,7 @@ from fastq.server.destinations import log_unserved, refusal_of
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
+from fastq.server.inflight.progress_writer import ProgressWriter
 from fastq.server.inflight.result_writer import ResultWriter
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.unknown import UnknownTypes
@@ -111,6 +112,7 @@ class ServerProcess:
             self.syncer.wake_soon,
         )
         self.result_writer = ResultWriter(self.commands, self.owner)
+        self.progress_writer = ProgressWriter(self.commands, self.owner)
         self.forks = ForkServer(
             pool_config(options),
             partial(log_text, _pool_log, logging.WARNING),
@@ -127,6 +129,7 @@ class ServerProcess:
             lambda: self.subscriber.remembers,
             lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
             UnknownTypes(config.unknown_tasks, self._broker, self._clock).passes_on,
+            self.progress_writer.write,
         )
         self.processor = Processor(self._make_pool, config, self.in_flight, default_retry_delay, callbacks)
         self.pool = self.processor.pool
@@ -364,11 +367,13 @@ class ServerProcess:
         """Write all unsaved ends, again and again while Redis refuses them."""
         for actor in (self.syncer, self.acker):
             await actor.finish(each_s)
+        await self.progress_writer.stop()
         await self.result_writer.settle()
         await self.acker.flush()
         while self.in_flight.ends.waiting or self.syncer.is_writing:
             await self.syncer.tick()
             await asyncio.sleep(LAST_WRITES_EVERY_S)
+        await self.ack_writer.inboxes.settle()
 
     def _pool_failed(self, error: PoolStartError) -> None:
         self._failure = error

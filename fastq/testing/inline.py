@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from fastq.broker.operations.ends import TaskKey
 from fastq.bulk import not_a_task
 from fastq.client import AsyncClient, Client
 from fastq.encoding import PayloadCodec
@@ -19,8 +20,10 @@ from fastq.results import EnqueueResults
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.states import TaskState
 from fastq.task import Task
+from fastq.testing.inline_waiter import AsyncInlineWaiter, InlineWaiter
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
 from fastq.wire.codec import decode_task_message, encode_task_message, view_task_message
+from fastq.wire.inbox import EndKind, TaskEnd
 from fastq.wire.messages import TaskMessage
 
 __all__ = ["AsyncInlineClient", "InlineClient"]
@@ -79,6 +82,23 @@ class _InlineTasks:
         After an exception, tasks that it kept from running or finishing wait too.
         """
         return list(self._waiting.values())
+
+    def _end_of(self, task: TaskKey) -> TaskEnd:
+        """Return how a task has ended; ``TimeoutError`` for one that waits."""
+        if task in self._waiting:
+            raise TimeoutError(f"task {task[1]} of queue {task[0]!r} waits: it runs by run_waiting()")
+        for run in reversed(self.runs):
+            if (run.queue, run.id) == task and run.outcome is RunOutcome.DONE:
+                return TaskEnd(EndKind.RESULT, result=run.result, is_whole=True)
+            if (run.queue, run.id) == task and run.outcome is RunOutcome.ARCHIVE:
+                return TaskEnd(EndKind.FAILED, run.error_text, is_whole=True)
+        return TaskEnd(EndKind.GONE, is_whole=True)
+
+    def _drop(self, task: TaskKey) -> None:
+        """Delete a task that waits."""
+        if (message := self._waiting.pop(task, None)) is not None:
+            self._kept.discard(task)
+            self._locks.pop(message.unique_key, None)
 
     def _put(self, task: Task) -> TaskInfo:
         """Put a task where it belongs; the errors are those of ``Client.enqueue``."""
@@ -171,6 +191,7 @@ class InlineClient(_InlineTasks, Client):
         _InlineTasks.__init__(self, mux, hooks, raise_errors=raise_errors)
         self._codec = codec
         self._through = self._send
+        self._waiter = InlineWaiter(self._end_of, self._drop)
 
     def _send(self, tasks: Sequence[Task]) -> EnqueueResults:
         """Put tasks, and run each unless it is to wait."""
@@ -228,6 +249,7 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
         _InlineTasks.__init__(self, mux, hooks, raise_errors=raise_errors)
         self._codec = codec
         self._through = self._send
+        self._waiter = AsyncInlineWaiter(self._end_of, self._drop)
 
     async def _send(self, tasks: Sequence[Task]) -> EnqueueResults:
         """Put tasks, and run each unless it is to wait."""

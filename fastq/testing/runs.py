@@ -233,6 +233,9 @@ class _Context:
     def write_result(self, data: bytes) -> None:
         self.written.append(data)
 
+    def write_progress(self, data: bytes) -> None:
+        """Drop it: nobody can ask for it."""
+
 
 @dataclass
 class _Recorder:

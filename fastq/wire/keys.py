@@ -27,6 +27,7 @@ __all__ = [
     "group",
     "group_prefix",
     "groups",
+    "inbox_channel",
     "last_tick",
     "lease",
     "lost",
@@ -68,6 +69,11 @@ def control_channel(server_id: str) -> str:
 def due_channel(queue: str) -> str:
     """Name the channel that tells forwarders of a task in a queue that is due before all others; not asynq's."""
     return f"asynq:{{{queue}}}:due"
+
+
+def inbox_channel(inbox: str) -> str:
+    """Name the channel that tells a client of the ends of tasks that it waits for; not asynq's."""
+    return f"asynq:inbox:{inbox}"
 
 
 def all_queues() -> str:

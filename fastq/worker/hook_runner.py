@@ -63,6 +63,8 @@ class _EndedContext:
         """Raise ``TaskEndedError``."""
         raise TaskEndedError("it has ended")
 
+    write_progress = write_result
+
 
 class HookRunner:
     """The runner of hooks, one at a time."""

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator
 
 import msgspec
 
-from fastq import App, Context, Retry, RunningTask, Snooze
+from fastq import App, Context, Retry, RevokeTask, RunningTask, Snooze
 from tests.e2e.apps import db, tell
 
 
@@ -76,6 +77,22 @@ def snoozes(ctx: Context[Env], gate: str) -> str:
         tell("snoozes", ctx)
         raise Snooze(after=1)
     return f"ran at {ctx.retried} retried"
+
+
+@app.task("pages", retention=3600)
+def pages(ctx: Context[Env], gate: str) -> int:
+    for page in range(3):
+        ctx.progress(page + 1, 4, "pages")
+    ctx.progress(4, 4, "pages")
+    tell("waits", ctx)
+    while not db().exists(gate):
+        time.sleep(0.01)
+    return 4
+
+
+@app.task("revokes")
+def revokes() -> None:
+    raise RevokeTask
 
 
 @app.task("retries", max_retry=1, backoff=3600, dont_retry_on=ZeroDivisionError)

@@ -30,6 +30,12 @@ MISTAKES = {
     "a coroutine that is not awaited": ("await resize.aenqueue(7), TaskInfo", "resize.aenqueue(7).id, str"),
     "a setting of a task that there is not": ("strict=True", "strickt=True"),
     "a result of another type": ("assert_type(resize(7), dict[str, int])", "resize(7).append(1)"),
+    "a result of another type, waited for": (
+        "assert_type(resize.submit(7).result(), dict[str, int])",
+        "resize.submit(7).result().append(1)",
+    ),
+    "a handle that is not awaited": ("assert_type(await done, int)", "done + 1"),
+    "an argument of the wrong type, submitted": ("charge.submit(7, cents=100)", 'charge.submit(7, cents="1")'),
     "a lifespan that yields nothing": (
         "def env() -> Iterator[Env]:\n    yield Env",
         "def env() -> Env:\n    return Env",

@@ -5,9 +5,22 @@
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Literal, assert_type
+from datetime import timedelta
+from typing import Any, Literal, assert_type
 
-from fastq import App, Context, EnqueueResults, Task, TaskInfo
+from fastq import (
+    App,
+    AsyncClient,
+    AsyncHandle,
+    Client,
+    Context,
+    EnqueueResults,
+    Handle,
+    Task,
+    TaskCall,
+    TaskInfo,
+    TaskState,
+)
 
 
 @dataclass
@@ -56,7 +69,18 @@ async def async_env() -> AsyncIterator[Env]:
 
 def producer() -> None:
     assert_type(resize(7), dict[str, int])
-    assert_type(resize.task(7, width=800), Task)
+    assert_type(resize.task(7, width=800), TaskCall[dict[str, int]])
+    assert_type(resize.submit(7).result(), dict[str, int])
+    assert_type(charge.submit(7, cents=100), Handle[bool])
+    with Client() as client:
+        handle = client.submit(resize.task(7), queue="low")
+        assert_type(handle, Handle[dict[str, int]])
+        handles = client.submit_many(resize.task(id) for id in range(3))
+        assert_type(client.gather(handles, timeout=5), list[dict[str, int]])
+        for done in client.as_completed(handles):
+            assert_type(done.result(timeout=timedelta(seconds=1)), dict[str, int])
+        assert_type(client.submit(Task("raw")), Handle[Any])
+        assert_type(handle.state(), TaskState)
     assert_type(resize.enqueue(7, 800, mode="fill"), TaskInfo)
     assert_type(resize.enqueue_many(resize.task(id) for id in range(3)), EnqueueResults)
     assert_type(resize.options(queue="low", process_in=60).enqueue(7).queue, str)
@@ -72,4 +96,13 @@ async def async_producer(context: Context[Env]) -> None:
     assert_type(await later(context, 7), int)
     assert_type(charge(context, 7, 100), bool)
     assert_type(await later.aenqueue(7), TaskInfo)
+    assert_type(await (await resize.asubmit(7)), dict[str, int])
+    assert_type(await later.asubmit(7), AsyncHandle[int])
+    assert_type(ship.submit(7, Address("Lange Str. 1", "Ulm")), Handle[str])
+    async with AsyncClient() as client:
+        handles = await client.submit_many([later.task(7), later.task(8)])
+        async for done in client.as_completed(handles):
+            assert_type(await done, int)
+        assert_type(await client.gather(handles), list[int])
+        assert_type(await (await client.submit(later.task(7))).result(timeout=5), int)
     assert_type(context.env.limit, int)

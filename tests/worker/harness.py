@@ -19,9 +19,13 @@ class FakeContext:
         self.deadline_ns = deadline_ns
         self.interruption = interruption
         self.written: list[bytes] = []
+        self.told: list[bytes] = []
 
     def write_result(self, data: bytes) -> None:
         self.written.append(data)
+
+    def write_progress(self, data: bytes) -> None:
+        self.told.append(data)
 
 
 def encoded(**fields: Any) -> bytes:

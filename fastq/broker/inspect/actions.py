@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from fastq.broker.inspect.tasks import containers, list_ids_newest_first
-from fastq.broker.operation import Flow, Operation, Word, scripted
+from fastq.broker.inspect.tasks import containers
+from fastq.broker.operation import Operation, Word, scripted
+from fastq.broker.operations.cancel import FAR
 from fastq.broker.operations.finish import archive_bounds, archive_keys
-from fastq.broker.operations.lease import id_word
 from fastq.states import TaskState
 from fastq.wire import keys
 
@@ -19,17 +19,11 @@ __all__ = [
     "Target",
     "archive_task",
     "delete_task",
-    "find_in_pending",
     "run_task",
 ]
 
-IDS_A_CALL: Final = 5_000
-
 DONE: Final = 1
 NOT_FOUND: Final = 0
-FAR: Final = "far"
-"""The task is deep in a long pending list: ``find_in_pending`` finds its place for another try."""
-
 ActionOutcome: TypeAlias = int | str | bytes
 """``DONE``, ``NOT_FOUND``, the reason why not (a state, "aggregation", ``FAR``), or bytes: done, with a message to
 check."""
@@ -83,15 +77,3 @@ def _parse(reply: Any) -> ActionOutcome:
         message: bytes = reply[0]
         return message
     return int(reply)
-
-
-def find_in_pending(queue: str, task_id: str) -> Flow[str]:
-    """Find the place of a task in pending, counted from the newest, in pieces; "none" if it is not there."""
-    word, start = id_word(task_id), 0
-    while True:
-        ids: list[bytes] = yield list_ids_newest_first(queue, TaskState.PENDING, "", start, IDS_A_CALL)
-        if word in ids:
-            return str(start + ids.index(word))
-        if len(ids) < IDS_A_CALL:
-            return "none"
-        start += len(ids)

@@ -6,14 +6,29 @@ Such a message is sent first. The bare id follows, for asynq's servers.
 """
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
-from fastq.broker.operation import Flow, Operation
+from fastq.broker.operation import Flow, Operation, scripted
+from fastq.broker.operations.ends import read_state
+from fastq.broker.operations.lease import id_word
+from fastq.states import TaskState
 from fastq.wire import keys
 
-__all__ = ["CancelAs", "Cancellation", "cancel_processing", "read_cancellation"]
+__all__ = [
+    "FAR",
+    "CancelAs",
+    "Cancellation",
+    "cancel_processing",
+    "cancel_task",
+    "find_in_pending",
+    "read_cancellation",
+]
+
+IDS_A_CALL: Final = 5_000
+FAR: Final = "far"
+"""The task is deep in a long pending list: ``find_in_pending`` finds its place for another try."""
 
 
 class CancelAs(StrEnum):
@@ -80,3 +95,43 @@ def _publish(channel: str, message: str | bytes) -> Operation[int]:
     # Without a key: in a cluster both messages go through the same node, and arrive in order.
     # Idempotent: a second message asks for the same again, which is better than none.
     return Operation("PUBLISH", (), (channel, message), int, idempotent=True)
+
+
+def cancel_task(queue: str, task_id: str) -> Flow[None]:
+    """Delete a task that waits; have one that runs stopped and deleted; leave one that has ended."""
+    state = yield read_state(queue, task_id)
+    while state not in (None, TaskState.ACTIVE, TaskState.COMPLETED, TaskState.ARCHIVED):
+        outcome = yield _delete(queue, task_id, state)
+        if outcome == FAR:
+            seen_at = yield from find_in_pending(queue, task_id)
+            outcome = yield _delete(queue, task_id, state, seen_at)
+        if not isinstance(outcome, str):
+            return
+        state = yield read_state(queue, task_id)  # it has another one meanwhile
+    if state is TaskState.ACTIVE:
+        yield from cancel_processing(task_id, queue, CancelAs.DELETE)
+
+
+def _delete(queue: str, task_id: str, state: TaskState, seen_at: str = "") -> Operation[object]:
+    """Delete a task in a state, with its unique lock; text says why not."""
+    waiting = keys.pending(queue), keys.scheduled(queue), keys.retry(queue)
+    ended = keys.archived(queue), keys.completed(queue)
+    script_keys = (*waiting, *ended, keys.groups(queue), keys.aggregation_sets(queue))
+    args = (keys.task_prefix(queue), keys.group_prefix(queue), task_id, seen_at, state.value)
+    return scripted("delete_task", script_keys, args, lambda reply: reply.decode() if type(reply) is bytes else reply)
+
+
+def find_in_pending(queue: str, task_id: str) -> Flow[str]:
+    """Find the place of a task in pending, counted from the newest, in pieces; "none" if it is not there."""
+    word, start = id_word(task_id), 0
+    while True:
+        ids: list[bytes] = yield _newest_pending(queue, start)
+        if word in ids:
+            return str(start + ids.index(word))
+        if len(ids) < IDS_A_CALL:
+            return "none"
+        start += len(ids)
+
+
+def _newest_pending(queue: str, start: int) -> Operation[list[bytes]]:
+    return Operation("LRANGE", (keys.pending(queue),), (start, start + IDS_A_CALL - 1), idempotent=True)

@@ -20,6 +20,7 @@ __all__ = [
     "live_servers",
     "publish_server_state",
     "read_servers",
+    "write_progress",
     "write_result",
 ]
 
@@ -112,10 +113,19 @@ def clear_server_state(server: ServerIdentity) -> tuple[Operation[int], ...]:
 
 def write_result(queue: str, task_id: str, owner: Owner, result: bytes) -> Operation[bool]:
     """Store the result of a running task; False if it is not the owner's any more."""
+    return _write("write_result", queue, task_id, owner, result)
+
+
+def write_progress(queue: str, task_id: str, owner: Owner, progress: bytes) -> Operation[bool]:
+    """Store the progress of a running task; False if it is not the owner's any more."""
+    return _write("write_progress", queue, task_id, owner, progress)
+
+
+def _write(script: str, queue: str, task_id: str, owner: Owner, data: bytes) -> Operation[bool]:
     return scripted(
-        "write_result",
+        script,
         (keys.task(queue, task_id), keys.lease(queue)),
-        (task_id, str(owner), result),
+        (task_id, str(owner), data),
         lambda reply: reply == 1,
         idempotent=True,
     )

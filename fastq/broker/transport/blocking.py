@@ -72,6 +72,9 @@ class Transport(Protocol):
     def send(self, commands: Sequence[Command], limit: Limit | None = None) -> "Sent":
         """Send commands in one write; faults are reported with the replies."""
 
+    def lender(self) -> Pool:
+        """Return where a connection to the server, or to any node, is to be had for whoever keeps one to himself."""
+
 
 class Sent(Protocol):
     """Commands that were sent and whose replies are pending."""
@@ -116,6 +119,10 @@ class NodeTransport:
         self._kept: list[_Lent] = []
         self._pid = os.getpid()
         self.where = address_of(pool)
+
+    def lender(self) -> Pool:
+        """Return the pool."""
+        return self._pool
 
     def send(self, commands: Sequence[Command], limit: Limit | None = None) -> Sent:
         """Send the commands in one write."""

@@ -23,7 +23,7 @@ from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError, RedisClusterException, RedisError, TryAgainError
 
 from fastq.broker.transport.aio import AsyncPool, AsyncTransport
-from fastq.broker.transport.blocking import NodeTransport, Sent, Unsendable
+from fastq.broker.transport.blocking import NodeTransport, Pool, Sent, Unsendable
 from fastq.broker.transport.confirm import NO_TERMS, Confirm, Terms
 from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.faults import CONNECT_FAULTS, NoReply, Silent, Unsent, is_timeout
@@ -142,6 +142,12 @@ class ClusterTransport:
         self._owners = SlotOwners()
         self._suspect: str | None = None
         """The node that did not answer in time, until the slot map was read again."""
+
+    def lender(self) -> Pool:
+        """Return the pool of some node."""
+        node = self._cluster.get_random_node()  # type: ignore[no-untyped-call]  # redis-py's
+        pool: Pool = self._cluster.get_redis_connection(node).connection_pool
+        return pool
 
     def send(self, commands: Sequence[Command], limit: Limit | None = None) -> Sent:
         """Send the commands, one pipeline per node."""

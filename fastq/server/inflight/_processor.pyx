@@ -8,7 +8,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from fastq._codec cimport DATA, DEADLINE, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
+from fastq._codec cimport DATA, DEADLINE, FASTQ_HEADER, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
 from fastq.pool._child_queue cimport Event, Submission
 from fastq.server.inflight._tasks cimport InFlightTask, InFlightTasks
 from libc.stdint cimport int64_t
@@ -18,6 +18,7 @@ from fastq._codec import rewrite_task_message, view_task_message
 from fastq.broker.operations.finish import Completed, Done
 from fastq.errors import InvalidMessageError
 from fastq.pool.protocol import EventKind
+from fastq.wire.inbox import inbox_of
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(type kind, Py_ssize_t count)
@@ -92,6 +93,9 @@ cdef class SubmissionMaker:
             min(deadline_s, FOREVER_S) * S,
         )
         submission.is_async = self.is_coroutine(submission.type)
+        if view.slots[FASTQ_HEADER] != NULL:
+            task.inbox = inbox_of(submission.data)
+            submission.is_awaited = task.inbox is not None
         task.submission = submission
         return submission
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from fastq.broker.operations.finish import FinishOutcome
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.commands import Commands
-from fastq.server.inflight._tasks import InFlightTask, live
+from fastq.server.inflight._tasks import InFlightTask, awaited, live
 from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.inboxes import Inboxes
 
 __all__ = ["AckWriter"]
 
@@ -21,6 +22,7 @@ class AckWriter:
 
     def __init__(self, commands: Commands, in_flight: InFlight) -> None:
         self._commands = commands
+        self.inboxes = Inboxes(commands)
         self.lane_of = commands.lane_of
         self._tasks = in_flight.tasks
         self._ends = in_flight.ends
@@ -70,8 +72,12 @@ class AckWriter:
             _log.info("all outcomes that waited for Redis are saved")
 
     def _settle(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> None:
+        written = tasks
         if outcomes.count(FinishOutcome.OK) != len(outcomes):
             self._log_lost(tasks, outcomes)
+            written = [task for task, outcome in zip(tasks, outcomes, strict=True) if outcome is FinishOutcome.OK]
+        if told := awaited(written):
+            self.inboxes.tell(told)
         self._tasks.drop_all(tasks)
         self._ends.settle(tasks)
 

@@ -88,6 +88,7 @@ class ProcessorCallbacks:
     """Called when a child has begun to take tasks."""
     passes_on: ChooseUnknown | None = None
     """Says, by queue and type, whether a task that no pattern matches is left to other servers; None: it fails."""
+    write_progress: Callable[[InFlightTask, bytes], None] = lambda task, data: None
 
 
 class Processor:
@@ -269,7 +270,7 @@ class Processor:
                 self._take_other(task, event.kind, event.data, ended, again)
         except Exception:  # noqa: BLE001 - a defect with one task must not cost another task its end
             _log.exception("unexpected error: the outcome of task %s of queue %s is not saved", task.id, task.queue)
-            if event.kind is not EventKind.WRITTEN:
+            if event.kind < EventKind.WRITTEN:
                 ended.append(requeued(task))
 
     def _take_other(
@@ -285,6 +286,8 @@ class Processor:
             again.append(self._maker.submission(task))
         elif kind is EventKind.WRITTEN:
             self._callbacks.write_result(task, data)
+        elif kind is EventKind.PROGRESS:
+            self._callbacks.write_progress(task, data)
         elif kind is EventKind.NOT_FOUND and self._callbacks.passes_on is not None and self._is_unknown(task):
             self._ask_about_unknown(self._callbacks.passes_on, task, data)
         elif self._callbacks.judge is not None and _is_unreported_failure(kind, data):

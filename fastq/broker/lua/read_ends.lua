@@ -1,0 +1,30 @@
+--[[ read_ends: read the states of tasks by id, and what those left that are completed or archived.
+KEYS[1] completed    asynq:{q}:completed of the queue, so that the call goes to its node
+ARGV[1] task_prefix  asynq:{q}:t:
+ARGV[2] max_bytes    results and messages at most; the first that goes beyond it is the last one read; 0 reads none
+ARGV[3...] ids       task ids
+builds  task_prefix .. id, same hash tag
+returns list: two values for each task that was read: its state, nil if there is no such task; its result if it is
+  completed, its message if it is archived, nil if there is none or max_bytes is 0
+asynq   none
+]]
+local completed = KEYS[1]
+local task_prefix, max_bytes = ARGV[1], tonumber(ARGV[2])
+local left_in = {completed = "result", archived = "msg"}
+local reply, bytes = {}, 0
+redis.call("EXISTS", completed)
+for at = 3, #ARGV do
+  local task = task_prefix .. ARGV[at]
+  local state = redis.pcall("HGET", task, "state")
+  -- A key that is not a hash counts as none. Any other error may not be the task's fault.
+  if type(state) == "table" then
+    if not string.find(state.err, "WRONGTYPE", 1, true) then return state end
+    state = false
+  end
+  local left = max_bytes > 0 and state and left_in[state] and redis.call("HGET", task, left_in[state])
+  reply[#reply + 1] = state
+  reply[#reply + 1] = left or false
+  bytes = bytes + #(left or "")
+  if max_bytes > 0 and bytes >= max_bytes then break end
+end
+return reply

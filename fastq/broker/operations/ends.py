@@ -1,0 +1,125 @@
+"""Ends: what clients that wait for tasks ask about them, and what servers tell such clients."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from fastq.broker.operation import Flow, Operation, scripted
+from fastq.errors import BrokerError
+from fastq.states import TaskState
+from fastq.wire import keys
+from fastq.wire.inbox import EndKind, TaskEnd, encode_ends, error_in
+from fastq.wire.progress import TaskProgress, read_progress
+
+__all__ = ["TaskKey", "look_at", "read_ends", "read_progress_of", "read_rest", "read_state", "tell_inbox"]
+
+TASKS_A_CALL: Final = 500
+CALLS_AT_ONCE: Final = 4
+MAX_READ_BYTES: Final = 256_000
+
+TaskKey = tuple[str, str]
+"""The queue of a task, and its id."""
+
+_GONE: Final = TaskEnd(EndKind.GONE, is_whole=True)
+_DONE: Final = TaskEnd(EndKind.DONE, is_whole=True)
+_COMPLETED: Final = TaskEnd(EndKind.RESULT)
+_ARCHIVED: Final = TaskEnd(EndKind.FAILED)
+
+
+def tell_inbox(inbox: str, queue: str, ends: Iterable[tuple[str, TaskEnd]]) -> Operation[int]:
+    """Publish to a client how tasks of a queue have ended."""
+    # Without a key: in a cluster a message reaches the subscribers of all nodes.
+    return Operation("PUBLISH", (), (keys.inbox_channel(inbox), encode_ends(queue, ends)), int)
+
+
+def read_state(queue: str, task_id: str) -> Operation[TaskState | None]:
+    """Read the state of a task; None if there is no such task, or it is just moved to another queue."""
+    return Operation("HGET", (keys.task(queue, task_id),), ("state",), _state, idempotent=True)
+
+
+def _state(reply: bytes | None) -> TaskState | None:
+    return _STATES.get(reply)
+
+
+_STATES: Final[Mapping[bytes | None, TaskState]] = {state.value.encode(): state for state in TaskState}
+
+
+def read_progress_of(queue: str, task_id: str) -> Operation[TaskProgress | None]:
+    """Read how far a task has come; None if it has told nothing."""
+    return Operation("HGET", (keys.task(queue, task_id),), ("progress",), read_progress, idempotent=True)
+
+
+def read_ends(queue: str, task_ids: Sequence[str], *, whole: bool = True) -> Operation[list[TaskEnd | None]]:
+    """Read how tasks have ended, None for those that have not.
+
+    With ``whole``, with results and errors; of big ones it may return fewer than asked for, the first ones.
+    """
+    return scripted(
+        "read_ends",
+        (keys.completed(queue),),
+        (keys.task_prefix(queue), MAX_READ_BYTES if whole else 0, *task_ids),
+        _whole_ends if whole else _bare_ends,
+        idempotent=True,
+    )
+
+
+def _bare_ends(reply: list[Any]) -> list[TaskEnd | None]:
+    return [_BARE.get(state) for state in reply[::2]]
+
+
+_BARE: Final[Mapping[bytes | None, TaskEnd]] = {None: _GONE, b"completed": _COMPLETED, b"archived": _ARCHIVED}
+
+
+def _whole_ends(reply: list[Any]) -> list[TaskEnd | None]:
+    return [_whole_end(*reply[at : at + 2]) for at in range(0, len(reply), 2)]
+
+
+def _whole_end(state: bytes | None, left: bytes | None) -> TaskEnd | None:
+    if state == b"completed":
+        return _DONE if left is None else TaskEnd(EndKind.RESULT, result=left, is_whole=True)
+    if state == b"archived":
+        return TaskEnd(EndKind.FAILED, error_in(left), is_whole=True)
+    return _GONE if state is None else None
+
+
+def look_at(tasks: Iterable[TaskKey]) -> Flow[list[tuple[TaskKey, TaskEnd]]]:
+    """Return which of any number of tasks have ended, without results and errors."""
+    found: list[tuple[TaskKey, TaskEnd]] = []
+    calls = list(_calls(tasks))
+    for at in range(0, len(calls), CALLS_AT_ONCE):
+        part = calls[at : at + CALLS_AT_ONCE]
+        replies = yield tuple(read_ends(queue, ids, whole=False) for queue, ids in part)
+        for (queue, ids), ends in zip(part, replies, strict=True):
+            if isinstance(ends, BrokerError):
+                raise ends
+            found += [((queue, id_), end) for id_, end in zip(ids, ends, strict=True) if end is not None]
+    return found
+
+
+def read_rest(ends: Mapping[TaskKey, TaskEnd]) -> Flow[dict[TaskKey, TaskEnd]]:
+    """Read the results and errors of tasks that have ended, where they are not known yet.
+
+    The error of a task that has left the archive meanwhile is the one that was told.
+    """
+    whole = {task: end for task, end in ends.items() if end.is_whole}
+    for queue, ids in _calls(task for task in ends if task not in whole):
+        read = 0
+        while read < len(ids):
+            found: list[TaskEnd | None] = yield read_ends(queue, ids[read:])
+            for task_id, end in zip(ids[read:], found, strict=False):
+                told = ends[queue, task_id]
+                is_lost = end is None or end.kind is EndKind.GONE
+                keeps = is_lost and told.kind is EndKind.FAILED
+                whole[queue, task_id] = told._replace(is_whole=True) if keeps else end or _GONE
+            read += len(found)
+    return whole
+
+
+def _calls(tasks: Iterable[TaskKey]) -> Iterator[tuple[str, list[str]]]:
+    """Put tasks together by queue, as many as go into a call."""
+    by_queue: dict[str, list[str]] = {}
+    for queue, task_id in tasks:
+        ids = by_queue.setdefault(queue, [])
+        ids.append(task_id)
+        if len(ids) == TASKS_A_CALL:
+            yield queue, by_queue.pop(queue)
+    yield from by_queue.items()

@@ -1,0 +1,1 @@
+"""Waiting for tasks: handles, and how a client learns that its tasks have ended."""

@@ -1,0 +1,213 @@
+"""How an ``AsyncClient`` waits: in each event loop, one task hears of ends, and one looks for what it does not hear."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing, suppress
+from typing import Any, TypeAlias, TypeVar
+
+from fastq.broker.operations.cancel import cancel_task
+from fastq.broker.operations.ends import TaskKey, look_at, read_ends, read_progress_of, read_rest, read_state
+from fastq.broker.transport.aio import AsyncBroker
+from fastq.broker.transport.end_task import end_task
+from fastq.broker.transport.subscription import listen
+from fastq.errors import BrokerError, TaskGoneError
+from fastq.handles.handle import AsyncHandle, Outcome, Timeout, value_of
+from fastq.handles.waits import (
+    LOOK_EVERY_S,
+    READ_AT_ONCE,
+    Collection,
+    Deadline,
+    Failures,
+    Waits,
+    closed,
+    describe,
+    new_inbox,
+    refuse_in_handler,
+)
+from fastq.states import TaskState
+from fastq.wire import keys
+from fastq.wire.inbox import TaskEnd
+from fastq.wire.progress import TaskProgress
+
+__all__ = ["AsyncWaiter"]
+
+R = TypeVar("R")
+_Ends: TypeAlias = "asyncio.Queue[tuple[TaskKey, Outcome]]"
+
+_log = logging.getLogger("fastq")
+
+
+class AsyncWaiter:
+    """What an ``AsyncClient`` and its handles wait with."""
+
+    def __init__(self, broker: AsyncBroker, look_every_s: float = LOOK_EVERY_S) -> None:
+        self._broker = broker
+        self._look_every_s = look_every_s
+        self._by_loop: dict[asyncio.AbstractEventLoop, _Listener] = {}
+
+    @property
+    def inbox(self) -> str:
+        """Return the name of the inbox that tasks are to name."""
+        return self._listener().inbox
+
+    async def wait_for(self, handle: AsyncHandle[Any], timeout: Timeout) -> Outcome:
+        """Return how a task has ended, once it has."""
+        if handle.end is None:
+            refuse_in_handler()
+            handle.end = await self._wait_for(handle.task, Deadline(timeout))
+        return handle.end
+
+    async def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
+        waits = await self._listener().listening(deadline)
+        ended: _Ends = asyncio.Queue()
+        waits.add((task,), ended.put_nowait)
+        try:
+            (end,) = await self._broker.run(read_ends(task[0], (task[1],)))
+            return (await self._next(ended, deadline, describe(task)))[task] if end is None else end
+        finally:
+            waits.remove((task,), ended.put_nowait)
+
+    def as_completed(self, handles: Iterable[AsyncHandle[R]], timeout: Timeout) -> AsyncIterator[AsyncHandle[R]]:
+        """Yield handles as their tasks end."""
+        collection: Collection[AsyncHandle[R]] = Collection(handles, self)
+        return self._collect(collection, Deadline(timeout))
+
+    async def _collect(
+        self, collection: Collection[AsyncHandle[R]], deadline: Deadline
+    ) -> AsyncIterator[AsyncHandle[R]]:
+        for handle in collection.ended:
+            yield handle
+        waits = await self._listener().listening(deadline)
+        ended: _Ends = asyncio.Queue()
+        waits.add(collection.pending, ended.put_nowait)
+        try:
+            waits.settle(await self._broker.drive(look_at(list(collection.pending))))
+            while collection.pending:
+                for handle in collection.take(await self._next(ended, deadline, collection.describe())):
+                    yield handle
+        finally:
+            waits.remove(collection.pending, ended.put_nowait)
+
+    async def _next(self, ended: _Ends, deadline: Deadline, what: str) -> dict[TaskKey, TaskEnd]:
+        """Wait for the next ends, and read what belongs to them."""
+        found: dict[TaskKey, TaskEnd] = {}
+        try:
+            async with asyncio.timeout(deadline.left_s()):
+                task, end = await ended.get()
+        except TimeoutError:
+            raise deadline.over(what) from None
+        while True:
+            if isinstance(end, Exception):
+                raise end
+            found[task] = end
+            if len(found) == READ_AT_ONCE or ended.empty():
+                return await self._broker.drive(read_rest(found))
+            task, end = ended.get_nowait()
+
+    async def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
+        """Return the result of a task that names no inbox, or another's."""
+        refuse_in_handler()
+        deadline = Deadline(timeout)
+        while True:
+            (end,) = await self._broker.run(read_ends(task[0], (task[1],)))
+            if end is not None:
+                return value_of(task, end)
+            await asyncio.sleep(deadline.next_pause_s(describe(task)))
+
+    async def state(self, task: TaskKey) -> TaskState:
+        """Return the state that a task is in."""
+        state = await self._broker.run(read_state(*task))
+        if state is None:
+            raise TaskGoneError(*task)
+        return state
+
+    async def progress(self, task: TaskKey) -> TaskProgress | None:
+        """Return how far a task has come."""
+        return await self._broker.run(read_progress_of(*task))
+
+    async def cancel(self, task: TaskKey) -> None:
+        """Delete a task, and stop it if it runs."""
+        await self._broker.drive(cancel_task(*task))
+
+    async def close(self) -> None:
+        """End the waits of the running loop; a later one begins anew."""
+        listener = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if listener is not None:
+            await listener.close()
+
+    def _listener(self) -> "_Listener":
+        loop = asyncio.get_running_loop()
+        listener = self._by_loop.get(loop)
+        if listener is None:
+            for other in [other for other in list(self._by_loop) if other.is_closed()]:
+                self._by_loop.pop(other, None)  # another thread may have seen it, too
+            listener = self._by_loop[loop] = _Listener(self._broker, self._look_every_s)
+        return listener
+
+
+class _Listener:
+    """The tasks of one loop that hear of ends and look for them; they begin with the first wait."""
+
+    def __init__(self, broker: AsyncBroker, look_every_s: float) -> None:
+        self.inbox = new_inbox()
+        self._waits = Waits()
+        self._broker = broker
+        self._look_every_s = look_every_s
+        self._is_ready = asyncio.Event()
+        self._look_now = asyncio.Event()
+        self._failures = Failures()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def listening(self, deadline: Deadline) -> Waits:
+        """Return the waits once it is subscribed, unless that fails or takes too long."""
+        if not self._tasks or any(task.done() for task in self._tasks):
+            works = self._hear, self._look
+            self._tasks = [asyncio.create_task(self._guarded(work), name="fastq waits") for work in works]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(deadline.left_s()):
+                await self._is_ready.wait()
+        return self._waits
+
+    async def close(self) -> None:
+        """End all waits."""
+        await asyncio.gather(*map(end_task, self._tasks))
+        self._waits.fail(closed())
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - a defect; nobody may wait for ever because of it
+            _log.exception("unexpected error: the client waits no longer")
+            self._waits.fail(error)
+        finally:
+            self._is_ready.set()
+
+    async def _hear(self) -> None:
+        transport, channel = self._broker.transport, keys.inbox_channel(self.inbox)
+        while True:
+            try:
+                async with aclosing(listen(transport.lender(), transport.where, channel)) as messages:  # type: ignore[type-var]  # a generator, though typed as an iterator
+                    async for message in messages:
+                        if message is not None:
+                            self._waits.take_message(message.text)
+                            continue
+                        self._failures.clear()
+                        self._is_ready.set()
+                        self._look_now.set()  # what was published meanwhile was not heard
+            except BrokerError as error:
+                self._failures.add(error)
+                self._is_ready.set()
+            await asyncio.sleep(self._failures.pause_s)
+
+    async def _look(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._look_every_s):
+                    await self._look_now.wait()
+            self._look_now.clear()
+            try:
+                self._waits.settle(await self._broker.drive(look_at(self._waits.tasks)))
+            except BrokerError as error:
+                if not error.transient:
+                    self._waits.fail(error)

@@ -1,0 +1,241 @@
+"""How a ``Client`` waits: a thread hears of ends and looks for those that it does not hear of.
+
+The thread begins with the first wait. A process that was forked has one of its own, with another inbox.
+"""
+
+import logging
+import os
+import queue
+import time
+import weakref
+from collections.abc import Iterable, Iterator
+from threading import Event, Lock, Thread
+from typing import Any, TypeAlias, TypeVar
+
+from fastq.broker.operations.cancel import cancel_task
+from fastq.broker.operations.ends import (
+    TaskKey,
+    look_at,
+    read_ends,
+    read_progress_of,
+    read_rest,
+    read_state,
+    tell_inbox,
+)
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.blocking_subscription import BlockingSubscription
+from fastq.clock import Clock
+from fastq.errors import BrokerError, TaskGoneError
+from fastq.handles.handle import Handle, Outcome, Timeout, value_of
+from fastq.handles.waits import (
+    LOOK_EVERY_S,
+    READ_AT_ONCE,
+    Collection,
+    Deadline,
+    Failures,
+    Waits,
+    closed,
+    describe,
+    new_inbox,
+    refuse_in_handler,
+)
+from fastq.states import TaskState
+from fastq.wire import keys
+from fastq.wire.inbox import TaskEnd
+from fastq.wire.progress import TaskProgress
+
+__all__ = ["BlockingWaiter"]
+
+CLOSE_WITHIN_S = 5.0
+
+R = TypeVar("R")
+_Ends: TypeAlias = "queue.SimpleQueue[tuple[TaskKey, Outcome]]"
+
+_log = logging.getLogger("fastq")
+
+
+class BlockingWaiter:
+    """What a ``Client`` and its handles wait with."""
+
+    def __init__(self, broker: BlockingBroker, clock: Clock, look_every_s: float = LOOK_EVERY_S) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._look_every_s = look_every_s
+        self._lock = Lock()
+        self._listener: _Listener | None = None
+        self._inbox, self._pid = new_inbox(), os.getpid()
+
+    @property
+    def inbox(self) -> str:
+        """Return the name of the inbox that tasks are to name."""
+        if self._pid != os.getpid():
+            # The thread that listens stayed with the parent, and may have held the lock.
+            self._inbox, self._pid, self._listener, self._lock = new_inbox(), os.getpid(), None, Lock()
+        return self._inbox
+
+    def wait_for(self, handle: Handle[Any], timeout: Timeout) -> Outcome:
+        """Return how a task has ended, once it has."""
+        if handle.end is None:
+            refuse_in_handler()
+            handle.end = self._wait_for(handle.task, Deadline(timeout))
+        return handle.end
+
+    def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
+        waits = self._listening(deadline)
+        ended: _Ends = queue.SimpleQueue()
+        waits.add((task,), ended.put)
+        try:
+            (end,) = self._broker.run(read_ends(task[0], (task[1],)))
+            return self._next(ended, deadline, describe(task))[task] if end is None else end
+        finally:
+            waits.remove((task,), ended.put)
+
+    def as_completed(self, handles: Iterable[Handle[R]], timeout: Timeout) -> Iterator[Handle[R]]:
+        """Yield handles as their tasks end."""
+        collection: Collection[Handle[R]] = Collection(handles, self)
+        return self._collect(collection, Deadline(timeout))
+
+    def _collect(self, collection: Collection[Handle[R]], deadline: Deadline) -> Iterator[Handle[R]]:
+        yield from collection.ended
+        waits = self._listening(deadline)
+        ended: _Ends = queue.SimpleQueue()
+        waits.add(collection.pending, ended.put)
+        try:
+            waits.settle(self._broker.drive(look_at(list(collection.pending))))
+            while collection.pending:
+                yield from collection.take(self._next(ended, deadline, collection.describe()))
+        finally:
+            waits.remove(collection.pending, ended.put)
+
+    def _next(self, ended: _Ends, deadline: Deadline, what: str) -> dict[TaskKey, TaskEnd]:
+        """Wait for the next ends, and read what belongs to them."""
+        found: dict[TaskKey, TaskEnd] = {}
+        try:
+            task, end = ended.get(timeout=deadline.left_s())
+            while True:
+                if isinstance(end, Exception):
+                    raise end
+                found[task] = end
+                if len(found) == READ_AT_ONCE:
+                    break
+                task, end = ended.get_nowait()
+        except queue.Empty:
+            if not found:
+                raise deadline.over(what) from None
+        return self._broker.drive(read_rest(found))
+
+    def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
+        """Return the result of a task that names no inbox, or another's."""
+        refuse_in_handler()
+        deadline = Deadline(timeout)
+        while True:
+            (end,) = self._broker.run(read_ends(task[0], (task[1],)))
+            if end is not None:
+                return value_of(task, end)
+            time.sleep(deadline.next_pause_s(describe(task)))
+
+    def state(self, task: TaskKey) -> TaskState:
+        """Return the state that a task is in."""
+        state = self._broker.run(read_state(*task))
+        if state is None:
+            raise TaskGoneError(*task)
+        return state
+
+    def progress(self, task: TaskKey) -> TaskProgress | None:
+        """Return how far a task has come."""
+        return self._broker.run(read_progress_of(*task))
+
+    def cancel(self, task: TaskKey) -> None:
+        """Delete a task, and stop it if it runs."""
+        self._broker.drive(cancel_task(*task))
+
+    def close(self) -> None:
+        """End all waits; a later one begins anew."""
+        with self._lock:
+            listener, self._listener = self._listener, None
+        if listener is not None and self._pid == os.getpid():
+            listener.close()
+
+    def _listening(self, deadline: Deadline) -> Waits:
+        """Return the waits of a listener that is subscribed, unless that fails or takes too long."""
+        inbox = self.inbox
+        with self._lock:
+            if self._listener is None or not self._listener.is_alive:
+                self._listener = _Listener(self._broker, inbox, self._clock, self._look_every_s)
+                weakref.finalize(self, self._listener.is_closing.set)  # for a client that nobody closes
+            listener = self._listener
+        listener.is_ready.wait(deadline.left_s())
+        return listener.waits
+
+
+class _Listener:
+    """The thread that hears of ends, and what it looks for."""
+
+    def __init__(self, broker: BlockingBroker, inbox: str, clock: Clock, look_every_s: float) -> None:
+        self.waits = Waits()
+        self.is_ready = Event()
+        self._broker = broker
+        self._inbox = inbox
+        self._clock = clock
+        self._look_every_s = look_every_s
+        self._look_at_s = 0.0
+        self._failures = Failures()
+        self.is_closing = Event()
+        self._thread = Thread(target=self._run, name="fastq waits", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether it listens."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """End the thread and all waits."""
+        self.is_closing.set()
+        try:
+            self._broker.run(tell_inbox(self._inbox, "", ()))  # so that it need not wait for its next look
+        except BrokerError:
+            _log.debug("the client cannot wake its listener; it ends by itself")
+        self._thread.join(CLOSE_WITHIN_S)
+        self.waits.fail(closed())
+
+    def _run(self) -> None:
+        try:
+            while not self.is_closing.is_set():
+                try:
+                    self._listen()
+                except BrokerError as error:
+                    self._failures.add(error)
+                    self.is_ready.set()
+                    self.is_closing.wait(self._failures.pause_s)
+                    self._look_if_due()
+        except Exception as error:  # noqa: BLE001 - a defect; nobody may wait for ever because of it
+            _log.exception("unexpected error: the client waits no longer")
+            self.waits.fail(error)
+        finally:
+            self.is_ready.set()
+
+    def _listen(self) -> None:
+        """Hear messages until the connection ends, or the client is closed."""
+        subscription = BlockingSubscription(self._broker.transport, keys.inbox_channel(self._inbox))
+        try:
+            self.is_ready.set()
+            self._failures.clear()
+            self._look_at_s = 0.0  # what was published meanwhile was not heard
+            while not self.is_closing.is_set():
+                self._look_if_due()
+                message = subscription.next(self._look_at_s - self._clock.monotonic_s())
+                if message is not None:
+                    self.waits.take_message(message)
+        finally:
+            subscription.close()
+
+    def _look_if_due(self) -> None:
+        if self._clock.monotonic_s() < self._look_at_s:
+            return
+        try:
+            self.waits.settle(self._broker.drive(look_at(self.waits.tasks)))
+        except BrokerError as error:
+            if not error.transient:
+                self.waits.fail(error)
+        self._look_at_s = self._clock.monotonic_s() + self._look_every_s

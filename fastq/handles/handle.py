@@ -1,0 +1,159 @@
+"""Handles of tasks that were submitted: their results, states and progress."""
+
+from collections.abc import Callable, Generator
+from datetime import timedelta
+from typing import Any, Generic, Protocol, TypeVar
+
+from fastq.broker.operations.ends import TaskKey
+from fastq.errors import TaskFailedError, TaskGoneError
+from fastq.states import TaskState
+from fastq.wire.inbox import EndKind, TaskEnd
+from fastq.wire.progress import TaskProgress
+
+__all__ = ["AnyHandle", "AsyncHandle", "Decode", "Handle", "Outcome", "Timeout", "value_of"]
+
+R_co = TypeVar("R_co", covariant=True)
+Decode = Callable[[bytes | None], Any]
+"""What turns the result that is kept of a task into the value that its function returned."""
+Timeout = float | timedelta | None
+Outcome = TaskEnd | Exception
+"""The end of a task, or why the client waits no longer."""
+
+
+class _BlockingWaiter(Protocol):
+    """What a ``Handle`` needs of its client."""
+
+    def wait_for(self, handle: "Handle[Any]", timeout: Timeout) -> Outcome:
+        """Return how a task has ended, once it has."""
+
+    def state(self, task: TaskKey) -> TaskState:
+        """Return the state that a task is in."""
+
+    def progress(self, task: TaskKey) -> TaskProgress | None:
+        """Return how far a task has come."""
+
+    def cancel(self, task: TaskKey) -> None:
+        """Delete a task, and stop it if it runs."""
+
+
+class _AsyncWaiter(Protocol):
+    """What an ``AsyncHandle`` needs of its client."""
+
+    async def wait_for(self, handle: "AsyncHandle[Any]", timeout: Timeout) -> Outcome:
+        """Return how a task has ended, once it has."""
+
+    async def state(self, task: TaskKey) -> TaskState:
+        """Return the state that a task is in."""
+
+    async def progress(self, task: TaskKey) -> TaskProgress | None:
+        """Return how far a task has come."""
+
+    async def cancel(self, task: TaskKey) -> None:
+        """Delete a task, and stop it if it runs."""
+
+
+class _Handle(Generic[R_co]):
+    __slots__ = ("_decode", "end", "task")
+
+    def __init__(self, task: TaskKey, decode: Decode, end: Outcome | None = None) -> None:
+        self.task = task
+        self._decode = decode
+        self.end = end
+
+    @property
+    def queue(self) -> str:
+        """Return the task's queue."""
+        return self.task[0]
+
+    @property
+    def id(self) -> str:
+        """Return the task's id."""
+        return self.task[1]
+
+    def _value(self, end: Outcome) -> R_co:
+        data = value_of(self.task, end)
+        try:
+            value: R_co = self._decode(data)
+        except ValueError as error:
+            text = f"the result of task {self.id} of queue {self.queue!r} is not as annotated: {error}"
+            raise ValueError(text) from error
+        return value
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of task {self.id!r} in {self.queue!r}>"
+
+
+class Handle(_Handle[R_co]):
+    """A task that was submitted by a ``Client``."""
+
+    __slots__ = ("waiter",)
+
+    def __init__(self, waiter: _BlockingWaiter, task: TaskKey, decode: Decode, end: Outcome | None = None) -> None:
+        super().__init__(task, decode, end)
+        self.waiter = waiter
+
+    def result(self, timeout: float | timedelta | None = None) -> R_co:
+        """Wait until the task has ended, through all retries, and return its result.
+
+        Raises ``TaskFailedError`` if the task was archived, ``TaskGoneError`` if it is not in its queue any more, and
+        ``TimeoutError`` after ``timeout`` (seconds or a timedelta; None: never). Raises ``RuntimeError`` in a handler.
+        """
+        return self._value(self.waiter.wait_for(self, timeout))
+
+    def state(self) -> TaskState:
+        """Return the state that the task is in now; ``TaskGoneError`` if it is not in its queue any more."""
+        return self.waiter.state(self.task)
+
+    def progress(self) -> TaskProgress | None:
+        """Return what the handler last told by ``task.progress``, None if it told nothing; it may be a second old."""
+        return self.waiter.progress(self.task)
+
+    def cancel(self) -> None:
+        """Delete the task if it waits; if it runs, ask its server to stop and delete it.
+
+        One that has ended is left as it is. A Go server retries what it was asked to stop.
+        """
+        self.waiter.cancel(self.task)
+
+
+class AsyncHandle(_Handle[R_co]):
+    """A task that was submitted by an ``AsyncClient``; ``await`` it for its result."""
+
+    __slots__ = ("waiter",)
+
+    def __init__(self, waiter: _AsyncWaiter, task: TaskKey, decode: Decode, end: Outcome | None = None) -> None:
+        super().__init__(task, decode, end)
+        self.waiter = waiter
+
+    async def result(self, timeout: float | timedelta | None = None) -> R_co:
+        """Wait until the task has ended, through all retries, and return its result; see ``Handle.result``."""
+        return self._value(await self.waiter.wait_for(self, timeout))
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        return self.result().__await__()
+
+    async def state(self) -> TaskState:
+        """Return the state that the task is in now; ``TaskGoneError`` if it is not in its queue any more."""
+        return await self.waiter.state(self.task)
+
+    async def progress(self) -> TaskProgress | None:
+        """Return what the handler last told by ``task.progress``, None if it told nothing; it may be a second old."""
+        return await self.waiter.progress(self.task)
+
+    async def cancel(self) -> None:
+        """Delete the task if it waits, stop and delete it if it runs; see ``Handle.cancel``."""
+        await self.waiter.cancel(self.task)
+
+
+AnyHandle = Handle[Any] | AsyncHandle[Any]
+
+
+def value_of(task: TaskKey, end: Outcome) -> bytes | None:
+    """Return the result in the end of a task, or raise what it was."""
+    if isinstance(end, Exception):
+        raise end
+    if end.kind is EndKind.FAILED:
+        raise TaskFailedError(*task, end.error)
+    if end.kind is EndKind.GONE:
+        raise TaskGoneError(*task)
+    return end.result

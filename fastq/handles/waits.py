@@ -1,0 +1,197 @@
+"""What one client waits for: the calls to make when tasks end; and what both kinds of clients share of waiting."""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from fastq.broker.operations.ends import TaskKey
+from fastq.durations import nanoseconds_of
+from fastq.errors import BrokerConnectionError, BrokerError
+from fastq.handles.handle import AnyHandle, Outcome, Timeout
+from fastq.running import CURRENT
+from fastq.wire.inbox import TaskEnd, read_ends_message
+
+__all__ = [
+    "LOOK_EVERY_S",
+    "READ_AT_ONCE",
+    "Collection",
+    "Deadline",
+    "Failures",
+    "Waits",
+    "closed",
+    "describe",
+    "new_inbox",
+    "refuse_in_handler",
+]
+
+_log = logging.getLogger("fastq")
+
+H = TypeVar("H", bound=AnyHandle)
+
+LOOK_EVERY_S: Final = 5.0
+"""How often a client looks at all that it waits for: a message may be lost, and Go servers send none."""
+
+READ_AT_ONCE: Final = 500
+"""Ends whose results are read together."""
+
+Call: TypeAlias = Callable[[tuple[TaskKey, Outcome]], object]
+
+
+class Waits:
+    """The calls to make when tasks end, each once; for any thread."""
+
+    def __init__(self) -> None:
+        self._calls: dict[TaskKey, list[Call]] = {}
+        self._lock = Lock()
+
+    def add(self, tasks: Iterable[TaskKey], call: Call) -> None:
+        """Have something called with the end of each of these tasks."""
+        with self._lock:
+            for task in tasks:
+                self._calls.setdefault(task, []).append(call)
+
+    def remove(self, tasks: Iterable[TaskKey], call: Call) -> None:
+        """Have it not called for those that have not ended."""
+        with self._lock:
+            for task in tasks:
+                calls = self._calls.get(task, [])
+                if call in calls:
+                    calls.remove(call)
+                    if not calls:
+                        del self._calls[task]
+
+    @property
+    def tasks(self) -> list[TaskKey]:
+        """Return all tasks that are waited for."""
+        with self._lock:
+            return list(self._calls)
+
+    def settle(self, ends: Iterable[tuple[TaskKey, TaskEnd]]) -> None:
+        """Take the ends of tasks, whether they are waited for or not."""
+        for task, end in ends:
+            if task in self._calls:
+                self._settle(task, end)
+
+    def take_message(self, data: bytes | str) -> None:
+        """Take the ends in a message to the inbox."""
+        self.settle(((queue, task_id), end) for queue, task_id, end in read_ends_message(data))
+
+    def fail(self, error: Exception) -> None:
+        """End all waits by an error."""
+        for task in self.tasks:
+            self._settle(task, error)
+
+    def _settle(self, task: TaskKey, outcome: Outcome) -> None:
+        with self._lock:
+            calls = self._calls.pop(task, ())
+        for call in calls:
+            call((task, outcome))
+
+
+class Collection(Generic[H]):
+    """The handles of one ``as_completed``, by the tasks that have not ended as far as is known."""
+
+    def __init__(self, handles: Iterable[H], waiter: object) -> None:
+        refuse_in_handler()
+        self.ended: list[H] = []
+        self.pending: dict[TaskKey, list[H]] = {}
+        for handle in handles:
+            if getattr(handle, "waiter", None) is not waiter:
+                raise ValueError(f"as_completed and gather take handles of the same client, not {handle!r}")
+            if handle.end is not None:
+                self.ended.append(handle)
+            else:
+                self.pending.setdefault(handle.task, []).append(handle)
+
+    def take(self, ends: Mapping[TaskKey, Outcome]) -> Sequence[H]:
+        """Give handles the ends of their tasks, and return them."""
+        taken: list[H] = []
+        for task, end in ends.items():
+            for handle in self.pending.pop(task, ()):
+                handle.end = end
+                taken.append(handle)
+        return taken
+
+    def describe(self) -> str:
+        """Return the words for what is pending in an error."""
+        return f"{len(self.pending)} tasks have"
+
+
+class Deadline:
+    """The time that a call may wait."""
+
+    def __init__(self, timeout: Timeout) -> None:
+        self._at_s: float | None = None
+        self._pause_s = 0.05
+        self._timeout_s = 0.0
+        if timeout is not None:
+            self._timeout_s = max(0.0, nanoseconds_of(timeout, name="timeout") / 1e9)
+            self._at_s = time.monotonic() + self._timeout_s
+
+    def left_s(self) -> float | None:
+        """Return how much is left, None for any time."""
+        return None if self._at_s is None else max(0.0, self._at_s - time.monotonic())
+
+    def next_pause_s(self, what: str) -> float:
+        """Return how long to wait before the next look, each time longer; raise ``TimeoutError`` once it is over."""
+        left_s, pause_s = self.left_s(), self._pause_s
+        if left_s == 0:
+            raise self.over(what)
+        self._pause_s = min(1.0, 1.3 * pause_s)
+        return pause_s if left_s is None else min(pause_s, left_s)
+
+    def over(self, what: str) -> TimeoutError:
+        """Return the error once it is over."""
+        return TimeoutError(f"{what} not ended within {self._timeout_s:g} s")
+
+
+def describe(task: TaskKey) -> str:
+    """Return the words for a task in an error."""
+    return f"task {task[1]} of queue {task[0]!r} has"
+
+
+class Failures:
+    """The failures to subscribe, one after the other."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._has_warned = False
+
+    def add(self, error: BrokerError) -> None:
+        """Note one; that it is not allowed is logged once."""
+        self._count += 1
+        if not error.transient and not self._has_warned:
+            self._has_warned = True
+            _log.warning("cannot hear when tasks end, and looks every %g s: %s", LOOK_EVERY_S, error)
+
+    def clear(self) -> None:
+        """Note a success."""
+        self._count = 0
+
+    @property
+    def pause_s(self) -> float:
+        """Return how long to wait before the next attempt."""
+        return min(0.05 * 2.0**self._count, 2.0)
+
+
+def refuse_in_handler() -> None:
+    """Raise ``RuntimeError`` in a handler."""
+    task: Any = CURRENT.get(None)
+    if task is not None:
+        raise RuntimeError(
+            f"the handler of task {task.id} cannot wait for other tasks: it would hold a place that they may need, and "
+            "all places may be held so; enqueue what is to follow from the last of them, or wait in the producer"
+        )
+
+
+def new_inbox() -> str:
+    """Return a name for an inbox that no other client has."""
+    return secrets.token_urlsafe(12)
+
+
+def closed() -> BrokerConnectionError:
+    """Return the error of waits whose client is closed."""
+    return BrokerConnectionError("the client was closed while it waited for a task")

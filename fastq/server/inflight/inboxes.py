@@ -1,0 +1,69 @@
+"""Tells clients that the tasks that they wait for have ended: one message an inbox and ack call, after the write.
+
+A message that is lost, or not sent for want of a reply to the write, is no harm: the client looks by itself.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from fastq.broker.operations.ends import tell_inbox
+from fastq.broker.operations.finish import Archived, Completed, Disposition, Done
+from fastq.errors import BrokerError
+from fastq.server.commands import Commands
+from fastq.server.inflight.tasks import InFlightTask
+from fastq.wire.inbox import EndKind, TaskEnd, error_in
+
+__all__ = ["Inboxes"]
+
+_log = logging.getLogger("fastq.acker")
+
+
+class Inboxes:
+    """The messages to waiting clients that are under way."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._under_way: set[asyncio.Future[list[Any]]] = set()
+        self._has_failed = False
+
+    def tell(self, tasks: Sequence[InFlightTask]) -> None:
+        """Begin to tell of awaited tasks of one queue, whose ends are written."""
+        by_inbox = defaultdict[str, list[tuple[str, TaskEnd]]](list)
+        for task in tasks:
+            end = _end_of(task.disposition)
+            if end is not None and task.inbox is not None:
+                by_inbox[task.inbox].append((task.id, end))
+        if by_inbox:
+            queue = tasks[0].queue
+            telling = self._commands.begin(
+                [tell_inbox(inbox, queue, ends) for inbox, ends in by_inbox.items()], joins=True
+            )
+            self._under_way.add(telling)
+            telling.add_done_callback(self._told)
+
+    async def settle(self) -> None:
+        """Wait until nothing is under way."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _told(self, telling: asyncio.Future[list[Any]]) -> None:
+        self._under_way.discard(telling)
+        if telling.cancelled() or self._has_failed:
+            return
+        if error := next((each for each in telling.result() if isinstance(each, BrokerError)), None):
+            self._has_failed = True
+            _log.warning("cannot tell a client that its tasks have ended: %s; such clients find out within 5 s", error)
+
+
+def _end_of(disposition: Disposition | None) -> TaskEnd | None:
+    if isinstance(disposition, Completed):
+        return _DONE if disposition.result is None else _RESULT
+    if isinstance(disposition, Archived):
+        return TaskEnd(EndKind.FAILED, error_in(disposition.message))
+    return _GONE if isinstance(disposition, Done) else None
+
+
+_DONE, _RESULT, _GONE = TaskEnd(EndKind.DONE), TaskEnd(EndKind.RESULT), TaskEnd(EndKind.GONE)

@@ -1,0 +1,99 @@
+"""How handles of the inline clients wait: their tasks have run, or would wait for ever."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import TypeAlias, TypeVar
+
+from fastq.broker.operations.ends import TaskKey
+from fastq.errors import TaskGoneError
+from fastq.handles.aio import AsyncWaiter
+from fastq.handles.blocking import BlockingWaiter
+from fastq.handles.handle import AsyncHandle, Handle, Outcome, Timeout, value_of
+from fastq.handles.waits import Collection, Deadline
+from fastq.states import TaskState
+from fastq.wire.inbox import EndKind, TaskEnd
+
+__all__ = ["AsyncInlineWaiter", "InlineWaiter"]
+
+R = TypeVar("R")
+EndOf: TypeAlias = Callable[[TaskKey], TaskEnd]
+"""Tells how a task has ended; ``TimeoutError`` for one that waits."""
+
+
+class InlineWaiter(BlockingWaiter):
+    """What an ``InlineClient`` and its handles wait with."""
+
+    inbox = "inline"
+
+    def __init__(self, end_of: EndOf, drop: Callable[[TaskKey], None]) -> None:
+        self._end_of = end_of
+        self._drop = drop
+
+    def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
+        return self._end_of(task)
+
+    def _collect(self, collection: Collection[Handle[R]], deadline: Deadline) -> Iterator[Handle[R]]:
+        yield from collection.ended
+        yield from collection.take(_ends(self._end_of, collection.pending))
+
+    def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
+        """Return the result of a task."""
+        return value_of(task, self._end_of(task))
+
+    def state(self, task: TaskKey) -> TaskState:
+        """Return the state that a task is in."""
+        return _state(self._end_of, task)
+
+    def progress(self, task: TaskKey) -> None:
+        """Return None: a task that could tell has ended."""
+
+    def cancel(self, task: TaskKey) -> None:
+        """Delete a task that waits."""
+        self._drop(task)
+
+
+class AsyncInlineWaiter(AsyncWaiter):
+    """What an ``AsyncInlineClient`` and its handles wait with."""
+
+    inbox = "inline"
+
+    def __init__(self, end_of: EndOf, drop: Callable[[TaskKey], None]) -> None:
+        self._end_of = end_of
+        self._drop = drop
+
+    async def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
+        return self._end_of(task)
+
+    async def _collect(
+        self, collection: Collection[AsyncHandle[R]], deadline: Deadline
+    ) -> AsyncIterator[AsyncHandle[R]]:
+        for handle in (*collection.ended, *collection.take(_ends(self._end_of, collection.pending))):
+            yield handle
+
+    async def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
+        """Return the result of a task."""
+        return value_of(task, self._end_of(task))
+
+    async def state(self, task: TaskKey) -> TaskState:
+        """Return the state that a task is in."""
+        return _state(self._end_of, task)
+
+    async def progress(self, task: TaskKey) -> None:
+        """Return None: a task that could tell has ended."""
+
+    async def cancel(self, task: TaskKey) -> None:
+        """Delete a task that waits."""
+        self._drop(task)
+
+
+def _ends(end_of: EndOf, pending: Iterable[TaskKey]) -> dict[TaskKey, Outcome]:
+    return {task: end_of(task) for task in pending}
+
+
+def _state(end_of: EndOf, task: TaskKey) -> TaskState:
+    try:
+        end = end_of(task)
+    except TimeoutError:
+        return TaskState.SCHEDULED
+    if end.kind is EndKind.GONE:
+        raise TaskGoneError(*task)
+    return TaskState.COMPLETED if end.kind is EndKind.RESULT else TaskState.ARCHIVED

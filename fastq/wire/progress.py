@@ -1,0 +1,48 @@
+"""How far a running task has come: a field of its hash that fastq adds, JSON."""
+
+import math
+from datetime import datetime
+from typing import NamedTuple
+
+import orjson
+
+from fastq.clock import at_unix_ns
+
+__all__ = ["TaskProgress", "encode_progress", "read_progress"]
+
+MAX_NOTE = 200
+
+
+class TaskProgress(NamedTuple):
+    """What a handler last told of its progress, and when; ``total`` is None if it is not known."""
+
+    current: float
+    total: float | None
+    note: str
+    at: datetime
+
+
+def encode_progress(current: float, total: float | None, note: str, unix_ns: int) -> bytes:
+    """Return progress as JSON; ``TypeError`` or ``ValueError`` names what is none."""
+    for name, value in (("current", current), ("total", 0 if total is None else total)):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} must be a number, not {value!r}")
+        if not (math.isfinite(value) and 0 <= value < 2**53):
+            raise ValueError(f"{name} must be between 0 and 2**53, not {value!r}")
+    if not isinstance(note, str):
+        raise TypeError(f"note must be a str, not {note!r}")
+    if len(note) > MAX_NOTE:
+        raise ValueError(f"note must have at most {MAX_NOTE} characters, not {len(note)}: {note[:20]!r}…")
+    try:
+        return orjson.dumps({"current": current, "total": total, "note": note, "at": unix_ns})
+    except TypeError:
+        raise ValueError(f"note must be valid Unicode text: {note!r}") from None
+
+
+def read_progress(data: bytes | None) -> TaskProgress | None:
+    """Read what ``encode_progress`` made; None for nothing, and for what cannot be read."""
+    try:
+        body = orjson.loads(data or b"")
+        return TaskProgress(body["current"], body["total"], body["note"], at_unix_ns(body["at"]))
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return None

@@ -1,0 +1,121 @@
+"""Clients are told of the ends of tasks that they wait for: one message an inbox and call, after the write."""
+
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
+from fastq.server.inflight._processor import SubmissionMaker
+from fastq.server.inflight._tasks import awaited
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
+from fastq.wire import keys
+from fastq.wire.inbox import EndKind, TaskEnd, read_ends_message
+from tests.broker.harness import NOW_S, QUEUE, message
+from tests.server.harness import Bench, logged, on_bench
+from tests.waiting import PATIENCE_S
+
+LAST = b"asynq:inbox:last"
+
+
+def ended(bench: Bench, task_id: str, inbox: str | None, disposition: Disposition) -> InFlightTask:
+    (task,) = bench.hold(task_id)
+    task.inbox = inbox
+    task.disposition = disposition
+    return task
+
+
+def completed(task_id: str, result: bytes | None = None) -> Completed:
+    return Completed(task_id, message(task_id), NOW_S + 60, result=result)
+
+
+def heard(bench: Bench, pubsub: Any) -> list[tuple[str, list[tuple[str, str, TaskEnd]]]]:
+    """Return inbox and contents of each message so far."""
+    bench.db.publish(LAST, "")
+    messages = []
+    while (found := pubsub.get_message(timeout=PATIENCE_S))["channel"] != LAST:
+        if found["type"] == "pmessage":
+            messages.append((found["channel"].decode(), list(read_ends_message(found["data"]))))
+    return messages
+
+
+def test_one_message_an_inbox_and_call_tells_how_tasks_have_ended(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        with bench.db.pubsub() as pubsub:
+            pubsub.psubscribe("asynq:inbox:*")
+            tasks = [
+                ended(bench, "a", "one", completed("a")),
+                ended(bench, "b", "two", completed("b", b"r")),
+                ended(bench, "c", "one", completed("c", b"r")),
+                ended(bench, "d", None, completed("d", b"r")),
+                ended(bench, "e", "one", Archived("e", message("e", error_msg="ValueError: x" * 100))),
+                ended(bench, "f", "one", Done("f")),
+                ended(bench, "g", "one", Retried("g", message("g"), NOW_S + 60)),
+                ended(bench, "h", "one", Requeued("h")),
+            ]
+            await bench.writer.write(tasks, checks_done=False)
+            await bench.writer.inboxes.settle()
+            one, two = keys.inbox_channel("one"), keys.inbox_channel("two")
+            done, result = TaskEnd(EndKind.DONE, is_whole=True), TaskEnd(EndKind.RESULT)
+            gone = TaskEnd(EndKind.GONE, is_whole=True)
+            failed = TaskEnd(EndKind.FAILED, ("ValueError: x" * 100)[:300])
+            assert sorted(heard(bench, pubsub), key=str) == sorted(
+                [
+                    (one, [(QUEUE, "a", done), (QUEUE, "c", result)]),
+                    (two, [(QUEUE, "b", result)]),
+                    (one, [(QUEUE, "e", failed)]),
+                    (one, [(QUEUE, "f", gone)]),
+                ],
+                key=str,
+            )
+
+    on_bench(db, url, test)
+
+
+def test_an_end_that_was_not_written_is_not_told(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        with bench.db.pubsub() as pubsub:
+            pubsub.psubscribe("asynq:inbox:*")
+            ours, theirs = (ended(bench, name, "one", Archived(name, message(name))) for name in "ab")
+            bench.take_away("b")
+            await bench.writer.write([ours, theirs], checks_done=False)
+            await bench.writer.inboxes.settle()
+            assert [ends for _, ends in heard(bench, pubsub)] == [[(QUEUE, "a", TaskEnd(EndKind.FAILED))]]
+
+    on_bench(db, url, test)
+
+
+def test_a_client_that_cannot_be_told_costs_one_line(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(bench: Bench) -> None:
+        bench.db.execute_command("ACL", "SETUSER", "default", "-publish")
+        try:
+            for name in "ab":
+                await bench.writer.write([ended(bench, name, "one", completed(name))], checks_done=False)
+                await bench.writer.inboxes.settle()
+        finally:
+            bench.db.execute_command("ACL", "SETUSER", "default", "+@all")
+        (line,) = logged(caplog)
+        assert line.startswith("cannot tell a client that its tasks have ended: PUBLISH: the Redis user may not")
+        assert bench.in_flight_ids() == []
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize(
+    ("headers", "inbox"),
+    [
+        ({}, None),
+        ({"a": "b"}, None),
+        ({"fastq-other": "x"}, None),
+        ({"fastq-inbox": "aB3_-"}, "aB3_-"),
+        ({"fastq-inbox": "a b"}, None),
+        ({"fastq-inbox": "x" * 65}, None),
+    ],
+)
+def test_a_submission_is_awaited_if_its_task_names_an_inbox(headers: dict[str, str], inbox: str | None) -> None:
+    maker = SubmissionMaker(InFlightTasks(), lambda task_type: False)
+    (task,), _ = maker.take("q", [b"a"], [message("a", queue="q", headers=headers)], 1.0)
+    assert task.inbox == inbox
+    assert task.submission is not None
+    assert task.submission.is_awaited is (inbox is not None)
+    assert awaited([task]) == ([task] if inbox else [])
