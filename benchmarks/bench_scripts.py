@@ -16,6 +16,7 @@ from fastq.broker.operations.dequeue import dequeue
 from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, enqueue_operations
 from fastq.broker.operations.finish import (
     ANY_OWNER,
+    Archived,
     Completed,
     Done,
     Guard,
@@ -32,6 +33,7 @@ from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
 from fastq.states import TaskState
 from fastq.wire import keys
+from fastq.wire.attempts import AttemptRecord
 from fastq.wire.codec import TaskMessage, encode_task_message
 from tests.redis_servers import RedisServer
 
@@ -43,6 +45,7 @@ NOW_S = int(NOW.timestamp())
 NOW_NS = NOW_S * 1_000_000_000
 OWNER = Owner.draw()
 LATER = NOW_S + 3600
+ATTEMPT = AttemptRecord(1, 1, 2, "host:1", "ValueError: no such user", "ab" * 8).encode()
 
 Ops = Callable[[list[str]], tuple[Operation[Any], ...]]
 
@@ -71,7 +74,7 @@ def kept(ids: list[str]) -> list[Completed]:
 
 
 def failed(ids: list[str]) -> list[Retried]:
-    return [Retried(task_id, message(task_id), NOW_S - 1) for task_id in ids]
+    return [Retried(task_id, message(task_id), NOW_S - 1, attempt=ATTEMPT) for task_id in ids]
 
 
 # What is measured, and what brings the tasks to where it finds them.
@@ -94,7 +97,7 @@ SCRIPTS: dict[str, tuple[list[Ops], Ops]] = {
     "retry": ([pending, take], lambda ids: (retry(QUEUE, failed(ids), NOW, Guard(OWNER)),)),
     "archive": (
         [pending, take],
-        lambda ids: (archive(QUEUE, [(task_id, message(task_id)) for task_id in ids], NOW, ANY_OWNER),),
+        lambda ids: (archive(QUEUE, [Archived(one, message(one), ATTEMPT) for one in ids], NOW, ANY_OWNER),),
     ),
     "requeue": ([pending, take], lambda ids: (requeue(QUEUE, ids, NOW_NS, Guard(OWNER)),)),
     "forward": (

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from redis import Redis
 
+from fastq.wire.attempts import decode_attempts
 from fastq.wire.codec import decode_task_message, encode_task_message
 
 __all__ = [
@@ -206,6 +207,8 @@ def _cells_of_hash(_key: str, fields: Mapping[bytes, bytes]) -> Iterable[tuple[s
                 yield from _cells_of_message(value)
             case b"pending_since":
                 yield "pending_since", Moment(int(value) / 1e9, slack_s=0.001)
+            case b"attempts":
+                yield "attempts", tuple(f"{one.attempt} {one.error}" for one in decode_attempts(value))
             case _:
                 yield _settled(_text(name)), _text(value)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from fastq.broker.inspect.queues import list_queues
 from fastq.broker.operations.dequeue import NoTasks, dequeue
-from fastq.broker.operations.finish import ANY_OWNER, Requeued, archive
+from fastq.broker.operations.finish import ANY_OWNER, Archived, Requeued, archive
 from fastq.broker.operations.lease import LeasedTask, Owner
 from fastq.broker.operations.maintain import forward
 from fastq.broker.transport.blocking import BlockingBroker
@@ -122,6 +122,6 @@ class _Draining:
     def _reject(self, queue: str, leased: LeasedTask, error: InvalidMessageError) -> TaskRun:
         now_ns = time.time_ns()
         message = undecodable(leased.id, queue, leased.message, str(error), now_ns // 1_000_000_000)
-        self._broker.run(archive(queue, [(leased.id, message)], at_unix_ns(now_ns), ANY_OWNER))
+        self._broker.run(archive(queue, [Archived(leased.id, message)], at_unix_ns(now_ns), ANY_OWNER))
         facts: dict[str, Any] = {"id": leased.id, "queue": queue, "type": "", "payload": leased.message, "retried": 0}
         return TaskRun(**facts, outcome=RunOutcome.ARCHIVE, error=error, error_text=str(error), is_failure=True)

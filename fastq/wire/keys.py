@@ -22,6 +22,9 @@ __all__ = [
     "completed",
     "control_channel",
     "due_channel",
+    "error",
+    "error_prefix",
+    "errors",
     "failed",
     "failed_total",
     "group",
@@ -189,6 +192,21 @@ def moved(queue: str) -> str:
 def archive_rule(queue: str) -> str:
     """Name the hash with the rule of a queue's archive (max, ttl, full) and a counter (dropped); not asynq's."""
     return f"asynq:{{{queue}}}:archive_rule"
+
+
+def errors(queue: str) -> str:
+    """Name the sorted set of the fingerprints whose tracebacks a queue keeps, scored by when last seen; not asynq's."""
+    return f"asynq:{{{queue}}}:errors"
+
+
+def error_prefix(queue: str) -> str:
+    """Return the prefix of the keys of a queue's tracebacks; the fingerprint follows."""
+    return f"asynq:{{{queue}}}:error:"
+
+
+def error(queue: str, fingerprint: str) -> str:
+    """Name the string with the traceback of an error; not asynq's."""
+    return f"asynq:{{{queue}}}:error:{fingerprint}"
 
 
 def paused(queue: str) -> str:

@@ -16,7 +16,7 @@ ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, whi
 ARGV[6] now              unix seconds
 ARGV[7] expire_before    unix seconds; tasks archived until then are deleted
 ARGV[8] max_size         tasks that the archive keeps at most
-ARGV[9...] tasks         two values for each: id, message
+ARGV[9...] tasks         three values each: id, message, attempt's record or ""
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's
 asynq   archiveCmd (which breaks with many expired tasks, after it has taken the task off active)
@@ -30,8 +30,10 @@ local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
 -- Raises for a key of another type before a task is taken off active, since it could not be stored then.
 redis.call("ZCARD", archived)
 
+-- include: attempts_of
+
 local named = {}
-for at = 9, #ARGV, 2 do named[#named + 1] = ARGV[at] end
+for at = 9, #ARGV, 3 do named[#named + 1] = ARGV[at] end
 -- include: guard
 
 local first = named[1]
@@ -47,9 +49,9 @@ for _, id in ipairs(moved) do
 end
 redis.call("ZADD", archived, unpack(entries))
 for _, nth in ipairs(taken) do
-  local at = 7 + 2 * nth
+  local at = 6 + 3 * nth
   local task = task_prefix .. ARGV[at]
-  local stored = redis.pcall("HSET", task, "msg", ARGV[at + 1], "state", "archived")
+  local stored = redis.pcall("HSET", task, "msg", ARGV[at + 1], "state", "archived", attempts_of(task, ARGV[at + 2]))
   if type(stored) == "table" then misfit(stored, nth, ARGV[at], "archived", "ZREM", archived) end
   -- A value that others put there may not be a number; this must not stop the script half-way.
   if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end

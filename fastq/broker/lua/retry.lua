@@ -12,7 +12,7 @@ ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 f
 ARGV[4] owner            fraction of the lease scores that are the caller's, or ""
 ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, which are counted as lost; or ""
 ARGV[6] due_channel      asynq:{q}:due, for the earliest time, where it is earlier than all in retry
-ARGV[7...] tasks         four values each: id, message, unix seconds of the next attempt, 1 if it counts as a failure
+ARGV[7...] tasks         five values each: id, message, unix s of the retry, 1 if a failure, attempt's record or ""
 builds  task_prefix .. id, same hash tag
 returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's
 asynq   retryCmd
@@ -26,11 +26,13 @@ local failures = 0
 
 -- include: due_times
 
+-- include: attempts_of
+
 -- Raises for a key of another type before a task is taken off active, since it could not be stored then.
 local known, soonest = earliest(retry), math.huge
 
 local named = {}
-for at = 7, #ARGV, 4 do named[#named + 1] = ARGV[at] end
+for at = 7, #ARGV, 5 do named[#named + 1] = ARGV[at] end
 -- include: guard
 
 local first = named[1]
@@ -41,7 +43,7 @@ local first = named[1]
 
 local waiting = {}
 for _, nth in ipairs(taken) do
-  local at = 3 + 4 * nth
+  local at = 2 + 5 * nth
   local retry_at = ARGV[at + 2]
   waiting[#waiting + 1] = retry_at
   waiting[#waiting + 1] = ARGV[at]
@@ -50,9 +52,9 @@ for _, nth in ipairs(taken) do
 end
 redis.call("ZADD", retry, unpack(waiting))
 for _, nth in ipairs(taken) do
-  local at = 3 + 4 * nth
+  local at = 2 + 5 * nth
   local task = task_prefix .. ARGV[at]
-  local stored = redis.pcall("HSET", task, "msg", ARGV[at + 1], "state", "retry")
+  local stored = redis.pcall("HSET", task, "msg", ARGV[at + 1], "state", "retry", attempts_of(task, ARGV[at + 4]))
   if type(stored) == "table" then misfit(stored, nth, ARGV[at], "retry", "ZREM", retry) end
   -- A value that others put there may not be a number; this must not stop the script half-way.
   if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end

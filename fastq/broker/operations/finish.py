@@ -137,16 +137,20 @@ class Completed(NamedTuple):
 
 
 class Retried(NamedTuple):
-    """A task to retry: its new message, the second of the next attempt, and whether this one counts as a failure."""
+    """A task to retry: its new message, the second of the next attempt, and whether this one counts as a failure.
+
+    ``attempt`` is the record of the failed attempt (``wire/attempts.py``), if there is one to keep.
+    """
 
     id: str
     message: bytes
     retry_at_s: int
     is_failure: bool = True
+    attempt: bytes = b""
 
     def size(self) -> int:
         """Return about how many bytes of a call it takes."""
-        return _TASK_SIZE + len(self.message)
+        return _TASK_SIZE + len(self.message) + len(self.attempt)
 
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
@@ -155,14 +159,15 @@ class Retried(NamedTuple):
 
 
 class Archived(NamedTuple):
-    """A task that failed for good, with its new message."""
+    """A task that failed for good, with its new message, and the record of the attempt as in ``Retried``."""
 
     id: str
     message: bytes
+    attempt: bytes = b""
 
     def size(self) -> int:
         """Return about how many bytes of a call it takes."""
-        return _TASK_SIZE + len(self.message)
+        return _TASK_SIZE + len(self.message) + len(self.attempt)
 
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
@@ -229,7 +234,7 @@ def retry(
     """Move failed tasks to retry, where they wait for their next attempt; count those that are failures."""
     words: list[Word] = []
     for task in tasks:
-        words += (task.id, task.message, task.retry_at_s, int(task.is_failure))
+        words += (task.id, task.message, task.retry_at_s, int(task.is_failure), task.attempt)
     script_keys = (keys.active(queue), keys.lease(queue), keys.retry(queue), *_counters(queue, now))
     args: tuple[Word, ...] = (
         keys.task_prefix(queue),
@@ -243,10 +248,10 @@ def retry(
 
 
 def archive(
-    queue: str, tasks: Sequence[tuple[str, bytes]], now: datetime, guard: Guard, side: int = OLDEST_FIRST
+    queue: str, tasks: Sequence[Archived], now: datetime, guard: Guard, side: int = OLDEST_FIRST
 ) -> Operation[list[FinishOutcome]]:
-    """Move tasks (id, message) that failed for good to the archive, count them, and trim the archive."""
-    words: list[Word] = [word for task_id, message in tasks for word in (id_word(task_id), message)]
+    """Move tasks that failed for good to the archive, count them, and trim the archive."""
+    words: list[Word] = [word for task in tasks for word in (id_word(task.id), task.message, task.attempt)]
     script_keys = (
         keys.active(queue),
         keys.lease(queue),

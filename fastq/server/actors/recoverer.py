@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from fastq.broker.operation import Operation
-from fastq.broker.operations.finish import FinishOutcome, Guard, Retried, archive, retry
+from fastq.broker.operations.finish import Archived, FinishOutcome, Guard, Retried, archive, retry
 from fastq.broker.operations.lease import LeasedTask, LeaseList, list_leases
 from fastq.broker.operations.maintain import count_lost
 from fastq.broker.operations.repair import repair_active, repair_lease
@@ -25,6 +25,7 @@ from fastq.server.inflight.dispositions import undecodable
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import view_leased
 from fastq.server.stats import RepairKind, Repairs, describe_repairs
+from fastq.wire.attempts import AttemptRecord
 from fastq.wire.codec import clean_text, rewrite_task_message
 from fastq.worker.report import FailureReport
 
@@ -59,6 +60,7 @@ class _LostTask(NamedTuple):
     message: bytes
     retry_at_s: int = 0
     why_archived: str = ""
+    attempt: bytes = b""
 
 
 class Recoverer(Actor):
@@ -167,10 +169,10 @@ class Recoverer(Actor):
         lost_tasks = [await self._lost_task(queue, task, lost, now_ns // 1_000_000_000) for task, lost in expired]
         moved = 0
         if again := [one for one in lost_tasks if not one.why_archived]:
-            retried = [Retried(one.id, one.message, one.retry_at_s, is_failure=False) for one in again]
+            retried = [Retried(*one[:3], is_failure=False, attempt=one.attempt) for one in again]
             moved += await self._write(queue, again, retry(queue, retried, now, guard), cutoff_s)
         if dead := [one for one in lost_tasks if one.why_archived]:
-            archived = [(one.id, one.message) for one in dead]
+            archived = [Archived(one.id, one.message, one.attempt) for one in dead]
             moved += await self._write(queue, dead, archive(queue, archived, now, guard), cutoff_s)
         return moved
 
@@ -232,14 +234,15 @@ class Recoverer(Actor):
         elif lost > self._rules.max_lost:
             why = f"time {lost}, over max_lost={self._rules.max_lost}"
         told = why or f"time {lost} of at most {self._rules.max_lost}, no attempt charged"
-        error = f"{LEASE_EXPIRED}: lost with its server; {told}"
-        message = rewrite_task_message(task.message, error_msg=error, last_failed_at=now_s)
+        error = f"lost with its server; {told}"
+        message = rewrite_task_message(task.message, error_msg=f"{LEASE_EXPIRED}: {error}", last_failed_at=now_s)
+        attempt = AttemptRecord(view.retried + 1, 0, now_s * 1000, "", f"LeaseExpiredError: {error}").encode()
         if why:
-            return _LostTask(task.id, message, why_archived=why)
+            return _LostTask(task.id, message, why_archived=why, attempt=attempt)
         delay_s = await self._hooks_delay_s(task)
         if delay_s is None:
             delay_s = self._rules.retry_delay_s(view.retried)
-        return _LostTask(task.id, message, retry_at_s=int(now_s + delay_s))
+        return _LostTask(task.id, message, retry_at_s=int(now_s + delay_s), attempt=attempt)
 
     async def _hooks_delay_s(self, task: LeasedTask) -> float | None:
         """Ask the app's hooks for the time of the retry; as in asynq, the error handler is not called."""

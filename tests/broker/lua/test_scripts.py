@@ -30,6 +30,8 @@ KEY_PATTERNS: dict[str, str] = {
             keys.archive_rule,
             keys.archived,
             keys.completed,
+            keys.error_prefix,
+            keys.errors,
             keys.failed_total,
             keys.group_prefix,
             keys.groups,

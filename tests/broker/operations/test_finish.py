@@ -11,6 +11,7 @@ from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import (
     ANY_OWNER,
     ARCHIVE_MAX_SIZE,
+    Archived,
     Completed,
     Done,
     FinishOutcome,
@@ -41,7 +42,7 @@ WAYS: dict[str, Way] = {
     "retry": lambda ids, guard: retry(
         QUEUE, [Retried(task_id, message(task_id), NOW_S + 60) for task_id in ids], NOW, guard
     ),
-    "archive": lambda ids, guard: archive(QUEUE, [(task_id, message(task_id)) for task_id in ids], NOW, guard),
+    "archive": lambda ids, guard: archive(QUEUE, [Archived(task_id, message(task_id)) for task_id in ids], NOW, guard),
     "requeue": lambda ids, guard: requeue(QUEUE, ids, NOW_NS, guard),
 }
 ENDS = {"complete": "completed", "retry": "retry", "archive": "archived", "requeue": "pending"}
@@ -386,7 +387,7 @@ def test_a_task_whose_key_is_another_s_by_now_fails_alone(way: str, bench: Queue
 
 def test_an_archived_task_is_kept_with_its_new_message(bench: QueueBench) -> None:
     bench.activate("a", "b")
-    assert bench.run(archive(QUEUE, [("a", b"new a"), ("b", b"new b")], NOW, Guard(OURS))) == [OK, OK]
+    assert bench.run(archive(QUEUE, [Archived("a", b"new a"), Archived("b", b"new b")], NOW, Guard(OURS))) == [OK, OK]
     assert bench.scores("archived") == {"a": NOW_S, "b": NOW_S}
     assert bench.task("a") == {"msg": b"new a", "state": b"archived"}
 
@@ -394,7 +395,7 @@ def test_an_archived_task_is_kept_with_its_new_message(bench: QueueBench) -> Non
 def test_the_archive_never_holds_more_than_10_000_and_hashes_go_with_their_ids(bench: QueueBench) -> None:
     bench.archive({f"old-{number:05d}": NOW_S - 20_000 + number for number in range(ARCHIVE_MAX_SIZE)})
     bench.activate("a", "b", "c")
-    assert bench.run(archive(QUEUE, [(task_id, b"m") for task_id in "abc"], NOW, ANY_OWNER)) == [OK, OK, OK]
+    assert bench.run(archive(QUEUE, [Archived(task_id, b"m") for task_id in "abc"], NOW, ANY_OWNER)) == [OK, OK, OK]
     places = bench.places()["archived"]
     assert len(places) == ARCHIVE_MAX_SIZE
     assert places[0] == "old-00003"
@@ -417,7 +418,7 @@ def test_what_the_archive_drops_leaves_no_unique_lock_and_takes_no_other_s(bench
     bench.db.hset(keys.task(QUEUE, "wrong"), "unique_key", keys.archived(QUEUE))
     bench.activate("a")
     bench.db.hset(keys.task(QUEUE, "a"), "unique_key", lock_of("a"))
-    assert bench.run(archive(QUEUE, [("a", b"m")], NOW, ANY_OWNER)) == [OK]
+    assert bench.run(archive(QUEUE, [Archived("a", b"m")], NOW, ANY_OWNER)) == [OK]
     assert sorted(bench.db.keys(bench.key("unique:*"))) == [lock_of("a").encode(), lock_of("other").encode()]
     assert len(bench.places()["archived"]) == ARCHIVE_MAX_SIZE
     assert sorted(bench.states()) == sorted(bench.places()["archived"])
@@ -429,7 +430,7 @@ def test_an_archive_that_others_overfilled_shrinks_to_its_size_in_bounded_steps(
     sizes = []
     for task_id in ("a", "b", "c", "d"):
         bench.activate(task_id)
-        assert bench.run(archive(QUEUE, [(task_id, b"m")], NOW, ANY_OWNER)) == [OK]
+        assert bench.run(archive(QUEUE, [Archived(task_id, b"m")], NOW, ANY_OWNER)) == [OK]
         sizes.append(bench.db.zcard(keys.archived(QUEUE)))
     assert sizes == [ARCHIVE_MAX_SIZE + more for more in (951, 202, 0, 0)]
     places = bench.places()["archived"]
@@ -445,7 +446,7 @@ def test_what_was_archived_90_days_ago_is_deleted_in_bounded_batches(bench: Queu
     for number in range(21):
         bench.activate(f"new-{number:02d}")
         before = len(bench.places()["archived"])
-        assert bench.run(archive(QUEUE, [(f"new-{number:02d}", b"m")], NOW, ANY_OWNER)) == [OK]
+        assert bench.run(archive(QUEUE, [Archived(f"new-{number:02d}", b"m")], NOW, ANY_OWNER)) == [OK]
         gone.append(before + 1 - len(bench.places()["archived"]))
     assert gone == [500] * 19 + [1, 0]
     # The one at the limit to the second has gone, too; the one after it has not.
@@ -458,6 +459,6 @@ def test_an_id_that_is_not_utf_8_reaches_the_archive(bench: QueueBench) -> None:
     bench.db.hset(keys.task_prefix(QUEUE).encode() + raw, mapping={"msg": b"?", "state": "active"})
     bench.db.lpush(keys.active(QUEUE), raw)
     bench.db.zadd(keys.lease(QUEUE), {raw: NOW_S + OURS.fraction})
-    assert bench.run(archive(QUEUE, [("bad-\udcff", b"valid")], NOW, Guard(OURS))) == [OK]
+    assert bench.run(archive(QUEUE, [Archived("bad-\udcff", b"valid")], NOW, Guard(OURS))) == [OK]
     assert bench.db.zrange(keys.archived(QUEUE), 0, -1) == [raw]
     assert bench.db.hgetall(keys.task_prefix(QUEUE).encode() + raw) == {b"msg": b"valid", b"state": b"archived"}

@@ -21,6 +21,8 @@ KNOWN = {
     KeyKind.ASIDE: [
         keys.paused(QUEUE),
         keys.archive_rule(QUEUE),
+        keys.errors(QUEUE),
+        keys.error(QUEUE, "ab" * 8),
         keys.scheduled_groups(QUEUE),
         keys.moved(QUEUE),
         keys.processed_total(QUEUE),
@@ -40,7 +42,14 @@ KNOWN = {
         keys.scheduler_history("e"),
         keys.semaphore("s"),
     ],
-    KeyKind.UNKNOWN: ["asynq:{q}:dead", "asynq:{q}:processed:today", "asynq:other", "asynq:{q}", "asynq:{q}:"],
+    KeyKind.UNKNOWN: [
+        "asynq:{q}:dead",
+        "asynq:{q}:processed:today",
+        "asynq:{q}:error:x",
+        "asynq:other",
+        "asynq:{q}",
+        "asynq:{q}:",
+    ],
 }
 
 

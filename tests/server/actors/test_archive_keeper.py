@@ -10,7 +10,7 @@ from redis import Redis
 
 from fastq import Inspector
 from fastq.broker.operations.archive_rule import ArchiveRule, drop_archived, read_archive_rule
-from fastq.broker.operations.finish import ANY_OWNER, archive
+from fastq.broker.operations.finish import ANY_OWNER, Archived, archive
 from fastq.inspector.line_reading import read_line
 from fastq.server.actors.archive_keeper import ArchiveKeeper
 from fastq.server.actors.janitor import Janitor
@@ -33,7 +33,7 @@ async def janitor_of(bench: Bench, **settings: Any) -> Janitor:
 
 async def fail(bench: Bench, *task_ids: str) -> None:
     bench.queue.activate(*task_ids)
-    await bench.commands.run(archive(QUEUE, [(one, message(one)) for one in task_ids], NOW, ANY_OWNER))
+    await bench.commands.run(archive(QUEUE, [Archived(one, message(one)) for one in task_ids], NOW, ANY_OWNER))
 
 
 def dropped(queue: QueueBench) -> int:

@@ -11,6 +11,7 @@ from fastq.server.actors.recoverer import LostTaskRules
 from fastq.server.commands import Commands
 from fastq.server.stats import RepairKind
 from fastq.wire import keys
+from fastq.wire.attempts import AttemptRecord, decode_attempts
 from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import GOS, NOW, NOW_S, OURS, QUEUE, THEIRS, message
@@ -44,7 +45,11 @@ def test_a_task_whose_lease_ended_30_s_ago_is_tried_again_and_charged_nothing(ow
         assert bench.queue.scores("retry") == {"a": NOW_S + 103}
         assert bench.queue.places() == {"retry": ["a"]}
         new = message("a", retried=3, error_msg=PUT_BACK, last_failed_at=NOW_S)
-        assert bench.queue.task("a") == {"msg": new, "state": b"retry", "lost": b"1"}
+        fields = bench.queue.task("a")
+        (attempt,) = decode_attempts(fields.pop("attempts"))
+        assert fields == {"msg": new, "state": b"retry", "lost": b"1"}
+        error = "LeaseExpiredError: lost with its server; time 1 of at most 3, no attempt charged"
+        assert attempt == AttemptRecord(4, 0, NOW_S * 1000, "", error)
         assert bench.queue.counters() == {}
         assert recovered(bench) == 1
 
@@ -67,7 +72,10 @@ def test_a_task_that_may_run_once_goes_to_the_archive(db: Redis, url: str, caplo
         await recoverer(bench).tick()
         assert bench.queue.scores("archived") == {"a": NOW_S, "b": NOW_S}
         new = message("a", retry=0, error_msg=ONCE, last_failed_at=NOW_S)
-        assert bench.queue.task("a") == {"msg": new, "state": b"archived", "lost": b"1"}
+        fields = bench.queue.task("a")
+        (attempt,) = decode_attempts(fields.pop("attempts"))
+        assert attempt.error == "LeaseExpiredError: " + ONCE.partition("expired: ")[2]
+        assert fields == {"msg": new, "state": b"archived", "lost": b"1"}
         assert bench.queue.counters()["failed"] == bench.queue.counters()["processed"] == 2
 
     on_bench(db, url, test)
