@@ -99,7 +99,11 @@ cdef class Submission:
 
 
 cdef class Event:
-    """A report about a submission: an ``EventKind``, its data, and the run time of the handler."""
+    """The record of what became of a submission, all that a child sends of an attempt.
+
+    ``kind`` is an ``EventKind``, ``data`` belongs to it: a result, a report of a failure, in most cases nothing.
+    ``ran_ns`` is the run time of the handler, 0 if it did not begin. The submission knows the task and its type.
+    """
 
     def __init__(self, kind: EventKind, submission: Submission, data: bytes = b"", ran_ns: int = 0) -> None:
         self.kind = kind
@@ -391,5 +395,6 @@ cdef class ChildQueue:
 
     def end(self, submission: Submission, kind: EventKind, data: bytes) -> Event:
         """Remove a submission whose child is dead, and return its event."""
+        row = self.slots.look(submission.seq)
         self.forget(submission)
-        return Event.make(kind, submission, data, 0)
+        return Event.make(kind, submission, data, atomic.now_ns() - row[2] if row else 0)

@@ -1,4 +1,7 @@
-"""A child's report of a failed task: the error as it is stored, and the decisions of the hooks."""
+"""A child's report of a failed task: the error as it is stored, and the decisions of the hooks.
+
+It is the data of the pool's record (``Event``) of an attempt that failed.
+"""
 
 import os
 import traceback
@@ -19,7 +22,8 @@ class FailureReport(NamedTuple):
 
     ``retry_in_s`` None means the default delay. ``trace`` is for the log, and None if the log limit is reached. If
     ``is_snoozed``, the handler asked for another run, which the task gets even if it is out of retries. ``final`` is
-    the reason why a task with retries left is not retried.
+    the reason why a task with retries left is not retried. ``fingerprint`` tells the kind of error
+    (``worker/fingerprint.py``), and ``kept`` is its traceback for Redis, when it is the turn of this kind.
     """
 
     error: str
@@ -28,6 +32,8 @@ class FailureReport(NamedTuple):
     trace: str | None = ""
     is_snoozed: bool = False
     final: str = ""
+    fingerprint: str = ""
+    kept: str = ""
 
     def encode(self) -> bytes:
         """Return the report as JSON."""

@@ -23,12 +23,18 @@ from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import resolve_aggregator
 from fastq.worker.debug_log import DebugLogRunner
 from fastq.worker.description import AppDescription
+from fastq.worker.fingerprint import Turns, fingerprint_of
 from fastq.worker.hooks import DECISIONS, caused_by, failure_report, hooks_named, resolve_hook, why_final
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import trace_of
 from fastq.worker.returned import encode_returned
 
 __all__ = ["HandlerRunner", "load", "runner_argument"]
+
+MAX_KEPT: Final = 8000
+"""Characters of a traceback that is kept in Redis; the last ones."""
+_NOT_KEPT: Final = (EventKind.REVOKED, EventKind.NOT_FOUND)
+"""Ends of which no traceback is kept: the task is deleted, or none of its code has run."""
 
 
 def runner_argument(
@@ -111,6 +117,7 @@ class HandlerRunner:
         self._tracebacks = tracebacks
         self._clock = clock or SystemClock()
         self._trace_limit = LogLimit[tuple[EventKind, bool, str, str]]()
+        self._turns = Turns[tuple[str, str]]()
         app = AppDescription.of(mux)
         self.has_async = any(app.patterns.values())
         self.has_plain = not all(app.patterns.values())
@@ -168,9 +175,13 @@ class HandlerRunner:
             raise error  # it ends the process, which the handler has forked
         error = _named(error, context)
         kind, report = _kind(task, error, context), failure_report(self._hooks, task, error)
-        if self._tracebacks != "never" and (trace := self._trace(task, kind, error)) != "":
-            report = report._replace(trace=trace)
-        return kind, report.encode()
+        trace = "" if self._tracebacks == "never" else self._trace(task, kind, error)
+        fingerprint = kept = ""
+        if not report.is_snoozed and kind not in _NOT_KEPT:
+            fingerprint = fingerprint_of(error)
+            if self._turns.allows((task.queue, fingerprint), self._clock.monotonic_s()):
+                kept = trace_of(error)[-MAX_KEPT:]
+        return kind, report._replace(trace=trace, fingerprint=fingerprint, kept=kept).encode()
 
     def _trace(self, task: RunningTask, kind: EventKind, error: BaseException) -> str | None:
         """Return the traceback for the task's log line, "" for none, None if the line is surely over the limit."""

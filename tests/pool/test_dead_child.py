@@ -82,13 +82,15 @@ def test_what_a_dead_child_had_answered_counts(corpse: Corpse) -> None:
     }
     assert events["answered"].data == b"its result"
     assert events["running"].data == b"worker process 4711 died with signal SIGKILL, peak RSS 80 MB"
+    assert events["running"].ran_ns > 0
     assert [task.key for task in corpse.dispatcher.close()] == ["waiting"]
 
 
 def test_a_task_claimed_but_not_yet_in_its_row_is_charged(corpse: Corpse) -> None:
     corpse.submit("claimed")
     corpse.tasks.take()
-    assert corpse.resolve_dead_child()["claimed"].kind is EventKind.CRASHED
+    claimed = corpse.resolve_dead_child()["claimed"]
+    assert (claimed.kind, claimed.ran_ns) == (EventKind.CRASHED, 0)
 
 
 @pytest.mark.parametrize(

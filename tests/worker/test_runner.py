@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from fastq import ServeMux, current_task
-from fastq.errors import PayloadError, RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
+from fastq.errors import PayloadError, RevokeTask, SkipRetry, Snooze, TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
 from fastq.log.limit import LINES, PER_S
 from fastq.pool.event_kind import TOLD_TO_END, EventKind
@@ -343,3 +343,33 @@ def test_what_a_fork_of_the_handler_raises_passes_and_no_hook_hears_of_it(run: R
     with pytest.raises(SystemExit):
         run(fail_with(SystemExit(0)), context, hooks)
     assert told == []
+
+
+def test_the_first_of_a_kind_of_error_brings_its_traceback_for_redis_and_all_bring_its_fingerprint() -> None:
+    made: ServeMux = ServeMux()
+    raised: list[BaseException] = []
+
+    @made.handler("t")
+    def fails(task: RunningTask) -> None:
+        raise raised.pop()
+
+    clock = ManualClock()
+    runner = HandlerRunner(made, Hooks(), clock=clock)
+
+    def report(error: BaseException, **fields: Any) -> FailureReport:
+        raised.append(error)
+        return report_of(copy_context().run(runner.run, encoded(**fields), FakeContext()))
+
+    first, second = report(ValueError("a" * 9000)), report(ValueError("b"))
+    assert first.fingerprint == second.fingerprint != ""
+    assert (len(first.kept), second.kept) == (8000, "")
+    assert report(ValueError("c"), queue="other").kept.endswith("\nValueError: c\n")
+    assert report(KeyError("d")).fingerprint != first.fingerprint
+    clock.advance(600.0)
+    assert report(ValueError("e")).kept.endswith("ValueError: e\n")
+    for error in (Snooze(after=1), RevokeTask("f")):
+        told = report(error)
+        assert (told.fingerprint, told.kept) == ("", "")
+    nowhere = report(ValueError("g"), type="nosuch")
+    assert nowhere.error.startswith("HandlerNotFoundError")
+    assert nowhere.fingerprint == ""

@@ -1,0 +1,74 @@
+"""What kind of error a failed attempt ended with, and of which kinds a traceback is to be kept now."""
+
+from collections.abc import Hashable
+from hashlib import blake2b
+from typing import Final, Generic, TypeVar
+
+__all__ = ["Turns", "fingerprint_of"]
+
+AGAIN_S: Final = 600.0
+WINDOW_S: Final = 10.0
+CHILDS_A_WINDOW: Final = 10
+MAX_KNOWN: Final = 1000
+_MOST_CAUSES: Final = 5
+
+K = TypeVar("K", bound=Hashable)
+
+_known: dict[tuple[object, ...], str] = {}
+
+
+def fingerprint_of(error: BaseException) -> str:
+    """Return 16 hexadecimal digits, the same for errors of the same classes from the same lines of code.
+
+    The causes count, as a traceback shows them; messages do not.
+    """
+    places = tuple(_places(error))
+    found = _known.get(places)
+    if found is None:
+        if len(_known) >= MAX_KNOWN:
+            _known.clear()
+        words = "\n".join(map(str, places)).encode("utf-8", "backslashreplace")
+        found = _known[places] = blake2b(words, digest_size=8).hexdigest()
+    return found
+
+
+def _places(error: BaseException) -> list[object]:
+    """Return the class of an error and of each cause, with the files and lines that it passed."""
+    places: list[object] = []
+    cause: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if cause is None:
+            break
+        kind, trace = type(cause), cause.__traceback__
+        places += (kind.__module__, kind.__qualname__)
+        while trace is not None:
+            place = (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+            if place != places[-1]:  # a recursion is the same error however deep it was
+                places.append(place)
+            trace = trace.tb_next
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return places
+
+
+class Turns(Generic[K]):
+    """The kinds of which something was passed on lately: each once in ten minutes, and ``most`` in ten seconds."""
+
+    def __init__(self, most: int = CHILDS_A_WINDOW) -> None:
+        self._most = most
+        self._again_s: dict[K, float] = {}
+        self._passed = 0
+        self._window_ends_s = 0.0
+
+    def allows(self, kind: K, now_s: float) -> bool:
+        """Return whether it is the turn of a kind; if so, its next one is in ten minutes."""
+        if self._again_s.get(kind, now_s) > now_s:
+            return False
+        if now_s >= self._window_ends_s:
+            self._window_ends_s, self._passed = now_s + WINDOW_S, 0
+        if self._passed >= self._most:
+            return False
+        if len(self._again_s) >= MAX_KNOWN:
+            self._again_s.clear()
+        self._passed += 1
+        self._again_s[kind] = now_s + AGAIN_S
+        return True
