@@ -48,6 +48,7 @@ from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.countdown import GOODBYE_S, LAST_WRITES_S, Countdown, within
 from fastq.server.destinations import log_unserved, refusal_of
 from fastq.server.inflight.ack_writer import AckWriter
+from fastq.server.inflight.failed_attempts import FailedAttempts
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
 from fastq.server.inflight.progress_writer import ProgressWriter
@@ -56,6 +57,7 @@ from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.unknown import UnknownTypes
 from fastq.server.presence import ServerPresence, ServerStatus, new_identity
 from fastq.server.timing import STANDARD, Timing
+from fastq.wire.attempts import server_name
 from fastq.worker.description import AppDescription
 from fastq.worker.runner import runner_argument
 
@@ -113,6 +115,8 @@ class ServerProcess:
         )
         self.result_writer = ResultWriter(self.commands, self.owner)
         self.progress_writer = ProgressWriter(self.commands, self.owner)
+        name = server_name(self.identity.host, self.identity.pid)
+        self.failed_attempts = FailedAttempts(self.commands, self._clock, name)
         self.forks = ForkServer(
             pool_config(options),
             partial(log_text, _pool_log, logging.WARNING),
@@ -125,6 +129,7 @@ class ServerProcess:
             self.result_writer.write,
             self._pool_failed,
             lambda *asked: self.subscriber.canceled_as(*asked),  # noqa: PLW0108 - it is made later
+            self.failed_attempts.record,
             self.hooks.judge_failure if self.hooks.judges else None,
             lambda: self.subscriber.remembers,
             lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
@@ -369,6 +374,7 @@ class ServerProcess:
             await actor.finish(each_s)
         await self.progress_writer.stop()
         await self.result_writer.settle()
+        await self.failed_attempts.settle()
         await self.acker.flush()
         while self.in_flight.ends.waiting or self.syncer.is_writing:
             await self.syncer.tick()

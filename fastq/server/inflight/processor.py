@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from fastq._muxmatch import PatternIndex
 from fastq.broker.operations.cancel import CancelAs, Cancellation
-from fastq.broker.operations.finish import Archived, Requeued
+from fastq.broker.operations.finish import Archived, Disposition, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.errors import InvalidMessageError
 from fastq.log.setup import log_text
@@ -61,6 +61,7 @@ _LAST_SUCCESS: Final = EventKind.RESULT
 _LAST_OF_HANDLERS: Final = EventKind.INVALID
 """Kinds up to this one are the end that a handler came to, or its message: nothing else is to be asked."""
 
+RecordAttempt: TypeAlias = Callable[[InFlightTask, FailureReport, int], bytes]
 Judge: TypeAlias = Callable[[InFlightTask, EventKind, bytes], Awaitable[FailureReport]]
 MakePool: TypeAlias = Callable[[PoolCallbacks], Pool]
 ChooseUnknown: TypeAlias = Callable[[str, str], Awaitable[bool]]
@@ -72,6 +73,7 @@ _log = logging.getLogger("fastq.pool")
 class ProcessorCallbacks:
     """The callbacks of a processor: for tasks that have ended, results of running handlers, a pool that is dead.
 
+    ``record_attempt`` returns what is kept of a failed attempt, given its report and the nanoseconds that it ran;
     ``canceled_as`` tells, by queue, id and when its dequeue was asked for, what is to become of a task that comes in,
     if it was canceled on its way;
     ``remembers_canceled`` tells whether anything was.
@@ -81,6 +83,7 @@ class ProcessorCallbacks:
     write_result: Callable[[InFlightTask, bytes], None]
     failed: Callable[[PoolStartError], None]
     canceled_as: Callable[[str, str, float], CancelAs | None]
+    record_attempt: RecordAttempt
     judge: Judge | None = None
     """Asks the app's hooks about a failure that no child reported; None without such hooks."""
     remembers_canceled: Callable[[], bool] = lambda: True
@@ -233,8 +236,13 @@ class Processor:
         for task in tasks:
             task.canceled = self._callbacks.canceled_as(queue, task.id, asked_s)
             if task.canceled is not None:
-                canceled.append(self._end(task, EventKind.CANCELED, _CANCELED_EARLY))
+                canceled.append(self._end_early(task))
         return canceled
+
+    def _end_early(self, task: InFlightTask) -> InFlightTask:
+        """End a task that was canceled before it began."""
+        assert task.submission is not None, "it has been made, whether or not it was submitted"
+        return self._end(task, Event(EventKind.CANCELED, task.submission, _CANCELED_EARLY))
 
     def _is_async(self, task_type: str) -> bool:
         return self._patterns.find(task_type) in self._async_patterns
@@ -265,35 +273,34 @@ class Processor:
         task: InFlightTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
         try:
             if event.kind <= _LAST_OF_HANDLERS:
-                ended.append(self._end(task, event.kind, event.data))
+                ended.append(self._end(task, event))
             else:
-                self._take_other(task, event.kind, event.data, ended, again)
+                self._take_other(task, event, ended, again)
         except Exception:  # noqa: BLE001 - a defect with one task must not cost another task its end
             _log.exception("unexpected error: the outcome of task %s of queue %s is not saved", task.id, task.queue)
             if event.kind < EventKind.WRITTEN:
                 ended.append(requeued(task))
 
-    def _take_other(
-        self, task: InFlightTask, kind: EventKind, data: bytes, ended: list[InFlightTask], again: list[Submission]
-    ) -> None:
+    def _take_other(self, task: InFlightTask, event: Event, ended: list[InFlightTask], again: list[Submission]) -> None:
         """Take what is not simply the end that a handler came to."""
-        if kind in (EventKind.RERUN, EventKind.RETURNED) and task.canceled is not None:
+        if event.kind in (EventKind.RERUN, EventKind.RETURNED) and task.canceled is not None:
             # Its coroutine could not be told, because another one blocked the loop; or it was on its way back.
-            kind = EventKind.CANCELED
-        if kind is EventKind.RERUN and task.reruns and not self._is_closed:
-            kind, data = EventKind.CRASHED, _KILLED_TWICE
+            event = Event(EventKind.CANCELED, event.submission, event.data, event.ran_ns)
+        if event.kind is EventKind.RERUN and task.reruns and not self._is_closed:
+            event = Event(EventKind.CRASHED, event.submission, _KILLED_TWICE, event.ran_ns)
+        kind = event.kind
         if self._goes_again(task, kind):
             again.append(self._maker.submission(task))
         elif kind is EventKind.WRITTEN:
-            self._callbacks.write_result(task, data)
+            self._callbacks.write_result(task, event.data)
         elif kind is EventKind.PROGRESS:
-            self._callbacks.write_progress(task, data)
+            self._callbacks.write_progress(task, event.data)
         elif kind is EventKind.NOT_FOUND and self._callbacks.passes_on is not None and self._is_unknown(task):
-            self._ask_about_unknown(self._callbacks.passes_on, task, data)
-        elif self._callbacks.judge is not None and _is_unreported_failure(kind, data):
-            self._judge(self._callbacks.judge, task, kind, data)
+            self._ask_about_unknown(self._callbacks.passes_on, task, event)
+        elif self._callbacks.judge is not None and _is_unreported_failure(kind, event.data):
+            self._judge(self._callbacks.judge, task, event)
         else:
-            ended.append(self._end(task, kind, data))
+            ended.append(self._end(task, event))
 
     def _goes_again(self, task: InFlightTask, kind: EventKind) -> bool:
         """Return whether to submit a task again, because its child was killed for a different task."""
@@ -307,23 +314,23 @@ class Processor:
         """Return whether the mux found no handler; a handler may raise the same error."""
         return task.canceled is None and self._patterns.find(task.view.type) is None
 
-    def _judge(self, judge: Judge, task: InFlightTask, kind: EventKind, data: bytes) -> None:
+    def _judge(self, judge: Judge, task: InFlightTask, event: Event) -> None:
         """End a task once the hook child has decided on its failure; it stays in flight until then."""
 
         async def ask() -> None:
             report: FailureReport | None = None
             try:
-                report = await judge(task, kind, data)
+                report = await judge(task, event.kind, event.data)
             except asyncio.CancelledError:
                 _log.warning("the hooks did not answer for task %s before the shutdown; using the defaults", task.id)
             except Exception:  # noqa: BLE001 - whatever goes wrong with the hooks, the task must end
                 _log.exception("the hooks could not be called for task %s; using the defaults", task.id)
             if task.in_flight:
-                self._callbacks.finish([self._end(task, kind, data, report)])
+                self._callbacks.finish([self._end(task, event, report)])
 
         self._end_later(task, ask())
 
-    def _ask_about_unknown(self, choose: ChooseUnknown, task: InFlightTask, data: bytes) -> None:
+    def _ask_about_unknown(self, choose: ChooseUnknown, task: InFlightTask, event: Event) -> None:
         """End a task of an unknown type once it is known who has a handler; it stays in flight until then."""
 
         async def ask() -> None:
@@ -337,11 +344,11 @@ class Processor:
             if not task.in_flight:
                 return
             if not is_passed_on or task.canceled is not None:
-                self._callbacks.finish([self._end(task, EventKind.NOT_FOUND, data)])
+                self._callbacks.finish([self._end(task, event)])
                 return
             self._counts[EventKind.NOT_FOUND] += 1
             now_s = self._clock.unix_ns() // 1_000_000_000
-            task.disposition = passed_on(task, data, now_s, pass_on_delay_s())
+            task.disposition = passed_on(task, event.data, now_s, pass_on_delay_s())
             self._callbacks.finish([task])
 
         self._end_later(task, ask())
@@ -361,20 +368,25 @@ class Processor:
             judging.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    def _end(
-        self, task: InFlightTask, kind: EventKind, data: bytes, report: FailureReport | None = None
-    ) -> InFlightTask:
+    def _end(self, task: InFlightTask, event: Event, report: FailureReport | None = None) -> InFlightTask:
+        """Decide what becomes of a task, by the record of its attempt and the report that belongs to it."""
+        kind, data = event.kind, event.data
         self._counts[kind] += 1
         now_s = self._clock.unix_ns() // 1_000_000_000
         if kind <= _LAST_SUCCESS:
             task.disposition = disposition_of(task, kind, data, now_s, self._delay_rule)
             return task
         report = report or report_of(kind, data)
+        disposition: Disposition
         if overrides(task, kind):
-            task.disposition = canceled_of(task, report, now_s)
+            disposition = canceled_of(task, report, now_s)
         else:
-            task.disposition = disposition_of(task, kind, data, now_s, self._delay_rule, report)
-        self.failure_log.add(task, kind, task.disposition, report)
+            disposition = disposition_of(task, kind, data, now_s, self._delay_rule, report)
+        if isinstance(disposition, Retried | Archived) and kind is not EventKind.INVALID and not report.is_snoozed:
+            record = self._callbacks.record_attempt(task, report, event.ran_ns)
+            disposition = disposition._replace(attempt=record)
+        task.disposition = disposition
+        self.failure_log.add(task, kind, disposition, report)
         return task
 
     # Control ----------------------------------------------------------------------------------------------------
@@ -389,7 +401,7 @@ class Processor:
         for task in found:
             task.canceled = cancellation.outcome or task.canceled or CancelAs.RETRY
             if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
-                self._callbacks.finish([self._end(task, EventKind.CANCELED, _CANCELED_EARLY)])
+                self._callbacks.finish([self._end_early(task)])
         return bool(found)
 
     def lose(self, task: InFlightTask) -> None:

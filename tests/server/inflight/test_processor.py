@@ -38,6 +38,7 @@ class Bench:
             lambda task, data: self.written.append((task.id, data)),
             lambda error: None,
             lambda queue, task_id, asked_s: self.canceled.get((queue, task_id)),
+            lambda task, report, ran_ns: f"{report.error} after {ran_ns} ns".encode(),
         )
         config = PoolConfig(runner="fastq.worker.runner:load", argument="")
 
@@ -401,6 +402,28 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
             bench.pool._tick.cancel()
 
     run(running)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "told"),
+    [
+        (EventKind.FAILED, FailureReport("E: a").encode(), "E: a"),
+        (EventKind.SKIP_RETRY, FailureReport("E: b").encode(), "E: b"),
+        (EventKind.TIMEOUT, b"", "TaskTimeout: the handler did not end in time and its process was killed"),
+        (EventKind.CRASHED, b"SIGSEGV", "WorkerCrashedError: SIGSEGV"),
+        (EventKind.FAILED, FailureReport("Snooze", False, 1.0, is_snoozed=True).encode(), ""),
+        (EventKind.INVALID, b"no message", ""),
+    ],
+)
+def test_the_record_of_a_failed_attempt_goes_with_its_end(kind: EventKind, data: bytes, told: str) -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a")
+        bench.processor._on_events([Event(kind, bench.submission("a"), data, 7000)])
+        (task,) = bench.finished
+        assert isinstance(task.disposition, Retried | Archived)
+        assert task.disposition.attempt == (f"{told} after 7000 ns".encode() if told else b"")
+
+    on_crew(test)
 
 
 # Control ----------------------------------------------------------------------------------------------------------
