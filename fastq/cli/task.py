@@ -16,11 +16,11 @@ from fastq.cli.session import Session, each, emit, pass_session
 from fastq.cli.stats import STATES
 from fastq.cli.tables import facts, table
 from fastq.cli.task_filter import filter_options, page_of, read_filter
-from fastq.cli.task_shown import BY_STATE, COMMON, task_facts
+from fastq.cli.task_shown import BY_STATE, COMMON, attempt_facts, last_traceback, task_facts
 from fastq.info import TaskInfo
 from fastq.inspector.checks import MAX_PAGE
 from fastq.inspector.filters import TaskFilter
-from fastq.inspector.json_records import task_record
+from fastq.inspector.json_records import attempt_record, task_record
 from fastq.states import TaskState
 
 __all__ = ["group_option", "of_group", "task"]
@@ -130,18 +130,23 @@ def _found(session: Session, queue: str, state: TaskState, group: str | None, wh
 @json_option
 @pass_session
 def inspect(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
-    """Describe tasks, with their payloads and results."""
+    """Describe tasks, with their payloads, results and last failed attempts."""
     records = []
 
     def describe(task_id: str) -> None:
         info = session.inspector.get_task_info(queue, task_id)
+        attempts = session.inspector.get_failed_attempts(queue, task_id)
         if as_json:
-            records.append(task_record(info))
+            records.append({**task_record(info), "failed_attempts": list(map(attempt_record, attempts))})
             return
-        pairs = [*task_facts(info, session.now), ("Payload", payload_text(info.payload))]
+        pairs = [*task_facts(info, session.now), *attempt_facts(attempts, session.now)]
+        pairs.append(("Payload", payload_text(info.payload)))
         if info.result is not None:
             pairs.append(("Result", payload_text(info.result)))
         facts(session.screen, [(name, text) for name, text in pairs if text])
+        heading, lines = last_traceback(attempts)
+        if lines:
+            session.screen.say("\n  ".join([heading, *lines]))
         session.screen.say()
 
     code = each(session, ids, describe)

@@ -1,6 +1,6 @@
 """The display of tasks: the columns of each state, and all facts about one task."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -8,9 +8,10 @@ from fastq.cli.human import clean, number, payload_text, span, stamp, when
 from fastq.cli.stats import STATE_COLOURS
 from fastq.cli.tables import Cell, Column
 from fastq.info import TaskInfo
+from fastq.inspector import FailedAttempt
 from fastq.states import TaskState
 
-__all__ = ["BY_STATE", "COMMON", "Show", "task_facts"]
+__all__ = ["BY_STATE", "COMMON", "Show", "attempt_facts", "last_traceback", "task_facts"]
 
 Show = Callable[[TaskInfo, datetime], str]
 
@@ -67,3 +68,22 @@ def task_facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
         ("Completed", at(info.completed_at)),
         ("Headers", ", ".join(f"{clean(name)}={clean(value)}" for name, value in sorted(info.headers.items()))),
     ]
+
+
+def attempt_facts(attempts: Sequence[FailedAttempt], now: datetime) -> list[tuple[str, str]]:
+    """Return a name and a value for each failed attempt, the oldest first."""
+
+    def told(one: FailedAttempt) -> str:
+        ran = f", ran {span(one.ended_at - one.started_at)}" if one.started_at else ""
+        server = f" on {clean(one.server)}" if one.server else ""
+        return f"failed {when(one.ended_at, now)}{ran}{server}: {clean(one.error)}"
+
+    return [(f"Attempt {one.attempt}", told(one)) for one in attempts]
+
+
+def last_traceback(attempts: Sequence[FailedAttempt]) -> tuple[str, list[str]]:
+    """Return a heading and the lines of the last traceback that is kept; no lines if there is none."""
+    for one in reversed(attempts):
+        if one.traceback is not None:
+            return f"Traceback of attempt {one.attempt}", [clean(line) for line in one.traceback.splitlines()]
+    return "", []

@@ -12,11 +12,21 @@ from fastq.info import TaskInfo
 from fastq.inspector.doctor.examination import Report
 from fastq.inspector.doctor.finding import Level
 from fastq.inspector.doctor.repairs import Repair
-from fastq.inspector.records import DailyStats, Drain, ImportReport, Moved, QueueInfo, ServerInfo, TaskEvent
+from fastq.inspector.records import (
+    DailyStats,
+    Drain,
+    FailedAttempt,
+    ImportReport,
+    Moved,
+    QueueInfo,
+    ServerInfo,
+    TaskEvent,
+)
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 __all__ = [
     "acted_record",
+    "attempt_record",
     "daily_record",
     "drain_record",
     "entry_record",
@@ -113,6 +123,20 @@ def task_record(info: TaskInfo) -> dict[str, Any]:
         "retention_s": info.retention.total_seconds() or None,
         "completed_at": time_text(info.completed_at),
         **_data("result", info.result),
+    }
+
+
+def attempt_record(attempt: FailedAttempt) -> dict[str, Any]:
+    """Describe a failed attempt of a task."""
+    return {
+        "attempt": attempt.attempt,
+        "started_at": time_text(attempt.started_at),
+        "ended_at": time_text(attempt.ended_at),
+        "server": attempt.server or None,
+        "error": attempt.error,
+        "error_class": attempt.error_class,
+        "fingerprint": attempt.fingerprint or None,
+        "traceback": attempt.traceback,
     }
 
 

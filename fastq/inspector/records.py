@@ -12,6 +12,7 @@ __all__ = [
     "ClusterNode",
     "DailyStats",
     "Drain",
+    "FailedAttempt",
     "GroupInfo",
     "ImportReport",
     "Moved",
@@ -65,6 +66,30 @@ class DailyStats:
     processed: int
     failed: int
     date: date
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """A failed attempt of a task.
+
+    ``attempt`` counts from 1; an attempt that was lost with its server and the next one have the same number.
+    ``started_at`` is None if it is not known or the handler never began, ``server`` is "host:pid" or empty. ``error``
+    is the class and the beginning of the message. Errors of the same class from the same lines of code have the same
+    ``fingerprint``, and one ``traceback`` is kept of them, perhaps that of another task; None if none is kept.
+    """
+
+    attempt: int
+    started_at: datetime | None
+    ended_at: datetime
+    server: str
+    error: str
+    fingerprint: str
+    traceback: str | None
+
+    @property
+    def error_class(self) -> str:
+        """Return the name of the error's class."""
+        return self.error.partition(":")[0].partition(" ")[0]
 
 
 @dataclass(frozen=True, slots=True)

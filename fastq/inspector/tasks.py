@@ -7,13 +7,16 @@ from typing import Final
 from fastq.broker.inspect.queues import queue_exists
 from fastq.broker.inspect.tasks import FoundTask, list_ids, list_ids_newest_first, read_all_tasks, read_tasks
 from fastq.broker.operation import Flow, together
+from fastq.broker.operations.errors import read_attempts, read_tracebacks
 from fastq.clock import at_unix_ns
 from fastq.errors import InvalidMessageError, QueueNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo, task_info
 from fastq.inspector.checks import check_page, check_queue, check_state, check_task_id
 from fastq.inspector.driver import Driver, Given, Stream, alias, operation, stream
 from fastq.inspector.queues import require_queue
+from fastq.inspector.records import FailedAttempt
 from fastq.states import TaskState
+from fastq.wire.attempts import AttemptRecord
 from fastq.wire.codec import clean_text, decode_task_message
 from fastq.wire.messages import UNDECODABLE_TYPE, TaskMessage
 
@@ -21,6 +24,7 @@ __all__ = ["DEFAULT_PAGE_SIZE", "Listing", "TaskMethods", "describe"]
 
 DEFAULT_PAGE_SIZE: Final = 30
 SECOND_NS: Final = 1_000_000_000
+MS_NS: Final = 1_000_000
 FAR_S: Final = 1e15
 IDS_A_CALL: Final = 5_000
 STATES: Final = frozenset(state.value for state in TaskState)
@@ -106,6 +110,23 @@ class TaskMethods(Driver):
         return info
 
     @operation
+    def get_failed_attempts(self, queue: str, task_id: str) -> Flow[list[FailedAttempt]]:
+        """Return the last five failed attempts of a task, the oldest first, with the tracebacks that are kept.
+
+        Attempts by Go servers leave no record. ``TaskNotFoundError`` if the queue has no task with this id.
+        """
+        check_queue(queue)
+        check_task_id(task_id)
+        exists, records = yield from together(queue_exists(queue), read_attempts(queue, task_id))
+        if not exists:
+            raise QueueNotFoundError(queue)
+        if records is None:
+            raise TaskNotFoundError(queue, task_id)
+        fingerprints = list(dict.fromkeys(record.fingerprint for record in records if record.fingerprint))
+        tracebacks: dict[str, str] = (yield read_tracebacks(queue, fingerprints)) if fingerprints else {}
+        return [_attempt(record, tracebacks.get(record.fingerprint)) for record in records]
+
+    @operation
     def list_tasks(
         self,
         queue: str,
@@ -171,6 +192,14 @@ def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskI
         is_orphaned=orphaned,
         result=found.result,
         lost=found.lost,
+    )
+
+
+def _attempt(record: AttemptRecord, traceback: str | None) -> FailedAttempt:
+    started_at = at_unix_ns(record.started_ms * MS_NS) if record.started_ms else None
+    ended_at = at_unix_ns(record.ended_ms * MS_NS)
+    return FailedAttempt(
+        record.attempt, started_at, ended_at, record.server, record.error, record.fingerprint, traceback
     )
 
 

@@ -12,6 +12,7 @@ from redis import Redis
 from fastq import Client, Inspector, Task
 from fastq.states import TaskState
 from fastq.wire import keys
+from fastq.wire.attempts import AttemptRecord
 from tests.cli.commands import BINARY, Fastq
 from tests.waiting import wait_until
 
@@ -185,6 +186,34 @@ def test_tasks_are_described_as_json(filled: Fastq) -> None:
     assert (r1["state"], r1["last_error"], r1["retried"]) == ("retry", "ValueError: no such\nuser", 3)
     assert r1["next_process_at"] == "2096-10-02T07:06:40Z"
     assert (c1["result"], c1["retention_s"]) == ('{"sum": 3}', 600)
+
+
+def test_failed_attempts_are_described_with_the_last_traceback(filled: Fastq, db: Any) -> None:
+    records = [
+        AttemptRecord(1, 0, 1_000_000, "", "LeaseExpiredError: lost"),
+        AttemptRecord(2, 1_000_000, 1_000_250, "web-1:7", "ValueError: no\nuser", "ab" * 8),
+    ]
+    db.hset(keys.task("default", "r1"), "attempts", b"".join(record.encode() for record in records))
+    db.set(keys.error("default", "ab" * 8), "Traceback:\n  File \x1b[31m")
+    words = ("task", "inspect", "-q", "default", "-i", "r1")
+    told = [line for line in filled.lines(*words) if line.startswith("Attempt")]
+    assert told[0].startswith("Attempt 1 failed ")
+    assert told[0].endswith(" ago: LeaseExpiredError: lost")
+    assert told[1].endswith(" ago, ran 250ms on web-1:7: ValueError: no\\nuser")
+    assert filled.lines(*words)[-3:] == ["Traceback of attempt 2", "Traceback:", "File \\x1b[31m"]
+    (task,) = filled.json(*words)
+    lost, failed = task["failed_attempts"]
+    assert (lost["started_at"], lost["server"], lost["fingerprint"], lost["traceback"]) == (None, None, None, None)
+    assert failed == {
+        "attempt": 2,
+        "started_at": "1970-01-01T00:16:40Z",
+        "ended_at": "1970-01-01T00:16:40.250000Z",
+        "server": "web-1:7",
+        "error": "ValueError: no\nuser",
+        "error_class": "ValueError",
+        "fingerprint": "ab" * 8,
+        "traceback": "Traceback:\n  File \x1b[31m",
+    }
 
 
 def test_a_task_that_was_lost_says_how_often(filled: Fastq, db: Any) -> None:

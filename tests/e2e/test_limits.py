@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fastq import Client, Task
+from fastq import Client, Inspector, Task
 from fastq.broker.operations.cancel import cancel_processing
 from fastq.broker.transport.open import open_broker
 from tests.e2e.apps import EVENTS
@@ -88,7 +88,7 @@ def hang(client: Client, view: View, type: str) -> Event:
     ],
 )
 def test_a_hanging_handler_ends_when_its_time_is_up_and_its_slot_is_used_again(
-    workers: Workers, client: Client, view: View, type: str, error: str
+    workers: Workers, client: Client, view: View, url: str, type: str, error: str
 ) -> None:
     start(workers, type)
     hanging = hang(client, view, type)
@@ -97,6 +97,11 @@ def test_a_hanging_handler_ends_when_its_time_is_up_and_its_slot_is_used_again(
     assert message.error_msg.startswith(error)
     assert (f"{APPS}:" in message.error_msg) is (error is SOFT)  # the place in the user's code
     assert message.retried == 1
+    with Inspector(url) as inspector:
+        (attempt,) = inspector.get_failed_attempts("default", hanging.task_id)
+    assert attempt.error.startswith(error[:60])
+    assert attempt.started_at is not None
+    assert attempt.ended_at - attempt.started_at >= timedelta(seconds=0.5)
     told = [event.what for event in view.events()]
     assert told == {"clean": ["cleaned"], "deaf": ["told"], "async-deaf": ["told"]}.get(type, [])
     after = client.enqueue("wait", retention=3600).id

@@ -1,10 +1,11 @@
 """Typed tasks in whole workers: payloads, names, results, the lifespan of each child."""
 
 import signal
+from socket import gethostname
 
 from redis import Redis
 
-from fastq import Client
+from fastq import Client, FailedAttempt, Inspector
 from tests.e2e.harness import Workers
 from tests.e2e.typed_app import resize, retries, snoozes, who, who_async
 from tests.e2e.view import View
@@ -67,7 +68,20 @@ def test_a_snoozed_task_is_charged_nothing_and_runs_again(
     assert worker.stop() == 0, worker.text
 
 
-def test_a_task_is_tried_again_by_its_own_rule(workers: Workers, client: Client, view: View) -> None:
+def attempts_of(url: str, task_id: str) -> list[FailedAttempt]:
+    """Return the failed attempts of a task, once the traceback of the last one is written."""
+    found: list[FailedAttempt] = []
+
+    def are_complete() -> bool:
+        with Inspector(url) as inspector:
+            found[:] = inspector.get_failed_attempts("default", task_id)
+        return found[-1].traceback is not None
+
+    wait_until(are_complete)
+    return found
+
+
+def test_a_task_is_tried_again_by_its_own_rule(workers: Workers, client: Client, view: View, url: str) -> None:
     worker = workers.start("--delayed-task-check-interval", "0.05", app=APP).is_ready()
     never, later, now = (client.enqueue(retries.task(how)).id for how in ("never", "later", "now"))
     view.until("archived", never)
@@ -79,6 +93,13 @@ def test_a_task_is_tried_again_by_its_own_rule(workers: Workers, client: Client,
     assert score == message.last_failed_at + 3600
     view.until("archived", now)
     assert view.message(now).retried == 1
+    first, last = attempts_of(url, now)
+    assert (first.attempt, last.attempt, first.server) == (1, 2, f"{gethostname()}:{worker.pid}")
+    assert first.started_at is not None
+    assert first.started_at <= first.ended_at <= last.ended_at
+    assert (first.error_class, first.fingerprint) == ("Retry", last.fingerprint)
+    assert first.traceback is not None
+    assert "in retries" in first.traceback
     assert worker.stop() == 0, worker.text
 
 

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Inspector, QueueNotFoundError, TaskNotFoundError, TaskState
+from fastq import FailedAttempt, Inspector, QueueNotFoundError, TaskNotFoundError, TaskState
 from fastq.broker.inspect import tasks as inspect_tasks
 from fastq.broker.inspect.tasks import update_payload
 from fastq.broker.transport.open import open_broker
 from fastq.errors import TaskStateError
 from fastq.inspector import tasks as inspector_tasks
 from fastq.wire import keys
+from fastq.wire.attempts import AttemptRecord
 from fastq.wire.codec import decode_task_message
 from tests.broker.harness import NOW_S
 from tests.inspector.harness import Ask, Seeded
@@ -66,6 +67,25 @@ def test_how_often_a_task_was_lost_is_told_of_one_and_of_many(ask: Ask, queue: S
     assert [info.lost for info in ask("list_retry_tasks", "default")] == [2, 0, 0]
 
 
+def test_the_failed_attempts_of_a_task_are_told_with_the_tracebacks_that_are_kept(ask: Ask, queue: Seeded) -> None:
+    queue.add("retry", {"a": NOW_S, "never": NOW_S})
+    records = [
+        AttemptRecord(1, NOW_S * 1000, NOW_S * 1000 + 250, "web-1:7", "ValueError: no", "ab" * 8),
+        AttemptRecord(2, 0, NOW_S * 1000 + 500, "", "LeaseExpiredError: lost"),
+        AttemptRecord(2, NOW_S * 1000, NOW_S * 1000, "web-1:7", "KeyError", "cd" * 8),
+    ]
+    queue.db.hset(keys.task("default", "a"), "attempts", b"".join(record.encode() for record in records))
+    queue.db.set(keys.error("default", "ab" * 8), "Traceback ✗")
+    first, lost, last = ask("get_failed_attempts", "default", "a")
+    assert first == FailedAttempt(
+        1, at(NOW_S), at(NOW_S) + timedelta(seconds=0.25), "web-1:7", "ValueError: no", "ab" * 8, "Traceback ✗"
+    )
+    assert (lost.started_at, lost.server, lost.fingerprint, lost.traceback) == (None, "", "", None)
+    assert (last.fingerprint, last.traceback) == ("cd" * 8, None)
+    assert [one.error_class for one in (first, lost, last)] == ["ValueError", "LeaseExpiredError", "KeyError"]
+    assert ask("get_failed_attempts", "default", "never") == []
+
+
 @pytest.mark.parametrize("state", ["scheduled", "retry"])
 def test_a_task_that_waits_for_its_time_says_when_that_is(ask: Ask, queue: Seeded, state: str) -> None:
     queue.add(state, {"id-1": NOW_S + 5})
@@ -82,15 +102,16 @@ def test_a_pending_task_is_processed_next_now_and_an_aggregating_one_at_no_time(
     assert ask("get_task_info", "default", "g1").next_process_at is None
 
 
-def test_a_task_that_is_not_there_is_not_found(ask: Ask, queue: Seeded) -> None:
+@pytest.mark.parametrize("method", ["get_task_info", "get_failed_attempts"])
+def test_a_task_that_is_not_there_is_not_found(ask: Ask, queue: Seeded, method: str) -> None:
     with pytest.raises(TaskNotFoundError, match=r"queue='default', task_id='nosuch'"):
-        ask("get_task_info", "default", "nosuch")
+        ask(method, "default", "nosuch")
     with pytest.raises(QueueNotFoundError, match="nosuch"):
-        ask("get_task_info", "nosuch", "id-1")
+        ask(method, "nosuch", "id-1")
 
 
 @pytest.mark.parametrize(("task_id", "kind"), [("", ValueError), (" \t", ValueError), (7, TypeError)])
-@pytest.mark.parametrize("method", ["get_task_info", "update_task_payload"])
+@pytest.mark.parametrize("method", ["get_task_info", "get_failed_attempts", "update_task_payload"])
 def test_a_blank_task_id_is_refused(ask: Ask, queue: Seeded, method: str, task_id: Any, kind: type[Exception]) -> None:
     args = (b"",) if method == "update_task_payload" else ()
     with pytest.raises(kind, match="task_id must"):

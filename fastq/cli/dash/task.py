@@ -15,9 +15,10 @@ from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.payload import shown_lines
 from fastq.cli.dash.view import Hint, Line
 from fastq.cli.human import clean, size
-from fastq.cli.task_shown import task_facts
+from fastq.cli.task_shown import attempt_facts, last_traceback, task_facts
 from fastq.errors import FastqError, QueueNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo
+from fastq.inspector import FailedAttempt
 
 __all__ = ["TaskView"]
 
@@ -46,6 +47,7 @@ class TaskView(Acting):
         self._queue = queue
         self._task_id = task_id
         self._info: TaskInfo | None = None
+        self._attempts: list[FailedAttempt] = []
         self._is_gone = False
         self._text = Line(id="task")
         self._where = Line(id="where")
@@ -56,7 +58,9 @@ class TaskView(Acting):
 
     async def look(self) -> None:
         """Read the task."""
-        self._info = await self.desk.inspector.get_task_info(self._queue, self._task_id)
+        inspector = self.desk.inspector
+        self._info = await inspector.get_task_info(self._queue, self._task_id)
+        self._attempts = await inspector.get_failed_attempts(self._queue, self._task_id)
         self._is_gone = False
 
     def bears(self, error: FastqError) -> bool:
@@ -80,13 +84,13 @@ class TaskView(Acting):
             where.append("  is gone: done or deleted" if self._info else "  there is no such task", style="yellow")
         self._where.say(where)
         if self._info is not None:
-            text = _text(self._info)
+            text = _text(self._info, self._attempts)
             self._text.say(text)
 
 
-def _text(info: TaskInfo) -> Text:
-    text = Text()
-    pairs = [(name, value) for name, value in task_facts(info, datetime.now(UTC)) if value]
+def _text(info: TaskInfo, attempts: Sequence[FailedAttempt]) -> Text:
+    text, now = Text(), datetime.now(UTC)
+    pairs = [pair for pair in (*task_facts(info, now), *attempt_facts(attempts, now)) if pair[1]]
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         text.append(f" {name:<{width}}  ", style="dim").append_text(text_of(value, value)).append("\n")
@@ -94,4 +98,7 @@ def _text(info: TaskInfo) -> Text:
         if data is not None:
             text.append(f"\n {name}", style="bold").append(f"  {size(len(data))}\n", style="dim")
             text.append("".join(f" {line}\n" for line in shown_lines(data)))
+    heading, lines = last_traceback(attempts)
+    if lines:
+        text.append(f"\n {heading}\n", style="bold").append("".join(f" {line}\n" for line in lines))
     return text
