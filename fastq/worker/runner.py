@@ -33,8 +33,6 @@ __all__ = ["HandlerRunner", "load", "runner_argument"]
 
 MAX_KEPT: Final = 8000
 """Characters of a traceback that is kept in Redis; the last ones."""
-_NOT_KEPT: Final = (EventKind.REVOKED, EventKind.NOT_FOUND)
-"""Ends of which no traceback is kept: the task is deleted, or none of its code has run."""
 
 
 def runner_argument(
@@ -177,7 +175,7 @@ class HandlerRunner:
         kind, report = _kind(task, error, context), failure_report(self._hooks, task, error)
         trace = "" if self._tracebacks == "never" else self._trace(task, kind, error)
         fingerprint = kept = ""
-        if not report.is_snoozed and kind not in _NOT_KEPT:
+        if not report.is_snoozed and kind is not EventKind.REVOKED and not isinstance(error, _WITHOUT_HANDLER):
             fingerprint = fingerprint_of(error)
             if self._turns.allows((task.queue, fingerprint), self._clock.monotonic_s()):
                 kept = trace_of(error)[-MAX_KEPT:]
