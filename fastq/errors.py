@@ -354,9 +354,15 @@ class TaskTimeout(BaseException):
     Not an ``Exception``: an ``except Exception`` in a handler must not stop it.
     """
 
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(args or ("the task's time is up",)))  # in a thread it is raised without a text
+
 
 class TaskCanceled(BaseException):
     """Raised inside a handler whose task was canceled, or made its process grow above ``memory_limit``.
 
     Clean up and let it pass.
     """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(args or ("the task was canceled",)))  # in a thread it is raised without a text

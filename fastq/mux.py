@@ -130,16 +130,23 @@ def _not_found(task: _Typed) -> object:
     raise HandlerNotFoundError(task.type)
 
 
+def _is_alone(registered: "_Registered") -> bool:
+    """Return whether a handler runs in no thread: it, or one of the mux that it is, is not to."""
+    nested = registered.handler
+    return not registered.threads or (isinstance(nested, ServeMux) and bool(nested.alone()))
+
+
 def _twin(pattern: str) -> str:
     """Return the pattern of the same text that is a name where this one is a prefix, or the reverse."""
     return pattern[:-1] if pattern.endswith("\0") else f"{pattern}\0"
 
 
 class _Registered(NamedTuple):
-    """A handler, and the middleware of the mux that it was included from, the outermost first."""
+    """A handler, the middleware of the mux that it was included from, outermost first, and if threads may run it."""
 
     handler: Callable[..., Any]
     middleware: tuple[Callable[..., Any], ...] = ()
+    threads: bool = True
 
 
 _NOT_FOUND: Final = _Registered(_not_found)
@@ -166,24 +173,27 @@ class ServeMux(Generic[TaskT]):
         self._included: tuple[ServeMux[TaskT], ...] = ()  # by this one, or by one of these
         self._is_included = False
 
-    def handler(self, pattern: str) -> Callable[[H], H]:
+    def handler(self, pattern: str, *, threads: bool = True) -> Callable[[H], H]:
         """Register the decorated function; see ``handle``."""
         if callable(pattern):
             raise TypeError(f"@mux.handler needs a pattern: write @mux.handler('type') above {pattern!r}")
 
         def register(handler: H) -> H:
-            self._register(pattern, handler)
+            self._register(pattern, handler, threads=threads)
             return handler
 
         return register
 
-    def handle(self, pattern: str, handler: Handler[TaskT]) -> None:
+    def handle(self, pattern: str, handler: Handler[TaskT], *, threads: bool = True) -> None:
         """Register a handler, ``def`` or ``async def``, for all types that begin with ``pattern``.
+
+        Where a child has several threads (``--threads``), a plain handler runs beside others. With ``threads=False``
+        it runs alone in its child: for a handler that computes, or is not safe for threads.
 
         A blank or already registered pattern raises ``ValueError``. A generator function, or an object that cannot be
         called, raises ``TypeError``.
         """
-        self._register(pattern, handler)
+        self._register(pattern, handler, threads=threads)
 
     def use(self, *middleware: Middleware[TaskT]) -> None:
         """Wrap all handlers, also later ones and "not found": ``middleware(next) -> handler``, the first outermost.
@@ -234,7 +244,7 @@ class ServeMux(Generic[TaskT]):
             other._is_included = True
             self._included += (other, *other._included)
             for pattern, found in other._handlers.items():
-                self._add(pattern, _Registered(found.handler, (*other._middleware, *found.middleware)))
+                self._add(pattern, found._replace(middleware=(*other._middleware, *found.middleware)))
             self._start_hooks += other._start_hooks
             self._stop_hooks = (*other._stop_hooks, *self._stop_hooks)
 
@@ -301,6 +311,11 @@ class ServeMux(Generic[TaskT]):
         """Return the names of the typed tasks by their queues, and the Redis URLs of their clients; none for a mux."""
         return {}, ()
 
+    def alone(self) -> set[str]:
+        """Return the patterns whose handlers run alone in their child however many threads it has."""
+        with self._lock:
+            return {pattern for pattern, found in self._handlers.items() if _is_alone(found)}
+
     def _check_open(self) -> None:
         """Raise ``RuntimeError`` if this mux is included in another one, which would not see later additions."""
         if self._is_included:
@@ -308,11 +323,13 @@ class ServeMux(Generic[TaskT]):
                 "this ServeMux is included in another one; add handlers, middleware and hooks before mux.include"
             )
 
-    def _register(self, pattern: str, handler: Callable[..., object]) -> None:
+    def _register(self, pattern: str, handler: Callable[..., object], *, threads: bool = True) -> None:
         if not isinstance(pattern, str):
             raise TypeError(f"a pattern is a str, not {pattern!r}")
         if is_blank(pattern):
             raise ValueError(f"pattern {pattern!r} is blank")
+        if not isinstance(threads, bool):
+            raise TypeError(f"pattern {pattern.removesuffix(chr(0))!r}: threads must be True or False, not {threads!r}")
         if not callable(handler):
             raise TypeError(f"the handler of pattern {pattern!r} cannot be called: {handler!r}")
         if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
@@ -320,7 +337,7 @@ class ServeMux(Generic[TaskT]):
         _check_takes_a_task(pattern, handler)
         with self._lock:
             self._check_open()
-            self._add(pattern, _Registered(handler))
+            self._add(pattern, _Registered(handler, threads=threads))
 
     def _add(self, pattern: str, registered: _Registered) -> None:
         for taken in {pattern, _twin(pattern)} & self._handlers.keys():
@@ -359,7 +376,7 @@ class ServeMux(Generic[TaskT]):
             built = self._built
             if pattern in built:
                 return built[pattern]
-            handler, inner = _NOT_FOUND if pattern is None else self._handlers[pattern]
+            handler, inner, _ = _NOT_FOUND if pattern is None else self._handlers[pattern]
             for middleware in reversed((*self._middleware, *inner)):
                 wrapped = middleware(handler)
                 if not callable(wrapped):

@@ -599,3 +599,15 @@ def test_hooks_of_a_child_begin_in_order_and_end_in_reverse() -> None:
 def test_what_cannot_be_called_without_arguments_is_no_hook_of_a_child(register: Any, hook: Any) -> None:
     with pytest.raises(TypeError, match=r"@child_(start|stop)"):
         register(hook)
+
+
+def test_handlers_run_alone_that_are_not_for_threads_and_muxes_with_such_a_handler() -> None:
+    outer, inner, nested = (ServeMux[FakeTask]() for _ in range(3))
+    outer.handle("beside", plain)
+    inner.handler("alone", threads=False)(plain)
+    nested.handle("x", plain, threads=False)
+    outer.handle("nested", nested)
+    outer.include(inner)
+    assert outer.alone() == {"alone", "nested"}
+    with pytest.raises(TypeError, match="pattern 'four': threads must be True or False, not 4"):
+        outer.handle("four", plain, threads=4)  # type: ignore[arg-type]  # that is what is tested

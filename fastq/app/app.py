@@ -29,7 +29,8 @@ class TaskSettings(EnqueueOptions, total=False):
     fields for which the function has no parameter. ``retry_on`` and ``dont_retry_on`` are classes of errors; errors
     outside the first, or inside the second, archive the task at once. ``backoff`` is the delay before the next attempt:
     one for all, a sequence with one for each attempt, or a function of the number of retries. ``cron`` is a spec as for
-    ``Scheduler.register``, by which ``fastq scheduler module:app`` enqueues the task, without arguments.
+    ``Scheduler.register``, by which ``fastq scheduler module:app`` enqueues the task, without arguments. ``threads``
+    is that of ``ServeMux.handle``.
     """
 
     aliases: Sequence[str]
@@ -38,6 +39,7 @@ class TaskSettings(EnqueueOptions, total=False):
     dont_retry_on: Errors
     backoff: Backoff
     cron: str
+    threads: bool
 
 
 class _Decorator(Protocol):
@@ -198,7 +200,7 @@ class App(ServeMux):
         name = _default_name(function) if name is None else check_text(name, "task name")
         options: Any = dict(settings)
         aliases, is_strict = options.pop("aliases", ()), options.pop("strict", False)
-        cron = options.pop("cron", None)
+        cron, threads = options.pop("cron", None), options.pop("threads", True)
         rule = failure_rule(*(options.pop(each, None) for each in ("retry_on", "dont_retry_on", "backoff")))
         payload = Payload(name, function, is_strict=is_strict)
         kind = ContextTask if payload.takes_context else TypedTask
@@ -211,7 +213,7 @@ class App(ServeMux):
             raise TypeError(f"aliases of task {name!r} must be a sequence of names, not the one text {aliases!r}")
         task.aliases = tuple(aliases)
         for each in (name, *aliases):
-            self._register(f"{check_text(each, 'alias')}\0", handler)
+            self._register(f"{check_text(each, 'alias')}\0", handler, threads=threads)
         self._tasks[name] = task
         if cron is not None:
             self._crons[name] = cron

@@ -15,7 +15,7 @@ cdef class Submission:
     cdef readonly str type
     # Set right after ``make`` by its caller.
     cdef readonly bint is_async
-    cdef public bint is_awaited
+    cdef public bint is_awaited, is_threaded
     cdef readonly int64_t timeout_ns
     cdef readonly int64_t deadline_unix_ns
     # Used by the pool while it has the submission.
@@ -49,7 +49,7 @@ cdef class ChildQueue:
     cdef dict in_flight
     cdef readonly bint open
     cdef readonly int64_t left
-    cdef readonly int async_count
+    cdef readonly int async_count, thread_count, threads
     cdef readonly int64_t finished
     cdef double charged_ns
     cdef double given_ns
@@ -67,6 +67,7 @@ cdef class ChildQueue:
     cdef int64_t looked_at
     cdef bint corrupt
     cdef Py_ssize_t count(self)
+    cdef Py_ssize_t at_once(self) noexcept
     cdef void measure_backlog(self, int64_t now)
     cdef bint is_overdue(self, int64_t now, double grace_ns)
     cdef bint push(self, Submission submission, uint64_t seq) except -1

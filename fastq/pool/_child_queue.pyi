@@ -18,6 +18,7 @@ class Submission:
     type: str
     is_async: bool
     is_awaited: bool
+    is_threaded: bool
     timeout_ns: int
     deadline_unix_ns: int
     seq: int
@@ -47,6 +48,8 @@ class ChildQueue:
     open: bool
     left: int
     async_count: int
+    thread_count: int
+    threads: int
     finished: int
     def __init__(self, memory: Memory, shape: Layout, channel: Channel, max_tasks: int) -> None: ...
     @property

@@ -34,6 +34,7 @@ cdef extern from *:
 
 cdef uint32_t ASYNC = layout.TASK_ASYNC
 cdef uint32_t AWAITED = layout.TASK_AWAITED
+cdef uint32_t THREADED = layout.TASK_THREADED
 cdef uint32_t SEGMENT = layout.FLAG_SEGMENT
 cdef uint32_t WRITTEN = EventKind.WRITTEN
 cdef uint32_t LAST = max(EventKind)
@@ -67,7 +68,8 @@ cdef class Submission:
     """A task as the pool sees it.
 
     ``key`` belongs to the caller. Run times are estimated by ``type``. If it ``is_awaited``, its end is reported at
-    once.
+    once. If it ``is_async``, it runs beside others in its child: as a coroutine, or in a thread if it also
+    ``is_threaded``.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ cdef class ChildQueue:
             memory, layout.RESULT_TAIL_AT, layout.RESULT_HEAD_AT, shape.result_ring_at, shape.ring_bytes
         )
         self.slots = Slots(memory, shape.rows)
+        self.threads = shape.threads
         self.channel = channel
         self.wake_fd = channel.fileno()
         self.in_flight = {}
@@ -139,6 +142,13 @@ cdef class ChildQueue:
 
     cdef Py_ssize_t count(self):
         return len(self.in_flight)
+
+    cdef Py_ssize_t at_once(self) noexcept:
+        """Return how many of the sort that it has run side by side; of an idle child, the least of what it may get."""
+        cdef Py_ssize_t coroutines = self.slots.count - self.threads
+        if self.thread_count:
+            return self.threads
+        return min(self.threads, coroutines) if self.threads and not self.async_count else coroutines
 
     @property
     def pending(self) -> int:
@@ -164,7 +174,7 @@ cdef class ChildQueue:
             self.charged_ns = 0  # float dust
         self.backlog_ns = self.charged_ns
         if self.async_count:
-            self.backlog_ns = self.charged_ns / self.slots.count if now >= self.strict_until else FOREVER_NS
+            self.backlog_ns = self.charged_ns / self.at_once() if now >= self.strict_until else FOREVER_NS
             return
         running = self.in_flight.get(self.slots.running(0))
         since = self.slots.running_since(0)
@@ -195,6 +205,7 @@ cdef class ChildQueue:
         cdef int64_t position
         record.seq, record.flags = seq, 0
         record.kind = (ASYNC if submission.is_async else 0) | (AWAITED if submission.is_awaited else 0)
+        record.kind |= THREADED if submission.is_threaded else 0
         record.a, record.b = submission.timeout_ns, submission.deadline_unix_ns
         if not self.tasks.fits_inline(PyBytes_GET_SIZE(inline)):
             inline = PyBytes_GET_SIZE(inline).to_bytes(8, "little")
@@ -215,11 +226,12 @@ cdef class ChildQueue:
         submission.seq, submission.position, submission.queue = seq, <uint64_t>position, self
         submission.charge_ns = submission.estimate.ns
         self.charged_ns += submission.charge_ns
-        self.backlog_ns += submission.charge_ns / (self.slots.count if submission.is_async else 1)
         self.given_ns += submission.charge_ns
         submission.given_ns = self.given_ns
         self.bytes += PyBytes_GET_SIZE(submission.data)
         self.async_count += submission.is_async
+        self.thread_count += submission.is_threaded
+        self.backlog_ns += submission.charge_ns / (self.at_once() if submission.is_async else 1)
         self.left -= self.left > 0
         self.touched = True
         return True
@@ -286,6 +298,7 @@ cdef class ChildQueue:
         self.charged_ns -= submission.charge_ns
         self.bytes -= PyBytes_GET_SIZE(submission.data)
         self.async_count -= submission.is_async
+        self.thread_count -= submission.is_threaded
 
     cdef int collect(self, list events, Estimate mean) except -1:
         """Append an event for every result in the ring; return how many tasks ended.

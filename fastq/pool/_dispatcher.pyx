@@ -184,7 +184,7 @@ cdef class Dispatcher:
 
     cdef bint may_take(self, ChildQueue queue, Submission submission, int64_t now):
         cdef Py_ssize_t count = queue.count()
-        cdef Py_ssize_t at_once = queue.slots.count if submission.is_async else 1
+        cdef Py_ssize_t at_once = queue.at_once() if submission.is_async else 1
         cdef int64_t held = queue.tasks.unread() if submission.is_async else queue.bytes
         if not queue.open or queue.left == 0:
             return False
@@ -192,8 +192,8 @@ cdef class Dispatcher:
             return False
         if count and submission.is_async != (queue.async_count > 0):
             return False
-        return count < at_once or (
-            queue.backlog_ns < self.prefetch_ns
+        return starts_at_once(queue, submission) or (
+            queue.backlog_ns < self.due_ns(queue)
             and count < self.max_records + at_once - 1
             and held + PyBytes_GET_SIZE(submission.data) <= MAX_BYTES
         )
@@ -254,7 +254,7 @@ cdef class Dispatcher:
         cdef bint needs
         cdef Py_ssize_t count, at_once, most
         cdef int64_t now = atomic.now_ns()
-        cdef double room
+        cdef double room, due, enough
         cdef double total = 0
         cdef double mean = max(self.mean.ns, 1.0)
         if self.closed or now < self.short_until:
@@ -265,15 +265,26 @@ cdef class Dispatcher:
             count = queue.count()
             if count and (is_reserved(queue, now) or only_async and not queue.async_count):
                 continue
-            at_once = queue.slots.count if only_async or queue.async_count else 1
+            at_once = queue.at_once() if only_async or queue.async_count else 1
             most = self.max_records + at_once - 1
             queue.measure_backlog(now)
-            room = min((self.prefetch_ns - queue.backlog_ns) * at_once / mean, most - count)
-            needs = count < at_once or (queue.backlog_ns < ENOUGH * self.prefetch_ns and count < ENOUGH * most)
+            due = self.due_ns(queue)
+            room = min((due - queue.backlog_ns) * at_once / mean, most - count)
+            enough = due - (1 - ENOUGH) * self.prefetch_ns
+            needs = count < at_once or (queue.backlog_ns < enough and count < ENOUGH * most)
             room = min(max(room, at_once - count, 1.0 if needs else 0.0), self.places(queue))
             any_needs |= needs and room >= 1
             total += min(room, queue.left) if queue.left > 0 else room
         return max(0, <int64_t>total - <int64_t>len(self.waiting)) if any_needs else 0
+
+    cdef double due_ns(self, ChildQueue queue):
+        """Return how long a child may be busy and still get more.
+
+        Tasks side by side are busy for one task's time although the next one starts as soon as the first of them ends.
+        """
+        if queue.async_count < queue.at_once() or not self.mean.count:
+            return self.prefetch_ns
+        return self.prefetch_ns + queue.charged_ns / queue.count()
 
     cdef double places(self, ChildQueue queue):
         """Estimate how many more submissions of the mean size fit; one always fits an empty queue."""
@@ -356,6 +367,15 @@ cdef class Dispatcher:
         for queue in self.queues:
             total += queue.count()
         return total
+
+
+cdef bint starts_at_once(ChildQueue queue, Submission submission):
+    """Return whether a child has a place for a submission beside what it has, or is idle."""
+    if submission.is_threaded:
+        return queue.thread_count < queue.threads
+    if submission.is_async:
+        return queue.async_count - queue.thread_count < queue.slots.count - queue.threads
+    return queue.count() == 0
 
 
 cdef bint is_reserved(ChildQueue queue, int64_t now):

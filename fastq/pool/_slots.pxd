@@ -9,6 +9,7 @@ cdef class Slots:
     cdef char *at(self, int row) noexcept
     cdef void begin(self, int row, uint64_t seq, int64_t start, int64_t deadline) noexcept
     cdef void enter(self, int row, uint64_t seq) noexcept
+    cdef void enter_thread(self, int row, uint64_t seq, uint64_t thread) noexcept
     cdef int end(self, int row, uint64_t seq) noexcept
     cdef int state(self, int row, uint64_t seq) noexcept
     cdef uint64_t running(self, int row) noexcept

@@ -16,6 +16,7 @@ cdef Py_ssize_t WORD_AT = layout.ROW_WORD_AT
 cdef Py_ssize_t START_AT = layout.ROW_START_AT
 cdef Py_ssize_t DEADLINE_AT = layout.ROW_DEADLINE_AT
 cdef Py_ssize_t ENTERED_AT = layout.ROW_ENTERED_AT
+cdef Py_ssize_t THREAD_AT = layout.ROW_THREAD_AT
 cdef int IDLE = layout.ROW_IDLE
 cdef int RUNNING = layout.ROW_RUNNING
 cdef int TIMED_OUT = layout.ROW_TIMED_OUT
@@ -45,6 +46,11 @@ cdef class Slots:
     cdef void enter(self, int row, uint64_t seq) noexcept:
         """Note that the row's coroutine has had its first step."""
         (<uint64_t *>(self.at(row) + ENTERED_AT))[0] = seq
+
+    cdef void enter_thread(self, int row, uint64_t seq, uint64_t thread) noexcept:
+        """Note the thread in which the row's task begins."""
+        (<uint64_t *>(self.at(row) + THREAD_AT))[0] = thread
+        self.enter(row, seq)
 
     cdef int end(self, int row, uint64_t seq) noexcept:
         """End the task of a row; return ROW_RUNNING, or the state that the main process set when it interrupted it."""
@@ -131,6 +137,18 @@ cdef class Slots:
             if atomic.load64(self.at(row) + WORD_AT) >> 8 == <uint64_t>seq:
                 return atomic.load64(self.at(row) + ENTERED_AT) != <uint64_t>seq
         return False
+
+    def threads(self) -> dict[int, int]:
+        """Return the sequence numbers of the tasks that run in threads, by the system's ids of these."""
+        cdef uint64_t seq, thread
+        cdef int row
+        found = {}
+        for row in range(self.count):
+            seq = self.running(row)
+            thread = (<uint64_t *>(self.at(row) + THREAD_AT))[0]
+            if seq and thread and (<uint64_t *>(self.at(row) + ENTERED_AT))[0] == seq:
+                found[thread] = seq
+        return found
 
     # Child ------------------------------------------------------------------------------------------------------
 

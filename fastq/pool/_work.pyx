@@ -1,7 +1,8 @@
 """The child's side of its rings: take a record, run it, send the result. The pool's hot path in the child.
 
 The handler of the soft signal raises only while ``Work.task``, the task whose row the main process marked, is in user
-code. So it can hit neither another task nor the pool's own bookkeeping.
+code. So it can hit neither another task nor the pool's own bookkeeping. The same holds for an error that is set for the
+thread of a task: whoever looks at ``Attempt.thread`` and acts on it holds the GIL and runs no bytecode in between.
 
 Results come from any thread (``Outbox``); a fork of the child sends none.
 """
@@ -11,6 +12,7 @@ import traceback
 from contextvars import copy_context
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from fastq.pool cimport _atomics as atomic
@@ -27,9 +29,12 @@ cdef extern from "Python.h":
     object PyContext_Copy(object context)
     int PyContext_Enter(object context) except -1
     int PyContext_Exit(object context) except -1
+    int PyThreadState_SetAsyncExc(unsigned long thread, PyObject *error)
+    unsigned long PyThread_get_thread_native_id()
 
 cdef uint32_t ASYNC = layout.TASK_ASYNC
 cdef uint32_t AWAITED = layout.TASK_AWAITED
+cdef uint32_t THREADED = layout.TASK_THREADED
 cdef uint32_t EXIT = layout.COMMAND_EXIT
 cdef int ROW_IDLE = layout.ROW_IDLE
 cdef int ROW_RUNNING = layout.ROW_RUNNING
@@ -55,6 +60,8 @@ WANTS_COROUTINE = 1
 TOLD_TO_EXIT = 2
 PARKED = 3
 
+NO_ROW = -1
+
 _INTERRUPTIONS = {
     layout.ROW_TIMED_OUT: EventKind.TIMEOUT,
     layout.ROW_CANCELED: EventKind.CANCELED,
@@ -75,6 +82,9 @@ cdef class Attempt:
     cdef readonly bytes data
     cdef bint told
     cdef bint is_awaited
+    cdef bint is_threaded
+    # Python's id of the thread whose user code the task is in, and may be interrupted; 0 for none.
+    cdef unsigned long thread
 
     @property
     def interruption(self) -> EventKind | None:
@@ -125,6 +135,9 @@ cdef class Work:
     cdef readonly object context
     cdef readonly bint forked
     cdef bint has_begun
+    # The rows of threads that are free, and what gets the tasks that have been begun in them.
+    cdef readonly list thread_rows
+    cdef object start_thread
 
     def __init__(self, memory: Memory, bell: Memory, shape, runner, host) -> None:
         self.memory = memory
@@ -134,6 +147,7 @@ cdef class Work:
         self.runner, self.host = runner, host
         self.max_memory = host.max_memory
         self.context = copy_context()
+        self.thread_rows = list(range(shape.rows - 1, shape.rows - shape.threads - 1, -1))
 
     # Plain tasks ------------------------------------------------------------------------------------------------
 
@@ -152,9 +166,11 @@ cdef class Work:
                 return WANTS_COROUTINE
             task = self.take(&record, 0)
             if task is not None:
-                self.run_plain(task)
+                self.execute(task)
+                self.ring_if_due()
 
-    cdef void run_plain(self, Attempt task):
+    cdef void execute(self, Attempt task):
+        """Run a plain task to its end."""
         answer = None
         cdef uint32_t kind = DONE
         if 0 < task.deadline_ns <= task.started_ns:
@@ -163,36 +179,52 @@ cdef class Work:
             context = PyContext_Copy(self.context)
             try:
                 PyContext_Enter(context)
-                # From here to the next assignment a signal raises in the task; before and after, it is ignored.
-                self.task = task
+                # From here until leave_handler() an interruption raises in the task; before and after, it does not.
+                self.enter_handler(task)
                 if self.slots.state(task.row, task.seq) != ROW_RUNNING:
-                    self.interrupt(0, None)  # its signal may have come already
+                    self.tell(task)  # it may have been interrupted already
                 answer = self.runner.run(task.data, task)
-                self.task = None
+                self.leave_handler(task)
             except TaskTimeout:
                 kind = EventKind.TIMEOUT
             except TaskCanceled:
                 kind = task.interruption or EventKind.CANCELED
             except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the child
-                self.task = None
+                self.leave_handler(task)
                 if self.forked:
                     leave(error)
                 answer = (BROKEN, traceback.format_exc().encode())
-            self.task = None
+            self.leave_handler(task)
             if self.forked:
                 leave(None)  # the handler has returned in a process that it forked; the rings are not its own
             PyContext_Exit(context)
         self.finish(task, kind, answer)
-        self.ring_if_due()
+
+    cdef void enter_handler(self, Attempt task) noexcept:
+        if task.is_threaded:
+            task.thread = PyThread_get_thread_ident()
+        else:
+            self.task = task
+
+    cdef void leave_handler(self, Attempt task) noexcept:
+        if task.is_threaded:
+            task.thread = 0
+            PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), NULL)
+        else:
+            self.task = None
 
     def interrupt(self, signum, frame) -> None:
         """Handle the soft signal: raise in the handler if its task was interrupted."""
-        cdef Attempt task = self.task
-        if task is None or task.told:
-            return
+        if self.task is not None:
+            self.tell(self.task)
+
+    cdef int tell(self, Attempt task) except -1:
+        """Raise in the task that this thread runs if it was interrupted; only once."""
+        if task.told:
+            return 0
         kind = task.interruption
         if kind is None:
-            return
+            return 0
         task.told = True
         raise reason_for(kind)
 
@@ -206,7 +238,7 @@ cdef class Work:
         if ours:
             task = Attempt.__new__(Attempt)
             task.work, task.row, task.seq, task.told = self, row, record.seq, False
-            task.is_awaited = record.kind & AWAITED
+            task.is_awaited, task.is_threaded = record.kind & AWAITED != 0, record.kind & THREADED != 0
             task.data = PyBytes_FromStringAndSize(record.data, record.size)
             task.started_ns = atomic.now_ns()
             task.deadline_ns = task.started_ns + record.a if record.a > 0 else 0
@@ -287,16 +319,18 @@ cdef class Work:
         cdef Attempt shielded = None
         cdef bint gets_signals = self.outbox.is_own_thread()
         task.check()
+        # What ends a task is to raise in user code, not here.
         if gets_signals:
-            shielded, self.task = self.task, None  # a signal must raise in user code, not here
+            shielded, self.task = self.task, None
+        elif task.thread == PyThread_get_thread_ident():
+            shielded, task.thread = task, 0
         try:
             self.outbox.send(task, kind, data, number)
             self.outbox.ring_bell()
         finally:
-            if gets_signals:
-                self.task = shielded
             if shielded is not None:
-                self.interrupt(0, None)  # its signal may have come meanwhile
+                self.enter_handler(shielded)
+                self.tell(shielded)  # it may have been interrupted meanwhile
         return 0
 
     def disown(self) -> None:
@@ -339,16 +373,38 @@ cdef class Work:
     # Coroutines -------------------------------------------------------------------------------------------------
 
     def begin_async(self, row: int) -> Attempt | None:
-        """Begin the next record in a row if it is for a coroutine; return ``None`` if it is not or there is none."""
+        """Begin the next record in a row if it is for a coroutine; return ``None`` if it is not or there is none.
+
+        Records for threads before it are begun in threads. With ``NO_ROW`` no coroutine begins.
+        """
         cdef Record record
         cdef Attempt task
         while not atomic.load32(self.memory.base + REPORT_AT) and self.tasks.look(&record) == FOUND:
-            if not record.kind & ASYNC:
+            if record.kind & THREADED:
+                if not self.thread_rows:
+                    return None
+                free = self.thread_rows.pop()
+                task = self.take(&record, free)
+                if task is None:
+                    self.thread_rows.append(free)
+                else:
+                    self.start_thread(task)
+                continue
+            if row < 0 or not record.kind & ASYNC:
                 return None
             task = self.take(&record, row)
             if task is not None:
                 return task
         return None
+
+    def must_wait(self, row: int) -> bool:
+        """Return whether the next record is for a plain task, or there is no row for it."""
+        cdef Record record
+        if self.tasks.look(&record) != FOUND:
+            return False
+        if record.kind & THREADED:
+            return not self.thread_rows
+        return row < 0 or not record.kind & ASYNC
 
     def enter_async(self, task: Attempt) -> None:
         """Note the first step of a coroutine; before it the task has not begun."""
@@ -363,6 +419,26 @@ cdef class Work:
     def was_told(self, task: Attempt) -> bool:
         """Return whether a coroutine's task was interrupted; True only once."""
         return self.slots.see(task.row, task.seq)
+
+    # Threads ----------------------------------------------------------------------------------------------------
+
+    def on_thread(self, start_thread) -> None:
+        """Set what is called with each task that is for a thread, once it has a row."""
+        self.start_thread = start_thread
+
+    def run_in_thread(self, task: Attempt) -> None:
+        """Run a plain task to its end, in this thread."""
+        self.slots.enter_thread(task.row, task.seq, PyThread_get_thread_native_id())
+        self.execute(task)
+
+    def raise_in_thread(self, task: Attempt) -> bool:
+        """Raise in the thread of a task that was told to end; false if it is not, or not for now, in user code."""
+        error = TaskTimeout if task.interruption is EventKind.TIMEOUT else TaskCanceled
+        if not task.thread or task.told:
+            return False
+        task.told = True
+        PyThreadState_SetAsyncExc(task.thread, <PyObject *>error)
+        return True
 
     @property
     def next_is_plain(self) -> bool:

@@ -83,7 +83,8 @@ class Child:
     @classmethod
     def create(cls, number: int, config: PoolConfig) -> Self:
         """Make everything that a new child needs."""
-        return cls(number, config, Layout(config.async_concurrency, config.ring_bytes))
+        threads = config.threads if config.threads > 1 else 0
+        return cls(number, config, Layout(config.async_concurrency + threads, config.ring_bytes, threads))
 
     def order_fds(self, shared_bell: SharedBell) -> list[int]:
         """Return the descriptors that go with the order, as ``ChildSetup`` expects them."""

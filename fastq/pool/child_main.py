@@ -147,7 +147,7 @@ def _serve(setup: ChildSetup, runner: Runner) -> None:
     signals.install(work.interrupt)
     os.register_at_fork(before=flush_output, after_in_child=work.disown)
     os.register_at_fork(after_in_child=stage.disown)
-    coroutines = Coroutines(work, stage, runner, host, shape.rows)
+    coroutines = Coroutines(work, stage, runner, host, shape.rows - shape.threads)
     hook = ""
     try:
         for start in runner.child_start:
@@ -171,6 +171,7 @@ def _serve(setup: ChildSetup, runner: Runner) -> None:
         elif why in (NOTHING_LEFT, PARKED) and work.fall_asleep():
             host.sleep()
             work.wake_up()
+    coroutines.close()
     for stop in runner.child_stop:
         try:
             coroutines.call(stop)

@@ -30,6 +30,7 @@ class PoolConfig:
     max_memory_per_child: int = 0
     memory_limit: int = 0
     async_concurrency: int = 100
+    threads: int = 1
     prefetch_time: float = 0.05
     start_timeout: float = 60.0
     start_patience: float = 0.0
@@ -45,6 +46,7 @@ class PoolConfig:
             raise ValueError(f"start_method must be one of {_START_METHODS}, not {self.start_method!r}")
         self._at_least("processes", 1)
         self._at_least("async_concurrency", 1)
+        self._at_least("threads", 1)
         self._at_least("prefetch_records", 1)
         for name in ("start_patience", "timeout_grace", "max_tasks_per_child", "max_memory_per_child", "memory_limit"):
             self._at_least(name, 0)

@@ -1,8 +1,8 @@
-"""Run ``async def`` tasks in a child: one event loop, as many coroutines as the slot table has rows.
+"""Run the tasks of a child that run side by side: coroutines in one event loop, plain handlers in threads beside it.
 
-The loop is entered when a coroutine's task is next. It is left when a plain task is next and no coroutine runs. It is
-the same loop every time, so the clients and sessions that handlers bound to it stay valid. Each task runs in a context
-of its own, a copy of the child's context at the start.
+The loop is entered when such a task is next. It is left when a task that runs alone is next and none of these runs. It
+is the same loop every time, so the clients and sessions that handlers bound to it stay valid. Each task runs in a
+context of its own, a copy of the child's context at the start.
 """
 
 import asyncio
@@ -12,10 +12,11 @@ from inspect import isawaitable
 from typing import Protocol
 
 from fastq.pool._steps import Stage
-from fastq.pool._work import Attempt, Work
+from fastq.pool._work import NO_ROW, Attempt, Work
 from fastq.pool.event_kind import NOT_BEGUN, EventKind
 from fastq.pool.processes import leave
 from fastq.pool.runner import Answer, Runner
+from fastq.pool.threads import Threads
 
 __all__ = ["Coroutines"]
 
@@ -40,6 +41,7 @@ class Coroutines:
         self._context = work.context
         self._runner = runner
         self._host = host
+        self._threads = Threads(work, self._thread_ended)
         self._free = list(range(rows - 1, -1, -1))
         self._running: dict[int, tuple[asyncio.Task[None], Attempt]] = {}  # by row
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -105,24 +107,42 @@ class Coroutines:
             if self._work.was_told(task):
                 running.add_done_callback(self._ended)
                 running.cancel(f"fastq: {task.interruption}")
+        self._threads.tell()
         self._take()
 
     def _take(self) -> None:
         assert self._loop is not None
         while True:
-            while self._free and (task := self._work.begin_async(self._free[-1])) is not None:
+            while (task := self._work.begin_async(self._free[-1] if self._free else NO_ROW)) is not None:
                 self._free.pop()
                 step = self._stage.follow(task.seq, self._run(task))
                 running: asyncio.Task[None] = asyncio.Task(step, loop=self._loop, context=self._context.copy())
                 self._running[task.row] = (running, task)
                 if self._look_out is None:
                     self._look_out = self._loop.call_later(_LOOK_OUT_S, self._look)
-            if not self._running and (self._work.must_exit or self._work.next_is_plain):
+            if not (self._running or self._threads.running) and (self._work.must_exit or self._work.next_is_plain):
                 self._stop()
                 return
-            # With no free row, or a plain task in front, new records can wait: each coroutine that ends looks again.
-            if not self._free or self._work.next_is_plain or self._work.fall_asleep(rings=False):
+            # With no free row, or a plain task in front, new records can wait: each task that ends looks again.
+            row = self._free[-1] if self._free else NO_ROW
+            if (row == NO_ROW and not self._work.thread_rows) or self._work.must_wait(row):
                 return
+            if self._work.fall_asleep(rings=False):
+                return
+
+    def _thread_ended(self) -> None:
+        """Hear of ends from a thread."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._take_rows)
+
+    def _take_rows(self) -> None:
+        self._threads.take_rows()
+        self._take()
+        self._work.ring_if_due()
+
+    def close(self) -> None:
+        """End the threads; no task runs any more."""
+        self._threads.close()
 
     def _ring(self) -> None:
         """Ring once for all that ended in a turn of the loop: ringing for each would cost more than they do."""

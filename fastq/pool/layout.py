@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["PAGE", "VERSION", "Layout"]
 
-VERSION = 5
+VERSION = 6
 MAGIC = 0x46515031  # "FQP1"
 LINE = 64
 PAGE = 4096
@@ -17,6 +17,7 @@ PAGE = 4096
 MAGIC_AT = 0  # u32
 VERSION_AT = 4  # u32
 ROWS_AT = 8  # u32
+THREADS_AT = 12  # u32, the last so many rows are those of threads
 RING_BYTES_AT = 16  # u64, of each of the two rings
 SLEEPING_AT = 1 * LINE  # u32; child sets it before it sleeps, main clears it when it wakes the child
 SPACE_WANTED_AT = 2 * LINE  # u32; child sets it when its result ring is full
@@ -35,12 +36,13 @@ COMMAND_EXIT = 1
 REPORT_OVER_MEMORY = 1  # it takes no more work and must be replaced
 REPORT_NO_DESCRIPTORS = 2  # likewise
 
-# A row of the slot table; plain handlers use row 0.
+# A row of the slot table; plain handlers that run alone use row 0.
 ROW_WIDTH = LINE
 ROW_WORD_AT = 0  # u64: sequence number << 8 | ROW_* state, one word so that no compare-and-swap hits another task
 ROW_START_AT = 8  # i64
 ROW_DEADLINE_AT = 16  # i64; 0 = none
 ROW_ENTERED_AT = 24  # u64; child writes the sequence number once the coroutine has had its first step
+ROW_THREAD_AT = 32  # u64; the system's id of the thread that runs the task, 0 = none
 
 ROW_IDLE = 0
 ROW_RUNNING = 1
@@ -66,8 +68,9 @@ RECORD_RUNNING = 2  # claimed by the child
 RECORD_WITHDRAWN = 3  # claimed back by the main process
 RECORD_PAD = 4  # empty up to the end of the ring; the next record is at the start
 
-TASK_ASYNC = 1
+TASK_ASYNC = 1  # beside others
 TASK_AWAITED = 2
+TASK_THREADED = 4  # beside others, in a thread
 FLAG_SEGMENT = 1  # the data is 8 bytes of length; the bytes are in a segment sent over the control socket
 
 # The segment that all children of a pool share.
@@ -81,15 +84,19 @@ BELL_ASLEEP = 1
 class Layout:
     """The layout of one child's segment: header, slot table, task ring, result ring.
 
+    The last ``threads`` of the ``rows`` are for tasks in threads.
     ``ring_bytes`` is a power of two; a record that would take more than a quarter of it travels in its own segment.
     """
 
     rows: int
     ring_bytes: int
+    threads: int = 0
 
     def __post_init__(self) -> None:
         if self.rows < 1:
             raise ValueError(f"rows must be at least 1, not {self.rows}")
+        if not 0 <= self.threads < self.rows:
+            raise ValueError(f"threads must be fewer than the {self.rows} rows, not {self.threads}")
         if self.ring_bytes < PAGE or self.ring_bytes & (self.ring_bytes - 1):
             raise ValueError(f"ring_bytes must be a power of two of at least {PAGE}, not {self.ring_bytes}")
 

@@ -64,7 +64,8 @@ class Segment:
 
 def write_header(segment: Segment, shape: Layout) -> None:
     """Stamp a new segment so that a child can check that it uses the same layout."""
-    struct.pack_into("=III", segment.memory, layout.MAGIC_AT, layout.MAGIC, layout.VERSION, shape.rows)
+    words = (layout.MAGIC, layout.VERSION, shape.rows, shape.threads)
+    struct.pack_into("=IIII", segment.memory, layout.MAGIC_AT, *words)
     struct.pack_into("=Q", segment.memory, layout.RING_BYTES_AT, shape.ring_bytes)
 
 
@@ -73,11 +74,11 @@ def read_header(segment: Segment) -> Layout:
 
     Raises ``ValueError`` when another version of fastq made it.
     """
-    magic, version, rows = struct.unpack_from("=III", segment.memory, layout.MAGIC_AT)
+    magic, version, rows, threads = struct.unpack_from("=IIII", segment.memory, layout.MAGIC_AT)
     if magic != layout.MAGIC or version != layout.VERSION:
         raise ValueError(f"shared memory has magic {magic:#x} version {version}, this fastq reads {layout.VERSION}")
     (ring_bytes,) = struct.unpack_from("=Q", segment.memory, layout.RING_BYTES_AT)
-    return Layout(rows, ring_bytes)
+    return Layout(rows, ring_bytes, threads)
 
 
 def pack_segment(data: bytes | memoryview) -> int:

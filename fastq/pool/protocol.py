@@ -11,6 +11,7 @@ from typing import Protocol
 from fastq.pool._child_queue import Event, Submission
 from fastq.pool.event_kind import NOT_BEGUN, TOLD_TO_END, TOO_LATE, EventKind
 from fastq.pool.preloader_client import PoolStartError
+from fastq.pool.runner import Sort
 
 __all__ = [
     "NOT_BEGUN",
@@ -23,6 +24,7 @@ __all__ = [
     "PoolCallbacks",
     "PoolStartError",
     "Running",
+    "Sort",
     "Submission",
 ]
 

@@ -5,14 +5,27 @@ estimates run times.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from enum import IntEnum
 from typing import Protocol
 
 from fastq.pool.event_kind import EventKind
+from fastq.pool.layout import TASK_ASYNC, TASK_THREADED
 
-__all__ = ["Answer", "Runner", "RunnerFactory", "RunnerMisuseError", "TaskContext"]
+__all__ = ["Answer", "Runner", "RunnerFactory", "RunnerMisuseError", "Sort", "TaskContext"]
 
 Answer = tuple[EventKind, bytes] | None
 """The answer of a runner to a task; ``None`` is DONE without data. A runner uses only kinds up to MEMORY_LIMIT."""
+
+
+class Sort(IntEnum):
+    """How a task is run, as the bits of its record say."""
+
+    PLAIN = 0
+    """Alone in its child."""
+    ASYNC = TASK_ASYNC
+    """A coroutine, beside others."""
+    THREADED = TASK_ASYNC | TASK_THREADED
+    """In a thread, beside others."""
 
 
 class TaskContext(Protocol):
@@ -58,11 +71,11 @@ class Runner(Protocol):
 
     @property
     def has_plain(self) -> bool:
-        """Return whether any handler is a plain function."""
+        """Return whether any handler is a plain function that runs alone in its child."""
 
     @property
     def has_async(self) -> bool:
-        """Return whether any handler is a coroutine function."""
+        """Return whether any handler runs beside others: a coroutine function, or a plain one in a thread."""
 
     @property
     def description(self) -> str:
@@ -80,7 +93,7 @@ class Runner(Protocol):
         """Return the functions to call in the same way in a child that was told to exit, before it does."""
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
-        """Run a plain task to its end, in a copy of the context in which the child began.
+        """Run a plain task to its end, in a copy of the context in which the child began; in several threads at once.
 
         ``TaskTimeout`` or ``TaskCanceled`` may be raised anywhere inside. If one of them escapes, the outcome is
         TIMEOUT or CANCELED; with any other exception it is BROKEN.

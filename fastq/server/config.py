@@ -68,6 +68,9 @@ class ServerConfig:
     concurrency: int = _setting(
         "count", whole_cpus, "child processes, each running one plain handler at a time", least=1, most=4096
     )
+    threads: int = _setting(
+        "count", 1, "plain handlers that one child runs at once, in threads; for those that wait", least=1, most=1000
+    )
     queues: Mapping[str, int] = _setting("queues", lambda: {"default": 1}, "queues and their weights")
     strict_priority: bool = _setting("flag", False, "serve a queue only while those of higher weight are empty")
     shutdown_timeout: Duration = _setting("seconds", 8.0, "how long running handlers may go on after SIGTERM", least=0)

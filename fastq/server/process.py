@@ -398,6 +398,7 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
             log=(config.log_level, config.log_format, config.log_tracebacks),
             aggregator=None if config.group_aggregator is None else str(config.group_aggregator),
             health_check=None if config.health_check is None else str(config.health_check),
+            threads=config.threads > 1,
             **hooks,
         ),
         processes=config.concurrency,
@@ -409,5 +410,6 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
         max_memory_per_child=config.max_memory_per_child,
         memory_limit=config.memory_limit,
         async_concurrency=config.async_concurrency,
+        threads=config.threads,
         prefetch_time=seconds_of(config.prefetch_time),
     )

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from fastq.mux import ServeMux
+from fastq.pool.runner import Sort
 
 __all__ = ["AppDescription"]
 
@@ -15,19 +16,24 @@ MOST_NAMES: Final = 4
 class AppDescription(NamedTuple):
     """The parts of an app that its server has to know.
 
-    ``patterns`` tells of each whether its handler is async. ``queues`` has some of the typed tasks that go to each
+    ``patterns`` tells of each how its handler runs. ``queues`` has some of the typed tasks that go to each
     queue by themselves, ``urls`` the Redis URLs that the app enqueues to.
     """
 
-    patterns: Mapping[str, bool] = {}
+    patterns: Mapping[str, int] = {}
     queues: Mapping[str, Sequence[str]] = {}
     urls: Sequence[str] = ()
 
     @classmethod
-    def of(cls, mux: ServeMux) -> "AppDescription":
-        """Describe an app."""
+    def of(cls, mux: ServeMux, *, threads: bool = False) -> "AppDescription":
+        """Describe an app whose plain handlers run in threads, or do not."""
+        alone = mux.alone() if threads else mux.patterns()
+        sorts = {
+            pattern: Sort.ASYNC if is_async else Sort.PLAIN if pattern in alone else Sort.THREADED
+            for pattern, is_async in mux.patterns().items()
+        }
         queues, urls = mux.destinations()
-        return cls(mux.patterns(), {queue: names[:MOST_NAMES] for queue, names in queues.items()}, urls)
+        return cls(sorts, {queue: names[:MOST_NAMES] for queue, names in queues.items()}, urls)
 
     def encode(self) -> str:
         """Return the description as JSON."""

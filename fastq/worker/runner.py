@@ -41,11 +41,12 @@ def runner_argument(
     log: tuple[str, str, str] = ("", "", "never"),
     aggregator: str | None = None,
     health_check: str | None = None,
+    threads: bool = False,
     **hooks: str | None,
 ) -> str:
     """Return the argument that ``load`` reads: the names of the app and its hooks, and how to log.
 
-    ``log`` is the level, the format, and which tracebacks are logged.
+    ``log`` is the level, the format, and which tracebacks are logged. With ``threads``, plain handlers run in threads.
 
     ``aggregator`` and ``health_check`` run elsewhere. They are imported here, too, so that the server does not start if
     a name is wrong or an import fails.
@@ -55,6 +56,7 @@ def runner_argument(
         "log": log,
         "aggregator": aggregator,
         "health_check": health_check,
+        "threads": threads,
         "hooks": hooks,
     }
     return orjson.dumps(order).decode()
@@ -71,7 +73,8 @@ def load(argument: str) -> Runner:
             resolve_aggregator(order["aggregator"])
         if order["health_check"]:
             resolve_hook("health_check", order["health_check"])
-        runner = HandlerRunner(_resolve_mux(order["app"]), hooks_named(**order["hooks"]), tracebacks=tracebacks)
+        mux, hooks = _resolve_mux(order["app"]), hooks_named(**order["hooks"])
+        runner = HandlerRunner(mux, hooks, tracebacks=tracebacks, threads=order["threads"])
     except AppNameError as error:
         raise RunnerMisuseError(str(error)) from error
     return DebugLogRunner(runner) if level == "debug" else runner
@@ -107,6 +110,7 @@ class HandlerRunner:
         *,
         keep_results: bool = False,
         tracebacks: str = "never",
+        threads: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self._mux = mux
@@ -116,7 +120,7 @@ class HandlerRunner:
         self._clock = clock or SystemClock()
         self._trace_limit = LogLimit[tuple[EventKind, bool, str, str]]()
         self._turns = Turns[tuple[str, str]]()
-        app = AppDescription.of(mux)
+        app = AppDescription.of(mux, threads=threads)
         self.has_async = any(app.patterns.values())
         self.has_plain = not all(app.patterns.values())
         self.description = app.encode()
@@ -198,7 +202,11 @@ def _named(error: BaseException, context: TaskContext) -> BaseException:
     if told is None or told not in TOLD_TO_END or caused_by(error, DECISIONS):
         return error
     reason = reason_for(told)
-    return error if isinstance(error, type(reason)) else reason.with_traceback(error.__traceback__)
+    if not isinstance(error, type(reason)):
+        return reason.with_traceback(error.__traceback__)
+    if error.args == type(reason)().args:
+        error.args = reason.args  # it was raised in a thread, without its text
+    return error
 
 
 def _archives(kind: EventKind, task: RunningTask) -> bool:

@@ -321,6 +321,12 @@ def test_a_name_is_registered_once(app: App) -> None:
         app.task(" ")(lambda: None)
 
 
+def test_a_typed_task_may_be_kept_out_of_threads(app: App) -> None:
+    app.task("alone", aliases=["old"], threads=False)(lambda: None)
+    app.task("beside")(lambda: None)
+    assert app.alone() == {"alone\0", "old\0"}
+
+
 def test_middleware_is_around_typed_tasks(app: App) -> None:
     seen: list[str] = []
 

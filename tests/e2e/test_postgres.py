@@ -1,25 +1,13 @@
-"""An app that talks to a real PostgreSQL: one connection for all children is named, one for each child serves.
+"""An app that talks to a real PostgreSQL: one connection for all children is named, one for each child serves."""
 
-Skipped without PostgreSQL and psycopg; FASTQ_REQUIRE_POSTGRES=1 makes that a failure.
-"""
-
-import importlib.util
-import os
-import pwd
-import shutil
-import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from fastq import Client
 from tests.e2e.harness import Worker, Workers
 from tests.e2e.view import View
-from tests.ports import free_port
-from tests.waiting import PATIENCE_S, wait_until
+from tests.postgres import Postgres, postgres
 
 SHARED = """
 import os
@@ -45,6 +33,33 @@ def connect():
     db = psycopg.connect(os.environ["DSN"], autocommit=True)
 """
 
+OWN_BY_THREAD = """
+import os
+import threading
+import time
+
+import psycopg
+from fastq import ServeMux
+
+mux = ServeMux()
+local = threading.local()
+
+@mux.around
+def with_connection(task):
+    if not hasattr(local, "db"):
+        local.db = psycopg.connect(os.environ["DSN"], autocommit=True)
+    return local.db.transaction()
+
+@mux.handler("square")
+def square(task):
+    number = task.json()
+    answer, backend, _ = local.db.execute(
+        "select %s::int8 * %s, pg_backend_pid(), pg_sleep(0.01)", [number, number]
+    ).fetchone()
+    assert answer == number * number, (number, answer)
+    return threading.get_native_id(), backend
+"""
+
 HANDLER = """
 @mux.handler("square")
 def square(task):
@@ -55,66 +70,10 @@ def square(task):
 """
 
 
-class Postgres:
-    """A private server in a directory of its own, on a port of the loopback interface."""
-
-    def __init__(self, programs: Path, directory: Path) -> None:
-        self._programs = programs
-        self._data = directory / "data"
-        self._user: str | None = None
-        if os.getuid() == 0:  # it refuses to run as root
-            self._user = "nobody"
-            os.chown(directory, pwd.getpwnam(self._user).pw_uid, -1)
-        self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
-        subprocess.run(
-            [programs / "initdb", "--no-sync", "--auth=trust", "--username=app", "-D", self._data],
-            user=self._user,
-            cwd="/",
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
-
-    @property
-    def dsn(self) -> str:
-        return f"host=127.0.0.1 port={self.port} user=app dbname=postgres"
-
-    def start(self) -> None:
-        options = ["-D", str(self._data), "-p", str(self.port), "-h", "127.0.0.1", "-k", "", "-F"]
-        log = self._data.parent / "log"
-        with log.open("wb") as file:
-            program = self._programs / "postgres"
-            self._process = subprocess.Popen([program, *options], user=self._user, cwd="/", stdout=file, stderr=file)
-        wait_until(lambda: "ready to accept connections" in log.read_text())
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal.SIGINT)  # it waits for no connection
-            self._process.wait(PATIENCE_S)
-
-
-def _programs() -> Path:
-    """Return where PostgreSQL's programs are; Debian has them outside of the path."""
-    found = [Path(path) for path in (shutil.which("postgres"),) if path]
-    found += Path("/usr/lib/postgresql").glob("*/bin/postgres")
-    lacks = "" if found else "PostgreSQL is not installed"
-    if importlib.util.find_spec("psycopg") is None:
-        lacks = "psycopg is not installed"
-    if lacks:
-        (pytest.fail if os.environ.get("FASTQ_REQUIRE_POSTGRES") == "1" else pytest.skip)(lacks)
-    return found[0].parent
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
-    programs = _programs()
-    with tempfile.TemporaryDirectory(prefix="fastq-postgres-") as directory:
-        server = Postgres(programs, Path(directory))
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
+    with postgres() as running:
+        yield running
 
 
 def start(workers: Workers, server: Postgres, text: str, *flags: str) -> Worker:
@@ -141,3 +100,19 @@ def test_children_with_connections_of_their_own_read_their_own_answers(
     pairs = {tuple(view.json_result(task_id)) for task_id in ids}
     children, backends = zip(*pairs, strict=True)
     assert len(set(children)) == len(set(backends)) == len(pairs)
+
+
+def test_threads_keep_connections_of_their_own_and_close_them_at_the_end(
+    workers: Workers, server: Postgres, client: Client, view: View
+) -> None:
+    ids = [client.enqueue("square", number, retention=600).id for number in range(300)]
+    (workers.directory / "shop.py").write_text(OWN_BY_THREAD)
+    flags = ("--burst", "--concurrency", "1", "--threads", "5")
+    worker = workers.start(*flags, app="shop:mux", env={"DSN": server.dsn})
+    assert worker.ended() == 0, worker.text
+    assert (view.count("processed"), view.count("failed")) == (300, 0)
+    pairs = {tuple(view.json_result(task_id)) for task_id in ids}
+    threads, backends = zip(*pairs, strict=True)
+    assert 1 < len(set(threads)) == len(set(backends)) == len(pairs) <= 5
+    # One whose client has gone without a word would be in the log.
+    assert "unexpected EOF on client connection" not in server.log

@@ -108,11 +108,14 @@ class Bench:
         timeout: float = 0.0,
         deadline: float = 0.0,
         is_async: bool = False,
+        is_threaded: bool = False,
         **order: str,
     ) -> Submission:
         """Make a submission for the test runner."""
         data = json.dumps({"do": do, "beacon": self.beacon.path, **order}).encode()
-        return Submission(key, data, do, timeout=timeout, deadline=deadline, is_async=is_async)
+        submission = Submission(key, data, do, timeout=timeout, deadline=deadline, is_async=is_async or is_threaded)
+        submission.is_threaded = is_threaded
+        return submission
 
     def submit(self, *submissions: Submission) -> None:
         self.pool.submit(submissions)
@@ -159,7 +162,7 @@ class Bench:
         """Submit one task, once there is room for it, and wait for its outcome."""
         await self.room()
         key = object()
-        self.submit(self.task(key, do, timeout=timeout, is_async=False, deadline=0.0, **order))
+        self.submit(self.task(key, do, timeout=timeout, is_async=False, is_threaded=False, deadline=0.0, **order))
         return await self.outcome(key)
 
 

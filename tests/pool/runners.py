@@ -83,6 +83,15 @@ def sleep(order: dict[str, str], context: TaskContext) -> Answer:
     return None
 
 
+def sleep_surely(order: dict[str, str], context: TaskContext) -> Answer:
+    def hang() -> None:
+        signal_beacon(order, f"started {os.getpid()}")
+        time.sleep(10**6)
+
+    surely(hang)
+    return None
+
+
 def hold_gil(order: dict[str, str], context: TaskContext) -> Answer:
     def hang() -> None:
         signal_beacon(order, f"started {os.getpid()}")
@@ -189,6 +198,26 @@ def wait_for(order: dict[str, str], context: TaskContext) -> Answer:
     while not os.path.exists(order["file"]):
         time.sleep(0.001)
     return None
+
+
+def thread(order: dict[str, str], context: TaskContext) -> Answer:
+    """Answer with the process and the thread that it is in, and keep something for that thread."""
+    if not hasattr(_LOCAL, "kept"):
+        _LOCAL.kept = _Kept(order)
+    return EventKind.RESULT, f"{os.getpid()} {threading.get_native_id()}".encode()
+
+
+_LOCAL = threading.local()
+
+
+class _Kept:
+    """An object that tells where it is freed, as a connection to a database is closed."""
+
+    def __init__(self, order: dict[str, str]) -> None:
+        self._order = order
+
+    def __del__(self) -> None:
+        signal_beacon(self._order, f"freed {os.getpid()} {threading.get_native_id()}")
 
 
 def with_grandchildren(order: dict[str, str], context: TaskContext) -> Answer:
@@ -305,9 +334,9 @@ def raise_error(order: dict[str, str], context: TaskContext) -> Answer:
 HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
     handler.__name__: handler
     for handler in (
-        noop, nap, echo, size, pid, spin, spin_silently, sleep, hold_gil, hold_gil_in_c, ignore, return_late, decide,
-        clean_up, explain, segfault,
-        exit_hard, exit_softly, kill_self, fork_and_return, wait_for, with_grandchildren, leave_grandchild,
+        noop, nap, echo, size, pid, spin, spin_silently, sleep, sleep_surely, hold_gil, hold_gil_in_c, ignore,
+        return_late, decide, clean_up, explain, segfault,
+        exit_hard, exit_softly, kill_self, fork_and_return, wait_for, thread, with_grandchildren, leave_grandchild,
         use_terminate, write, allocate, grow, grow_and_clean_up, grow_and_ignore, wait_and_grow,
         scribble, wrong_answer, raise_error, limits,
     )

@@ -47,7 +47,8 @@ async def keep_full(b: Bench, waiting: list[int], chance: random.Random) -> None
                     ("nap", {}),
                 ]
             )
-            task = b.task(number, do, is_async=False, timeout=600.0, deadline=0.0, **more)
+            in_thread = number % 3 == 0
+            task = b.task(number, do, is_async=False, is_threaded=in_thread, timeout=600.0, deadline=0.0, **more)
             pending[task] = number
             b.submit(task)
         await asyncio.sleep(0.001)
@@ -74,7 +75,7 @@ def test_every_submission_ends_once_whatever_is_killed(seed: int, start_method: 
     async def test() -> None:
         chance = random.Random(seed)
         count = TASKS if start_method == "forkserver" else TASKS // 10
-        config = settings(processes=3, ring_bytes=1 << 16, prefetch_time=0.02, start_method=start_method)
+        config = settings(processes=3, threads=3, ring_bytes=1 << 16, prefetch_time=0.02, start_method=start_method)
         async with bench(config) as b:
             await keep_full(b, list(range(count)), chance)
             assert b.failed == []

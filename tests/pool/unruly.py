@@ -75,6 +75,14 @@ def raise_between_segment_and_record(order: Order, context: TaskContext) -> Answ
     return None
 
 
+def write_marks(order: Order, context: TaskContext) -> Answer:
+    """Write a long and a short result, each with the mark of the task."""
+    context.write_result(order["mark"].encode() * int(order["size"]))
+    time.sleep(0)
+    context.write_result(order["mark"].encode())
+    return None
+
+
 def run_out_of_descriptors(order: Order, context: TaskContext) -> Answer:
     """Answer with what needs a descriptor where there is none."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -245,7 +253,7 @@ HANDLERS: dict[str, Callable[[Order, TaskContext], Answer]] = {
     handler.__name__: handler
     for handler in (
         noop, keep, write_for_the_ended, write_from_threads, raise_between_segment_and_record, run_out_of_descriptors,
-        var, fork, fork_and_write, break_down,
+        write_marks, var, fork, fork_and_write, break_down,
     )
 }  # fmt: skip
 COROUTINES: dict[str, Callable[[Order, TaskContext], Awaitable[Any]]] = {

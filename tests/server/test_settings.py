@@ -73,6 +73,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "memory_limit": [Example(1024**3, "1G", "1073741824")],
     "start_timeout": [Example(600, "10m", "600")],
     "timeout_grace": [Example(0, "0", "0")],
+    "threads": [Example(50, "50", "50")],
     "async_concurrency": [Example(10, "10", "10")],
     "prefetch_time": [Example(0.01, "10ms", "0.01")],
     "archive_max": [

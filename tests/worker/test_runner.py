@@ -13,7 +13,7 @@ from fastq.errors import PayloadError, RevokeTask, SkipRetry, Snooze, TaskCancel
 from fastq.hooks import Hooks
 from fastq.log.limit import LINES, PER_S
 from fastq.pool.event_kind import TOLD_TO_END, EventKind
-from fastq.pool.runner import Answer, RunnerMisuseError
+from fastq.pool.runner import Answer, RunnerMisuseError, Sort
 from fastq.running import RunningTask
 from fastq.worker.description import AppDescription
 from fastq.worker.report import FailureReport
@@ -317,6 +317,10 @@ def test_the_pool_loads_the_app_and_its_hooks_by_name() -> None:
     assert runner.has_plain
     assert runner.has_async
     assert AppDescription.decode(runner.description).patterns == {"plain": False, "coroutine": True}
+    threaded = load(runner_argument(f"{HERE}:mux", threads=True))
+    assert (threaded.has_plain, threaded.has_async) == (False, True)
+    sorts = {"plain": Sort.THREADED, "coroutine": Sort.ASYNC}
+    assert AppDescription.decode(threaded.description).patterns == sorts
     assert runner._hooks == Hooks(is_failure=plain)  # type: ignore[arg-type]  # any function will do
 
 

@@ -11,13 +11,13 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from fastq._codec cimport DATA, DEADLINE, FASTQ_HEADER, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
 from fastq.pool._child_queue cimport Event, Submission
 from fastq.server.inflight._tasks cimport InFlightTask, InFlightTasks
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp
 
 from fastq._codec import rewrite_task_message, view_task_message
 from fastq.broker.operations.finish import Completed, Done
 from fastq.errors import InvalidMessageError
-from fastq.pool.protocol import EventKind
+from fastq.pool.protocol import EventKind, Sort
 from fastq.wire.inbox import inbox_of
 
 cdef extern from "Python.h":
@@ -26,6 +26,8 @@ cdef extern from "Python.h":
 cdef object DONE = EventKind.DONE
 cdef object RESULT = EventKind.RESULT
 cdef object WRITTEN = EventKind.WRITTEN
+cdef uint32_t ASYNC = Sort.ASYNC
+cdef uint32_t THREADED = Sort.THREADED & ~Sort.ASYNC
 cdef int64_t S = 1_000_000_000
 # asynq's limit for a message that has neither timeout nor deadline, which no client should write.
 cdef int64_t NO_LIMIT_S = 1800
@@ -35,15 +37,15 @@ cdef int MAX_KNOWN_TYPES = 10_000
 
 
 cdef class SubmissionMaker:
-    """The maker of leased tasks' submissions; ``is_async`` tells whether a type's handler is a coroutine."""
+    """The maker of leased tasks' submissions; ``sort_of`` tells how the tasks of a type run."""
 
     cdef InFlightTasks tasks
-    cdef object is_async
+    cdef object sort_of
     cdef dict known
 
-    def __init__(self, tasks: InFlightTasks, is_async) -> None:
+    def __init__(self, tasks: InFlightTasks, sort_of) -> None:
         self.tasks = tasks
-        self.is_async = is_async
+        self.sort_of = sort_of
         self.known = {}
 
     def take(
@@ -81,6 +83,7 @@ cdef class SubmissionMaker:
         cdef int64_t timeout_s = <object>view.slots[TIMEOUT]
         cdef int64_t deadline_s = <object>view.slots[DEADLINE]
         cdef Submission submission
+        cdef uint32_t sort
         if timeout_s < 0 or deadline_s < 0:
             deadline_s = 1  # what is negative has passed: asynq does not run such a task either
         if timeout_s == 0 and deadline_s == 0:
@@ -92,19 +95,20 @@ cdef class SubmissionMaker:
             min(max(timeout_s, 0), FOREVER_S) * S,
             min(deadline_s, FOREVER_S) * S,
         )
-        submission.is_async = self.is_coroutine(submission.type)
+        sort = self.sort(submission.type)
+        submission.is_async, submission.is_threaded = sort & ASYNC != 0, sort & THREADED != 0
         if view.slots[FASTQ_HEADER] != NULL:
             task.inbox = inbox_of(submission.data)
             submission.is_awaited = task.inbox is not None
         task.submission = submission
         return submission
 
-    cdef bint is_coroutine(self, str type) except -1:
+    cdef uint32_t sort(self, str type) except? 0xFF:
         known = self.known.get(type)
         if known is None:
             if len(self.known) >= MAX_KNOWN_TYPES:  # types made up on the fly: none of them is worth remembering
                 self.known.clear()
-            known = self.known[type] = self.is_async(type)
+            known = self.known[type] = self.sort_of(type)
         return known
 
 

@@ -26,6 +26,7 @@ from fastq.pool.protocol import (
     Pool,
     PoolCallbacks,
     PoolStartError,
+    Sort,
     Submission,
 )
 from fastq.server.config import ServerConfig
@@ -111,8 +112,7 @@ class Processor:
         self._clock = in_flight.clock
         self._counts = in_flight.stats.counts
         self._patterns = PatternIndex()
-        self._async_patterns: set[str] = set()
-        self._maker = SubmissionMaker(self._tasks, self._is_async)
+        self._maker = SubmissionMaker(self._tasks, self._sort_of)
         self._config = config
         self.taken = 0
         self._is_closed = False
@@ -134,17 +134,14 @@ class Processor:
         await self.pool.start()
 
     def _learn(self, description: str) -> None:
-        """Note what the app serves, and which of its patterns are coroutines; a reload may change it."""
+        """Note what the app serves, and how its handlers run; a reload may change it."""
         app = AppDescription.decode(description)
         if app == self.app:
             return
-        self.app = app
-        self._patterns, self._async_patterns = PatternIndex(), set()
-        for pattern, is_async in app.patterns.items():
+        self.app, self._patterns = app, PatternIndex()
+        for pattern in app.patterns:
             self._patterns.add(pattern)
-            if is_async:
-                self._async_patterns.add(pattern)
-        self._maker = SubmissionMaker(self._tasks, self._is_async)  # its knowledge of types may be wrong now
+        self._maker = SubmissionMaker(self._tasks, self._sort_of)  # its knowledge of types may be wrong now
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -154,8 +151,9 @@ class Processor:
     @property
     def slots(self) -> int:
         """Return how many tasks may run at once."""
-        config = self._config
-        return config.concurrency * (config.async_concurrency if self._async_patterns else 1)
+        config, sorts = self._config, set(self.app.patterns.values())
+        beside = config.async_concurrency * (Sort.ASYNC in sorts) + config.threads * (Sort.THREADED in sorts)
+        return config.concurrency * max(1, beside)
 
     # In ---------------------------------------------------------------------------------------------------------
 
@@ -244,8 +242,9 @@ class Processor:
         assert task.submission is not None, "it has been made, whether or not it was submitted"
         return self._end(task, Event(EventKind.CANCELED, task.submission, _CANCELED_EARLY))
 
-    def _is_async(self, task_type: str) -> bool:
-        return self._patterns.find(task_type) in self._async_patterns
+    def _sort_of(self, task_type: str) -> int:
+        pattern = self._patterns.find(task_type)
+        return self.app.patterns.get(pattern, Sort.PLAIN) if pattern else Sort.PLAIN
 
     def _reject(self, queue: str, leased: LeasedTask, why: str, leased_s: float) -> InFlightTask:
         _log.error("task %s of queue %s cannot be read (%s); archiving it", leased.id, queue, why)

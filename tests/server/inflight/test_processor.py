@@ -11,12 +11,13 @@ from fastq.broker.operations.finish import Archived, Done, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.pool.event_kind import EventKind
 from fastq.pool.pool import PoolConfig, ProcessPool
-from fastq.pool.protocol import Event, Pool, PoolCallbacks, Submission
+from fastq.pool.protocol import Event, Pool, PoolCallbacks, Sort, Submission
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.server.timing import STANDARD
 from fastq.wire.codec import decode_task_message
+from fastq.worker.description import AppDescription
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
 from tests.manual_clock import ManualClock
@@ -549,5 +550,19 @@ def test_a_done_task_takes_its_lock_along() -> None:
         bench.accept("a", unique_key="lock")
         bench.tell(("a", EventKind.DONE, b""))
         assert bench.finished[0].disposition == Done("a", "lock")
+
+    on_crew(test)
+
+
+def test_as_many_run_at_once_as_children_have_rows_for_the_sorts_of_the_app() -> None:
+    def test(bench: Bench) -> None:
+        processor = bench.processor
+        processor._config = ServerConfig(concurrency=2, threads=50, async_concurrency=10)
+        found = []
+        plain, coroutine, thread = Sort.PLAIN, Sort.ASYNC, Sort.THREADED
+        for patterns in ({"a": plain}, {"a": thread, "b": plain}, {"a": coroutine}, {"a": coroutine, "b": thread}):
+            processor._learn(AppDescription(patterns).encode())
+            found.append(processor.slots)
+        assert found == [2, 100, 20, 120]
 
     on_crew(test)

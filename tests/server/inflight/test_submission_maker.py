@@ -4,7 +4,7 @@ import pytest
 
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Completed, Done
-from fastq.pool.protocol import Event, EventKind
+from fastq.pool.protocol import Event, EventKind, Sort
 from fastq.server.inflight._processor import SubmissionMaker, split_done
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.wire.codec import view_task_message
@@ -52,6 +52,13 @@ def test_what_needs_a_closer_look_is_named_by_its_place_and_not_taken(in_flight:
     tasks, odd = maker(in_flight).take("q", ids, messages, 0.0)
     assert ([task.id for task in tasks], odd) == (["good"], [1, 2, 3, 4, 5])
     assert len(in_flight) == 2
+
+
+@pytest.mark.parametrize(("sort", "bits"), [(Sort.PLAIN, "00"), (Sort.ASYNC, "10"), (Sort.THREADED, "11")])
+def test_a_submission_says_how_its_task_runs(in_flight: InFlightTasks, sort: Sort, bits: str) -> None:
+    (task,), _ = SubmissionMaker(in_flight, lambda task_type: sort).take("q", [b"a"], [message("a", queue="q")], 1.0)
+    assert task.submission is not None
+    assert f"{task.submission.is_async:d}{task.submission.is_threaded:d}" == bits
 
 
 def test_whether_a_type_is_a_coroutine_is_asked_once(in_flight: InFlightTasks) -> None:

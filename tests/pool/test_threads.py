@@ -1,0 +1,329 @@
+"""Plain tasks in threads of one child: side by side, each with an end of its own, and none in another's way."""
+
+import contextlib
+import functools
+import io
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from fastq.pool import layout
+from fastq.pool._child_queue import Submission
+from fastq.pool._ring import Memory, Ring
+from fastq.pool._slots import Slots
+from fastq.pool._work import NO_ROW, Attempt, Work
+from fastq.pool.config import PoolConfig
+from fastq.pool.event_kind import NOT_BEGUN, EventKind
+from fastq.pool.layout import PAGE, RESULT_HEAD_AT, RESULT_TAIL_AT, TASK_HEAD_AT, TASK_TAIL_AT, Layout
+from fastq.pool.processes import thread_cpu
+from fastq.pool.protocol import CancelOutcome
+from fastq.pool.runner import Sort
+from fastq.pool.wakeup import Wakeup
+from tests.pool.harness import Bench, bench, gone, run, settings
+from tests.waiting import PATIENCE_S, after, until, wait_until
+
+
+def threaded(threads: int = 4, **options: float | str) -> PoolConfig:
+    return settings("", **{"threads": threads, "prefetch_time": 600, **options})
+
+
+def give(b: Bench, do: str, *keys: object, timeout: float = 0.0, **order: str) -> list[Submission]:
+    tasks = [b.task(key, do, timeout=timeout, deadline=0.0, is_async=False, is_threaded=True, **order) for key in keys]
+    b.submit(*tasks)
+    return tasks
+
+
+async def begun(b: Bench, count: int = 1) -> set[int]:
+    return {pid for _ in range(count) for pid in await b.beacon.pids()}
+
+
+async def held(pid: int) -> None:
+    """Wait until one of a child's threads has computed for a while: longer than it may before it enters a call in C."""
+    before = thread_cpu(pid)
+    await until(lambda: max(ns - before.get(thread, 0) for thread, ns in thread_cpu(pid).items()) > 50_000_000)
+
+
+# Side by side -------------------------------------------------------------------------------------------------------
+
+
+def test_as_many_run_at_once_as_there_are_threads_beside_coroutines_but_not_beside_plain_tasks() -> None:
+    async def test() -> None:
+        async with bench(threaded(3, async_concurrency=2)) as b:
+            go = str(b.beacon.file("go"))
+            give(b, "wait_for", *range(5), file=go)
+            b.submit(*(b.task(("async", n), "wait_for", is_async=True, file=go) for n in range(2)))
+            b.submit(b.task("alone", "noop"))
+            assert await begun(b, 3) == set(b.pool.child_states)
+            assert {one.submission.key for one in b.pool.running()} == {0, 1, 2}
+            b.beacon.file("go").touch()
+            kinds = {event.kind for event in await b.outcomes([*range(5), "alone"])}
+            assert kinds == {EventKind.DONE}
+            await b.outcomes(("async", n) for n in range(2))
+            # In one child, threads and coroutines are one sort.
+            b.beacon.file("go").unlink()
+            while b.beacon.told():
+                pass
+            b.submit(*(b.task(("more", n), "wait_for", is_async=True, file=go) for n in range(2)))
+            give(b, "wait_for", *"abc", file=go)
+            await begun(b, 5)
+            assert len(b.pool.running()) == 5
+            b.beacon.file("go").touch()
+            await b.outcomes("abc")
+
+    run(test())
+
+
+def test_threads_are_kept_and_what_is_theirs_is_freed_in_them_before_the_child_ends() -> None:
+    async def test() -> None:
+        async with bench(threaded(4, max_tasks_per_child=20)) as b:
+            seen = set()
+            for number in range(20):
+                give(b, "thread", number)
+                seen.add((await b.outcome(number)).data.decode())
+            assert len(seen) <= 4
+            assert {await b.beacon.next() for _ in seen} == {f"freed {where}" for where in seen}
+
+    run(test())
+
+
+def test_each_task_has_a_context_of_its_own_and_writes_its_own_results() -> None:
+    async def test() -> None:
+        async with bench(threaded(8, runner="tests.pool.unruly:load", ring_bytes=1 << 16)) as b:
+            give(b, "var", *range(50))
+            assert {event.data for event in await b.outcomes(range(50))} == {b"unset"}
+            for size in (100, 20_000):  # in the ring, and in segments
+                marks = {("write", size, n): f"<{n:3}>" for n in range(30)}
+                for key, mark in marks.items():
+                    give(b, "write_marks", key, mark=mark, size=str(size))
+                for key, mark in marks.items():
+                    assert (await b.outcome(key)).kind is EventKind.DONE
+                    assert [event.data for event in b.events[key]] == [mark.encode() * size, mark.encode(), b""]
+
+    run(test())
+
+
+# Ends ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancel"])
+def test_the_end_is_raised_in_its_thread_alone(how: str) -> None:
+    async def test() -> None:
+        async with bench(threaded(timeout_grace=600)) as b:
+            never = str(b.beacon.file("never"))
+            give(b, "wait_for", 1, 2, file=never)
+            (told,) = give(b, "wait_for", "told", file=never, timeout=0.1 if how == "timeout" else 0.0)
+            pids = await begun(b, 3)
+            if how == "cancel":
+                assert b.pool.cancel(told) is CancelOutcome.TOLD
+            event = await b.outcome("told")
+            assert event.kind is (EventKind.TIMEOUT if how == "timeout" else EventKind.CANCELED)
+            assert {one.submission.key for one in b.pool.running()} == {1, 2}
+            assert set(b.pool.child_states) == pids
+
+    run(test())
+
+
+def test_a_task_whose_time_is_up_is_not_begun() -> None:
+    async def test() -> None:
+        async with bench(threaded()) as b:
+            late = b.task("late", "kill_self", is_threaded=True, deadline=time.time() - 1)
+            b.submit(late)
+            event = await b.outcome("late")
+            assert (event.kind, event.data) == (EventKind.TIMEOUT, NOT_BEGUN)
+
+    run(test())
+
+
+def test_cancellations_around_the_end_hit_no_later_task_of_the_thread() -> None:
+    async def test() -> None:
+        async with bench(threaded(2, timeout_grace=600)) as b:
+            (pid,) = b.pool.child_states
+            drawn = random.Random(4)
+            canceled = set()
+            for number in range(150):
+                (task,) = give(b, "nap", number)
+                if number % 2:
+                    await until(after(drawn.random() * 0.004), interval_s=0.0005)
+                    b.pool.cancel(task)
+                    canceled.add(number)
+            await b.until(lambda: not b.pool.pending)
+            assert set(b.pool.child_states) == {pid}
+            kinds = {key: events[-1].kind for key, events in b.events.items()}
+            assert {kind for key, kind in kinds.items() if key not in canceled} == {EventKind.DONE}
+            assert set(kinds.values()) <= {EventKind.DONE, EventKind.CANCELED}
+
+    run(test())
+
+
+@pytest.mark.parametrize("do", ["sleep_surely", "ignore"])
+def test_one_that_does_not_end_costs_its_child_and_the_others_run_again_free_of_charge(do: str) -> None:
+    async def test() -> None:
+        async with bench(threaded()) as b:
+            never = str(b.beacon.file("never"))
+            give(b, "wait_for", 1, 2, file=never)
+            (pid,) = await begun(b, 2)
+            (guilty,) = give(b, do, "guilty")
+            await begun(b)
+            assert b.pool.cancel(guilty) is CancelOutcome.TOLD
+            assert (await b.outcome("guilty")).kind is EventKind.CANCELED
+            assert {event.kind for event in await b.outcomes([1, 2])} == {EventKind.RERUN}
+            await gone(pid)
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_thread_that_holds_the_interpreter_is_charged_for_those_that_cannot_hear(is_async: bool) -> None:
+    """Also where what cannot hear is a coroutine beside it."""
+
+    async def test() -> None:
+        async with bench(threaded()) as b:
+            never = str(b.beacon.file("never"))
+            other = b.task("other", "wait_for", is_async=is_async, is_threaded=not is_async, file=never)
+            b.submit(other)
+            await begun(b)
+            give(b, "hold_gil", "guilty")
+            await held(*await begun(b))
+            assert b.pool.cancel(other) is CancelOutcome.TOLD
+            event = await b.outcome("guilty")
+            assert event.kind is EventKind.CRASHED
+            assert "the task held the interpreter (GIL) for 0.2 s" in event.data.decode()
+            assert (await b.outcome("other")).kind is EventKind.RERUN
+
+    run(test())
+
+
+def test_one_that_holds_the_interpreter_beyond_its_own_time_has_timed_out() -> None:
+    async def test() -> None:
+        async with bench(threaded()) as b:
+            give(b, "wait_for", "other", file=str(b.beacon.file("never")))
+            await begun(b)
+            give(b, "hold_gil", "guilty", timeout=0.3)
+            assert (await b.outcome("guilty")).kind is EventKind.TIMEOUT
+            assert (await b.outcome("other")).kind is EventKind.RERUN
+
+    run(test())
+
+
+def test_where_none_is_known_to_hold_the_interpreter_all_run_again() -> None:
+    async def test() -> set[EventKind]:
+        async with bench(threaded()) as b:
+            (other,) = give(b, "wait_for", "other", file=str(b.beacon.file("never")))
+            await begun(b)
+            give(b, "hold_gil_in_c", "holds")  # without any CPU time
+            await begun(b)
+            assert b.pool.cancel(other) is CancelOutcome.TOLD
+            if (await b.outcome("other")).kind is EventKind.CANCELED:  # it heard before the interpreter was held
+                return {EventKind.CANCELED}
+            return {event.kind for event in await b.outcomes(["other", "holds"])}
+
+    kinds = [run(test())]
+    while kinds[-1] == {EventKind.CANCELED} and len(kinds) < 10:
+        kinds.append(run(test()))
+    assert kinds[-1] == {EventKind.RERUN}
+
+
+def test_a_coroutine_that_blocks_the_loop_is_charged_for_threads_that_cannot_be_told() -> None:
+    async def test() -> None:
+        async with bench(threaded()) as b:
+            (other,) = give(b, "wait_for", "other", file=str(b.beacon.file("never")))
+            await begun(b)
+            b.submit(b.task("blocks", "block", is_async=True))
+            await begun(b)
+            assert b.pool.cancel(other) is CancelOutcome.TOLD
+            assert (await b.outcome("blocks")).kind is EventKind.CRASHED
+            assert (await b.outcome("other")).kind is EventKind.RERUN
+
+    run(test())
+
+
+def test_a_crash_charges_all_that_ran_and_nothing_that_waited() -> None:
+    async def test() -> None:
+        async with bench(threaded(2)) as b:
+            give(b, "wait_for", "other", file=str(b.beacon.file("never")))
+            await begun(b)
+            give(b, "kill_self", "crash")
+            give(b, "noop", "waits")
+            assert {event.kind for event in await b.outcomes(["crash", "other"])} == {EventKind.CRASHED}
+            assert (await b.outcome("waits")).kind is EventKind.DONE
+
+    run(test())
+
+
+def test_stop_aborts_threads() -> None:
+    async def test() -> None:
+        async with bench(threaded(timeout_grace=600)) as b:
+            for do in ("spin", "sleep", "ignore"):
+                give(b, do, do)
+                await begun(b)
+            await b.pool.stop()
+            assert [event.kind for event in b.order] == [EventKind.ABORTED] * 3
+
+    run(test())
+
+
+# The race at the end, held still ------------------------------------------------------------------------------------
+
+
+class Site:
+    """A child with one thread, in the test, which is its runner and host, too."""
+
+    has_plain, has_async, description = False, True, ""
+    child_start = child_stop = ()
+    max_memory = 0
+
+    def __init__(self, run: Callable[..., None]) -> None:
+        shape = Layout(2, 1 << 16, threads=1)
+        memory = Memory(bytearray(shape.size))
+        self.run = run
+        self.wakeup = Wakeup.create()
+        self.ring_fd = self.wakeup.write_fd
+        self.tasks = Ring(memory, TASK_TAIL_AT, TASK_HEAD_AT, shape.task_ring_at, shape.ring_bytes)
+        self.results = Ring(memory, RESULT_TAIL_AT, RESULT_HEAD_AT, shape.result_ring_at, shape.ring_bytes)
+        self.slots = Slots(memory, shape.rows)
+        self.work = Work(memory, Memory(bytearray(PAGE)), shape, self, self)  # type: ignore[arg-type]  # enough of both
+        self.begun: list[Attempt] = []
+        self.work.on_thread(self.begun.append)
+
+
+def test_what_is_raised_as_a_handler_returns_is_not_raised_after_it() -> None:
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(write_fd, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(write_fd, b"x" * 4096):
+            pass
+    os.set_blocking(write_fd, True)
+    # It waits for room in the pipe, and returns, in C: nothing can be raised before it has returned.
+    with open(write_fd, "w") as file, open(read_fd, "rb", buffering=0) as reader:
+        escape_of(Site(functools.partial(print, file=file, flush=True)), reader)
+
+
+def escape_of(site: Site, reader: io.FileIO) -> None:
+    site.tasks.put(7, b"", kind=Sort.THREADED)
+    assert site.work.begin_async(NO_ROW) is None
+    (task,) = site.begun
+    escaped: list[BaseException] = []
+
+    def serve() -> None:
+        try:
+            site.work.run_in_thread(task)
+            for _ in range(1000):
+                time.sleep(0)
+        except BaseException as error:  # noqa: BLE001 - that is what must not be
+            escaped.append(error)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    wait_until(lambda: site.work.raise_in_thread(task))
+    assert site.slots.interrupt(7, layout.ROW_CANCELED)
+    reader.read(1 << 16)
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert escaped == []
+    _, kind, _ = site.results.take() or (0, 0, b"")
+    assert kind == EventKind.CANCELED
+    site.wakeup.close()
