@@ -30,6 +30,7 @@ GENERATION: Final = "CHAOS_GENERATION"
 SLOTS_FILE: Final = "CHAOS_SLOTS_FILE"
 SLOTS: Final = "CHAOS_SLOTS"
 COROUTINES: Final = 4
+THREADS: Final = 3
 HOG_BYTES: Final = 220 << 20
 CROWD: Final = 8
 LATE: Final = 60
@@ -48,7 +49,7 @@ class Scribe:
 
     def begin(self, task: RunningTask, *, is_async: bool = False) -> None:
         self._ledger.write(task.id, What.BEGAN, task.retried)
-        if not self._slots.enter(is_async=is_async, coroutines=COROUTINES):
+        if not self._slots.enter(is_async=is_async, coroutines=COROUTINES + THREADS):
             self._ledger.write(task.id, What.OVERFULL, task.retried)
 
     def end(self, task: RunningTask, what: What, *, is_async: bool = False) -> None:
@@ -56,24 +57,25 @@ class Scribe:
         self._ledger.write(task.id, what, task.retried)
 
 
+@mux.child_start
 @functools.cache
 def scribe() -> Scribe:
-    """Return this process' scribe; made at its first task, since locks and descriptors are not to be inherited."""
+    """Return this process' scribe; made before its first task, since locks and descriptors are not to be inherited."""
     return Scribe()
 
 
-def written(handler: Callable[[RunningTask], object]) -> Callable[[RunningTask], object]:
+def written(handler: Callable[[RunningTask], object], *, in_thread: bool = False) -> Callable[[RunningTask], object]:
     """Write down the runs of a plain handler."""
 
     @functools.wraps(handler)
     def run(task: RunningTask) -> object:
-        scribe().begin(task)
+        scribe().begin(task, is_async=in_thread)
         try:
             result = handler(task)
         except BaseException:
-            scribe().end(task, What.RAISED)
+            scribe().end(task, What.RAISED, is_async=in_thread)
             raise
-        scribe().end(task, What.RETURNED)
+        scribe().end(task, What.RETURNED, is_async=in_thread)
         return result
 
     return run
@@ -114,10 +116,10 @@ def quick(task: RunningTask) -> None:
 
 
 for name in ("quick", "due", "unique"):
-    mux.handle(name, quick)
+    mux.handle(name, quick, threads=False)
 
 
-@mux.handler("work")
+@mux.handler("work", threads=False)
 @written
 def work(task: RunningTask) -> None:
     until_s = time.process_time() + seconds(task)
@@ -125,22 +127,31 @@ def work(task: RunningTask) -> None:
         pass
 
 
-@mux.handler("keep")
+@mux.handler("keep", threads=False)
 @written
 def keep(task: RunningTask) -> str:
     return task.id
 
 
-@written
-def sleep(task: RunningTask) -> None:
+def nap(task: RunningTask) -> None:
     time.sleep(seconds(task))
 
 
+def nap_for_ever(task: RunningTask) -> None:
+    if task.retried == 0:
+        time.sleep(10**6)
+
+
+mux.handle("thread", written(nap, in_thread=True))
+mux.handle("thread-hang", written(nap_for_ever, in_thread=True))
+mux.handle("hang", written(nap_for_ever), threads=False)
+
+
 for name in ("nap", "long", "last", "blank", "outlast", "outlast-last"):
-    mux.handle(name, sleep)
+    mux.handle(name, written(nap), threads=False)
 
 
-@mux.handler("late")
+@mux.handler("late", threads=False)
 @written
 def late(task: RunningTask) -> str:
     """Write results long after the end."""
@@ -155,20 +166,20 @@ def late(task: RunningTask) -> str:
     return task.id
 
 
-@mux.handler("bulky")
+@mux.handler("bulky", threads=False)
 @written
 def bulky(task: RunningTask) -> str:
     return task.id * JOBS["bulky"].echoes
 
 
-@mux.handler("loud")
+@mux.handler("loud", threads=False)
 @written
 def loud(task: RunningTask) -> None:
     sys.stderr.write(f"task {task.id} has something to say\n")
     sys.stderr.flush()
 
 
-@mux.handler("flaky")
+@mux.handler("flaky", threads=False)
 @written
 def flaky(task: RunningTask) -> None:
     if task.retried == 0:
@@ -195,14 +206,7 @@ async def block(task: RunningTask) -> None:
             continue
 
 
-@mux.handler("hang")
-@written
-def hang(task: RunningTask) -> None:
-    if task.retried == 0:
-        time.sleep(10**6)
-
-
-@mux.handler("deaf")
+@mux.handler("deaf", threads=False)
 @written
 def deaf(task: RunningTask) -> None:
     """Go on whatever is raised."""
@@ -213,7 +217,7 @@ def deaf(task: RunningTask) -> None:
             continue
 
 
-@mux.handler("gil")
+@mux.handler("gil", threads=False)
 @written
 def hold_gil(task: RunningTask) -> None:
     """Stay for ever in one C call that holds the interpreter."""
@@ -228,14 +232,14 @@ async def async_hang(task: RunningTask) -> None:
         await asyncio.sleep(10**6)
 
 
-@mux.handler("crash")
+@mux.handler("crash", threads=False)
 @written
 def crash(task: RunningTask) -> None:
     if task.retried == 0:
         os._exit(70)
 
 
-@mux.handler("segfault")
+@mux.handler("segfault", threads=False)
 @written
 def segfault(task: RunningTask) -> None:
     if task.retried == 0:
@@ -243,21 +247,21 @@ def segfault(task: RunningTask) -> None:
         time.sleep(60)
 
 
-@mux.handler("hog")
+@mux.handler("hog", threads=False)
 @written
 def hog(task: RunningTask) -> None:
     """Take more memory than a child may have, and keep it."""
     _kept.append(bytearray(b"x") * HOG_BYTES)
 
 
-@mux.handler("crowd")
+@mux.handler("crowd", threads=False)
 @written
 def crowd(task: RunningTask) -> None:
     """Start processes, and leave them behind."""
     _kept.extend(subprocess.Popen(["sleep", "600"]) for _ in range(CROWD))
 
 
-@mux.handler("spin")
+@mux.handler("spin", threads=False)
 @written
 def spin(task: RunningTask) -> None:
     """Occupy the interpreter for so long, but for a moment every few hundred milliseconds; for ``--long``."""

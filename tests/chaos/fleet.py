@@ -119,6 +119,7 @@ class Fleet:
             "timeout_grace": 0.5,
             "shutdown_timeout": 4.0,
             "async_concurrency": app.COROUTINES,
+            "threads": app.THREADS,
             "max_tasks_per_child": 4000,
             "max_memory_per_child": 200 << 20,
             "max_lost": 1000,  # no task here is poison, however often its servers are struck

@@ -6,6 +6,7 @@ handler that finds no lock free has come to life while every slot had a living o
 
 import fcntl
 import os
+import threading
 from typing import Final
 
 __all__ = ["SlotLock"]
@@ -20,25 +21,28 @@ class SlotLock:
         self._byte = -1
         self._plain = 0
         self._coroutines = 0
+        self._turn = threading.Lock()
 
     def enter(self, *, is_async: bool, coroutines: int) -> bool:
         """Take a slot for a handler that begins; false if there is none that it may have."""
-        if is_async:
-            self._coroutines += 1
-        else:
-            self._plain += 1
-        alone = self._plain == 0 if is_async else (self._plain, self._coroutines) == (1, 0)
-        return alone and self._coroutines <= coroutines and self._locked()
+        with self._turn:
+            if is_async:
+                self._coroutines += 1
+            else:
+                self._plain += 1
+            alone = self._plain == 0 if is_async else (self._plain, self._coroutines) == (1, 0)
+            return alone and self._coroutines <= coroutines and self._locked()
 
     def leave(self, *, is_async: bool) -> None:
         """Give the slot back with the last handler of this process."""
-        if is_async:
-            self._coroutines -= 1
-        else:
-            self._plain -= 1
-        if not self._plain and not self._coroutines and self._byte >= 0:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, self._byte)
-            self._byte = -1
+        with self._turn:
+            if is_async:
+                self._coroutines -= 1
+            else:
+                self._plain -= 1
+            if not self._plain and not self._coroutines and self._byte >= 0:
+                fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, self._byte)
+                self._byte = -1
 
     def _locked(self) -> bool:
         if self._byte >= 0:

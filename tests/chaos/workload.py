@@ -59,7 +59,7 @@ _BULK: Final = 300_000
 JOBS: Final = {
     job.name: job
     for job in (
-        Job("quick", 0.802),
+        Job("quick", 0.7819),
         Job("work", 0.10, (1, 5)),
         Job("nap", 0.01, (5, 80)),
         Job("long", 0.0003, (500, 2500)),
@@ -75,6 +75,8 @@ JOBS: Final = {
         Job("async", 0.005, (5, 60), is_async=True),
         Job("beside", 0.003, (100, 800), is_async=True, queue="high", options={"timeout": 3}),
         Job("block", 0.0001, fails_first=True, is_async=True, blocks=True, queue="high", options={"timeout": 5}),
+        Job("thread", 0.02, (5, 80), is_async=True),
+        Job("thread-hang", 0.0001, fails_first=True, is_async=True, blocks=True, queue="high", options=_TIMED),
         Job("hang", 0.0001, fails_first=True, options=_TIMED),
         Job("deaf", 0.0001, fails_first=True, options=_TIMED),
         Job("gil", 0.0001, fails_first=True, options=_TIMED),
