@@ -18,10 +18,16 @@ from fastq.server.inflight.processor import Processor
 from fastq.server.inflight.uncertain import UncertainDequeues
 
 SERVER = Path(fastq.server.process.__file__).parent
-ACTORS: list[type[Actor]] = [
-    Actor,
-    *(one for one in Actor.__subclasses__() if one.__module__.startswith("fastq.server")),
-]
+
+
+def kinds_of(actor: type[Actor]) -> Iterator[type[Actor]]:
+    yield actor
+    for one in actor.__subclasses__():
+        if one.__module__.startswith("fastq.server"):
+            yield from kinds_of(one)
+
+
+ACTORS = list(kinds_of(Actor))
 WIRED = (*ACTORS, AckWriter, Aggregation, InFlight, Processor, Reclaimer, LostTaskRules, UncertainDequeues)
 
 
