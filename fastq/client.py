@@ -117,7 +117,7 @@ class Client:
         The task is kept for an hour once it is completed, unless it has another ``retention``. The result of a typed
         task is what its function returned, that of any other is the bytes that are kept of it.
         """
-        task = awaited(as_task(task, payload, self._codec), check_options(options), self._waiter.inbox)
+        task = awaited(as_task(task, payload, self._codec), check_options(options), self._waiter.open_inbox())
         info = self.enqueue(task)
         return Handle(self._waiter, (info.queue, info.id), decoder_of(task))
 
@@ -131,7 +131,7 @@ class Client:
 
         The handle of a task that was not enqueued, as a duplicate, raises the error of that.
         """
-        checked, inbox = check_options(options), self._waiter.inbox
+        checked, inbox = check_options(options), self._waiter.open_inbox()
         submitted = [awaited(task, checked, inbox) for task in tasks]
         results = self.enqueue_many(submitted)
         return [
@@ -253,7 +253,7 @@ class AsyncClient:
         self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]
     ) -> AsyncHandle[Any]:
         """Enqueue one task, and return a handle to await its result; see ``Client.submit``."""
-        task = awaited(as_task(task, payload, self._codec), check_options(options), self._waiter.inbox)
+        task = awaited(as_task(task, payload, self._codec), check_options(options), await self._waiter.open_inbox())
         info = await self.enqueue(task)
         return AsyncHandle(self._waiter, (info.queue, info.id), decoder_of(task))
 
@@ -266,7 +266,7 @@ class AsyncClient:
 
     async def submit_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> list[AsyncHandle[Any]]:
         """Enqueue many tasks, and return a handle for each; see ``Client.submit_many``."""
-        checked, inbox = check_options(options), self._waiter.inbox
+        checked, inbox = check_options(options), await self._waiter.open_inbox()
         submitted = [awaited(task, checked, inbox) for task in tasks]
         results = await self.enqueue_many(submitted)
         return [

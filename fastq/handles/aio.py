@@ -32,6 +32,8 @@ from fastq.wire.progress import TaskProgress
 
 __all__ = ["AsyncWaiter"]
 
+OPEN_WITHIN_S = 1.0
+
 R = TypeVar("R")
 _Ends: TypeAlias = "asyncio.Queue[tuple[TaskKey, Outcome]]"
 
@@ -46,10 +48,11 @@ class AsyncWaiter:
         self._look_every_s = look_every_s
         self._by_loop: dict[asyncio.AbstractEventLoop, _Listener] = {}
 
-    @property
-    def inbox(self) -> str:
-        """Return the name of the inbox that tasks are to name."""
-        return self._listener().inbox
+    async def open_inbox(self) -> str:
+        """Return the name of the inbox that tasks are to name; what is told there is heard from now on."""
+        listener = self._listener()
+        await listener.listening(Deadline(OPEN_WITHIN_S))
+        return listener.inbox
 
     async def wait_for(self, handle: AsyncHandle[Any], timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
@@ -64,7 +67,9 @@ class AsyncWaiter:
         waits.add((task,), ended.put_nowait)
         try:
             (end,) = await self._broker.run(read_ends(task[0], (task[1],)))
-            return (await self._next(ended, deadline, describe(task)))[task] if end is None else end
+            if end is not None:
+                return waits.known(task, end)
+            return (await self._next(ended, deadline, describe(task)))[task]
         finally:
             waits.remove((task,), ended.put_nowait)
 
@@ -147,7 +152,7 @@ class AsyncWaiter:
 
 
 class _Listener:
-    """The tasks of one loop that hear of ends and look for them; they begin with the first wait."""
+    """The tasks of one loop that hear of ends and look for them; they begin with the first submitted task."""
 
     def __init__(self, broker: AsyncBroker, look_every_s: float) -> None:
         self.inbox = new_inbox()

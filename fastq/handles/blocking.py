@@ -1,6 +1,6 @@
 """How a ``Client`` waits: a thread hears of ends and looks for those that it does not hear of.
 
-The thread begins with the first wait. A process that was forked has one of its own, with another inbox.
+The thread begins with the first submitted task. A process that was forked has one of its own, with another inbox.
 """
 
 import logging
@@ -47,6 +47,7 @@ from fastq.wire.progress import TaskProgress
 __all__ = ["BlockingWaiter"]
 
 CLOSE_WITHIN_S = 5.0
+OPEN_WITHIN_S = 1.0
 
 R = TypeVar("R")
 _Ends: TypeAlias = "queue.SimpleQueue[tuple[TaskKey, Outcome]]"
@@ -73,6 +74,11 @@ class BlockingWaiter:
             self._inbox, self._pid, self._listener, self._lock = new_inbox(), os.getpid(), None, Lock()
         return self._inbox
 
+    def open_inbox(self) -> str:
+        """Return the name of the inbox that tasks are to name; what is told there is heard from now on."""
+        self._listening(Deadline(OPEN_WITHIN_S))
+        return self.inbox
+
     def wait_for(self, handle: Handle[Any], timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
         if handle.end is None:
@@ -86,7 +92,7 @@ class BlockingWaiter:
         waits.add((task,), ended.put)
         try:
             (end,) = self._broker.run(read_ends(task[0], (task[1],)))
-            return self._next(ended, deadline, describe(task))[task] if end is None else end
+            return self._next(ended, deadline, describe(task))[task] if end is None else waits.known(task, end)
         finally:
             waits.remove((task,), ended.put)
 

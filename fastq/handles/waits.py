@@ -12,7 +12,7 @@ from fastq.durations import nanoseconds_of
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.handles.handle import AnyHandle, Outcome, Timeout
 from fastq.running import CURRENT
-from fastq.wire.inbox import TaskEnd, read_ends_message
+from fastq.wire.inbox import EndKind, TaskEnd, read_ends_message
 
 __all__ = [
     "LOOK_EVERY_S",
@@ -37,6 +37,9 @@ LOOK_EVERY_S: Final = 5.0
 READ_AT_ONCE: Final = 500
 """Ends whose results are read together."""
 
+MAX_TOLD: Final = 100_000
+"""Failures of tasks that nobody waits for yet; the oldest go first."""
+
 Call: TypeAlias = Callable[[tuple[TaskKey, Outcome]], object]
 
 
@@ -45,6 +48,7 @@ class Waits:
 
     def __init__(self) -> None:
         self._calls: dict[TaskKey, list[Call]] = {}
+        self._told: dict[TaskKey, TaskEnd] = {}
         self._lock = Lock()
 
     def add(self, tasks: Iterable[TaskKey], call: Call) -> None:
@@ -73,11 +77,29 @@ class Waits:
         """Take the ends of tasks, whether they are waited for or not."""
         for task, end in ends:
             if task in self._calls:
-                self._settle(task, end)
+                self._settle(task, self.known(task, end))
 
     def take_message(self, data: bytes | str) -> None:
         """Take the ends in a message to the inbox."""
-        self.settle(((queue, task_id), end) for queue, task_id, end in read_ends_message(data))
+        for queue, task_id, end in read_ends_message(data):
+            task = queue, task_id
+            if task in self._calls:
+                self._settle(task, end)
+            elif end.kind is EndKind.FAILED:
+                with self._lock:
+                    self._told[task] = end
+                    if len(self._told) > MAX_TOLD:
+                        del self._told[next(iter(self._told))]
+
+    def known(self, task: TaskKey, end: TaskEnd) -> TaskEnd:
+        """Return the end of a task as a message told it, if a look finds less.
+
+        A full archive drops failed tasks at once, maybe before anybody waits for them.
+        """
+        if end.kind is EndKind.GONE or (end.kind is EndKind.FAILED and not end.is_whole):
+            with self._lock:
+                return self._told.pop(task, end)
+        return end
 
     def fail(self, error: Exception) -> None:
         """End all waits by an error."""

@@ -22,11 +22,13 @@ EndOf: TypeAlias = Callable[[TaskKey], TaskEnd]
 class InlineWaiter(BlockingWaiter):
     """What an ``InlineClient`` and its handles wait with."""
 
-    inbox = "inline"
-
     def __init__(self, end_of: EndOf, drop: Callable[[TaskKey], None]) -> None:
         self._end_of = end_of
         self._drop = drop
+
+    def open_inbox(self) -> str:
+        """Return a name: nothing is told."""
+        return "inline"
 
     def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
         return self._end_of(task)
@@ -54,11 +56,13 @@ class InlineWaiter(BlockingWaiter):
 class AsyncInlineWaiter(AsyncWaiter):
     """What an ``AsyncInlineClient`` and its handles wait with."""
 
-    inbox = "inline"
-
     def __init__(self, end_of: EndOf, drop: Callable[[TaskKey], None]) -> None:
         self._end_of = end_of
         self._drop = drop
+
+    async def open_inbox(self) -> str:
+        """Return a name: nothing is told."""
+        return "inline"
 
     async def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
         return self._end_of(task)

@@ -53,6 +53,11 @@ class Site:
         """Return the message of a task."""
         return decode_task_message(self.db.hget(keys.task(QUEUE, task_id), "msg"))
 
+    def looks(self) -> int:
+        """Return how many looks at tasks there were."""
+        stats = self.db.info("commandstats").get("cmdstat_exists", {})
+        return int(stats.get("calls", 0))
+
     def listeners(self) -> list[bytes]:
         """Return the channels of inboxes that somebody listens to."""
         channels: list[bytes] = self.db.pubsub_channels("asynq:inbox:*")

@@ -58,7 +58,9 @@ def test_a_message_ends_a_wait(db: Redis, url: str) -> None:
 
 def test_a_connection_that_is_killed_costs_no_end(db: Redis, url: str) -> None:
     async def use(client: AsyncClient, site: Site) -> None:
-        waiting = await begin(client, (await client.submit("t", task_id="a")).result())
+        handle, looks = await client.submit("t", task_id="a"), site.looks()
+        waiting = await begin(client, handle.result())
+        await until(lambda: site.looks() > looks)
         site.end("a", "archived", error="ValueError: x", tells=False)
         site.db.client_kill_filter(_type="pubsub")
         with pytest.raises(TaskFailedError, match="ValueError: x"):

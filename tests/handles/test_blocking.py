@@ -71,7 +71,6 @@ def test_a_message_ends_a_wait_and_the_subscription_ends_with_the_client(client:
     client._waiter._look_every_s = 1e6
     handle = client.submit("t", task_id="a")
     assert (handle.id, handle.queue, handle.state()) == ("a", QUEUE, TaskState.PENDING)
-    assert site.listeners() == []
     waiting = begin(client, handle.result)
     site.end("a", result=b"7", tells=False)
     # The wait has looked or will look. Either way this is news or no harm.
@@ -118,12 +117,12 @@ def test_what_nobody_tells_is_found_by_a_look(client: Client, site: Site) -> Non
 
 def test_a_connection_that_is_killed_costs_no_end(client: Client, site: Site) -> None:
     client._waiter._look_every_s = 1e6
-    handle = client.submit("t", task_id="a")
+    handle, looks = client.submit("t", task_id="a"), site.looks()
     waiting = begin(client, handle.result)
+    wait_until(lambda: site.looks() > looks)
     site.end("a", result=b"1", tells=False)
     site.db.client_kill_filter(_type="pubsub")
     assert waiting.ended() == b"1", "it looks once it is subscribed again"
-    assert len(site.listeners()) == 1
 
 
 def test_an_error_outlives_its_task_in_a_message(client: Client, site: Site) -> None:
@@ -136,6 +135,19 @@ def test_an_error_outlives_its_task_in_a_message(client: Client, site: Site) -> 
     error = waiting.ended()
     assert isinstance(error, TaskFailedError)
     assert (error.error_class, error.message) == ("KeyError", "'x'")
+
+
+def test_a_failure_that_was_told_before_the_wait_is_known(client: Client, site: Site) -> None:
+    client._waiter._look_every_s = 1e6
+    handles = client.submit_many(Task("t", task_id=name) for name in "abc")
+    for name in "abc":
+        message = site.db.hget(keys.task(QUEUE, name), "msg")
+        assert site.tell(message, "archived", error="ValueError: full") == 1
+        site.end(name, "gone", tells=False)
+    wait_until(lambda: len(client._waiter._listener.waits._told) == 3)  # type: ignore[union-attr]  # it listens
+    for wait in (handles[0].result, lambda: client.gather(handles[1:])):
+        with pytest.raises(TaskFailedError, match="ValueError: full"):
+            wait()
 
 
 def test_a_wait_goes_on_while_the_task_is_retried_until_its_time_is_up(client: Client, site: Site) -> None:
