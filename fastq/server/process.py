@@ -124,19 +124,7 @@ class ServerProcess:
         )
         self.reloader = Reloader(self.forks, options.app, self._note_reload)
         self.hooks = HookChild(config, options.app, self.forks)
-        callbacks = ProcessorCallbacks(
-            self.acker.add,
-            self.result_writer.write,
-            self._pool_failed,
-            lambda *asked: self.subscriber.canceled_as(*asked),  # noqa: PLW0108 - it is made later
-            self.failed_attempts.record,
-            self.hooks.judge_failure if self.hooks.judges else None,
-            lambda: self.subscriber.remembers,
-            lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
-            UnknownTypes(config.unknown_tasks, self._broker, self._clock).passes_on,
-            self.progress_writer.write,
-        )
-        self.processor = Processor(self._make_pool, config, self.in_flight, default_retry_delay, callbacks)
+        self.processor = Processor(self._make_pool, config, self.in_flight, default_retry_delay, self._callbacks())
         self.pool = self.processor.pool
         self.presence = ServerPresence(self.identity, config, self.pool.running, self._clock)
         self.where = ""
@@ -145,6 +133,20 @@ class ServerProcess:
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._make_actors(config, options.timing)
+
+    def _callbacks(self) -> ProcessorCallbacks:
+        return ProcessorCallbacks(
+            self.acker.add,
+            self.result_writer.write,
+            self._pool_failed,
+            lambda *asked: self.subscriber.canceled_as(*asked),  # noqa: PLW0108 - it is made later
+            self.failed_attempts.record,
+            self.hooks.judge_failure if self.hooks.judges else None,
+            lambda: self.subscriber.remembers,
+            lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
+            UnknownTypes(self.config.unknown_tasks, self._broker, self._clock).passes_on,
+            self.progress_writer.write,
+        )
 
     def _make_pool(self, callbacks: PoolCallbacks) -> Pool:
         return ProcessPool(self.forks.config, callbacks, self.forks)
