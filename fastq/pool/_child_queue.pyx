@@ -41,6 +41,7 @@ cdef uint32_t LAST = max(EventKind)
 cdef Py_ssize_t SLEEPING_AT = layout.SLEEPING_AT
 cdef Py_ssize_t SPACE_WANTED_AT = layout.SPACE_WANTED_AT
 cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
+cdef Py_ssize_t STOPPING_AT = layout.STOPPING_AT
 cdef Py_ssize_t REPORT_AT = layout.REPORT_AT
 cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
 # The rest of a late task is estimated as this many times its delay. A task is overdue by half of prefetch_time, and its
@@ -261,6 +262,10 @@ cdef class ChildQueue:
         """Let the child end as soon as it runs nothing."""
         atomic.store32(self.memory.base + COMMAND_AT, layout.COMMAND_EXIT)
         fq_wake(self.wake_fd)
+
+    def announce_stop(self) -> None:
+        """Let running tasks see that they should come to an end."""
+        atomic.store32(self.memory.base + STOPPING_AT, 1)
 
     cdef uint32_t report(self) noexcept:
         """Return the REPORT_* bits for which the child takes no more work."""

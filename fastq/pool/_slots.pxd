@@ -12,6 +12,7 @@ cdef class Slots:
     cdef void enter_thread(self, int row, uint64_t seq, uint64_t thread) noexcept
     cdef int end(self, int row, uint64_t seq) noexcept
     cdef int state(self, int row, uint64_t seq) noexcept
+    cdef uint64_t saved(self, int row) noexcept
     cdef uint64_t running(self, int row) noexcept
     cdef bint are_idle(self) noexcept
     cdef int64_t running_since(self, int row) noexcept

@@ -17,6 +17,7 @@ cdef Py_ssize_t START_AT = layout.ROW_START_AT
 cdef Py_ssize_t DEADLINE_AT = layout.ROW_DEADLINE_AT
 cdef Py_ssize_t ENTERED_AT = layout.ROW_ENTERED_AT
 cdef Py_ssize_t THREAD_AT = layout.ROW_THREAD_AT
+cdef Py_ssize_t SAVED_AT = layout.ROW_SAVED_AT
 cdef int IDLE = layout.ROW_IDLE
 cdef int RUNNING = layout.ROW_RUNNING
 cdef int TIMED_OUT = layout.ROW_TIMED_OUT
@@ -67,6 +68,10 @@ cdef class Slots:
         cdef uint64_t word = atomic.load64(self.at(row) + WORD_AT)
         return <int>(word & 0xFF & ~SEEN) if word >> 8 == seq else IDLE
 
+    cdef uint64_t saved(self, int row) noexcept:
+        """Return the number of the last checkpoint that the main process has saved for a task of the row."""
+        return atomic.load64(self.at(row) + SAVED_AT)
+
     cdef uint64_t running(self, int row) noexcept:
         """Return the sequence number of the row's task, 0 when it runs none."""
         return atomic.load64(self.at(row) + WORD_AT) >> 8
@@ -112,6 +117,16 @@ cdef class Slots:
             if atomic.load64(self.at(row) + WORD_AT) == word | RUNNING:
                 return atomic.swap64(self.at(row) + WORD_AT, word | RUNNING, word | <int>reason)
         return False
+
+    def note_saved(self, seq: int, number: int) -> None:
+        """Let a running task see that its checkpoint of this number is saved.
+
+        The numbers of a child only grow, so one that comes too late is no other task's.
+        """
+        cdef int row
+        for row in range(self.count):
+            if self.running(row) == <uint64_t>seq and self.saved(row) < <uint64_t>number:
+                atomic.store64(self.at(row) + SAVED_AT, <uint64_t>number)
 
     def look(self, seq: int) -> tuple[int, bool, int, int] | None:
         """Return a task's state, whether its coroutine was canceled, start and deadline; None if no row has it."""

@@ -40,6 +40,7 @@ cdef int ROW_IDLE = layout.ROW_IDLE
 cdef int ROW_RUNNING = layout.ROW_RUNNING
 cdef Py_ssize_t SLEEPING_AT = layout.SLEEPING_AT
 cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
+cdef Py_ssize_t STOPPING_AT = layout.STOPPING_AT
 cdef Py_ssize_t REPORT_AT = layout.REPORT_AT
 cdef Py_ssize_t RSS_AT = layout.RSS_AT
 cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
@@ -48,6 +49,7 @@ cdef uint32_t DONE = EventKind.DONE
 cdef uint32_t BROKEN = EventKind.BROKEN
 cdef uint32_t WRITTEN = EventKind.WRITTEN
 cdef uint32_t PROGRESS = EventKind.PROGRESS
+cdef uint32_t CHECKPOINT = EventKind.CHECKPOINT
 cdef uint32_t RETURNED = EventKind.RETURNED
 cdef uint32_t LAST_ANSWER = EventKind.MEMORY_LIMIT
 cdef int64_t MEASURE_EVERY = 1_000_000  # ns: reading one's RSS costs about a no-op task
@@ -106,6 +108,23 @@ cdef class Attempt:
         """Send how far the handler has come."""
         self.work.write(self, data, PROGRESS, 0)
 
+    @property
+    def is_stopping(self) -> bool:
+        """Return whether running tasks should come to an end, since the server is about to."""
+        return atomic.load32(self.work.memory.base + STOPPING_AT) != 0
+
+    def save(self, data: bytes) -> int:
+        """Send a checkpoint, and return its number."""
+        self.work.checkpoints += 1
+        number = self.work.checkpoints
+        self.work.write(self, data, CHECKPOINT, number)
+        return number
+
+    def is_saved(self, number: int) -> bool:
+        """Return whether the checkpoint of a number, or a later one, is saved."""
+        self.check()
+        return self.work.slots.saved(self.row) >= <uint64_t>number
+
     cdef int check(self) except -1:
         """Raise unless this process runs the task, now."""
         if self.work.forked:
@@ -138,6 +157,8 @@ cdef class Work:
     # The rows of threads that are free, and what gets the tasks that have been begun in them.
     cdef readonly list thread_rows
     cdef object start_thread
+    # How many checkpoints its tasks have sent.
+    cdef int64_t checkpoints
 
     def __init__(self, memory: Memory, bell: Memory, shape, runner, host) -> None:
         self.memory = memory
@@ -315,7 +336,7 @@ cdef class Work:
             self.outbox.ring_if_unread()
 
     cdef int write(self, Attempt task, bytes data, uint32_t kind, int64_t number) except -1:
-        """Send a result or progress from user code in any thread."""
+        """Send a result, progress or a checkpoint from user code in any thread."""
         cdef Attempt shielded = None
         cdef bint gets_signals = self.outbox.is_own_thread()
         task.check()

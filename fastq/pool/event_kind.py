@@ -56,6 +56,8 @@ class EventKind(IntEnum):
     """The handler wrote ``data`` as its result and still runs."""
     PROGRESS = 17
     """The handler has come as far as ``data`` says, and still runs."""
+    CHECKPOINT = 18
+    """The handler still runs, and waits until ``data`` is saved as its checkpoint; ``ran_ns`` is its number."""
 
 
 TOLD_TO_END: Final = (EventKind.TIMEOUT, EventKind.CANCELED, EventKind.MEMORY_LIMIT)

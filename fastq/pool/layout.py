@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["PAGE", "VERSION", "Layout"]
 
-VERSION = 6
+VERSION = 7
 MAGIC = 0x46515031  # "FQP1"
 LINE = 64
 PAGE = 4096
@@ -22,6 +22,7 @@ RING_BYTES_AT = 16  # u64, of each of the two rings
 SLEEPING_AT = 1 * LINE  # u32; child sets it before it sleeps, main clears it when it wakes the child
 SPACE_WANTED_AT = 2 * LINE  # u32; child sets it when its result ring is full
 COMMAND_AT = 3 * LINE  # u32; main writes a COMMAND_*
+STOPPING_AT = 3 * LINE + 4  # u32; main sets it once running tasks should come to an end
 REPORT_AT = 4 * LINE  # u32; child writes REPORT_* bits
 RSS_AT = 4 * LINE + 8  # u64 bytes; child writes its last measurement
 STEP_AT = 4 * LINE + 16  # u64; child writes the sequence number of the coroutine that its event loop is in, 0 for none
@@ -43,6 +44,7 @@ ROW_START_AT = 8  # i64
 ROW_DEADLINE_AT = 16  # i64; 0 = none
 ROW_ENTERED_AT = 24  # u64; child writes the sequence number once the coroutine has had its first step
 ROW_THREAD_AT = 32  # u64; the system's id of the thread that runs the task, 0 = none
+ROW_SAVED_AT = 40  # u64; main writes the number of the last checkpoint that is saved
 
 ROW_IDLE = 0
 ROW_RUNNING = 1
@@ -58,7 +60,7 @@ RECORD_STATE_AT = 4  # u32, RECORD_*
 RECORD_SEQ_AT = 8  # u64
 RECORD_KIND_AT = 16  # u32; task: TASK_* bits; result: EventKind
 RECORD_FLAGS_AT = 20  # u32, FLAG_*
-RECORD_A_AT = 24  # i64; task: timeout, 0 = none; result: how long the handler ran
+RECORD_A_AT = 24  # i64; task: timeout, 0 = none; result: how long the handler ran; checkpoint: its number
 RECORD_B_AT = 32  # i64; task: deadline, UNIX, 0 = none; result: the number of its segment, 0 = none
 RECORD_HEADER = 40
 RECORD_ALIGN = 8

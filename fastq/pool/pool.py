@@ -88,6 +88,10 @@ class ProcessPool:
         if self._error is not None:
             raise self._error
 
+    def announce_stop(self) -> None:
+        """Let running tasks, and those that begin from now on, see that they should come to an end."""
+        self._supervisor.announce_stop()
+
     def withdraw_all(self) -> list[Submission]:
         """Take no more tasks; return those that have not begun, in order of submission; they get no event."""
         return self._dispatcher.close()
@@ -193,6 +197,11 @@ class ProcessPool:
         if child and self._timekeeper.interrupt(child, submission, layout.ROW_CANCELED, now_ns()):
             return CancelOutcome.TOLD
         return CancelOutcome.TOO_LATE
+
+    def note_saved(self, submission: Submission, number: int) -> None:
+        """Let a running task see that its checkpoint of this number is saved."""
+        if submission.queue is not None:
+            submission.queue.slots.note_saved(submission.seq, number)
 
     def _child_of(self, submission: Submission) -> Child | None:
         queue = submission.queue

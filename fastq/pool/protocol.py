@@ -105,6 +105,12 @@ class Pool(Protocol):
     def running(self) -> list[Running]:
         """Return the tasks that are in a handler now."""
 
+    def note_saved(self, submission: Submission, number: int) -> None:
+        """Let a running task see that its checkpoint of this number is saved."""
+
+    def announce_stop(self) -> None:
+        """Let running tasks, and those that begin from now on, see that they should come to an end."""
+
     def withdraw_all(self) -> list[Submission]:
         """Take no more tasks; return those that have not begun, in order of submission; they get no event."""
 

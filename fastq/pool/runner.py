@@ -65,6 +65,16 @@ class TaskContext(Protocol):
     def write_progress(self, data: bytes) -> None:
         """Send how far the handler has come; as ``write_result``."""
 
+    @property
+    def is_stopping(self) -> bool:
+        """Return whether running tasks should come to an end, since the server is about to."""
+
+    def save(self, data: bytes) -> int:
+        """Send a checkpoint, from any thread, and return its number; errors are those of ``write_result``."""
+
+    def is_saved(self, number: int) -> bool:
+        """Return whether the checkpoint of a number, or a later one, is saved; ``TaskEndedError`` as above."""
+
 
 class Runner(Protocol):
     """A runner of tasks in a child, made once before the fork: it must not hold threads, sockets or event loops."""

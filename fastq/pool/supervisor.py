@@ -73,6 +73,7 @@ class Supervisor:
         self._patient_until_s = 0.0
         self._has_stop = False  # the app has functions that children call before they exit
         self._has_begun = False  # every seat has had a child that was ready
+        self._stop_announced = False
         self.seats = Seats(config.processes, dispatcher, self._order, reports.on_info)
         self.only_async = False
         self.description = ""
@@ -112,6 +113,8 @@ class Supervisor:
             child.close()
             return None
         child.ordered()
+        if self._stop_announced:
+            child.queue.announce_stop()
         self._children[child.number] = child
         asyncio.get_running_loop().add_reader(child.channel, self._on_words, child)
         return child
@@ -308,6 +311,12 @@ class Supervisor:
         self.seats.recycle()
 
     # Stop ---------------------------------------------------------------------------------------------------------
+
+    def announce_stop(self) -> None:
+        """Let the tasks of all children see that they should come to an end."""
+        self._stop_announced = True
+        for child in self.children:
+            child.queue.announce_stop()
 
     async def stop(self, within: float) -> None:
         """End every child, and resolve the tasks that still run by how their children die.

@@ -128,8 +128,8 @@ class Bench:
 
     async def outcome(self, key: object) -> Event:
         """Wait for the final event of a task; there must be just one."""
-        await self.until(lambda: any(event.kind is not EventKind.WRITTEN for event in self.events.get(key, [])))
-        (final,) = [event for event in self.events[key] if event.kind is not EventKind.WRITTEN]
+        await self.until(lambda: any(event.kind < EventKind.WRITTEN for event in self.events.get(key, [])))
+        (final,) = [event for event in self.events[key] if event.kind < EventKind.WRITTEN]
         return final
 
     async def room(self) -> None:

@@ -260,6 +260,22 @@ def write(order: dict[str, str], context: TaskContext) -> Answer:
     return None
 
 
+def save(order: dict[str, str], context: TaskContext) -> Answer:
+    """Save checkpoints, and wait until the last one is."""
+    numbers = [context.save(f"state {n}".encode()) for n in range(2)]
+    while not context.is_saved(numbers[-1]):
+        time.sleep(0.001)
+    return EventKind.RESULT, repr(numbers).encode()
+
+
+def wait_for_stop(order: dict[str, str], context: TaskContext) -> Answer:
+    """Run until running tasks should come to an end."""
+    signal_beacon(order, f"started {os.getpid()}")
+    while not context.is_stopping:
+        time.sleep(0.001)
+    return None
+
+
 def allocate(order: dict[str, str], context: TaskContext) -> Answer:
     """Keep so many bytes for good."""
     _KEPT.append(bytearray(os.urandom(1024) * (int(order["size"]) // 1024)))
@@ -337,7 +353,7 @@ HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
         noop, nap, echo, size, pid, spin, spin_silently, sleep, sleep_surely, hold_gil, hold_gil_in_c, ignore,
         return_late, decide, clean_up, explain, segfault,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, thread, with_grandchildren, leave_grandchild,
-        use_terminate, write, allocate, grow, grow_and_clean_up, grow_and_ignore, wait_and_grow,
+        use_terminate, write, save, wait_for_stop, allocate, grow, grow_and_clean_up, grow_and_ignore, wait_and_grow,
         scribble, wrong_answer, raise_error, limits,
     )
 }  # fmt: skip

@@ -93,6 +93,35 @@ def test_written_results_come_in_order_before_the_end(size: int, times: int) -> 
     run(test())
 
 
+def test_a_task_waits_until_its_checkpoint_is_saved() -> None:
+    async def test() -> None:
+        async with bench(settings(processes=1)) as b:
+            for first in (1, 3):  # the numbers of a child only grow, so no task takes another's answer for its own
+                task = b.task(first, "save")
+                b.submit(task)
+                await b.until(lambda first=first: len(b.events.get(first, [])) == 2)  # type: ignore[misc]
+                found = [(event.kind, event.data, event.ran_ns) for event in b.events[first]]
+                assert found == [(EventKind.CHECKPOINT, f"state {n}".encode(), first + n) for n in range(2)]
+                b.pool.note_saved(task, first)
+                b.pool.note_saved(task, first + 1)
+                b.pool.note_saved(task, first)  # told late, it takes nothing back
+                assert (await b.outcome(first)).data == f"[{first}, {first + 1}]".encode()
+
+    run(test())
+
+
+def test_tasks_see_that_they_should_come_to_an_end_also_in_children_that_start_later() -> None:
+    async def test() -> None:
+        async with bench(settings(processes=1, max_tasks_per_child=1)) as b:
+            b.submit(b.task("before", "wait_for_stop"))
+            await b.beacon.pids()
+            b.pool.announce_stop()
+            assert (await b.outcome("before")).kind is EventKind.DONE
+            assert (await b.run("wait_for_stop")).kind is EventKind.DONE
+
+    run(test())
+
+
 @pytest.mark.parametrize(("do", "text"), [("wrong_answer", "a runner answered"), ("raise_error", "ZeroDivisionError")])
 def test_a_broken_runner_breaks_its_task_only(do: str, text: str) -> None:
     async def test() -> None:
