@@ -8,16 +8,20 @@ import logging
 import os
 import sys
 import time
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 import orjson
 
 from fastq.log.printable import clean
 
-__all__ = ["log_text", "set_up_logging"]
+__all__ = ["log_apps_lines", "log_text", "set_up_logging"]
 
 _LEVELS: Final = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 _INDENT: Final = "    "
+
+About: TypeAlias = Callable[[], Mapping[str, Any]]
+"""Returns what is told of the running task with each line."""
 
 
 class TextFormatter(logging.Formatter):
@@ -36,6 +40,10 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """The JSON format, one object per line: time (RFC 3339, UTC), level, logger, pid, message, facts, traceback."""
 
+    def __init__(self, about: About) -> None:
+        super().__init__()
+        self._about = about
+
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -46,7 +54,7 @@ class JsonFormatter(logging.Formatter):
             "pid": os.getpid(),
             "message": clean(record.getMessage()),
         }
-        for name, value in getattr(record, "about", {}).items():
+        for name, value in {**self._about(), **getattr(record, "about", {})}.items():
             line[name] = clean(value) if isinstance(value, str) else value
         if below := _lines_below(self, record):
             line["traceback"] = "\n".join(below)
@@ -82,11 +90,24 @@ def log_text(logger: logging.Logger, level: int, text: str) -> None:
     logger.log(level, "%s", first, extra={"below": below})
 
 
-def set_up_logging(level: str, form: str) -> None:
-    """Send fastq's log to stderr; called once in each process of a server."""
+def set_up_logging(level: str, form: str, about: About = dict) -> None:
+    """Send fastq's log to stderr; called once in each process of a server.
+
+    Lines in JSON also say what ``about`` returns.
+    """
     handler = _StderrHandler()
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.setFormatter(JsonFormatter(about) if form == "json" else TextFormatter())
     logger = logging.getLogger("fastq")
     logger.handlers = [handler]
     logger.propagate = False
     logger.setLevel(level.upper())
+
+
+def log_apps_lines() -> None:
+    """Send the app's own lines where fastq's go, in JSON, unless the app has set up the root logger itself.
+
+    Its level is left alone.
+    """
+    root = logging.getLogger()
+    if not root.handlers:
+        root.handlers = [one for one in logging.getLogger("fastq").handlers if isinstance(one.formatter, JsonFormatter)]

@@ -1,4 +1,4 @@
-"""Debug log lines for the start and the end of handlers."""
+"""What the log says of a running task: debug lines for its start and end, and its facts in each line in JSON."""
 
 import logging
 import time
@@ -7,9 +7,10 @@ from typing import Any
 from fastq.errors import InvalidMessageError
 from fastq.pool.event_kind import EventKind
 from fastq.pool.runner import Answer, Runner, TaskContext
-from fastq.wire.codec import decode_task_message
+from fastq.running import CURRENT
+from fastq.wire.codec import TaskMessage, decode_task_message
 
-__all__ = ["DebugLogRunner"]
+__all__ = ["DebugLogRunner", "about_current_task"]
 
 _log = logging.getLogger("fastq.worker")
 
@@ -43,11 +44,23 @@ class DebugLogRunner:
         return answer
 
 
+def about_current_task() -> dict[str, Any]:
+    """Return the facts of the task whose handler logs a line, and how long it has run; nothing outside of handlers."""
+    task = CURRENT.get(None)
+    if task is None:
+        return {}
+    ran_ns = time.monotonic_ns() - task._context.started_ns
+    return {**_facts(task._message), "ran_s": round(ran_ns / 1e9, 6)}
+
+
 def _about(data: bytes) -> dict[str, Any]:
     try:
-        message = decode_task_message(data)
+        return _facts(decode_task_message(data))
     except InvalidMessageError:
         return {}
+
+
+def _facts(message: TaskMessage) -> dict[str, Any]:
     return {
         "task_id": message.id,
         "task_type": message.type,

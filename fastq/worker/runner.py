@@ -14,14 +14,14 @@ from fastq.clock import Clock, SystemClock
 from fastq.errors import HandlerNotFoundError, InvalidMessageError, PayloadError, RevokeTask, TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
 from fastq.log.limit import LogLimit
-from fastq.log.setup import set_up_logging
+from fastq.log.setup import log_apps_lines, set_up_logging
 from fastq.mux import ServeMux, is_async
 from fastq.pool.event_kind import TOLD_TO_END, EventKind, reason_for
 from fastq.pool.runner import Answer, Runner, RunnerMisuseError, TaskContext
 from fastq.running import CURRENT, RunningTask
 from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import resolve_aggregator
-from fastq.worker.debug_log import DebugLogRunner
+from fastq.worker.debug_log import DebugLogRunner, about_current_task
 from fastq.worker.description import AppDescription
 from fastq.worker.fingerprint import Turns, fingerprint_of
 from fastq.worker.hooks import DECISIONS, caused_by, failure_report, hooks_named, resolve_hook, why_final
@@ -67,7 +67,7 @@ def load(argument: str) -> Runner:
     order: dict[str, Any] = orjson.loads(argument)
     level, form, tracebacks = order["log"]
     if level:
-        set_up_logging(level, form)
+        set_up_logging(level, form, about_current_task)
     try:
         if order["aggregator"]:
             resolve_aggregator(order["aggregator"])
@@ -77,6 +77,8 @@ def load(argument: str) -> Runner:
         runner = HandlerRunner(mux, hooks, tracebacks=tracebacks, threads=order["threads"])
     except AppNameError as error:
         raise RunnerMisuseError(str(error)) from error
+    if level:
+        log_apps_lines()
     return DebugLogRunner(runner) if level == "debug" else runner
 
 

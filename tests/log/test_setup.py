@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fastq.log.setup import log_text, set_up_logging
+from fastq.log.setup import log_apps_lines, log_text, set_up_logging
 
 HOSTILE = "t\nfastq: pid=1 2026/01/01 00:00:00.000000 ERROR: forged\x1b]0;x\x07\x9b1m\u202e\u2028\ud800é"
 SHOWN = "t\\nfastq: pid=1 2026/01/01 00:00:00.000000 ERROR: forged\\x1b]0;x\\x07\\x9b1m\\u202e\\u2028\\ud800é"
@@ -94,3 +94,27 @@ def test_without_a_stderr_nothing_is_said_and_nothing_fails(monkeypatch: pytest.
     set_up_logging("info", "text")
     monkeypatch.setattr(sys, "stderr", None)
     logging.getLogger("fastq").warning("unheard")
+
+
+def test_the_apps_own_lines_are_json_too_and_tell_of_the_task(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    set_up_logging("info", "json", lambda: {"task_id": "id-1", "attempt": 1})
+    log_apps_lines()
+    logging.getLogger("shop").warning("sold %d", 3)
+    logging.getLogger("fastq.pool").warning("so", extra={"about": {"task_id": "id-2"}})
+    own, ours = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (own["logger"], own["message"], own["task_id"], own["attempt"]) == ("shop", "sold 3", "id-1", 1)
+    assert (ours["logger"], ours["task_id"]) == ("fastq.pool", "id-2")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_app_that_has_set_up_its_log_keeps_it(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = logging.getLogger()
+    handlers = [logging.NullHandler()] if form == "json" else []
+    monkeypatch.setattr(root, "handlers", list(handlers))
+    set_up_logging("info", form)
+    log_apps_lines()
+    assert root.handlers == handlers

@@ -74,6 +74,6 @@ def test_what_cannot_be_read_is_left_to_the_runner(caplog: pytest.LogCaptureFixt
 
 
 def test_at_other_levels_no_task_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastq.worker.runner.set_up_logging", lambda level, form: None)
+    monkeypatch.setattr("fastq.worker.runner.set_up_logging", lambda *given: None)
     for level, kind in {"info": HandlerRunner, "debug": DebugLogRunner}.items():
         assert type(load(runner_argument(f"{__name__}:mux", log=(level, "text", "never")))) is kind
