@@ -18,7 +18,7 @@ from fastq.states import TaskState
 from fastq.task import MAX_MESSAGE_BYTES, Task, lock_payload
 from fastq.wire import keys
 from fastq.wire.codec import encode_task_message
-from fastq.wire.messages import TaskMessage
+from fastq.wire.messages import CHECKPOINT_HEADER, TaskMessage
 
 __all__ = ["Producer", "as_task", "compose", "enqueued_info", "message_of", "new_task_of"]
 
@@ -76,6 +76,8 @@ def message_of(task: Task, options: TaskOptions, task_id: str) -> TaskMessage:
         message.unique_key = _lock(task, options)
     if task.headers or options.headers:
         message.headers = {**task.headers, **options.headers} if options.headers else task.headers
+        if CHECKPOINT_HEADER in message.headers:  # copied from a running task, whose own it is
+            message.headers = {name: text for name, text in message.headers.items() if name != CHECKPOINT_HEADER}
     return message
 
 

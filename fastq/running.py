@@ -1,21 +1,32 @@
 """Tasks as the app sees them: ``RunningTask`` in a handler, ``GroupedTask`` in the group aggregator."""
 
+import asyncio
 import time
+from collections.abc import AsyncIterable, Iterable, Iterator
 from contextvars import ContextVar
-from datetime import datetime
-from typing import Any, Protocol
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeVar
 
+import orjson
+
+from fastq.checkpoint import MAX_CHECKPOINT_BYTES, Resumable, Stopping, refuse_in_loop
 from fastq.clock import at_unix_ns
+from fastq.durations import nanoseconds_of
+from fastq.encoding import encode_strictly
 from fastq.errors import TaskEndedError
 from fastq.options import NO_OPTIONS
 from fastq.task import Task, encode_payload
-from fastq.wire.messages import TaskMessage
+from fastq.wire.messages import CHECKPOINT_HEADER, TaskMessage
 from fastq.wire.progress import encode_progress
 
 __all__ = ["MAX_RESULT_BYTES", "GroupedTask", "RunningTask", "current_task"]
 
 MAX_RESULT_BYTES = 64 * 1024 * 1024
 PROGRESS_EVERY_S = 0.05
+FIRST_PAUSE_S = 0.0005
+LONGEST_PAUSE_S = 0.02
+
+T = TypeVar("T")
 
 
 class Context(Protocol):
@@ -35,13 +46,25 @@ class Context(Protocol):
     def write_progress(self, data: bytes) -> None:
         """Send how far the handler has come."""
 
+    @property
+    def is_stopping(self) -> bool:
+        """Return whether running tasks should come to an end."""
+
+    def save(self, data: bytes) -> int:
+        """Send a checkpoint, and return its number."""
+
+    def is_saved(self, number: int) -> bool:
+        """Return whether the checkpoint of a number, or a later one, is saved."""
+
 
 class RunningTask(Task):
     """A task inside its handler: the producer's task, and the facts of this attempt."""
 
-    __slots__ = ("_context", "_message", "_rule", "_told_s")
+    __slots__ = ("_context", "_loop", "_message", "_rule", "_told_s")
 
-    _rule: Any  # a FailureRule; there for the tasks that have one, so that others need not say they have none
+    # There for the tasks that have one, so that others need not say they have none.
+    _rule: Any  # a FailureRule
+    _loop: Resumable[Any]
 
     def __init__(self, message: TaskMessage, context: Context) -> None:
         # Not Task.__init__: data from the codec needs no checks, and this is on the hot path.
@@ -115,6 +138,76 @@ class RunningTask(Task):
         except TaskEndedError as error:
             raise TaskEndedError(f"task {self.id} of {self.queue!r} makes no progress: {error}") from None
 
+    # Long tasks -------------------------------------------------------------------------------------------------
+
+    @property
+    def stopping(self) -> Stopping:
+        """Return a flag that is true once the server shuts down or is quiet: the handler should come to an end.
+
+        ``await task.stopping`` waits for it, ``task.stopping.wait(5)`` sleeps for 5 s, less if it is set.
+        """
+        return Stopping(self._context)
+
+    def checkpoint(self, state: Any) -> None:
+        """Save a state with the task, for ``resume`` in its next run; return once Redis has it.
+
+        While Redis is away, it waits, as long as the time of the task lasts. ``state`` is JSON of at most 64 kB:
+        ``ValueError`` if it is larger, ``TypeError``, with the path, if it is none. ``TaskEndedError`` after the
+        handler has ended, and in a process that it forked. In a coroutine use ``acheckpoint``: ``RuntimeError``.
+        """
+        self._refuse_in_loop_of_items()
+        self._save(state)
+
+    async def acheckpoint(self, state: Any) -> None:
+        """Save a state with the task as ``checkpoint`` does, from a coroutine."""
+        self._refuse_in_loop_of_items()
+        await self._asave(state)
+
+    def resume(self) -> Any:
+        """Return the state that an earlier run of the task saved last; None if none did."""
+        state = self._message.headers.get(CHECKPOINT_HEADER)
+        return None if state is None else orjson.loads(state)
+
+    def iterate(self, items: Iterable[T] | AsyncIterable[T], *, every: float | timedelta = 1.0) -> Resumable[T]:
+        """Return the items for a ``for`` or ``async for`` loop that resumes: the next run begins where this one ended.
+
+        Once the server is about to stop, the loop ends by ``Snooze``: the task goes back without an attempt counted,
+        and the next run begins with the next item. After a kill, the item under way and those of the last ``every``
+        seconds come again; 0 saves after each item. The items must be the same in each run, in the same order. A run
+        has one such loop, and no other checkpoint: ``RuntimeError``.
+        """
+        self._refuse_in_loop_of_items()
+        every_s = nanoseconds_of(every, name="every") / 1e9
+        if every_s < 0:
+            raise ValueError(f"every must not be negative: {every!r}")
+        self._loop = Resumable(self, items, every_s)
+        return self._loop
+
+    def _refuse_in_loop_of_items(self) -> None:
+        if hasattr(self, "_loop"):
+            raise RuntimeError(f"the checkpoint of task {self.id} is the position of its iterate()")
+
+    def _save(self, state: Any) -> None:
+        refuse_in_loop("checkpoint()", "await acheckpoint() or async for")
+        for pause_s in self._pauses(state):
+            time.sleep(pause_s)
+
+    async def _asave(self, state: Any) -> None:
+        for pause_s in self._pauses(state):
+            await asyncio.sleep(pause_s)
+
+    def _pauses(self, state: Any) -> Iterator[float]:
+        """Send a checkpoint, and yield how long to wait before each look whether it is saved: some round trips."""
+        encoded = _encode_checkpoint(state)
+        pause_s = FIRST_PAUSE_S
+        try:
+            number = self._context.save(encoded)
+            while not self._context.is_saved(number):
+                yield pause_s
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        except TaskEndedError as error:
+            raise TaskEndedError(f"no checkpoint can be saved for task {self.id} of {self.queue!r}: {error}") from None
+
 
 class GroupedTask(Task):
     """A task of a group, as the group aggregator gets it."""
@@ -137,6 +230,16 @@ def encode_result(data: Any) -> bytes:
     if len(encoded) > MAX_RESULT_BYTES:
         raise ValueError(
             f"a result of {len(encoded)} bytes is over the limit of {MAX_RESULT_BYTES}; store it elsewhere"
+        )
+    return encoded
+
+
+def _encode_checkpoint(state: Any) -> bytes:
+    encoded = encode_strictly(state, "checkpoint")
+    if len(encoded) > MAX_CHECKPOINT_BYTES:
+        raise ValueError(
+            f"a checkpoint of {len(encoded)} bytes is over the limit of {MAX_CHECKPOINT_BYTES}; "
+            "store the data elsewhere, and keep its place"
         )
     return encoded
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from inspect import isawaitable
 from typing import Any
 
+from fastq.checkpoint import Unserved
 from fastq.encoding import encode_leniently
 from fastq.mux import ServeMux
 from fastq.running import CURRENT, RunningTask
@@ -17,7 +18,7 @@ from fastq.wire.messages import TaskMessage
 __all__ = ["run_in_foreground"]
 
 
-class _Foreground:
+class _Foreground(Unserved):
     """The context of a task that runs without a pool: no time limit, and results are printed."""
 
     deadline_ns = 0

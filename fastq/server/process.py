@@ -49,6 +49,7 @@ from fastq.server.countdown import GOODBYE_S, LAST_WRITES_S, Countdown, within
 from fastq.server.destinations import log_unserved, refusal_of
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.failed_attempts import FailedAttempts
+from fastq.server.inflight.checkpoint_writer import CheckpointWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
 from fastq.server.inflight.progress_writer import ProgressWriter
@@ -126,6 +127,7 @@ class ServerProcess:
         self.hooks = HookChild(config, options.app, self.forks)
         self.processor = Processor(self._make_pool, config, self.in_flight, default_retry_delay, self._callbacks())
         self.pool = self.processor.pool
+        self.checkpoint_writer = CheckpointWriter(self.commands, self.in_flight, self.pool.note_saved)
         self.presence = ServerPresence(self.identity, config, self.pool.running, self._clock)
         self.where = ""
         self._failure: PoolStartError | None = None
@@ -138,6 +140,7 @@ class ServerProcess:
         return ProcessorCallbacks(
             self.acker.add,
             self.result_writer.write,
+            lambda *checkpoint: self.checkpoint_writer.save(*checkpoint),  # noqa: PLW0108 - it is made later
             self._pool_failed,
             lambda *asked: self.subscriber.canceled_as(*asked),  # noqa: PLW0108 - it is made later
             self.failed_attempts.record,
@@ -283,6 +286,7 @@ class ServerProcess:
     def quiet(self) -> None:
         """Fetch no more tasks, and finish those in flight; the server stays published."""
         self.presence.status = ServerStatus.QUIET
+        self.pool.announce_stop()
         self.fetcher.stop_fetching()
         self.heartbeater.wake()
 
@@ -318,6 +322,7 @@ class ServerProcess:
 
     async def _shut_down(self) -> None:
         countdown = Countdown(seconds_of(self.config.shutdown_timeout), self._hurry)
+        self.pool.announce_stop()
         await self.reloader.stop()
         beats = self.heartbeater.ticks
         self.presence.status = ServerStatus.STOPPING

@@ -24,7 +24,7 @@ from fastq.testing.inline_waiter import AsyncInlineWaiter, InlineWaiter
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
 from fastq.wire.codec import decode_task_message, encode_task_message, view_task_message
 from fastq.wire.inbox import EndKind, TaskEnd
-from fastq.wire.messages import TaskMessage
+from fastq.wire.messages import CHECKPOINT_HEADER, TaskMessage
 
 __all__ = ["AsyncInlineClient", "InlineClient"]
 
@@ -153,9 +153,12 @@ class _InlineTasks:
         self.runs.append(run)
         key = (message.queue, message.id)
         if run.outcome is RunOutcome.RETRY:
-            self._waiting[key] = message.replace(
+            message = message.replace(
                 retried=message.retried + run.is_failure, error_msg=run.error_text, last_failed_at=int(time.time())
             )
+            if run.checkpoint is not None:
+                message.headers = {**message.headers, CHECKPOINT_HEADER: run.checkpoint.decode()}
+            self._waiting[key] = message
         elif run.outcome in (RunOutcome.DONE, RunOutcome.REVOKE):
             if self._locks.get(message.unique_key) == key:
                 del self._locks[message.unique_key]

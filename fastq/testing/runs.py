@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar, Unpack
 import orjson
 
 from fastq.broker.operations.finish import Archived, Disposition, Retried
+from fastq.checkpoint import Unserved, with_checkpoint
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
 from fastq.mux import ServeMux, is_async
@@ -62,7 +63,7 @@ class TaskRun:
     ``result`` is kept with the task: the return value, or else the last written result, or None. ``written`` are all
     written results. ``error`` is the exception, ``error_text`` its stored form. ``is_failure`` and ``retry_in``
     (seconds, None without a retry) are the decisions of the hooks or the defaults. ``hooks`` are the names of the
-    called hooks, in order.
+    called hooks, in order. ``checkpoint`` is the last state that the handler saved, as JSON.
     """
 
     id: str
@@ -78,6 +79,7 @@ class TaskRun:
     is_failure: bool = False
     retry_in: float | None = None
     hooks: tuple[str, ...] = ()
+    checkpoint: bytes | None = None
 
     def json(self) -> Any:
         """Decode the result as JSON; ``ValueError`` if it is not JSON, or if there is no result."""
@@ -161,6 +163,8 @@ class _Attempt:
         error = recorder.error
         if error is not None and not isinstance(error, Exception) and type(error) not in A_FAILURE:
             raise error
+        if context.checkpoint is not None:
+            in_flight.view = view_task_message(with_checkpoint(in_flight.view.data, context.checkpoint))
         in_flight.written = context.written[-1] if context.written else None
         now_s = time.time_ns() // 1_000_000_000
         disposition = disposition_of(in_flight, kind, data, now_s, default_retry_delay)
@@ -180,6 +184,7 @@ class _Attempt:
             or (isinstance(disposition, Retried) and disposition.is_failure),
             retry_in=float(disposition.retry_at_s - now_s) if isinstance(disposition, Retried) else None,
             hooks=tuple(recorder.asked),
+            checkpoint=context.checkpoint,
         )
         return run, disposition
 
@@ -219,7 +224,7 @@ def _outcome(kind: EventKind, disposition: Disposition) -> RunOutcome:
     return RunOutcome.ARCHIVE if isinstance(disposition, Archived) else RunOutcome.DONE
 
 
-class _Context:
+class _Context(Unserved):
     """A substitute for the pool: provides times, and keeps what the handler writes."""
 
     interruption = None
@@ -229,12 +234,17 @@ class _Context:
         self.started_ns = time.monotonic_ns()
         self.deadline_ns = deadline_ns
         self.written: list[bytes] = []
+        self.checkpoint: bytes | None = None
 
     def write_result(self, data: bytes) -> None:
         self.written.append(data)
 
     def write_progress(self, data: bytes) -> None:
         """Drop it: nobody can ask for it."""
+
+    def save(self, data: bytes) -> int:
+        self.checkpoint = data
+        return 0
 
 
 @dataclass

@@ -8,6 +8,7 @@ from typing import Final
 from fastq._codec import TaskMessage, TaskView
 
 __all__ = [
+    "CHECKPOINT_HEADER",
     "UNDECODABLE_TYPE",
     "SchedulerEnqueueEvent",
     "SchedulerEntry",
@@ -17,6 +18,8 @@ __all__ = [
     "WorkerInfo",
 ]
 
+CHECKPOINT_HEADER: Final = "fastq-checkpoint"
+"""The header that holds the checkpoint of a task, as JSON text."""
 UNDECODABLE_TYPE: Final = "fastq:undecodable"
 """The type of a task that replaces an undecodable message; its payload is the original bytes."""
 

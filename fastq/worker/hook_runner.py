@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 
+from fastq.checkpoint import Unserved
 from fastq.errors import (
     BrokerError,
     LeaseExpiredError,
@@ -53,7 +54,7 @@ def load(argument: str) -> "HookRunner":
     return HookRunner(hooks_named(**names), resolve(health_check) if health_check else None, child_hooks)
 
 
-class _EndedContext:
+class _EndedContext(Unserved):
     """The context of a task that does not run any more, for hooks."""
 
     def __init__(self, call: TaskContext) -> None:
@@ -64,6 +65,10 @@ class _EndedContext:
         raise TaskEndedError("it has ended")
 
     write_progress = write_result
+
+    def save(self, data: bytes) -> int:
+        """Refuse."""
+        raise TaskEndedError("it has ended")
 
 
 class HookRunner:

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from fastq import RevokeTask, ServeMux, TaskTimeout
+from fastq.checkpoint import Unserved
 from fastq.demo.ledger import Ending, LedgerTail, LedgerWriter, read_ledger
 from fastq.running import RunningTask
 from fastq.wire.codec import TaskMessage
@@ -15,7 +16,7 @@ ID = str(UUID(int=1))
 OTHER = str(UUID(int=2))
 
 
-class Context:
+class Context(Unserved):
     started_ns = deadline_ns = 0
 
     def write_result(self, data: bytes) -> None:

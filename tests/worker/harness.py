@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fastq.checkpoint import Unserved
 from fastq.pool.event_kind import EventKind
 from fastq.running import RunningTask
 from fastq.wire.codec import TaskMessage, encode_task_message
@@ -9,7 +10,7 @@ from fastq.wire.codec import TaskMessage, encode_task_message
 __all__ = ["FakeContext", "encoded", "running"]
 
 
-class FakeContext:
+class FakeContext(Unserved):
     """A fake pool."""
 
     is_forked = False

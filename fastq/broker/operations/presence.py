@@ -1,4 +1,4 @@
-"""Presence: the data that servers publish about themselves, and the results that their tasks write."""
+"""Presence: the data that servers publish about themselves, and what their running tasks write."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ __all__ = [
     "live_servers",
     "publish_server_state",
     "read_servers",
+    "save_checkpoint",
     "write_progress",
     "write_result",
 ]
@@ -114,6 +115,11 @@ def clear_server_state(server: ServerIdentity) -> tuple[Operation[int], ...]:
 def write_result(queue: str, task_id: str, owner: Owner, result: bytes) -> Operation[bool]:
     """Store the result of a running task; False if it is not the owner's any more."""
     return _write("write_result", queue, task_id, owner, result)
+
+
+def save_checkpoint(queue: str, task_id: str, owner: Owner, message: bytes) -> Operation[bool]:
+    """Replace the message of a running task by one with its checkpoint; False if it is not the owner's any more."""
+    return _write("save_checkpoint", queue, task_id, owner, message)
 
 
 def write_progress(queue: str, task_id: str, owner: Owner, progress: bytes) -> Operation[bool]:

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 
 cdef class InFlightTask:
     cdef readonly str queue
-    cdef readonly TaskView view
+    cdef public TaskView view
     cdef readonly str id
     cdef public int64_t seq
     cdef public double leased_until_s

@@ -14,6 +14,7 @@ class SeqRange(NamedTuple):
 
 @final
 class InFlightTask:
+    view: TaskView
     leased_until_s: float
     seq: int
     in_flight: bool
@@ -25,8 +26,6 @@ class InFlightTask:
     submission: Submission | None
     @property
     def queue(self) -> str: ...
-    @property
-    def view(self) -> TaskView: ...
     @property
     def id(self) -> str: ...
     @property

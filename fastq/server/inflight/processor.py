@@ -72,7 +72,8 @@ _log = logging.getLogger("fastq.pool")
 
 @dataclass(frozen=True, slots=True)
 class ProcessorCallbacks:
-    """The callbacks of a processor: for tasks that have ended, results of running handlers, a pool that is dead.
+    """The callbacks of a processor: for tasks that have ended, results and checkpoints of running handlers, a pool
+    that is dead.
 
     ``record_attempt`` returns what is kept of a failed attempt, given its report and the nanoseconds that it ran;
     ``canceled_as`` tells, by queue, id and when its dequeue was asked for, what is to become of a task that comes in,
@@ -82,6 +83,7 @@ class ProcessorCallbacks:
 
     finish: Callable[[list[InFlightTask]], None]
     write_result: Callable[[InFlightTask, bytes], None]
+    save_checkpoint: Callable[[InFlightTask, bytes, int], None]
     failed: Callable[[PoolStartError], None]
     canceled_as: Callable[[str, str, float], CancelAs | None]
     record_attempt: RecordAttempt
@@ -273,6 +275,8 @@ class Processor:
         try:
             if event.kind <= _LAST_OF_HANDLERS:
                 ended.append(self._end(task, event))
+            elif event.kind is EventKind.CHECKPOINT:
+                self._callbacks.save_checkpoint(task, event.data, event.ran_ns)
             else:
                 self._take_other(task, event, ended, again)
         except Exception:  # noqa: BLE001 - a defect with one task must not cost another task its end

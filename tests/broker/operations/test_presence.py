@@ -11,6 +11,7 @@ from fastq.broker.operations.presence import (
     clear_server_state,
     count_servers,
     publish_server_state,
+    save_checkpoint,
     write_result,
 )
 from fastq.broker.transport.open import open_broker
@@ -126,6 +127,19 @@ def test_a_result_of_a_task_that_is_not_ours_is_refused(bench: QueueBench) -> No
         assert not bench.run(write_result(QUEUE, task_id, OURS, b"x"))
         assert "result" not in bench.task(task_id)
     assert bench.task("nosuch") == {}, "asynq's own write makes a hash of a result alone"
+
+
+def test_a_checkpoint_is_saved_while_the_task_is_ours_and_forgets_how_often_it_was_lost(bench: QueueBench) -> None:
+    bench.activate("a")
+    bench.db.hset(keys.task(QUEUE, "a"), "lost", 2)
+    assert bench.run(save_checkpoint(QUEUE, "a", OURS, b"message"))
+    assert bench.task("a") == {"msg": b"message", "state": b"active"}
+    bench.activate("theirs", owner=THEIRS)
+    bench.pend("pending")
+    for task_id in ("theirs", "pending", "nosuch"):
+        before = bench.task(task_id)
+        assert not bench.run(save_checkpoint(QUEUE, task_id, OURS, b"x"))
+        assert bench.task(task_id) == before
 
 
 def test_a_result_for_a_key_that_is_no_hash_is_an_error(bench: QueueBench, url: str) -> None:

@@ -33,10 +33,12 @@ class Bench:
         self.tasks = self.in_flight.tasks
         self.finished: list[InFlightTask] = []
         self.written: list[tuple[str, bytes]] = []
+        self.checkpoints: list[tuple[str, bytes, int]] = []
         self.canceled: dict[tuple[str, str], CancelAs] = {}
         callbacks = ProcessorCallbacks(
             self.finished.extend,
             lambda task, data: self.written.append((task.id, data)),
+            lambda task, data, number: self.checkpoints.append((task.id, data, number)),
             lambda error: None,
             lambda queue, task_id, asked_s: self.canceled.get((queue, task_id)),
             lambda task, report, ran_ns: f"{report.error} after {ran_ns} ns".encode(),
