@@ -14,7 +14,16 @@ from fastq.log.traces import own_trace
 from fastq.server.settings import from_file, parse_kind
 from fastq.worker.names import AppNameError, resolve, split_name
 
-__all__ = ["Sources", "checked_app", "import_app", "read_flag", "read_text", "search_here"]
+__all__ = [
+    "Sources",
+    "checked_app",
+    "import_app",
+    "read_count",
+    "read_flag",
+    "read_seconds",
+    "read_text",
+    "search_here",
+]
 
 T = TypeVar("T")
 
@@ -63,6 +72,15 @@ def read_flag(value: object) -> bool:
     """Return a boolean, also from a text such as "true"."""
     flag: bool = value if isinstance(value, bool) else parse_kind("flag", read_text(value))
     return flag
+
+
+def read_count(value: object) -> int:
+    """Return a number of at least 1."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    count: int = parse_kind("count", str(value) if is_number else read_text(value))
+    if count < 1:
+        raise ValueError(f"{value!r} is not a number of at least 1")
+    return count
 
 
 def read_seconds(value: object) -> float:

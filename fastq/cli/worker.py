@@ -8,7 +8,7 @@ import click
 
 from fastq._version import __version__
 from fastq.cli.environment import check_environment
-from fastq.cli.sources import Sources, checked_app, read_flag, read_text, search_here
+from fastq.cli.sources import Sources, checked_app, read_count, read_flag, read_seconds, read_text, search_here
 from fastq.log.output import unblocked_stderr
 from fastq.server.config import setting_kind
 from fastq.server.process import ProcessOptions
@@ -42,7 +42,8 @@ for example FASTQ_QUEUES, and from the file given with --config (TOML, keys with
 \b
 Signals: TERM and INT finish running tasks, return the others to their queues, and exit (a second one does
 not wait, nor does QUIT); TSTP only stops fetching (quiet); HUP reloads the app's code; USR1 logs a summary.
-Exit codes: 0 done, 1 could not run, 2 misused."""
+Exit codes: 0 done, 1 could not run, 2 misused, 3 told to stop before --exit-when-idle or --max-tasks
+was reached."""
 
 
 def _setting_options(command: click.Command) -> click.Command:
@@ -95,6 +96,8 @@ class _PlainSpoken(click.Command):
 @click.argument("app", required=False)
 @click.option("--redis", "-u", metavar="URL", help="the Redis URL  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379/0]")
 @click.option("--burst", is_flag=True, default=None, help="exit when the queues are empty and all tasks taken are done")
+@click.option("--exit-when-idle", metavar="SECONDS", help="exit after so long without a task")
+@click.option("--max-tasks", metavar="N", help="exit after so many tasks")
 @click.option("--reload", is_flag=True, default=None, help="reload the app when a Python file here or below changes")
 @click.option("--connect-timeout", metavar="SECONDS", help="how long to wait for Redis at the start  [default: 30]")
 @click.option("--config", metavar="FILE", help="a TOML file with settings")
@@ -128,10 +131,21 @@ def _options(flags: dict[str, Any]) -> ProcessOptions:
         app,
         sources.redis(),
         config,
-        burst=bool(sources.first("burst", read_flag)),
+        idle_s=_idle_s(sources),
+        max_tasks=sources.first("max_tasks", read_count) or 0,
         watches=bool(sources.first("reload", read_flag)),
         connect_timeout_s=sources.connect_timeout_s(),
     )
+
+
+def _idle_s(sources: Sources) -> float | None:
+    """Return after how long without a task the server ends, None for never."""
+    idle_s = sources.first("exit_when_idle", read_seconds)
+    if not sources.first("burst", read_flag):
+        return idle_s
+    if idle_s is not None:
+        raise ValueError(f"burst ends at once where exit-when-idle waits {idle_s:g} s: give one of them")
+    return 0.0
 
 
 main = _setting_options(_command)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 from fastq.broker.operations.control import ServerOrder
@@ -48,8 +49,8 @@ from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.countdown import GOODBYE_S, LAST_WRITES_S, Countdown, within
 from fastq.server.destinations import log_unserved, refusal_of
 from fastq.server.inflight.ack_writer import AckWriter
-from fastq.server.inflight.failed_attempts import FailedAttempts
 from fastq.server.inflight.checkpoint_writer import CheckpointWriter
+from fastq.server.inflight.failed_attempts import FailedAttempts
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
 from fastq.server.inflight.progress_writer import ProgressWriter
@@ -78,14 +79,16 @@ _pool_log = logging.getLogger("fastq.pool")
 class ProcessOptions:
     """The app, Redis and settings of a server.
 
-    ``burst`` ends the server when its queues are empty. ``watches`` reloads the app when a Python file below the
-    current directory changes.
+    ``idle_s`` ends the server once it has had nothing to do for so long (0: as soon as its queues are empty, None:
+    never), ``max_tasks`` once it has run so many tasks (0: any number). ``watches`` reloads the app when a Python file
+    below the current directory changes.
     """
 
     app: str
     redis: str | None
     config: ServerConfig
-    burst: bool = False
+    idle_s: float | None = None
+    max_tasks: int = 0
     watches: bool = False
     connect_timeout_s: float = 30.0
     timing: Timing = STANDARD
@@ -93,6 +96,10 @@ class ProcessOptions:
 
 class ServerProcess:
     """The main process of one server, on the running event loop."""
+
+    where = ""
+    has_finished = False
+    """Whether it ended because nothing was left to do, not because it was told to."""
 
     def __init__(self, options: ProcessOptions, clock: Clock | None = None) -> None:
         self._options = options
@@ -118,18 +125,14 @@ class ServerProcess:
         self.progress_writer = ProgressWriter(self.commands, self.owner)
         name = server_name(self.identity.host, self.identity.pid)
         self.failed_attempts = FailedAttempts(self.commands, self._clock, name)
-        self.forks = ForkServer(
-            pool_config(options),
-            partial(log_text, _pool_log, logging.WARNING),
-            partial(log_text, _pool_log, logging.INFO),
-        )
+        notices, infos = (partial(log_text, _pool_log, level) for level in (logging.WARNING, logging.INFO))
+        self.forks = ForkServer(pool_config(options), notices, infos)
         self.reloader = Reloader(self.forks, options.app, self._note_reload)
         self.hooks = HookChild(config, options.app, self.forks)
         self.processor = Processor(self._make_pool, config, self.in_flight, default_retry_delay, self._callbacks())
         self.pool = self.processor.pool
         self.checkpoint_writer = CheckpointWriter(self.commands, self.in_flight, self.pool.note_saved)
         self.presence = ServerPresence(self.identity, config, self.pool.running, self._clock)
-        self.where = ""
         self._failure: PoolStartError | None = None
         self._logged_app = AppDescription()
         self._stopping = asyncio.Event()
@@ -226,7 +229,9 @@ class ServerProcess:
             if await self._unless_stopped(self._begin()):
                 on_ready()
                 self._log_unserved()
-                await self._unless_stopped(self._until_drained() if self._options.burst else self._stopping.wait())
+                is_through = await self._unless_stopped(self._until_through())
+                was_told = self._stopping.is_set() or self.presence.status is ServerStatus.QUIET
+                self.has_finished = is_through and not was_told
         finally:
             await self._shut_down()
         if self._failure is not None:
@@ -234,6 +239,7 @@ class ServerProcess:
 
     async def _begin(self) -> None:
         self.archive_keeper.make_directory()
+        self.processor.max_tasks = self._options.max_tasks
         await self.processor.start()
         if refusal := refusal_of(self._options.app, self.processor.app, self._options.redis):
             raise PoolStartError(refusal, is_misuse=True)
@@ -302,22 +308,30 @@ class ServerProcess:
             _log.info("ordered through Redis to go quiet: no longer fetching; finishing the tasks already taken")
             self.quiet()
 
-    async def _until_drained(self) -> None:
-        """Wait until the queues are empty and nothing is in flight here; paused queues do not count.
+    async def _until_through(self) -> None:
+        """Wait until this server has done what it was started for; forever if that has no end.
 
-        A queue that was empty a while ago may have got tasks from a handler since, so all are asked once more.
+        It is idle while the queues are empty and nothing is in flight here; paused queues do not count. A queue that
+        was empty a while ago may have got tasks from a handler since, so all are asked once more.
         """
-        taken_when_asked = -1
+        idle_s = inf if self._options.idle_s is None else self._options.idle_s
+        if idle_s == inf and not self._options.max_tasks:
+            await self._stopping.wait()
+            return
+        taken_when_asked, asked_s = -1, 0.0
         while True:
-            if self.presence.status is ServerStatus.QUIET and not self.tasks and not self.in_flight.ends.waiting:
-                return  # quiet, and nothing is in flight any more
-            if self.aggregation.is_busy:
-                taken_when_asked = -1  # a task is about to be enqueued
-            elif self.fetcher.all_resting and not self.tasks and not self.in_flight.ends.waiting:
-                if self.processor.taken == taken_when_asked:
+            is_empty = not self.tasks and not self.in_flight.ends.waiting
+            if is_empty and (self.processor.has_taken_all or self.presence.status is ServerStatus.QUIET):
+                return  # nothing is in flight any more
+            if not is_empty or self.aggregation.is_busy or self.processor.taken != taken_when_asked:
+                taken_when_asked = -1  # a task is here, or about to be enqueued
+            if is_empty and not self.aggregation.is_busy and self.fetcher.all_resting:
+                now_s = self._clock.monotonic_s()
+                if taken_when_asked < 0:
+                    taken_when_asked, asked_s = self.processor.taken, now_s
+                    self.fetcher.ask_all()
+                elif now_s - asked_s >= idle_s:
                     return
-                taken_when_asked = self.processor.taken
-                self.fetcher.ask_all()
             await asyncio.sleep(BURST_CHECK_S)
 
     async def _shut_down(self) -> None:

@@ -26,10 +26,11 @@ from fastq.server.children.source_watch import watch_sources
 from fastq.server.config import seconds_of
 from fastq.server.process import ProcessOptions, ServerProcess
 
-__all__ = ["EXIT_FAILED", "EXIT_MISUSED", "exit_code_of", "run_server", "serve"]
+__all__ = ["EXIT_FAILED", "EXIT_MISUSED", "EXIT_UNFINISHED", "exit_code_of", "run_server", "serve"]
 
 EXIT_FAILED = 1
 EXIT_MISUSED = 2
+EXIT_UNFINISHED = 3
 GC_THRESHOLDS = (50_000, 20, 50)
 """Five objects per task, for 10 000 tasks in flight."""
 
@@ -37,12 +38,17 @@ _log = logging.getLogger("fastq")
 
 
 def run_server(options: ProcessOptions) -> int:
-    """Serve until told to stop, and return the exit code: 0, 1 when it cannot begin or go on, 2 for a bad app path."""
+    """Serve until told to stop, and return the exit code.
+
+    1 when it cannot begin or go on, 2 for a bad app path, 3 when a server with an end of its own (``idle_s`` above 0,
+    ``max_tasks``) was told to stop before that, else 0.
+    """
     try:
-        serve(options)
+        has_finished = serve(options)
     except (PoolStartError, BrokerError) as error:
         return exit_code_of(error)
-    return 0
+    has_an_end = bool(options.idle_s or options.max_tasks)
+    return EXIT_UNFINISHED if has_an_end and not has_finished else 0
 
 
 def exit_code_of(error: PoolStartError | BrokerError) -> int:
@@ -57,17 +63,17 @@ def exit_code_of(error: PoolStartError | BrokerError) -> int:
 
 
 @unblocked_stderr()
-def serve(options: ProcessOptions, on_ready: Callable[[], None] = lambda: None) -> None:
+def serve(options: ProcessOptions, on_ready: Callable[[], None] = lambda: None) -> bool:
     """Serve until told to stop; raise ``PoolStartError`` or ``BrokerError`` when it cannot begin or go on.
 
-    ``on_ready`` is called once fetching begins.
+    ``on_ready`` is called once fetching begins. Return whether it ended because nothing was left to do.
     """
     set_up_logging(options.config.log_level, options.config.log_format)
     raise_own_limit()
-    asyncio.run(_serve(options, on_ready))
+    return asyncio.run(_serve(options, on_ready))
 
 
-async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
+async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> bool:
     try:
         process = ServerProcess(options)
     except OSError as error:
@@ -113,6 +119,7 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
     finally:
         process.processor.failure_log.finish()
     _log.info("stopped; %s", process.stats.summary())
+    return process.has_finished
 
 
 @contextmanager

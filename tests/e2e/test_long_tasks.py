@@ -1,4 +1,4 @@
-"""Long tasks whose workers are told to stop and killed, and a task that gets a new name."""
+"""Long tasks whose workers are told to stop and killed, jobs that end by themselves, a task with a new name."""
 
 import json
 import os
@@ -157,6 +157,25 @@ def test_raw_handlers_are_told_to_stop_and_resume_from_a_state_of_their_own(
         "attempt": 2,
         "max_attempts": 26,
     }
+
+
+# Jobs -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_ends_when_it_has_run_its_tasks_or_found_none_and_says_so(
+    workers: Workers, client: Client, view: View, ledger: Path
+) -> None:
+    for id in range(5):
+        client.enqueue(renamed.task(id))
+    some = workers.start("--max-tasks", "3", app=APP)
+    assert some.ended() == 0, some.text
+    assert (view.count("processed"), view.size("pending")) == (3, 2)
+    rest = workers.start("--exit-when-idle", "0.2s", "--max-tasks", "100", app=APP)
+    assert rest.ended() == 0, rest.text
+    assert (view.count("processed"), view.size("pending")) == (5, 0)
+    for flag in ("--max-tasks", "--exit-when-idle"):
+        early = workers.start(flag, "600", app=APP).is_ready()
+        assert early.stop() == 3, early.text
 
 
 # A new name -------------------------------------------------------------------------------------------------------

@@ -117,6 +117,8 @@ class Processor:
         self._maker = SubmissionMaker(self._tasks, self._sort_of)
         self._config = config
         self.taken = 0
+        self.max_tasks = 0
+        """How many tasks are taken at most; 0 for any number."""
         self._is_closed = False
         self.failure_log = FailureLog(self._clock)
         self._judging: dict[asyncio.Task[None], InFlightTask] = {}
@@ -162,10 +164,19 @@ class Processor:
     @property
     def room(self) -> int:
         """Return how many more tasks would start soon."""
+        if self.max_tasks:
+            return min(self.pool.free, self.max_tasks - self.taken)
         return self.pool.free
+
+    @property
+    def has_taken_all(self) -> bool:
+        """Return whether as many tasks were taken as this server is to run."""
+        return 0 < self.max_tasks <= self.taken
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         """Take tasks that a dequeue requested at ``asked_s`` has leased; unreadable ones are archived."""
+        if 0 < self.max_tasks < self.taken + leased.size:
+            leased = self._without_surplus(queue, leased, asked_s)
         self.taken += leased.size
         # A lease counts from its request, because Redis may have granted it as early as that.
         leased_s = asked_s or self._clock.monotonic_s()
@@ -185,6 +196,13 @@ class Processor:
         finally:
             if rejected:
                 self._callbacks.finish(rejected)
+
+    def _without_surplus(self, queue: str, leased: Leased, asked_s: float) -> Leased:
+        """Give back what is more than this server is to run: a late reply has brought it. Return the others."""
+        most = max(0, self.max_tasks - self.taken)
+        surplus = Leased(leased.ids[most:], leased.messages[most:])
+        self._callbacks.finish(self._return(queue, surplus, asked_s or self._clock.monotonic_s()))
+        return Leased(leased.ids[:most], leased.messages[:most])
 
     def _return(self, queue: str, leased: Leased, leased_s: float) -> list[InFlightTask]:
         """Requeue tasks that arrived too late; unreadable ones are left to a recoverer."""
