@@ -111,13 +111,15 @@ class TaskFailedError(_TaskError):
     """Raised when a task that is waited for has failed for good and is archived.
 
     ``error`` is the text that Redis has of its last failure. ``error_class`` and ``message`` are its parts; the class
-    is "" if the text names none, as that of a Go server.
+    is "" if the text names none, as that of a Go server. ``traceback`` is text of the last failure at the same place in
+    the code, maybe of another task; "" if none is kept, as after 14 days, or of a Go server.
     """
 
-    def __init__(self, queue: str = "", task_id: str = "", error: str = "") -> None:
+    def __init__(self, queue: str = "", task_id: str = "", error: str = "", traceback: str = "") -> None:
         self.queue = queue
         self.task_id = task_id
         self.error = error
+        self.traceback = traceback
         parts = _ERROR_TEXT.fullmatch(error)
         self.error_class = parts["name"] if parts else ""
         self.message = (parts["message"] or "") if parts else error

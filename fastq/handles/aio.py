@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from fastq.broker.operations.cancel import cancel_task
-from fastq.broker.operations.ends import TaskKey, look_at, read_ends, read_progress_of, read_rest, read_state
+from fastq.broker.operations.ends import TaskKey, look_at, read_end, read_progress_of, read_rest, read_state
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.end_task import end_task
 from fastq.broker.transport.subscription import listen
@@ -66,7 +66,7 @@ class AsyncWaiter:
         ended: _Ends = asyncio.Queue()
         waits.add((task,), ended.put_nowait)
         try:
-            (end,) = await self._broker.run(read_ends(task[0], (task[1],)))
+            end = await self._broker.drive(read_end(task))
             if end is not None:
                 return waits.known(task, end)
             return (await self._next(ended, deadline, describe(task)))[task]
@@ -115,7 +115,7 @@ class AsyncWaiter:
         refuse_in_handler()
         deadline = Deadline(timeout)
         while True:
-            (end,) = await self._broker.run(read_ends(task[0], (task[1],)))
+            end = await self._broker.drive(read_end(task))
             if end is not None:
                 return value_of(task, end)
             await asyncio.sleep(deadline.next_pause_s(describe(task)))

@@ -16,7 +16,7 @@ from fastq.broker.operations.cancel import cancel_task
 from fastq.broker.operations.ends import (
     TaskKey,
     look_at,
-    read_ends,
+    read_end,
     read_progress_of,
     read_rest,
     read_state,
@@ -91,7 +91,7 @@ class BlockingWaiter:
         ended: _Ends = queue.SimpleQueue()
         waits.add((task,), ended.put)
         try:
-            (end,) = self._broker.run(read_ends(task[0], (task[1],)))
+            end = self._broker.drive(read_end(task))
             return self._next(ended, deadline, describe(task))[task] if end is None else waits.known(task, end)
         finally:
             waits.remove((task,), ended.put)
@@ -135,7 +135,7 @@ class BlockingWaiter:
         refuse_in_handler()
         deadline = Deadline(timeout)
         while True:
-            (end,) = self._broker.run(read_ends(task[0], (task[1],)))
+            end = self._broker.drive(read_end(task))
             if end is not None:
                 return value_of(task, end)
             time.sleep(deadline.next_pause_s(describe(task)))

@@ -153,7 +153,7 @@ def value_of(task: TaskKey, end: Outcome) -> bytes | None:
     if isinstance(end, Exception):
         raise end
     if end.kind is EndKind.FAILED:
-        raise TaskFailedError(*task, end.error)
+        raise TaskFailedError(*task, end.error, end.traceback)
     if end.kind is EndKind.GONE:
         raise TaskGoneError(*task)
     return end.result

@@ -37,12 +37,17 @@ class EndKind(StrEnum):
 
 
 class TaskEnd(NamedTuple):
-    """The end of a task, as far as it is known; ``is_whole`` if there is no more to be read of it."""
+    """The end of a task, as far as it is known; ``is_whole`` if there is no more to be read of it.
+
+    ``fingerprint`` is that of the last error; ``traceback`` is empty unless one is kept for it.
+    """
 
     kind: EndKind
     error: str = ""
     result: bytes | None = None
     is_whole: bool = False
+    fingerprint: str = ""
+    traceback: str = ""
 
 
 def inbox_of(data: bytes) -> str | None:

@@ -19,6 +19,12 @@ def progress_of(handle: Handle[int]) -> tuple[float, float | None, str] | None:
     return None if progress is None else progress[:3]
 
 
+def traceback_of(client: Client, task_id: str) -> str:
+    with pytest.raises(TaskFailedError) as error:
+        client.wait("default", task_id)
+    return error.value.traceback
+
+
 def test_clients_wait_for_what_workers_did(workers: Workers, client: Client, view: View, db: Redis, url: str) -> None:
     worker = workers.start("--queues", "default,media", "--delayed-task-check-interval", "0.05", app=APP).is_ready()
     client._waiter._look_every_s = 1e6  # so that each end is found by its message, or by the look at the begin
@@ -30,6 +36,7 @@ def test_clients_wait_for_what_workers_did(workers: Workers, client: Client, vie
     with pytest.raises(TaskFailedError) as error:
         failed.result()
     assert error.value.error_class == "ZeroDivisionError"
+    wait_until(lambda: ", in retries\n" in traceback_of(client, failed.id))  # written apart, and may come later
     with pytest.raises(TaskFailedError) as error:
         retried.result()
     assert error.value.error_class == "Retry", "of the second attempt"

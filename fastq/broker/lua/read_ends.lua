@@ -4,8 +4,9 @@ ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] max_bytes    results and messages at most; the first that goes beyond it is the last one read; 0 reads none
 ARGV[3...] ids       task ids
 builds  task_prefix .. id, same hash tag
-returns list: two values for each task that was read: its state, nil if there is no such task; its result if it is
-  completed, its message if it is archived, nil if there is none or max_bytes is 0
+returns list: three values for each task that was read: its state, nil if there is no such task; its result if it is
+  completed, its message if it is archived, nil if there is none or max_bytes is 0; of an archived one the record of
+  its last failed attempt, if there is one
 asynq   none
 ]]
 local completed = KEYS[1]
@@ -21,9 +22,14 @@ for at = 3, #ARGV do
     if not string.find(state.err, "WRONGTYPE", 1, true) then return state end
     state = false
   end
-  local left = max_bytes > 0 and state and left_in[state] and redis.call("HGET", task, left_in[state])
+  local left, attempt
+  if max_bytes > 0 and state and left_in[state] then
+    left = redis.call("HGET", task, left_in[state])
+    if state == "archived" then attempt = string.sub(redis.call("HGET", task, "attempts") or "", -160) end
+  end
   reply[#reply + 1] = state
   reply[#reply + 1] = left or false
+  reply[#reply + 1] = attempt or false
   bytes = bytes + #(left or "")
   if max_bytes > 0 and bytes >= max_bytes then break end
 end

@@ -4,13 +4,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from fastq.broker.operation import Flow, Operation, scripted
+from fastq.broker.operations.errors import read_tracebacks
 from fastq.errors import BrokerError
 from fastq.states import TaskState
 from fastq.wire import keys
+from fastq.wire.attempts import decode_attempts
 from fastq.wire.inbox import EndKind, TaskEnd, encode_ends, error_in
 from fastq.wire.progress import TaskProgress, read_progress
 
-__all__ = ["TaskKey", "look_at", "read_ends", "read_progress_of", "read_rest", "read_state", "tell_inbox"]
+__all__ = ["TaskKey", "look_at", "read_end", "read_progress_of", "read_rest", "read_state", "tell_inbox"]
 
 TASKS_A_CALL: Final = 500
 CALLS_AT_ONCE: Final = 4
@@ -63,22 +65,30 @@ def read_ends(queue: str, task_ids: Sequence[str], *, whole: bool = True) -> Ope
 
 
 def _bare_ends(reply: list[Any]) -> list[TaskEnd | None]:
-    return [_BARE.get(state) for state in reply[::2]]
+    return [_BARE.get(state) for state in reply[::3]]
 
 
 _BARE: Final[Mapping[bytes | None, TaskEnd]] = {None: _GONE, b"completed": _COMPLETED, b"archived": _ARCHIVED}
 
 
 def _whole_ends(reply: list[Any]) -> list[TaskEnd | None]:
-    return [_whole_end(*reply[at : at + 2]) for at in range(0, len(reply), 2)]
+    return [_whole_end(*reply[at : at + 3]) for at in range(0, len(reply), 3)]
 
 
-def _whole_end(state: bytes | None, left: bytes | None) -> TaskEnd | None:
+def _whole_end(state: bytes | None, left: bytes | None, attempt: bytes | None) -> TaskEnd | None:
     if state == b"completed":
         return _DONE if left is None else TaskEnd(EndKind.RESULT, result=left, is_whole=True)
     if state == b"archived":
-        return TaskEnd(EndKind.FAILED, error_in(left), is_whole=True)
+        fingerprints = [each.fingerprint for each in decode_attempts(attempt or b"")]
+        return TaskEnd(EndKind.FAILED, error_in(left), is_whole=True, fingerprint="".join(fingerprints))
     return _GONE if state is None else None
+
+
+def read_end(task: TaskKey) -> Flow[TaskEnd | None]:
+    """Read how a task has ended, None if it has not."""
+    queue, task_id = task
+    (end,) = yield read_ends(queue, (task_id,))
+    return end if end is None else (yield from read_rest({task: end}))[task]
 
 
 def look_at(tasks: Iterable[TaskKey]) -> Flow[list[tuple[TaskKey, TaskEnd]]]:
@@ -96,7 +106,7 @@ def look_at(tasks: Iterable[TaskKey]) -> Flow[list[tuple[TaskKey, TaskEnd]]]:
 
 
 def read_rest(ends: Mapping[TaskKey, TaskEnd]) -> Flow[dict[TaskKey, TaskEnd]]:
-    """Read the results and errors of tasks that have ended, where they are not known yet.
+    """Read the results, errors and tracebacks of tasks that have ended, where they are not known yet.
 
     The error of a task that has left the archive meanwhile is the one that was told.
     """
@@ -111,7 +121,19 @@ def read_rest(ends: Mapping[TaskKey, TaskEnd]) -> Flow[dict[TaskKey, TaskEnd]]:
                 keeps = is_lost and told.kind is EndKind.FAILED
                 whole[queue, task_id] = told._replace(is_whole=True) if keeps else end or _GONE
             read += len(found)
+    yield from _read_tracebacks(whole)
     return whole
+
+
+def _read_tracebacks(whole: dict[TaskKey, TaskEnd]) -> Flow[None]:
+    """Add the tracebacks that are kept, each of which may belong to many tasks."""
+    failed = {task: end for task, end in whole.items() if end.fingerprint and not end.traceback}
+    for queue in {queue for queue, _ in failed}:
+        fingerprints = {end.fingerprint for task, end in failed.items() if task[0] == queue}
+        kept = yield read_tracebacks(queue, sorted(fingerprints))
+        for task, end in failed.items():
+            if task[0] == queue:
+                whole[task] = end._replace(traceback=kept.get(end.fingerprint, ""))
 
 
 def _calls(tasks: Iterable[TaskKey]) -> Iterator[tuple[str, list[str]]]:
