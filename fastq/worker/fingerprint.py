@@ -10,7 +10,7 @@ AGAIN_S: Final = 600.0
 WINDOW_S: Final = 10.0
 CHILDS_A_WINDOW: Final = 10
 MAX_KNOWN: Final = 1000
-_MOST_CAUSES: Final = 5
+MOST_ERRORS: Final = 5
 
 K = TypeVar("K", bound=Hashable)
 
@@ -20,7 +20,7 @@ _known: dict[tuple[object, ...], str] = {}
 def fingerprint_of(error: BaseException) -> str:
     """Return 16 hexadecimal digits, the same for errors of the same classes from the same lines of code.
 
-    The causes count, as a traceback shows them; messages do not.
+    The causes count, and the errors of a group, as a traceback shows them; messages do not.
     """
     places = tuple(_places(error))
     found = _known.get(places)
@@ -33,20 +33,20 @@ def fingerprint_of(error: BaseException) -> str:
 
 
 def _places(error: BaseException) -> list[object]:
-    """Return the class of an error and of each cause, with the files and lines that it passed."""
+    """Return the class of an error, of each cause and of the errors in a group, with the files and lines passed."""
     places: list[object] = []
-    cause: BaseException | None = error
-    for _ in range(_MOST_CAUSES):
-        if cause is None:
-            break
-        kind, trace = type(cause), cause.__traceback__
+    errors = [error]
+    for one in errors:  # which grows meanwhile
+        kind, trace = type(one), one.__traceback__
         places += (kind.__module__, kind.__qualname__)
         while trace is not None:
             place = (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
             if place != places[-1]:  # a recursion is the same error however deep it was
                 places.append(place)
             trace = trace.tb_next
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+        cause = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+        inner = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        errors += [each for each in (cause, *inner) if each is not None][: MOST_ERRORS - len(errors)]
     return places
 
 

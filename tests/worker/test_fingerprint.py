@@ -57,6 +57,16 @@ def test_how_deep_a_recursion_was_does_not_count() -> None:
     assert fingerprint_of(one) == fingerprint_of(other)
 
 
+def test_the_errors_of_a_group_count() -> None:
+    def group(*errors: Exception) -> str:
+        return fingerprint_of(ExceptionGroup("unhandled errors in a TaskGroup", errors))
+
+    assert group(ValueError("a")) == group(ValueError("b")) != group(KeyError("a"))
+    assert group(ValueError("a"), KeyError("a")) != group(ValueError("a"))
+    many = [ValueError(str(each)) for each in range(1000)]
+    assert group(*many) == group(*many[:500])
+
+
 def test_an_error_that_causes_itself_has_one_too() -> None:
     error = ValueError("a")
     error.__cause__ = error

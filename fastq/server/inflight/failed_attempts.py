@@ -59,4 +59,6 @@ class FailedAttempts:
         try:
             await self._commands.run(keep_traceback(queue, report.fingerprint, report.kept, now_s))
         except BrokerError as error:
-            _log.warning("queue %s: could not keep the traceback of an error (%s): %s", queue, report.error, error)
+            # An outage is logged by the actors that meet it, once.
+            level = logging.DEBUG if error.transient else logging.WARNING
+            _log.log(level, "queue %s: could not keep the traceback of an error (%s): %s", queue, report.error, error)
