@@ -129,7 +129,7 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     try:
         # redis-py's PING, if a client of the user has it: before anything is sent, and with its own timeout.
         await connection.check_health()
-    except CONNECTION_FAULTS as error:
+    except (ResponseError, *CONNECTION_FAULTS) as error:
         await connection.disconnect(nowait=True)
         return [Unsent(error, peer_of(connection))] * len(commands)
     except BaseException:
@@ -143,11 +143,12 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
         async with asyncio.timeout(limit_s) as limit:
             # redis-py's asyncio connections pack in Python, which costs the main process a microsecond per task.
             packed = [pack_command(cast("Any", command.words)) for command in commands]
+            writer = connection._writer
             first, *others = in_pieces(packed)
-            await connection.send_packed_command(first, check_health=False)
+            await _write(writer, first)
             for piece in others:
                 _go_on(limit, limit_s)
-                await connection.send_packed_command(piece, check_health=False)
+                await _write(writer, piece)
             follows = _follow(connection._parser, limit, limit_s)
             for _ in commands:
                 if not follows:
@@ -164,6 +165,14 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
         if follows:
             del connection._parser.read_from_socket
     return replies
+
+
+async def _write(writer: asyncio.StreamWriter | None, piece: list[bytes]) -> None:
+    """Write a part of a request to the connection that has the parts before it; redis-py would make a new one."""
+    if writer is None or writer.is_closing():
+        raise ConnectionError("it was closed meanwhile")
+    writer.writelines(piece)
+    await writer.drain()
 
 
 def _go_on(limit: asyncio.Timeout, limit_s: float | None) -> None:

@@ -7,6 +7,7 @@ fork the child opens new ones.
 import os
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from redis.exceptions import ResponseError
@@ -36,8 +37,11 @@ class Connection(Protocol):
     def pack_commands(self, commands: Any) -> Any:
         """Encode commands for the socket."""
 
-    def send_packed_command(self, command: Any) -> None:
-        """Write encoded commands."""
+    def check_health(self) -> None:
+        """Send a PING and wait for the reply, if the client's settings want one now."""
+
+    def send_packed_command(self, command: Any, check_health: bool) -> None:
+        """Write encoded commands; connect first if the connection is closed."""
 
     def read_response(self, *, disable_decoding: bool, disconnect_on_error: bool, timeout: float = ...) -> Any:
         """Wait for a reply; an error reply is raised."""
@@ -132,17 +136,21 @@ class NodeTransport:
             return Unsendable([Unsent(error, self.where)] * len(commands))
         connection = lent.connection
         lines = commands if self._confirm is None else self._confirm.lines(commands)
+        missing: type[Unsent | NoReply] = Unsent
         try:
             if len(lines) == 1:
                 packed = connection.pack_command(*lines[0].words)
             else:
                 packed = connection.pack_commands([command.words for command in lines])
+            connection.check_health()
+            missing = NoReply
+            # In one call: between two, the connection could be closed, and redis-py would send the rest on a new one.
             # The time for sending is that of each item; a limit is that of the whole call.
-            for piece in in_pieces(packed) if limit is None else (packed,):
-                connection.send_packed_command(piece)
-        except CONNECTION_FAULTS as error:
+            items = packed if limit is not None else chain.from_iterable(in_pieces(packed))
+            connection.send_packed_command(items, check_health=False)
+        except (ResponseError, *CONNECTION_FAULTS, AttributeError) as error:
             self.drop(connection)
-            return Unsendable([NoReply(error, peer_of(connection))] * len(commands))
+            return Unsendable([missing(_named(error), peer_of(connection))] * len(commands))
         except BaseException:
             self.drop(connection)
             raise
@@ -252,6 +260,11 @@ class Unsendable(NamedTuple):
 
     def abandon(self) -> None:
         """Do nothing: no connection is lent."""
+
+
+def _named(error: Exception) -> Exception:
+    # redis-py's, if another thread closes the connection between two items.
+    return ConnectionError("it was closed meanwhile") if isinstance(error, AttributeError) else error
 
 
 def _read_reply(connection: Connection, limit: Limit | None) -> Any:
