@@ -18,15 +18,17 @@ from fastq.broker.transport.faults import (
     CONNECT_FAULTS,
     CONNECTION_FAULTS,
     REFUSALS,
+    ClientClosedError,
     NoReply,
     Unsent,
+    given_up,
     is_demoted,
     transport_error,
 )
 from fastq.broker.transport.limit import Limit
 from fastq.errors import BrokerError
 
-__all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport"]
+__all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport", "abort_sending"]
 
 T = TypeVar("T")
 
@@ -68,7 +70,7 @@ class AsyncTransport(Protocol):
         """Register a function to call whenever keys get another master, or a silent one answers again."""
 
     async def close(self) -> None:
-        """End background tasks; the connections belong to the client."""
+        """End background tasks, and soon all calls under way; the connections belong to the client."""
 
 
 class AsyncNodeTransport:
@@ -80,6 +82,7 @@ class AsyncNodeTransport:
         self._pool = pool
         self._connect_within_s, self._confirm = terms
         self._turns = asyncio.Semaphore(min(MOST_AT_ONCE, getattr(pool, "max_connections", MOST_AT_ONCE)))
+        self._is_closed = False
         self.where = address_of(pool)
 
     def lender(self, key: str | None = None) -> AsyncPool:
@@ -96,20 +99,27 @@ class AsyncNodeTransport:
         """Do nothing: the server never changes."""
 
     async def close(self) -> None:
-        """Do nothing: there are no background tasks."""
+        """Send nothing more; calls whose connections the client closes end with ``ClientClosedError``."""
+        self._is_closed = True
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Send the commands in one write and read their replies; a canceled call closes its connection."""
         async with self._turns:
+            if self._is_closed:
+                return [Unsent(ClientClosedError())] * len(commands)
             try:
                 connection = await self._connection()
             except CONNECT_FAULTS as error:
-                return [Unsent(error, self.where)] * len(commands)
+                return [Unsent(ClientClosedError() if self._is_closed else error, self.where)] * len(commands)
             lines = commands if self._confirm is None else self._confirm.lines(commands)
             try:
                 replies = await exchange_on(connection, lines)
             finally:
+                if self._is_closed:
+                    await connection.disconnect(nowait=True)  # the client may have been closed while it connected
                 await self._pool.release(connection)
+            if self._is_closed:
+                replies = list(map(given_up, replies))
             return replies if self._confirm is None or lines is commands else self._confirm.replies(commands, replies)
 
     async def _connection(self) -> Any:
@@ -155,9 +165,11 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
                     _go_on(limit, limit_s)
                 replies.append(await _read_reply(connection))
     except CONNECTION_FAULTS as error:
+        abort_sending(connection)
         await connection.disconnect(nowait=True)
         replies.extend([NoReply(_named(error, limit_s), peer_of(connection))] * (len(commands) - len(replies)))
     except BaseException:
+        abort_sending(connection)
         await connection.disconnect(nowait=True)  # canceled between command and reply: out of step
         raise
     finally:
@@ -173,6 +185,13 @@ async def _write(writer: asyncio.StreamWriter | None, piece: list[bytes]) -> Non
         raise ConnectionError("it was closed meanwhile")
     writer.writelines(piece)
     await writer.drain()
+
+
+def abort_sending(connection: Any) -> None:
+    """Drop a redis-py asyncio connection that has not sent all; when closed, it would wait until it has."""
+    writer = connection._writer
+    if writer is not None and writer.transport.get_write_buffer_size():
+        writer.transport.abort()
 
 
 def _go_on(limit: asyncio.Timeout, limit_s: float | None) -> None:

@@ -26,7 +26,7 @@ from fastq.broker.transport.aio import AsyncPool, AsyncTransport
 from fastq.broker.transport.blocking import NodeTransport, Pool, Sent, Unsendable
 from fastq.broker.transport.confirm import NO_TERMS, Confirm, Terms
 from fastq.broker.transport.exchange import Command
-from fastq.broker.transport.faults import CONNECT_FAULTS, NoReply, Silent, Unsent, is_timeout
+from fastq.broker.transport.faults import CONNECT_FAULTS, ClientClosedError, NoReply, Silent, Unsent, is_timeout
 from fastq.broker.transport.gather import GatheringTransport
 from fastq.broker.transport.limit import Limit
 from fastq.broker.transport.probing import ProbingTransport, lend
@@ -99,7 +99,9 @@ class Routing:
             self.stale = True
             self.hops.append(Hop(hop.at, (reply.host, reply.port), False))
         elif isinstance(reply, TryAgainError) or (
-            isinstance(reply, Unsent) and not isinstance(reply, Silent) and self._rounds == 1
+            isinstance(reply, Unsent)
+            and not (isinstance(reply, Silent) or isinstance(reply.error, ClientClosedError))
+            and self._rounds == 1
         ):
             self.stale = True  # the node may be gone; its successor is in the new slot map
             self.hops.append(Hop(hop.at, None, False))

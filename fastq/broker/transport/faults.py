@@ -4,7 +4,8 @@ redis-py's exceptions stop here; everything above the broker sees ``BrokerError`
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from redis import exceptions as redis_errors
 
@@ -22,10 +23,12 @@ __all__ = [
     "CONNECTION_FAULTS",
     "CONNECT_FAULTS",
     "REFUSALS",
+    "ClientClosedError",
     "NoReply",
     "Silent",
     "Unconfirmed",
     "Unsent",
+    "given_up",
     "is_demoted",
     "is_timeout",
     "refusal",
@@ -134,6 +137,15 @@ class Silent(Unsent):
     __slots__ = ()
 
 
+class ClientClosedError(ConnectionError):
+    """The fault of calls that are under way when their client is closed; never raised."""
+
+
+def given_up(reply: Any) -> Any:
+    """Return what a reply of a closed client is: if it is missing, for that reason."""
+    return replace(reply, error=ClientClosedError()) if isinstance(reply, NoReply | Unsent) else reply
+
+
 class Unconfirmed(Exception):  # noqa: N818 - in place of a reply, as an error reply is; never raised
     """A write that Redis carried out and too few replicas have; why."""
 
@@ -217,6 +229,11 @@ def transport_error(fault: NoReply | Unsent, operation: str, where: str) -> Brok
             return refusal(refused, operation)
     timed_out = is_timeout(error)
     where = fault.where or where
+    if isinstance(error, ClientClosedError):
+        text = f"before Redis at {where} answered; the outcome is not known" if sent else "before this was sent"
+        closed = BrokerConnectionError(f"the client was closed {text}", operation=operation, maybe_applied=sent)
+        closed.transient = False  # to try again would open the client again
+        return closed
     kind = BrokerTimeoutError if timed_out else BrokerConnectionError
     if isinstance(fault, Silent):
         text = f"Redis at {where} has stopped answering, so this was not sent ({error})"

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from fastq.broker.transport.aio import AsyncPool, AsyncTransport
 from fastq.broker.transport.exchange import Command
-from fastq.broker.transport.faults import NoReply, Unsent
+from fastq.broker.transport.faults import ClientClosedError, NoReply, Unsent
 
 __all__ = ["GatheringTransport"]
 
@@ -20,7 +20,7 @@ MOST_COMMANDS: Final = 250
 MOST_BYTES: Final = 256_000
 """A caller whose commands exceed either limit is the last one of its pipeline."""
 
-_CLOSED: Final = ConnectionError("the client was closed meanwhile")
+_CLOSED: Final = ClientClosedError()
 
 _Asked: TypeAlias = tuple[Sequence[Command], asyncio.Future[list[Any]]]
 

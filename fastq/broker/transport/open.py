@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import redis
 import redis.asyncio
 
-from fastq.broker.transport.aio import AsyncBroker, AsyncNodeTransport, AsyncTransport
+from fastq.broker.transport.aio import AsyncBroker, AsyncNodeTransport, AsyncTransport, abort_sending
 from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
 from fastq.broker.transport.cluster import AsyncClusterTransport, ClusterTransport
 from fastq.broker.transport.confirm import Confirm, Terms
@@ -94,6 +94,8 @@ def _opened(client: AsyncRedis, terms: Terms, *, gather: bool, ours: bool) -> Op
     async def close() -> None:
         await transport.close()
         if ours:
+            for connection in _connections(client):
+                abort_sending(connection)
             await client.aclose()
 
     return Opened(transport, close)
@@ -101,18 +103,19 @@ def _opened(client: AsyncRedis, terms: Terms, *, gather: bool, ours: bool) -> Op
 
 def _check_loop(client: AsyncRedis) -> None:
     """Refuse a client that has connections of another event loop, before anything is sent."""
-    connections: list[Any]
-    if isinstance(client, redis.asyncio.RedisCluster):
-        connections = [each for node in client.get_nodes() for each in node._connections]
-    else:
-        pool: Any = client.connection_pool
-        connections = [*pool._available_connections, *pool._in_use_connections]
     running = asyncio.get_running_loop()
-    if any(connection.is_connected and connection._reader._loop is not running for connection in connections):
+    if any(connection.is_connected and connection._reader._loop is not running for connection in _connections(client)):
         raise RuntimeError(
             f"this {type(client).__module__}.{type(client).__name__} has connections of another event loop; "
             "give a URL, which serves any number of loops, or a client of this one"
         )
+
+
+def _connections(client: AsyncRedis) -> list[Any]:
+    if isinstance(client, redis.asyncio.RedisCluster):
+        return [each for node in client.get_nodes() for each in node._connections]
+    pool: Any = client.connection_pool
+    return [*pool._available_connections, *pool._in_use_connections]
 
 
 def _check_encoding(encoding: str) -> None:

@@ -57,7 +57,8 @@ class ProbingTransport(AsyncNodeTransport):
         return replies
 
     async def close(self) -> None:
-        """Stop probing a silent node."""
+        """Stop probing a silent node; calls under way end soon."""
+        await super().close()
         if self._probe is not None:
             await end_task(self._probe)
 

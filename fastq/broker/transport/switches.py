@@ -44,7 +44,8 @@ class MasterTransport(AsyncNodeTransport):
         return await super().transfer(commands)
 
     async def close(self) -> None:
-        """End the listeners."""
+        """End the listeners, and soon all calls under way."""
+        await super().close()
         await asyncio.gather(*map(end_task, self._listeners))
 
     async def _listen(self, sentinel: Any) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -18,9 +19,9 @@ from redis.asyncio.cluster import ClusterNode
 from fastq import AsyncClient, AsyncInspector, BrokerConnectionError, TaskInfo
 from fastq.wire import keys
 from tests.ports import free_port
-from tests.redis_servers import RedisServer, redis_cluster, redis_server
+from tests.redis_servers import RedisServer, redis_cluster, redis_server, silent
 from tests.sentinel_site import sentinel_site
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import PATIENCE_S, until, wait_until
 
 PENDING = keys.pending("default")
 LOOPS = 5
@@ -89,6 +90,50 @@ def test_close_ends_the_connections_of_its_own_loop_only(db: Redis, url: str) ->
         one.run(client.enqueue("t"))
         assert connections(db) == 2
     wait_until(lambda: not connections(db))
+
+
+@pytest.mark.parametrize("is_cluster", [False, True], ids=["one", "cluster"])
+def test_calls_under_way_end_when_their_client_is_closed(is_cluster: bool) -> None:
+    """One has sent a part of its request, one is connecting, one waits; Redis is silent, and is not waited for."""
+
+    async def use(server: RedisServer) -> None:
+        client = AsyncClient(f"redis-cluster://127.0.0.1:{server.port}" if is_cluster else server.tcp_url)
+        await client.ping()
+        with silent(server):
+            calls = [asyncio.create_task(client.enqueue("t", bytes(8 << 20))) for _ in range(3)]
+            await until(lambda: is_sending_and_connecting(client))
+            await client.close()
+            sending, connecting, waiting = await asyncio.gather(*calls, return_exceptions=True)
+        where = f"127.0.0.1:{server.port}"
+        text = f"enqueue: the client was closed before Redis at {where} answered; the outcome is not known"
+        assert str(sending) == text
+        assert {str(connecting), str(waiting)} == {"enqueue: the client was closed before this was sent"}
+        for error, was_sent in ((sending, True), (connecting, False), (waiting, False)):
+            assert isinstance(error, BrokerConnectionError)
+            assert error.maybe_applied is was_sent
+
+    with ExitStack() as stack:
+        if is_cluster:
+            (server,) = stack.enter_context(redis_cluster(1))
+        else:
+            server = stack.enter_context(redis_server(free_port()))
+        asyncio.run(use(server))
+        with server.client() as db:
+            wait_until(lambda: not connections(db))
+            assert not db.exists(PENDING)
+
+
+def is_sending_and_connecting(client: AsyncClient) -> bool:
+    """Return whether one connection has bytes to send, and another one waits for its first reply."""
+    transport: Any = client._broker.transport
+    pool = transport.lender()
+    if hasattr(pool, "_transport"):
+        (node,) = pool._transport._cluster.get_nodes()
+        made = node._connections
+    else:
+        made = pool._in_use_connections
+    writers = [connection._writer for connection in made]
+    return len(writers) == 2 and all(writers) and any(each.transport.get_write_buffer_size() for each in writers)
 
 
 CLOSES_LOOPS = """
