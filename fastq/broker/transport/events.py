@@ -8,6 +8,7 @@ import logging
 import os
 import select
 import time
+import weakref
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any, Final
@@ -27,6 +28,7 @@ AGAIN_S: Final = 1.0
 REFUSED_AGAIN_S: Final = 60.0
 
 _log = logging.getLogger("fastq")
+_all: Final = weakref.WeakSet["SentinelEvents"]()
 
 
 def log_refusal(where: str, error: Exception) -> None:
@@ -41,11 +43,13 @@ class SentinelEvents:
         self._sentinels = sentinels
         self._name = service_name.encode()
         self._refused: set[Any] = set()
-        self._begin()
+        self.begin()
+        _all.add(self)
 
-    def _begin(self) -> None:
-        self._pid = os.getpid()
+    def begin(self) -> None:
+        """Begin without a subscription; in a child the connections are the parent's, and the lock may be in use."""
         self._lock = Lock()
+        self._is_ending = False
         self._poll = select.poll()
         self._open: dict[int, tuple[Any, Any]] = {}
         self._missing = dict.fromkeys(self._sentinels, 0.0)
@@ -56,9 +60,9 @@ class SentinelEvents:
         if not self._open or not self._enter():
             return None
         try:
-            return next((self._open[fd][0] for fd, _ in self._poll.poll(0) if self._hears(fd)), None)
+            return next((teller for fd, _ in self._poll.poll(0) if (teller := self._hear(fd)) is not None), None)
         finally:
-            self._lock.release()
+            self._leave()
 
     def subscribe(self) -> None:
         """Subscribe to one of the sentinels that are missing, if it is time to try."""
@@ -69,19 +73,29 @@ class SentinelEvents:
             if due := [sentinel for sentinel, due_s in self._missing.items() if due_s <= now_s]:
                 self._subscribe(due[0])
         finally:
-            self._lock.release()
+            self._leave()
 
     def close(self) -> None:
-        """Close the connections."""
-        for _, connection in self._open.values():
-            connection.disconnect()
-        self._begin()
+        """Close the connections, at once or when the thread that uses them is done."""
+        self._is_ending = True
+        self._end()
 
     def _enter(self) -> bool:
         """Return whether it is our turn; another thread's is as good."""
-        if self._pid != os.getpid():
-            self.close()  # the connections are the parent's, and the lock may have been in use when it forked
         return self._lock.acquire(blocking=False)
+
+    def _leave(self) -> None:
+        self._lock.release()
+        self._end()
+
+    def _end(self) -> None:
+        while self._is_ending and self._enter():  # never wait: a signal handler may have interrupted the user
+            self._is_ending = False
+            try:
+                for fd in tuple(self._open):
+                    self._drop(fd, 0.0)
+            finally:
+                self._lock.release()
 
     def _subscribe(self, sentinel: Any) -> None:
         pool = sentinel.connection_pool
@@ -101,8 +115,8 @@ class SentinelEvents:
         self._open[fd] = sentinel, connection
         del self._missing[sentinel]
 
-    def _hears(self, fd: int) -> bool:
-        """Read all that one sentinel has sent; return whether it told of our master."""
+    def _hear(self, fd: int) -> Any | None:
+        """Read all that one sentinel has sent; return the sentinel if it told of our master."""
         sentinel, connection = self._open[fd]
         is_told = False
         try:
@@ -116,10 +130,19 @@ class SentinelEvents:
                 log_refusal(f"{connection.host}:{connection.port}", error)
         except CONNECT_FAULTS:
             self._drop(fd, AGAIN_S)
-        return is_told
+        return sentinel if is_told else None
 
     def _drop(self, fd: int, again_s: float) -> None:
         sentinel, connection = self._open.pop(fd)
         self._poll.unregister(fd)
         connection.disconnect()
         self._missing[sentinel] = time.monotonic() + again_s
+
+
+def _begin_all() -> None:
+    for events in tuple(_all):
+        events.begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_all)

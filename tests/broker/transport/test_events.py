@@ -1,9 +1,12 @@
 """What sentinels tell a blocking client. Any Redis publishes as they do, and lets the test do it."""
 
 import os
+import select
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
+from threading import Thread
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -72,6 +75,46 @@ def test_a_lost_subscription_is_made_anew(sentinels: list[Redis], monkeypatch: p
         wait_until(is_back)
         sentinels[0].publish(EVENTS[0], SWITCH)
         wait_until(lambda: events.told() is sentinels[0])
+
+
+def test_a_sentinel_that_told_before_its_connection_ended_is_asked(sentinels: list[Redis]) -> None:
+    with closing(SentinelEvents(sentinels[:1], "mymaster")) as events:
+        subscribed(sentinels[:1], events)
+        ended = select.poll()
+        (fd,) = events._open
+        ended.register(fd, getattr(select, "POLLRDHUP", select.POLLHUP))
+        sentinels[0].publish(EVENTS[0], SWITCH)
+        sentinels[0].client_kill_filter(_type="pubsub")
+        wait_until(lambda: ended.poll(0))
+        assert events.told() is sentinels[0]
+        assert not events._open
+
+
+def test_another_thread_may_close_what_is_being_read(sentinels: list[Redis]) -> None:
+    events = SentinelEvents(sentinels, "mymaster")
+    subscribed(sentinels, events)
+    for _, connection in events._open.values():
+        closes_meanwhile(connection, events)
+    wait_until(lambda: events._poll.poll(0))  # what it reads is the answer to SUBSCRIBE
+    assert events.told() is None
+    assert not events._open
+    for sentinel in sentinels:
+        wait_until(partial(is_heard_by, sentinel, 0))
+    subscribed(sentinels, events)  # a closed client opens again
+    events.close()
+
+
+def closes_meanwhile(connection: Any, events: SentinelEvents) -> None:
+    """Let another thread close the subscriptions whenever a connection is about to be read."""
+    can_read = connection.can_read
+
+    def close_and_ask(timeout: float) -> bool:
+        closer = Thread(target=events.close)
+        closer.start()
+        closer.join()
+        return bool(can_read(timeout))
+
+    connection.can_read = close_and_ask
 
 
 def test_a_refusal_is_logged_once(sentinels: list[Redis], caplog: pytest.LogCaptureFixture) -> None:
