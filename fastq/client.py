@@ -305,7 +305,10 @@ class AsyncClient:
         await self._broker.run(ping())
 
     async def close(self) -> None:
-        """End what waits, and close the connections of the running loop, unless they were given."""
+        """End what waits, and close the connections of the running loop, unless they were given.
+
+        Calls under way on them end with a ``BrokerConnectionError``; ``maybe_applied`` tells whether they were sent.
+        """
         await self._waiter.close()
         await self._broker.close()
 

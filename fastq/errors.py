@@ -279,6 +279,8 @@ class BrokerError(FastqError):
 
     transient = False
     results: Sequence[Any] | None = None
+    # Of a lost reply: the error that remains if the request turns out to have been carried out.
+    if_applied: "BrokerError | None" = None
 
     def __init__(self, message: str, *, operation: str = "", maybe_applied: bool = False) -> None:
         self.operation = operation
@@ -309,6 +311,7 @@ class BrokerReadOnlyError(BrokerError):
 class BrokerNotConfirmedError(BrokerError):
     """Raised when Redis carried out a write, but fewer replicas than ``wait_replicas`` confirmed it in time.
 
+    Also raised when the reply was lost and the task was found afterwards: then nobody knows how many replicas have it.
     The task is enqueued, and may be lost in a failover. Enqueued again under the same id, it is an id conflict.
     """
 

@@ -7,7 +7,7 @@ run and been deleted by then is enqueued a second time (by design: at least once
 
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import partial
@@ -172,9 +172,10 @@ def _settle(batch: EnqueueBatch, error: BrokerError) -> Flow[list[EnqueueOutcome
     A conflict in the second enqueue may be with our own first request, if Redis carried it out after we looked. So a
     conflict stays open until the stored task has been compared. Tasks that stay open to the end get the error of the
     lost reply, since only that error says that they may have been enqueued. Its cause is the reason why they could not
-    be settled.
+    be settled. A task that was found is not known to have been confirmed by replicas.
     """
-    settled: dict[int, EnqueueOutcome] = {}
+    settled: dict[int, EnqueueOutcome | BrokerError] = {}
+    found: list[int] = []
     tasks = batch.tasks
     for attempt in range(1, ATTEMPTS):
         yield Pause(backoff_s(attempt))
@@ -188,20 +189,23 @@ def _settle(batch: EnqueueBatch, error: BrokerError) -> Flow[list[EnqueueOutcome
                 missing.append(index)
             else:
                 settled[index] = _compare(tasks, index, settled, message)
+                found.append(index)
         if missing:
             again = (yield (_operation(replace(batch, tasks=[tasks[index] for index in missing])),))[0]
             if isinstance(again, BrokerError):
                 error.__cause__ = again
             else:
                 settled.update(
-                    (i, found) for i, found in zip(missing, again, strict=True) if found != EnqueueOutcome.ID_CONFLICT
+                    pair for pair in zip(missing, again, strict=True) if pair[1] != EnqueueOutcome.ID_CONFLICT
                 )
         if len(settled) == len(tasks) or all(isinstance(message, BrokerError) for message in messages):
             break  # if no look succeeds, Redis is away, and each look was tried several times already
+    if error.if_applied is not None:
+        settled.update((i, error.if_applied) for i in found if settled[i] is EnqueueOutcome.ENQUEUED)
     return [settled.get(index, error) for index in range(len(tasks))]
 
 
-def _compare(tasks: Sequence[NewTask], index: int, settled: dict[int, EnqueueOutcome], stored: bytes) -> EnqueueOutcome:
+def _compare(tasks: Sequence[NewTask], index: int, settled: Mapping[int, object], stored: bytes) -> EnqueueOutcome:
     """Return ENQUEUED if the stored task is this one: the first with its id here, and of equal type and payload."""
     task = tasks[index]
     if any(tasks[i].id == task.id for i, outcome in settled.items() if outcome is EnqueueOutcome.ENQUEUED):

@@ -99,14 +99,12 @@ class AsyncNodeTransport:
         """Do nothing: the server never changes."""
 
     async def close(self) -> None:
-        """Send nothing more; calls whose connections the client closes end with ``ClientClosedError``."""
+        """Let calls whose connections the client closes end with ``ClientClosedError``."""
         self._is_closed = True
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Send the commands in one write and read their replies; a canceled call closes its connection."""
         async with self._turns:
-            if self._is_closed:
-                return [Unsent(ClientClosedError())] * len(commands)
             try:
                 connection = await self._connection()
             except CONNECT_FAULTS as error:

@@ -137,6 +137,7 @@ class NodeTransport:
         connection = lent.connection
         lines = commands if self._confirm is None else self._confirm.lines(commands)
         missing: type[Unsent | NoReply] = Unsent
+        sent: Sent = _Pipeline(self, lent, len(lines), limit)
         try:
             if len(lines) == 1:
                 packed = connection.pack_command(*lines[0].words)
@@ -150,11 +151,10 @@ class NodeTransport:
             connection.send_packed_command(items, check_health=False)
         except (ResponseError, *CONNECTION_FAULTS, AttributeError) as error:
             self.drop(connection)
-            return Unsendable([missing(_named(error), peer_of(connection))] * len(commands))
+            sent = Unsendable([missing(_named(error), peer_of(connection))] * len(lines))
         except BaseException:
             self.drop(connection)
             raise
-        sent = _Pipeline(self, lent, len(lines), limit)
         return sent if self._confirm is None or lines is commands else _Confirmed(sent, commands, self._confirm)
 
     def receive(self, lent: "_Lent", count: int, limit: Limit | None) -> list[Any]:
@@ -238,7 +238,7 @@ class _Pipeline(NamedTuple):
 class _Confirmed(NamedTuple):
     """Commands that were sent with a WAIT."""
 
-    sent: _Pipeline
+    sent: Sent
     commands: Sequence[Command]
     confirm: Confirm
 

@@ -1,6 +1,7 @@
 """Writes that count only once replicas have them: WAIT, in the pipeline of the writes and on their connection."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from fastq.broker.transport.exchange import Command
@@ -24,13 +25,17 @@ class Confirm(NamedTuple):
         return [*commands, Command(("WAIT", self.replicas, max(1, round(self.timeout_s * 1000))), None)]
 
     def replies(self, commands: Sequence[Command], replies: Sequence[Any]) -> list[Any]:
-        """Return the replies to the commands, ``Unconfirmed`` for writes that too few replicas have."""
+        """Return the replies to the commands, ``Unconfirmed`` for writes that too few replicas have.
+
+        A write without a reply cannot be asked about again: WAIT counts the replicas that have the writes of its own
+        connection.
+        """
         *given, waited = replies
         if isinstance(waited, int) and waited >= self.replicas:
             return given
         unconfirmed = Unconfirmed(self._why(waited))
         return [
-            unconfirmed if command.is_kept and not isinstance(reply, (Exception, NoReply, Unsent)) else reply
+            _judged(reply, unconfirmed) if command.is_kept else reply
             for command, reply in zip(commands, given, strict=True)
         ]
 
@@ -39,6 +44,12 @@ class Confirm(NamedTuple):
             return f"{waited} of {self.replicas} replicas have confirmed it within {self.timeout_s:g} s"
         error = waited.error if isinstance(waited, (NoReply, Unsent)) else waited
         return f"no answer to the question whether {self.replicas} replicas have it: {error}"
+
+
+def _judged(reply: Any, unconfirmed: Unconfirmed) -> Any:
+    if isinstance(reply, NoReply):
+        return replace(reply, unconfirmed=unconfirmed)
+    return reply if isinstance(reply, (Exception, Unsent)) else unconfirmed
 
 
 class Terms(NamedTuple):

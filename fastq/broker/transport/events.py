@@ -57,7 +57,7 @@ class SentinelEvents:
 
     def told(self) -> Any | None:
         """Return a sentinel that has told of another master since the last call; None if none has."""
-        if not self._open or not self._enter():
+        if not self._open or not self._lock.acquire(blocking=False):  # another thread's turn is as good
             return None
         try:
             return next((teller for fd, _ in self._poll.poll(0) if (teller := self._hear(fd)) is not None), None)
@@ -66,7 +66,7 @@ class SentinelEvents:
 
     def subscribe(self) -> None:
         """Subscribe to one of the sentinels that are missing, if it is time to try."""
-        if not self._missing or not self._enter():
+        if not self._missing or not self._lock.acquire(blocking=False):
             return
         try:
             now_s = time.monotonic()
@@ -80,16 +80,13 @@ class SentinelEvents:
         self._is_ending = True
         self._end()
 
-    def _enter(self) -> bool:
-        """Return whether it is our turn; another thread's is as good."""
-        return self._lock.acquire(blocking=False)
-
     def _leave(self) -> None:
         self._lock.release()
         self._end()
 
     def _end(self) -> None:
-        while self._is_ending and self._enter():  # never wait: a signal handler may have interrupted the user
+        # It never waits for the lock: a signal handler may have interrupted the thread that has it.
+        while self._is_ending and self._lock.acquire(blocking=False):
             self._is_ending = False
             try:
                 for fd in tuple(self._open):

@@ -116,11 +116,12 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
 class NoReply:
     """The missing reply to a request that was sent; it may have been carried out or not.
 
-    ``where`` is the address of the server, if known.
+    ``where`` is the address of the server, if known. ``unconfirmed`` says that replicas were to confirm it.
     """
 
     error: Exception
     where: str = ""
+    unconfirmed: "Unconfirmed | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,4 +245,7 @@ def transport_error(fault: NoReply | Unsent, operation: str, where: str) -> Brok
         text = f"Redis at {where} did not answer in time; whether it carried out the operation is not known ({error})"
     else:
         text = f"the connection to Redis at {where} broke before it answered; the outcome is not known ({error})"
-    return kind(text, operation=operation, maybe_applied=sent)
+    result = kind(text, operation=operation, maybe_applied=sent)
+    if isinstance(fault, NoReply) and fault.unconfirmed is not None:
+        result.if_applied = refusal(fault.unconfirmed, operation)
+    return result

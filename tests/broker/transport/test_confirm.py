@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from fastq import AsyncClient, BrokerNotConfirmedError, Client, Task
+from fastq import AsyncClient, BrokerNotConfirmedError, Client, Task, TaskIDConflictError
 from fastq.wire import keys
 from tests.broker.clusters import Cluster
+from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_cluster, redis_server
 from tests.waiting import PATIENCE_S, wait_until
@@ -82,6 +83,40 @@ def test_a_task_that_no_replica_has_confirmed_is_enqueued_and_an_error(pair: tup
         asyncio.run(enqueue())
         with Client(master.tcp_url) as client:
             client.enqueue("t")
+
+
+@pytest.mark.parametrize("way", ["Client", "AsyncClient"])
+def test_a_task_whose_reply_was_lost_is_not_known_to_be_confirmed(
+    way: str, pair: tuple[RedisServer, RedisServer]
+) -> None:
+    """The one that is found was waited for on a connection that is gone; the one that is sent again is confirmed."""
+    master, replica = pair
+    with Client(master.url) as client:
+        client.enqueue("other", task_id=f"conflict-{way}")
+    tasks = [Task("t", task_id=f"lost-{way}"), Task("t", task_id=f"conflict-{way}")]
+
+    def results_of(url: str) -> Any:
+        options: Any = {"wait_replicas": 1, "wait_timeout": PATIENCE_S / 2}
+
+        async def enqueue_async() -> Any:
+            async with AsyncClient(url, **options) as client:
+                return await client.enqueue_many(tasks)
+
+        with Client(url, **options) as client:
+            return client.enqueue_many(tasks) if way == "Client" else asyncio.run(enqueue_async())
+
+    with faulty_proxy(master.socket_path, Fault("EVALSHA", Act.CUT_BEFORE_REPLY)) as proxy:
+        with pytest.raises(BrokerNotConfirmedError) as caught:
+            results_of(proxy.url)
+        assert str(caught.value).startswith(
+            "enqueue: written, but no answer to the question whether 1 replicas have it: "
+        )
+        assert caught.value.results is not None
+        assert [type(result) for result in caught.value.results] == [BrokerNotConfirmedError, TaskIDConflictError]
+        proxy.faults.append(Fault("EVALSHA", Act.CUT_BEFORE_REQUEST))
+        tasks = [Task("t", task_id=f"again-{way}")]
+        assert results_of(proxy.url).enqueued == 1
+        assert has(replica, f"again-{way}")
 
 
 def test_a_refused_wait_confirms_nothing(pair: tuple[RedisServer, RedisServer]) -> None:
