@@ -81,7 +81,8 @@ class AsyncNodeTransport:
     def __init__(self, pool: AsyncPool, terms: Terms = NO_TERMS) -> None:
         self._pool = pool
         self._connect_within_s, self._confirm = terms
-        self._turns = asyncio.Semaphore(min(MOST_AT_ONCE, getattr(pool, "max_connections", MOST_AT_ONCE)))
+        # One connection of a given pool is left for a subscription.
+        self._turns = asyncio.Semaphore(max(1, min(MOST_AT_ONCE, getattr(pool, "max_connections", 100) - 1)))
         self._is_closed = False
         self.where = address_of(pool)
 

@@ -189,7 +189,8 @@ class NodeTransport:
             limit.require(0)
         if self._pid != os.getpid():
             # After a fork these connections belong to the parent; the pool opens new ones.
-            self._pid, self._kept = os.getpid(), []
+            # The process id comes last: another thread may use them as soon as it is right.
+            self._kept, self._pid = [], os.getpid()
         if self._follow is not None:
             self._follow()
         try:

@@ -17,7 +17,7 @@ from fastq.broker.transport.faults import (
     transport_error,
 )
 from fastq.broker.transport.sentinel import is_replaced
-from fastq.broker.transport.subscription import ANSWER_WITHIN_S, PING_EVERY_S
+from fastq.broker.transport.subscription import ANSWER_WITHIN_S, PING_EVERY_S, require_two
 from fastq.errors import BrokerConnectionError
 
 __all__ = ["BlockingSubscription"]
@@ -34,6 +34,7 @@ class BlockingSubscription:
         self._waits_for_pong = False
         try:
             self._pool = transport.lender()
+            require_two(self._pool)
             self._connection: Any = self._pool.get_connection()
         except CONNECT_FAULTS as error:
             raise transport_error(Unsent(error), "SUBSCRIBE", self._where) from error

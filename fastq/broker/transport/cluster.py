@@ -303,7 +303,7 @@ class AsyncClusterTransport:
 
     def lender(self, key: str | None = None) -> AsyncPool:
         """Return a pool of connections to the node of ``key``, or to any node."""
-        return _NodeLender(self, key)
+        return _NodeLender(self, key, self._cluster.nodes_manager.connection_kwargs["max_connections"])
 
     async def place_of(self, key: str) -> str:
         """Return the address of the node that serves a key now."""
@@ -402,10 +402,11 @@ def _is_at(place: Sequence[Any], node: Any) -> bool:
 class _NodeLender:
     """A pool of connections to the node of a key, which is looked up each time, since slots move."""
 
-    def __init__(self, transport: AsyncClusterTransport, key: str | None) -> None:
+    def __init__(self, transport: AsyncClusterTransport, key: str | None, max_connections: int) -> None:
         self._transport = transport
         self._key = key
         self.connection_kwargs: dict[str, Any] = {}
+        self.max_connections = max_connections
         self._lent: dict[int, Any] = {}
 
     async def get_connection(self) -> Any:

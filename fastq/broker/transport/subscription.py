@@ -4,7 +4,7 @@ It has a connection of its own. An idle one is pinged, so that a connection that
 """
 
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
@@ -19,8 +19,9 @@ from fastq.broker.transport.faults import (
     transport_error,
 )
 from fastq.broker.transport.sentinel import is_replaced
+from fastq.errors import BrokerError
 
-__all__ = ["ChannelMessage", "listen"]
+__all__ = ["ChannelMessage", "listen", "require_two"]
 
 PING_EVERY_S = 3.0
 ANSWER_WITHIN_S = 3.0
@@ -33,12 +34,20 @@ class ChannelMessage(NamedTuple):
     text: str
 
 
+def require_two(pool: Any) -> None:
+    """Raise ``BrokerError`` for a pool of one connection: while that one is subscribed, nothing else could be sent."""
+    if getattr(pool, "max_connections", 2) < 2:
+        text = "the Redis client was given with max_connections=1, and a subscription needs a connection of its own"
+        raise BrokerError(text, operation="SUBSCRIBE")
+
+
 async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[ChannelMessage | None]:
     """Yield None once subscribed to all channels, and each message.
 
     End once the sentinels have named another master, since messages are published there. Raise ``BrokerError`` when
     Redis refuses a subscription, and when the connection is gone.
     """
+    require_two(pool)
     try:
         connection = await pool.get_connection()
     except CONNECT_FAULTS as error:
@@ -48,12 +57,15 @@ async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[C
         missing = len(channels)
         asked = False
         while not is_replaced(pool, connection):
-            # With a timeout argument, redis-py returns None if nothing came in time.
+            # With a timeout argument, redis-py returns None if nothing came in time. Messages are pushes in RESP3.
             reply = await connection.read_response(
-                disable_decoding=True, disconnect_on_error=False, timeout=ANSWER_WITHIN_S if asked else PING_EVERY_S
+                disable_decoding=True,
+                disconnect_on_error=False,
+                timeout=ANSWER_WITHIN_S if asked or missing else PING_EVERY_S,
+                push_request=True,
             )
-            if reply is None and asked:
-                raise TimeoutError("no answer to PING")
+            if reply is None and (asked or missing):
+                raise TimeoutError(f"no answer to {'PING' if asked else 'SUBSCRIBE'}")
             if reply is None:
                 await connection.send_command("PING")
             elif reply[0] == b"subscribe":
