@@ -2,23 +2,34 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from fastq.broker.operations.cancel import cancel_task
-from fastq.broker.operations.ends import TaskKey, look_at, read_end, read_progress_of, read_rest, read_state
+from fastq.broker.operations.ends import (
+    TaskKey,
+    look_at,
+    parts_of,
+    read_end,
+    read_progress_of,
+    read_rest,
+    read_state,
+)
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.end_task import end_task
 from fastq.broker.transport.subscription import listen
 from fastq.errors import BrokerError, TaskGoneError
 from fastq.handles.handle import AsyncHandle, Outcome, Timeout, value_of
 from fastq.handles.waits import (
+    HEARD_WITHIN_S,
     LOOK_EVERY_S,
+    OPEN_WITHIN_S,
     READ_AT_ONCE,
     Collection,
     Deadline,
     Failures,
+    Inbox,
     Waits,
     closed,
     describe,
@@ -31,8 +42,6 @@ from fastq.wire.inbox import TaskEnd
 from fastq.wire.progress import TaskProgress
 
 __all__ = ["AsyncWaiter"]
-
-OPEN_WITHIN_S = 1.0
 
 R = TypeVar("R")
 _Ends: TypeAlias = "asyncio.Queue[tuple[TaskKey, Outcome]]"
@@ -48,11 +57,10 @@ class AsyncWaiter:
         self._look_every_s = look_every_s
         self._by_loop: dict[asyncio.AbstractEventLoop, _Listener] = {}
 
-    async def open_inbox(self) -> str:
-        """Return the name of the inbox that tasks are to name; what is told there is heard from now on."""
+    async def open_inbox(self) -> Inbox:
+        """Return the inbox that tasks are to name; what is told there is heard from now on."""
         listener = self._listener()
-        await listener.listening(Deadline(OPEN_WITHIN_S))
-        return listener.inbox
+        return Inbox(listener.inbox, await listener.listening(Deadline(None)))
 
     async def wait_for(self, handle: AsyncHandle[Any], timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
@@ -68,10 +76,16 @@ class AsyncWaiter:
         try:
             end = await self._broker.drive(read_end(task))
             if end is not None:
-                return waits.known(task, end)
+                await self._settle_gone(waits, waits.settle(((task, end),)), deadline)
             return (await self._next(ended, deadline, describe(task)))[task]
         finally:
             waits.remove((task,), ended.put_nowait)
+
+    async def _settle_gone(self, waits: Waits, gone: Sequence[TaskKey], deadline: Deadline) -> None:
+        """Take tasks as gone, once what servers may be telling of them is heard."""
+        if gone:
+            await asyncio.sleep(deadline.within_s(HEARD_WITHIN_S))
+            waits.settle_gone(gone)
 
     def as_completed(self, handles: Iterable[AsyncHandle[R]], timeout: Timeout) -> AsyncIterator[AsyncHandle[R]]:
         """Yield handles as their tasks end."""
@@ -86,8 +100,14 @@ class AsyncWaiter:
         waits = await self._listener().listening(deadline)
         ended: _Ends = asyncio.Queue()
         waits.add(collection.pending, ended.put_nowait)
+        gone: list[TaskKey] = []
         try:
-            waits.settle(await self._broker.drive(look_at(list(collection.pending))))
+            for part in parts_of(list(collection.pending)):
+                gone += waits.settle(await self._broker.drive(look_at(part)))
+                while not ended.empty():
+                    for handle in collection.take(await self._next(ended, deadline, collection.describe())):
+                        yield handle
+            await self._settle_gone(waits, gone, deadline)
             while collection.pending:
                 for handle in collection.take(await self._next(ended, deadline, collection.describe())):
                     yield handle
@@ -113,12 +133,13 @@ class AsyncWaiter:
     async def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
         """Return the result of a task that names no inbox, or another's."""
         refuse_in_handler()
-        deadline = Deadline(timeout)
-        while True:
+        deadline, listener = Deadline(timeout), self._listener()
+        while not listener.is_over:
             end = await self._broker.drive(read_end(task))
             if end is not None:
                 return value_of(task, end)
             await asyncio.sleep(deadline.next_pause_s(describe(task)))
+        raise closed()
 
     async def state(self, task: TaskKey) -> TaskState:
         """Return the state that a task is in."""
@@ -144,7 +165,7 @@ class AsyncWaiter:
     def _listener(self) -> "_Listener":
         loop = asyncio.get_running_loop()
         listener = self._by_loop.get(loop)
-        if listener is None:
+        if listener is None or listener.is_over:
             for other in [other for other in list(self._by_loop) if other.is_closed()]:
                 self._by_loop.pop(other, None)  # another thread may have seen it, too
             listener = self._by_loop[loop] = _Listener(self._broker, self._look_every_s)
@@ -163,30 +184,42 @@ class _Listener:
         self._look_now = asyncio.Event()
         self._failures = Failures()
         self._tasks: list[asyncio.Task[None]] = []
+        self.is_over = False
 
     async def listening(self, deadline: Deadline) -> Waits:
         """Return the waits once it is subscribed, unless that fails or takes too long."""
-        if not self._tasks or any(task.done() for task in self._tasks):
+        if not self._tasks:
             works = self._hear, self._look
             self._tasks = [asyncio.create_task(self._guarded(work), name="fastq waits") for work in works]
-        with suppress(TimeoutError):
-            async with asyncio.timeout(deadline.left_s()):
+        within_s = deadline.within_s(OPEN_WITHIN_S)
+        try:
+            async with asyncio.timeout(within_s):
                 await self._is_ready.wait()
+        except TimeoutError:
+            if within_s == OPEN_WITHIN_S:
+                self._is_ready.set()  # nobody waits for it again
         return self._waits
 
     async def close(self) -> None:
         """End all waits."""
+        self._end(closed())
         await asyncio.gather(*map(end_task, self._tasks))
-        self._waits.fail(closed())
+
+    def _end(self, error: Exception) -> None:
+        self.is_over = True
+        self._waits.end(error)
+        self._is_ready.set()
+        for task in self._tasks:
+            task.cancel()
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except Exception as error:  # noqa: BLE001 - a defect; nobody may wait for ever because of it
             _log.exception("unexpected error: the client waits no longer")
-            self._waits.fail(error)
+            self._end(error)
         finally:
-            self._is_ready.set()
+            self._end(closed())
 
     async def _hear(self) -> None:
         transport, channel = self._broker.transport, keys.inbox_channel(self.inbox)
@@ -194,6 +227,8 @@ class _Listener:
             try:
                 async with aclosing(listen(transport.lender(), transport.where, channel)) as messages:  # type: ignore[type-var]  # a generator, though typed as an iterator
                     async for message in messages:
+                        if self.is_over:
+                            return  # redis-py may have swallowed that it was canceled
                         if message is not None:
                             self._waits.take_message(message.text)
                             continue
@@ -211,8 +246,13 @@ class _Listener:
                 async with asyncio.timeout(self._look_every_s):
                     await self._look_now.wait()
             self._look_now.clear()
+            gone: list[TaskKey] = []
             try:
-                self._waits.settle(await self._broker.drive(look_at(self._waits.tasks)))
+                for part in parts_of(self._waits.tasks):
+                    gone += self._waits.settle(await self._broker.drive(look_at(part)))
             except BrokerError as error:
                 if not error.transient:
                     self._waits.fail(error)
+            if gone:
+                await asyncio.sleep(HEARD_WITHIN_S)
+                self._waits.settle_gone(gone)

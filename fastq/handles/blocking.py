@@ -8,7 +8,7 @@ import os
 import queue
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Event, Lock, Thread
 from typing import Any, TypeAlias, TypeVar
 
@@ -16,6 +16,7 @@ from fastq.broker.operations.cancel import cancel_task
 from fastq.broker.operations.ends import (
     TaskKey,
     look_at,
+    parts_of,
     read_end,
     read_progress_of,
     read_rest,
@@ -28,11 +29,14 @@ from fastq.clock import Clock
 from fastq.errors import BrokerError, TaskGoneError
 from fastq.handles.handle import Handle, Outcome, Timeout, value_of
 from fastq.handles.waits import (
+    HEARD_WITHIN_S,
     LOOK_EVERY_S,
+    OPEN_WITHIN_S,
     READ_AT_ONCE,
     Collection,
     Deadline,
     Failures,
+    Inbox,
     Waits,
     closed,
     describe,
@@ -47,7 +51,7 @@ from fastq.wire.progress import TaskProgress
 __all__ = ["BlockingWaiter"]
 
 CLOSE_WITHIN_S = 5.0
-OPEN_WITHIN_S = 1.0
+HEAR_MOST_S = 1.0
 
 R = TypeVar("R")
 _Ends: TypeAlias = "queue.SimpleQueue[tuple[TaskKey, Outcome]]"
@@ -62,22 +66,17 @@ class BlockingWaiter:
         self._broker = broker
         self._clock = clock
         self._look_every_s = look_every_s
-        self._lock = Lock()
-        self._listener: _Listener | None = None
-        self._inbox, self._pid = new_inbox(), os.getpid()
+        self._by_pid: dict[int, _Own] = {}
 
     @property
-    def inbox(self) -> str:
-        """Return the name of the inbox that tasks are to name."""
-        if self._pid != os.getpid():
-            # The thread that listens stayed with the parent, and may have held the lock.
-            self._inbox, self._pid, self._listener, self._lock = new_inbox(), os.getpid(), None, Lock()
-        return self._inbox
+    def own(self) -> "_Own":
+        """Return what this process waits with: after a fork the thread and its locks stayed with the parent."""
+        pid = os.getpid()
+        return self._by_pid.get(pid) or self._by_pid.setdefault(pid, _Own())
 
-    def open_inbox(self) -> str:
-        """Return the name of the inbox that tasks are to name; what is told there is heard from now on."""
-        self._listening(Deadline(OPEN_WITHIN_S))
-        return self.inbox
+    def open_inbox(self) -> Inbox:
+        """Return the inbox that tasks are to name; what is told there is heard from now on."""
+        return Inbox(self.own.inbox, self._listening(Deadline(None)))
 
     def wait_for(self, handle: Handle[Any], timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
@@ -92,9 +91,17 @@ class BlockingWaiter:
         waits.add((task,), ended.put)
         try:
             end = self._broker.drive(read_end(task))
-            return self._next(ended, deadline, describe(task))[task] if end is None else waits.known(task, end)
+            if end is not None:
+                self._settle_gone(waits, waits.settle(((task, end),)), deadline)
+            return self._next(ended, deadline, describe(task))[task]
         finally:
             waits.remove((task,), ended.put)
+
+    def _settle_gone(self, waits: Waits, gone: Sequence[TaskKey], deadline: Deadline) -> None:
+        """Take tasks as gone, once what servers may be telling of them is heard."""
+        if gone:
+            time.sleep(deadline.within_s(HEARD_WITHIN_S))
+            waits.settle_gone(gone)
 
     def as_completed(self, handles: Iterable[Handle[R]], timeout: Timeout) -> Iterator[Handle[R]]:
         """Yield handles as their tasks end."""
@@ -106,8 +113,13 @@ class BlockingWaiter:
         waits = self._listening(deadline)
         ended: _Ends = queue.SimpleQueue()
         waits.add(collection.pending, ended.put)
+        gone: list[TaskKey] = []
         try:
-            waits.settle(self._broker.drive(look_at(list(collection.pending))))
+            for part in parts_of(list(collection.pending)):
+                gone += waits.settle(self._broker.drive(look_at(part)))
+                while not ended.empty():
+                    yield from collection.take(self._next(ended, deadline, collection.describe()))
+            self._settle_gone(waits, gone, deadline)
             while collection.pending:
                 yield from collection.take(self._next(ended, deadline, collection.describe()))
         finally:
@@ -133,12 +145,14 @@ class BlockingWaiter:
     def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
         """Return the result of a task that names no inbox, or another's."""
         refuse_in_handler()
-        deadline = Deadline(timeout)
-        while True:
+        deadline, own = Deadline(timeout), self.own
+        closings = own.closings
+        while own.closings == closings:
             end = self._broker.drive(read_end(task))
             if end is not None:
                 return value_of(task, end)
             time.sleep(deadline.next_pause_s(describe(task)))
+        raise closed()
 
     def state(self, task: TaskKey) -> TaskState:
         """Return the state that a task is in."""
@@ -157,21 +171,35 @@ class BlockingWaiter:
 
     def close(self) -> None:
         """End all waits; a later one begins anew."""
-        with self._lock:
-            listener, self._listener = self._listener, None
-        if listener is not None and self._pid == os.getpid():
+        own = self.own
+        with own.lock:
+            listener, own.listener = own.listener, None
+            own.closings += 1
+        if listener is not None:
             listener.close()
 
     def _listening(self, deadline: Deadline) -> Waits:
         """Return the waits of a listener that is subscribed, unless that fails or takes too long."""
-        inbox = self.inbox
-        with self._lock:
-            if self._listener is None or not self._listener.is_alive:
-                self._listener = _Listener(self._broker, inbox, self._clock, self._look_every_s)
-                weakref.finalize(self, self._listener.is_closing.set)  # for a client that nobody closes
-            listener = self._listener
-        listener.is_ready.wait(deadline.left_s())
+        own = self.own
+        with own.lock:
+            if own.listener is None or not own.listener.is_alive:
+                own.listener = _Listener(self._broker, own.inbox, self._clock, self._look_every_s)
+                weakref.finalize(self, own.listener.is_closing.set)  # for a client that nobody closes
+            listener = own.listener
+        within_s = deadline.within_s(OPEN_WITHIN_S)
+        if not listener.is_ready.wait(within_s) and within_s == OPEN_WITHIN_S:
+            listener.is_ready.set()  # nobody waits for it again
         return listener.waits
+
+
+class _Own:
+    """What one process waits with."""
+
+    def __init__(self) -> None:
+        self.inbox = new_inbox()
+        self.lock = Lock()
+        self.listener: _Listener | None = None
+        self.closings = 0
 
 
 class _Listener:
@@ -203,7 +231,7 @@ class _Listener:
         except BrokerError:
             _log.debug("the client cannot wake its listener; it ends by itself")
         self._thread.join(CLOSE_WITHIN_S)
-        self.waits.fail(closed())
+        self.waits.end(closed())
 
     def _run(self) -> None:
         try:
@@ -214,10 +242,10 @@ class _Listener:
                     self._failures.add(error)
                     self.is_ready.set()
                     self.is_closing.wait(self._failures.pause_s)
-                    self._look_if_due()
+                    self._look_if_due(self.is_closing.wait)
         except Exception as error:  # noqa: BLE001 - a defect; nobody may wait for ever because of it
             _log.exception("unexpected error: the client waits no longer")
-            self.waits.fail(error)
+            self.waits.end(error)
         finally:
             self.is_ready.set()
 
@@ -229,19 +257,38 @@ class _Listener:
             self._failures.clear()
             self._look_at_s = 0.0  # what was published meanwhile was not heard
             while not self.is_closing.is_set():
-                self._look_if_due()
+                self._look_if_due(lambda within_s: self._hear(subscription, within_s))
                 message = subscription.next(self._look_at_s - self._clock.monotonic_s())
                 if message is not None:
                     self.waits.take_message(message)
         finally:
             subscription.close()
 
-    def _look_if_due(self) -> None:
+    def _hear(self, subscription: BlockingSubscription, within_s: float) -> None:
+        """Hear messages for so long, at least those that are there, unless more and more come."""
+        until_s = self._clock.monotonic_s() + within_s
+        while (left_s := until_s - self._clock.monotonic_s()) > -HEAR_MOST_S:
+            message = subscription.next(left_s)
+            if message is not None:
+                self.waits.take_message(message)
+            elif left_s <= 0:
+                return
+
+    def _look_if_due(self, hear: Callable[[float], object]) -> None:
         if self._clock.monotonic_s() < self._look_at_s:
             return
-        try:
-            self.waits.settle(self._broker.drive(look_at(self.waits.tasks)))
-        except BrokerError as error:
-            if not error.transient:
-                self.waits.fail(error)
+        gone: list[TaskKey] = []
+        for part in parts_of(self.waits.tasks):
+            try:
+                gone += self.waits.settle(self._broker.drive(look_at(part)))
+            except BrokerError as error:
+                if not error.transient:
+                    self.waits.fail(error)
+                break
+            hear(0)
+            if self.is_closing.is_set():
+                return
+        if gone:
+            hear(HEARD_WITHIN_S)
+            self.waits.settle_gone(gone)
         self._look_at_s = self._clock.monotonic_s() + self._look_every_s

@@ -6,6 +6,7 @@ from typing import Any, Final
 from fastq.broker.operations.ends import TaskKey
 from fastq.errors import FastqError
 from fastq.handles.handle import Decode
+from fastq.handles.waits import Inbox
 from fastq.results import EnqueueResults
 from fastq.task import Task, TaskCall, with_options
 from fastq.wire.inbox import INBOX_HEADER
@@ -16,14 +17,16 @@ KEPT_S: Final = 3600
 """How long a submitted task is kept once it is completed, unless it says otherwise."""
 
 
-def awaited(task: Task, checked: Mapping[str, Any], inbox: str) -> Task:
+def awaited(task: Task, checked: Mapping[str, Any], inbox: Inbox) -> Task:
     """Return a task with the checked options of a call, that is kept and tells an inbox of its end."""
     made = with_options(task, {"retention": KEPT_S, **task.options, **checked})
-    made.headers = {**made.headers, INBOX_HEADER: inbox}
+    made.headers = {**made.headers, INBOX_HEADER: inbox.name}
     if not made.options["retention"]:
         raise ValueError("retention must be more than 0 for a task that is submitted: its result would not be kept")
     if group := made.options.get("group"):
         raise ValueError(f"a task of a group, {group!r}, cannot be submitted: it becomes a part of another task")
+    if inbox.waits is not None and (task_id := made.options.get("task_id")):
+        inbox.waits.forget((made.options.get("queue", "default"), task_id))
     return made
 
 

@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from fastq.broker.operations.ends import TaskKey
 from fastq.durations import nanoseconds_of
@@ -15,11 +15,14 @@ from fastq.running import CURRENT
 from fastq.wire.inbox import EndKind, TaskEnd, read_ends_message
 
 __all__ = [
+    "HEARD_WITHIN_S",
     "LOOK_EVERY_S",
+    "OPEN_WITHIN_S",
     "READ_AT_ONCE",
     "Collection",
     "Deadline",
     "Failures",
+    "Inbox",
     "Waits",
     "closed",
     "describe",
@@ -33,6 +36,12 @@ H = TypeVar("H", bound=AnyHandle)
 
 LOOK_EVERY_S: Final = 5.0
 """How often a client looks at all that it waits for: a message may be lost, and Go servers send none."""
+
+OPEN_WITHIN_S: Final = 1.0
+"""How long a client waits for its subscription; then it looks until it has one."""
+
+HEARD_WITHIN_S: Final = 0.2
+"""How long after a task was found gone a message may say that it has failed: a full archive drops it at once."""
 
 READ_AT_ONCE: Final = 500
 """Ends whose results are read together."""
@@ -50,10 +59,14 @@ class Waits:
         self._calls: dict[TaskKey, list[Call]] = {}
         self._told: dict[TaskKey, TaskEnd] = {}
         self._lock = Lock()
+        self._over: Exception | None = None
+        self._has_warned = False
 
     def add(self, tasks: Iterable[TaskKey], call: Call) -> None:
-        """Have something called with the end of each of these tasks."""
+        """Have something called with the end of each of these tasks; raise what has ended all waits."""
         with self._lock:
+            if self._over is not None:
+                raise self._over
             for task in tasks:
                 self._calls.setdefault(task, []).append(call)
 
@@ -73,16 +86,37 @@ class Waits:
         with self._lock:
             return list(self._calls)
 
-    def settle(self, ends: Iterable[tuple[TaskKey, TaskEnd]]) -> None:
-        """Take the ends of tasks, whether they are waited for or not."""
-        for task, end in ends:
+    def settle(self, ends: Iterable[tuple[TaskKey, TaskEnd]]) -> list[TaskKey]:
+        """Take the ends that a look found; return the tasks that are gone, for ``settle_gone``.
+
+        A message may have told more. One that is gone may have failed: a full archive drops failed tasks at once.
+        """
+        gone = []
+        for task, found in ends:
             if task in self._calls:
-                self._settle(task, self.known(task, end))
+                is_bare = found.kind is EndKind.GONE or (found.kind is EndKind.FAILED and not found.is_whole)
+                end = self._told.get(task, found) if is_bare else found
+                if end.kind is EndKind.GONE:
+                    gone.append(task)
+                else:
+                    self._settle(task, end)
+        return gone
+
+    def settle_gone(self, gone: Iterable[TaskKey]) -> None:
+        """Take tasks as gone, except those that a message has meanwhile told more of."""
+        for task in gone:
+            self._settle(task, self._told.get(task, _GONE))
 
     def take_message(self, data: bytes | str) -> None:
-        """Take the ends in a message to the inbox."""
-        for queue, task_id, end in read_ends_message(data):
-            task = queue, task_id
+        """Take the ends in a message to the inbox; drop one that is not well-formed."""
+        try:
+            ends = read_ends_message(data)
+        except ValueError as error:
+            if not self._has_warned:
+                self._has_warned = True
+                _log.warning("dropped a message to this client's inbox: %s; later such messages are not logged", error)
+            return
+        for task, end in ends:
             if task in self._calls:
                 self._settle(task, end)
             elif end.kind is EndKind.FAILED:
@@ -91,26 +125,38 @@ class Waits:
                     if len(self._told) > MAX_TOLD:
                         del self._told[next(iter(self._told))]
 
-    def known(self, task: TaskKey, end: TaskEnd) -> TaskEnd:
-        """Return the end of a task as a message told it, if a look finds less.
-
-        A full archive drops failed tasks at once, maybe before anybody waits for them.
-        """
-        if end.kind is EndKind.GONE or (end.kind is EndKind.FAILED and not end.is_whole):
-            with self._lock:
-                return self._told.pop(task, end)
-        return end
+    def forget(self, task: TaskKey) -> None:
+        """Forget what was told of an earlier task of the same id."""
+        with self._lock:
+            self._told.pop(task, None)
 
     def fail(self, error: Exception) -> None:
         """End all waits by an error."""
         for task in self.tasks:
             self._settle(task, error)
 
+    def end(self, error: Exception) -> None:
+        """End all waits for good: later ones end by the same error."""
+        with self._lock:
+            self._over = self._over or error
+        self.fail(error)
+
     def _settle(self, task: TaskKey, outcome: Outcome) -> None:
         with self._lock:
             calls = self._calls.pop(task, ())
+            self._told.pop(task, None)
         for call in calls:
             call((task, outcome))
+
+
+_GONE: Final = TaskEnd(EndKind.GONE, is_whole=True)
+
+
+class Inbox(NamedTuple):
+    """The inbox that submitted tasks name, and what is heard there."""
+
+    name: str
+    waits: Waits | None = None
 
 
 class Collection(Generic[H]):
@@ -157,13 +203,18 @@ class Deadline:
         """Return how much is left, None for any time."""
         return None if self._at_s is None else max(0.0, self._at_s - time.monotonic())
 
+    def within_s(self, most_s: float) -> float:
+        """Return how much is left, at most so much."""
+        left_s = self.left_s()
+        return most_s if left_s is None else min(most_s, left_s)
+
     def next_pause_s(self, what: str) -> float:
         """Return how long to wait before the next look, each time longer; raise ``TimeoutError`` once it is over."""
-        left_s, pause_s = self.left_s(), self._pause_s
-        if left_s == 0:
+        pause_s = self._pause_s
+        if self.left_s() == 0:
             raise self.over(what)
         self._pause_s = min(1.0, 1.3 * pause_s)
-        return pause_s if left_s is None else min(pause_s, left_s)
+        return self.within_s(pause_s)
 
     def over(self, what: str) -> TimeoutError:
         """Return the error once it is over."""
@@ -196,7 +247,7 @@ class Failures:
     @property
     def pause_s(self) -> float:
         """Return how long to wait before the next attempt."""
-        return min(0.05 * 2.0**self._count, 2.0)
+        return min(0.05 * 2.0 ** min(self._count, 6), 2.0)
 
 
 def refuse_in_handler() -> None:

@@ -8,7 +8,7 @@ from fastq.errors import TaskGoneError
 from fastq.handles.aio import AsyncWaiter
 from fastq.handles.blocking import BlockingWaiter
 from fastq.handles.handle import AsyncHandle, Handle, Outcome, Timeout, value_of
-from fastq.handles.waits import Collection, Deadline
+from fastq.handles.waits import Collection, Deadline, Inbox
 from fastq.states import TaskState
 from fastq.wire.inbox import EndKind, TaskEnd
 
@@ -26,9 +26,9 @@ class InlineWaiter(BlockingWaiter):
         self._end_of = end_of
         self._drop = drop
 
-    def open_inbox(self) -> str:
+    def open_inbox(self) -> Inbox:
         """Return a name: nothing is told."""
-        return "inline"
+        return Inbox("inline")
 
     def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
         return self._end_of(task)
@@ -60,9 +60,9 @@ class AsyncInlineWaiter(AsyncWaiter):
         self._end_of = end_of
         self._drop = drop
 
-    async def open_inbox(self) -> str:
+    async def open_inbox(self) -> Inbox:
         """Return a name: nothing is told."""
-        return "inline"
+        return Inbox("inline")
 
     async def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
         return self._end_of(task)

@@ -6,7 +6,7 @@ finds in Redis.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -73,17 +73,28 @@ def encode_ends(queue: str, ends: Iterable[tuple[str, TaskEnd]]) -> bytes:
     return orjson.dumps({"queue": queue, "ended": listed})
 
 
-def read_ends_message(data: bytes | str) -> Iterator[tuple[str, str, TaskEnd]]:
-    """Yield queue, id and end of each task in a message; what cannot be read is left out."""
+def read_ends_message(data: bytes | str) -> list[tuple[tuple[str, str], TaskEnd]]:
+    """Return the ends in a message by queue and id; ``ValueError`` unless all of it is well-formed.
+
+    An end of a kind that is not known is left out.
+    """
     try:
         body: Any = orjson.loads(data)
-        queue = body["queue"]
-        for task_id, kind, *error in body["ended"]:
-            if kind in _KINDS:
-                yield queue, task_id, TaskEnd(_KINDS[kind], error[0] if error else "", is_whole=kind in _WHOLE)
-    except (ValueError, TypeError, KeyError):
-        return
+    except ValueError as error:
+        raise ValueError(f"{data[:200]!r} is not JSON: {error}") from None
+    is_formed = isinstance(body, dict) and isinstance(body.get("queue"), str) and isinstance(body.get("ended"), list)
+    if not is_formed or not all(map(_is_formed, body["ended"])):
+        raise ValueError(f"{data[:200]!r} is not a message of ends")
+    queue = body["queue"]
+    return [
+        ((queue, task_id), _ENDS[kind]._replace(error=error[0]) if error else _ENDS[kind])
+        for task_id, kind, *error in body["ended"]
+        if kind in _ENDS
+    ]
 
 
-_KINDS: Final = {str(kind): kind for kind in EndKind}
-_WHOLE: Final = frozenset({"done", "gone"})
+def _is_formed(entry: Any) -> bool:
+    return type(entry) is list and len(entry) > 1 and all(type(word) is str for word in entry)
+
+
+_ENDS: Final = {kind.value: TaskEnd(kind, is_whole=kind in (EndKind.DONE, EndKind.GONE)) for kind in EndKind}

@@ -9,9 +9,11 @@ from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, decode_task_message, rewrite_task_message
 from fastq.wire.inbox import INBOX_HEADER, EndKind, TaskEnd
 
-__all__ = ["Site"]
+__all__ = ["GARBLED", "QUEUE", "Site"]
 
 QUEUE = "default"
+GARBLED = b"\xff", b"{", b"{}", b'{"queue":[],"ended":[["a","done"]]}', b'{"queue":"default","ended":[[["a"],"gone"]]}'
+"""Messages that a client does not believe."""
 
 
 class Site:
@@ -54,9 +56,9 @@ class Site:
         return decode_task_message(self.db.hget(keys.task(QUEUE, task_id), "msg"))
 
     def looks(self) -> int:
-        """Return how many looks at tasks there were."""
-        stats = self.db.info("commandstats").get("cmdstat_exists", {})
-        return int(stats.get("calls", 0))
+        """Return how many scripts were called: those of looks, unless somebody enqueues."""
+        stats = self.db.info("commandstats")
+        return sum(int(stats.get(name, {"calls": 0})["calls"]) for name in ("cmdstat_eval", "cmdstat_evalsha"))
 
     def listeners(self) -> list[bytes]:
         """Return the channels of inboxes that somebody listens to."""

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 from redis import Redis
+from redis.asyncio import BlockingConnectionPool as AsyncBlockingPool
+from redis.asyncio import ConnectionPool as AsyncPool
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio import UnixDomainSocketConnection
 
 from fastq import (
     AsyncClient,
@@ -16,8 +20,12 @@ from fastq import (
     TaskGoneError,
     TaskState,
 )
+from fastq.handles.waits import Waits
 from fastq.running import CURRENT
-from tests.handles.site import QUEUE, Site
+from fastq.wire import keys
+from tests.faulty_proxy import Act, Fault, faulty_proxy
+from tests.handles.site import GARBLED, QUEUE, Site
+from tests.redis_servers import RedisServer
 from tests.waiting import until, wait_until
 
 Use = Callable[[AsyncClient, Site], Awaitable[None]]
@@ -140,3 +148,137 @@ def test_a_handler_is_not_let_wait(db: Redis, url: str) -> None:
             await handle
 
     on_loop(url, db, use)
+
+
+def test_a_message_that_is_garbled_is_dropped_and_the_waits_go_on(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def use(client: AsyncClient, site: Site) -> None:
+        waiting = await begin(client, (await client.submit("t", task_id="a")).result())
+        for garbled in GARBLED:
+            assert site.db.publish(keys.inbox_channel(client._waiter._listener().inbox), garbled) == 1
+        site.end("a", result=b"7")
+        assert await waiting == b"7"
+        assert [record.getMessage()[:42] for record in caplog.records] == ["dropped a message to this client's inbox: "]
+
+    on_loop(url, db, use)
+
+
+def test_a_failure_wins_over_a_look_that_finds_no_task_and_ends_with_it(db: Redis, url: str) -> None:
+    async def use(client: AsyncClient, site: Site) -> None:
+        drive, waits = client._broker.drive, client._waiter._listener()._waits
+
+        async def drive_late(flow: Any) -> Any:
+            for _, task_id in waits.tasks:
+                site.end(task_id, "gone", tells=False)
+                site.tell(messages[task_id], "archived", error="ValueError: full")
+            await until(lambda: waits.tasks == [])
+            return await drive(flow)
+
+        handles = await client.submit_many(Task("t", task_id=name) for name in "abc")
+        messages = {name: site.db.hget(keys.task(QUEUE, name), "msg") for name in "abc"}
+        client._broker.drive = drive_late  # type: ignore[method-assign]  # both happen before the look, and are heard
+        with pytest.raises(TaskFailedError, match="ValueError: full"):
+            await handles[0]
+        with pytest.raises(TaskFailedError, match="ValueError: full"):
+            await client.gather(handles[1:])
+        client._broker.drive = drive  # type: ignore[method-assign]  # as it was
+        again = await client.submit("t", task_id="a")
+        await again.cancel()
+        with pytest.raises(TaskGoneError):
+            await again
+
+    on_loop(url, db, use)
+
+
+def test_a_wait_for_anybodys_task_ends_with_the_client(db: Redis, url: str) -> None:
+    async def use(client: AsyncClient, site: Site) -> None:
+        task_id, looks = (await client.submit("t")).id, site.looks()
+        waiting = asyncio.ensure_future(client.wait(QUEUE, task_id))
+        await until(lambda: site.looks() > looks)
+        await client.close()
+        with pytest.raises(BrokerConnectionError, match=r"^the client was closed while it waited for a task$"):
+            await waiting
+
+    on_loop(url, db, use)
+
+
+def test_a_defect_ends_the_waits_and_later_ones_begin_anew(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def use(client: AsyncClient, site: Site) -> None:
+        handle = await client.submit("t", task_id="a")
+        waiting = await begin(client, handle.result())
+        with monkeypatch.context() as patched:
+            patched.setattr(Waits, "take_message", lambda *_: 1 / 0)
+            site.tell(site.db.hget(keys.task(QUEUE, "a"), "msg"), "gone")
+            with pytest.raises(ZeroDivisionError):
+                await waiting
+        site.end("a", result=b"7", tells=False)
+        assert await handle == b"7"
+
+    on_loop(url, db, use)
+    assert [record.getMessage() for record in caplog.records] == ["unexpected error: the client waits no longer"]
+
+
+def given(server: RedisServer, **options: Any) -> AsyncRedis:
+    """Return a client of redis-py's as a user would give one; it speaks RESP3 unless told otherwise."""
+    return AsyncRedis(unix_socket_path=server.socket_path, **options)
+
+
+def test_a_client_that_was_given_hears_messages(db: Redis, shared_server: RedisServer) -> None:
+    site = Site(db)
+
+    async def run() -> None:
+        async with given(shared_server) as redis, AsyncClient(redis) as client:
+            client._waiter._look_every_s = 1e6
+            waiting = await begin(client, (await client.submit("t", task_id="a")).result())
+            site.end("a", result=b"7", tells=False)
+            assert site.tell(site.db.hget(keys.task(QUEUE, "a"), "msg"), "completed", b"7") == 1
+            assert await waiting == b"7"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", [AsyncBlockingPool, AsyncPool])
+def test_a_client_of_one_connection_waits_by_looking(
+    kind: type[AsyncPool],
+    db: Redis,
+    shared_server: RedisServer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    site = Site(db)
+    place: dict[str, Any] = {"connection_class": UnixDomainSocketConnection, "path": shared_server.socket_path}
+
+    async def run() -> None:
+        for most in (1, 2):
+            pool = kind(max_connections=most, **place)
+            async with AsyncRedis.from_pool(pool) as redis, AsyncClient(redis) as client:
+                client._waiter._look_every_s = 0.05
+                handles = await asyncio.gather(*(client.submit("t", task_id=f"{most}:{number}") for number in range(5)))
+                for handle in handles:
+                    site.end(handle.id, result=b"7", tells=False)
+                assert await asyncio.gather(*handles) == [b"7"] * 5
+
+    asyncio.run(run())
+    assert [record.getMessage() for record in caplog.records] == [
+        "cannot hear when tasks end, and looks every 5 s: SUBSCRIBE: the Redis client was given with "
+        "max_connections=1, and a subscription needs a connection of its own"
+    ]
+
+
+def test_a_subscription_that_is_not_answered_holds_up_no_wait(
+    db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.handles.aio.OPEN_WITHIN_S", 0.05)
+    site = Site(db)
+
+    async def run() -> None:
+        with faulty_proxy(shared_server.socket_path, Fault("SUBSCRIBE", Act.SWALLOW, times=None)) as proxy:
+            async with AsyncClient(proxy.url) as client:
+                client._waiter._look_every_s = 0.05
+                waiting = await begin(client, (await client.submit("t", task_id="a")).result())
+                site.end("a", result=b"7", tells=False)
+                assert await waiting == b"7"
+
+    asyncio.run(run())

@@ -1,28 +1,33 @@
 """Handles of ``Client``: what a wait returns and raises, and that no end is missed."""
 
 import os
+import signal
 from collections.abc import Iterator
 from datetime import timedelta
-from threading import Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import pytest
-from redis import Redis
+from redis import BlockingConnectionPool, Redis, UnixDomainSocketConnection
 
 from fastq import (
     App,
     BrokerConnectionError,
     Client,
     DuplicateTaskError,
+    Handle,
     Task,
     TaskFailedError,
     TaskGoneError,
     TaskState,
 )
+from fastq.handles.waits import Waits
 from fastq.running import CURRENT
 from fastq.wire import keys
-from tests.handles.site import QUEUE, Site
-from tests.waiting import wait_until
+from tests.faulty_proxy import Act, Fault, faulty_proxy
+from tests.handles.site import GARBLED, QUEUE, Site
+from tests.redis_servers import RedisServer
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -56,7 +61,7 @@ class Waiting:
 
 
 def waits_of(client: Client) -> list[Any]:
-    listener = client._waiter._listener
+    listener = client._waiter.own.listener
     return [] if listener is None else listener.waits.tasks
 
 
@@ -144,7 +149,7 @@ def test_a_failure_that_was_told_before_the_wait_is_known(client: Client, site: 
         message = site.db.hget(keys.task(QUEUE, name), "msg")
         assert site.tell(message, "archived", error="ValueError: full") == 1
         site.end(name, "gone", tells=False)
-    wait_until(lambda: len(client._waiter._listener.waits._told) == 3)  # type: ignore[union-attr]  # it listens
+    wait_until(lambda: len(client._waiter.own.listener.waits._told) == 3)  # type: ignore[union-attr]  # it listens
     for wait in (handles[0].result, lambda: client.gather(handles[1:])):
         with pytest.raises(TaskFailedError, match="ValueError: full"):
             wait()
@@ -214,7 +219,7 @@ def test_a_submitted_task_is_kept_for_an_hour_or_as_long_as_it_says(client: Clie
         task_id = client.submit("t", headers={"a": "b"}, **options).id
         message = site.message(task_id)
         assert message.retention == kept_s
-        assert message.headers == {"a": "b", "fastq-inbox": client._waiter.inbox}
+        assert message.headers == {"a": "b", "fastq-inbox": client._waiter.own.inbox}
 
 
 def test_a_handler_is_not_let_wait(client: Client, site: Site) -> None:
@@ -293,18 +298,18 @@ def test_a_forked_process_waits_for_itself(client: Client, site: Site) -> None:
     waiting = begin(client, client.submit("t", task_id="a").result)
     site.end("a")
     waiting.ended()
-    inbox = client._waiter.inbox
+    inbox = client._waiter.own.inbox
     child = os.fork()
     if not child:
         try:
             handle = client.submit("t", task_id="b")
-            is_another = client._waiter.inbox != inbox
+            is_another = client._waiter.own.inbox != inbox
             site.end("b", result=b"1", tells=False)
             os._exit(0 if is_another and handle.result(timeout=60) == b"1" else 1)
         finally:
             os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
-    assert client._waiter.inbox == inbox
+    assert client._waiter.own.inbox == inbox
 
 
 def test_results_of_typed_tasks_are_what_their_functions_returned(url: str, db: Redis) -> None:
@@ -340,3 +345,139 @@ def test_results_of_typed_tasks_are_what_their_functions_returned(url: str, db: 
     with pytest.raises(ValueError, match=r"is not as annotated: Expected `int`, got `str` - at `\$\[0\]`$"):
         handle.result()
     app.close()
+
+
+def test_a_message_that_is_garbled_is_dropped_and_the_waits_go_on(
+    client: Client, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    client._waiter._look_every_s = 1e6
+    waiting = begin(client, client.submit("t", task_id="a").result)
+    inbox = keys.inbox_channel(client._waiter.own.inbox)
+    for garbled in GARBLED:
+        assert site.db.publish(inbox, garbled) == 1
+    site.end("a", result=b"7")
+    assert waiting.ended() == b"7"
+    assert [record.getMessage()[:42] for record in caplog.records] == ["dropped a message to this client's inbox: "]
+
+
+def test_a_wait_that_begins_while_the_client_is_closed_ends(
+    client: Client, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle, add, is_closed, begun = client.submit("t", task_id="a"), Waits.add, Event(), list[Waits]()
+
+    def add_late(waits: Waits, *args: Any) -> None:
+        begun.append(waits)
+        assert is_closed.wait(PATIENCE_S)
+        add(waits, *args)
+
+    monkeypatch.setattr(Waits, "add", add_late)
+    looks = site.looks()
+    waitings = [Waiting(client.wait, QUEUE, "a")]
+    wait_until(lambda: site.looks() > looks)
+    waitings += [Waiting(handle.result), Waiting(client.gather, [handle])]
+    wait_until(lambda: len(begun) == 2)
+    client.close()
+    is_closed.set()
+    for waiting in waitings:
+        with pytest.raises(BrokerConnectionError, match=r"^the client was closed while it waited for a task$"):
+            raise waiting.ended()
+
+
+def test_a_failure_that_was_heard_wins_over_a_look_that_finds_no_task(client: Client, site: Site) -> None:
+    client._waiter._look_every_s = 1e6
+    drive = client._broker.drive
+
+    def drive_late(flow: Any) -> Any:
+        for task_id in {task_id for _, task_id in waits_of(client)}:
+            site.end(task_id, "gone", tells=False)
+            site.tell(messages[task_id], "archived", error="ValueError: full")
+        wait_until(lambda: waits_of(client) == [])
+        return drive(flow)
+
+    handles = client.submit_many(Task("t", task_id=name) for name in "abc")
+    messages = {name: site.db.hget(keys.task(QUEUE, name), "msg") for name in "abc"}
+    client._broker.drive = drive_late  # type: ignore[method-assign]  # both happen before the look, and are heard
+    for wait in (handles[0].result, lambda: client.gather(handles[1:])):
+        with pytest.raises(TaskFailedError, match="ValueError: full"):
+            wait()
+
+
+def test_a_failure_is_not_that_of_a_later_task_of_the_same_id(client: Client, site: Site) -> None:
+    client._waiter._look_every_s = 1e6
+    for again in (client.submit, lambda _, task_id: client.submit_many([Task("t", task_id=task_id)])[0]):
+        failed = client.submit("t", task_id="nightly")
+        site.end("nightly", "archived", error="ValueError: old")
+        wait_until(lambda: client._waiter.own.listener.waits._told)  # type: ignore[union-attr]  # it listens
+        site.end("nightly", "gone", tells=False)
+        later = again("t", task_id="nightly")
+        later.cancel()
+        with pytest.raises(TaskGoneError):
+            later.result()
+        with pytest.raises(TaskGoneError):
+            failed.result()
+
+
+def test_many_handles_are_looked_at_in_parts(client: Client, site: Site) -> None:
+    handles: list[Handle[Any]] = [Handle(client._waiter, (QUEUE, f"{n}"), lambda data: data) for n in range(4_001)]
+    drive, looks = client._broker.drive, list[object]()
+
+    def count(flow: Any) -> Any:
+        if getattr(flow, "__name__", "") == "look_at":
+            looks.append(flow)
+        return drive(flow)
+
+    client._broker.drive = count  # type: ignore[method-assign]  # counts, and does the same
+    assert len(list(client.as_completed(handles))) == 4_001
+    assert len(looks) >= 3
+
+
+def test_a_client_of_one_connection_waits_by_looking(
+    shared_server: RedisServer, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    place: dict[str, Any] = {"connection_class": UnixDomainSocketConnection, "path": shared_server.socket_path}
+    pool = BlockingConnectionPool(max_connections=1, timeout=PATIENCE_S, **place)  # type: ignore[no-untyped-call]  # redis-py's
+    with Redis.from_pool(pool) as given, Client(given) as client:
+        handle = client.submit("t", task_id="a")
+        site.end("a", result=b"7", tells=False)
+        assert handle.result() == b"7"
+    assert [record.getMessage() for record in caplog.records] == [
+        "cannot hear when tasks end, and looks every 5 s: SUBSCRIBE: the Redis client was given with "
+        "max_connections=1, and a subscription needs a connection of its own"
+    ]
+
+
+def test_a_subscription_that_is_not_answered_holds_up_no_wait(
+    shared_server: RedisServer, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.handles.blocking.OPEN_WITHIN_S", 0.05)
+    monkeypatch.setattr("fastq.broker.transport.blocking_subscription.ANSWER_WITHIN_S", 0.1)
+    with (
+        faulty_proxy(shared_server.socket_path, Fault("SUBSCRIBE", Act.SWALLOW, times=None)) as proxy,
+        Client(proxy.url) as client,
+    ):
+        client._waiter._look_every_s = 0.05
+        waiting = begin(client, client.submit("t", task_id="a").result)
+        site.end("a", result=b"7", tells=False)
+        assert waiting.ended() == b"7"
+
+
+def test_threads_share_what_a_new_process_waits_with(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Barrier(2, timeout=PATIENCE_S)
+    monkeypatch.setattr("fastq.handles.blocking.new_inbox", lambda: f"{both.wait()}")
+    waitings = [Waiting(lambda: client._waiter.own) for _ in range(2)]
+    first, second = (waiting.ended() for waiting in waitings)
+    assert first is second
+    assert client._waiter.own is first
+
+
+def test_a_forked_process_can_close_the_client_whatever_the_parent_held(client: Client) -> None:
+    with client._waiter.own.lock:
+        child = os.fork()
+    if not child:
+        signal.alarm(int(PATIENCE_S))
+        try:
+            client.close()
+            os._exit(0)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,21 +1,16 @@
---[[ read_ends: read the states of tasks by id, and what those left that are completed or archived.
-KEYS[1] completed    asynq:{q}:completed of the queue, so that the call goes to its node
-ARGV[1] task_prefix  asynq:{q}:t:
-ARGV[2] max_bytes    results and messages at most; the first that goes beyond it is the last one read; 0 reads none
-ARGV[3...] ids       task ids
-builds  task_prefix .. id, same hash tag
+--[[ read_ends: read the states of tasks, and what those left that are completed or archived.
+KEYS[1...] tasks    asynq:{q}:t:{id} of each, so that a node that does not have all of them says so
+ARGV[1] max_bytes   results and messages at most; the first that goes beyond it is the last one read; 0 reads none
+builds  no keys
 returns list: three values for each task that was read: its state, nil if there is no such task; its result if it is
   completed, its message if it is archived, nil if there is none or max_bytes is 0; of an archived one the record of
   its last failed attempt, if there is one
 asynq   none
 ]]
-local completed = KEYS[1]
-local task_prefix, max_bytes = ARGV[1], tonumber(ARGV[2])
+local max_bytes = tonumber(ARGV[1])
 local left_in = {completed = "result", archived = "msg"}
 local reply, bytes = {}, 0
-redis.call("EXISTS", completed)
-for at = 3, #ARGV do
-  local task = task_prefix .. ARGV[at]
+for _, task in ipairs(KEYS) do
   local state = redis.pcall("HGET", task, "state")
   -- A key that is not a hash counts as none. Any other error may not be the task's fault.
   if type(state) == "table" then

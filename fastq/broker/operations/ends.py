@@ -1,9 +1,10 @@
 """Ends: what clients that wait for tasks ask about them, and what servers tell such clients."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from fastq.broker.operation import Flow, Operation, scripted
+from fastq.broker.operation import Flow, Operation, Receive, Send, scripted, together
 from fastq.broker.operations.errors import read_tracebacks
 from fastq.errors import BrokerError
 from fastq.states import TaskState
@@ -12,14 +13,29 @@ from fastq.wire.attempts import decode_attempts
 from fastq.wire.inbox import EndKind, TaskEnd, encode_ends, error_in
 from fastq.wire.progress import TaskProgress, read_progress
 
-__all__ = ["TaskKey", "look_at", "read_end", "read_progress_of", "read_rest", "read_state", "tell_inbox"]
+__all__ = [
+    "Part",
+    "TaskKey",
+    "look_at",
+    "parts_of",
+    "read_end",
+    "read_progress_of",
+    "read_rest",
+    "read_state",
+    "tell_inbox",
+]
 
 TASKS_A_CALL: Final = 500
 CALLS_AT_ONCE: Final = 4
 MAX_READ_BYTES: Final = 256_000
 
+T = TypeVar("T")
+
 TaskKey = tuple[str, str]
 """The queue of a task, and its id."""
+
+Part: TypeAlias = Sequence[tuple[str, list[str]]]
+"""Queues and ids of as many tasks as are looked at in one round trip."""
 
 _GONE: Final = TaskEnd(EndKind.GONE, is_whole=True)
 _DONE: Final = TaskEnd(EndKind.DONE, is_whole=True)
@@ -55,13 +71,10 @@ def read_ends(queue: str, task_ids: Sequence[str], *, whole: bool = True) -> Ope
 
     With ``whole``, with results and errors; of big ones it may return fewer than asked for, the first ones.
     """
-    return scripted(
-        "read_ends",
-        (keys.completed(queue),),
-        (keys.task_prefix(queue), MAX_READ_BYTES if whole else 0, *task_ids),
-        _whole_ends if whole else _bare_ends,
-        idempotent=True,
-    )
+    prefix = keys.task_prefix(queue)
+    tasks = [prefix + task_id for task_id in task_ids]
+    parse = _whole_ends if whole else _bare_ends
+    return scripted("read_ends", tasks, (MAX_READ_BYTES if whole else 0,), parse, idempotent=True)
 
 
 def _bare_ends(reply: list[Any]) -> list[TaskEnd | None]:
@@ -91,18 +104,22 @@ def read_end(task: TaskKey) -> Flow[TaskEnd | None]:
     return end if end is None else (yield from read_rest({task: end}))[task]
 
 
-def look_at(tasks: Iterable[TaskKey]) -> Flow[list[tuple[TaskKey, TaskEnd]]]:
-    """Return which of any number of tasks have ended, without results and errors."""
-    found: list[tuple[TaskKey, TaskEnd]] = []
-    calls = list(_calls(tasks))
-    for at in range(0, len(calls), CALLS_AT_ONCE):
-        part = calls[at : at + CALLS_AT_ONCE]
-        replies = yield tuple(read_ends(queue, ids, whole=False) for queue, ids in part)
-        for (queue, ids), ends in zip(part, replies, strict=True):
-            if isinstance(ends, BrokerError):
-                raise ends
-            found += [((queue, id_), end) for id_, end in zip(ids, ends, strict=True) if end is not None]
-    return found
+def parts_of(tasks: Iterable[TaskKey]) -> Iterator[Part]:
+    """Divide any number of tasks into parts."""
+    calls = _calls(tasks)
+    while part := list(islice(calls, CALLS_AT_ONCE)):
+        yield part
+
+
+def look_at(part: Part) -> Flow[list[tuple[TaskKey, TaskEnd]]]:
+    """Return which tasks of a part have ended, without results and errors."""
+    replies = yield from together(*(read_ends(queue, ids, whole=False) for queue, ids in part))
+    return [
+        ((queue, task_id), end)
+        for (queue, ids), ends in zip(part, replies, strict=True)
+        for task_id, end in zip(ids, ends, strict=True)
+        if end is not None
+    ]
 
 
 def read_rest(ends: Mapping[TaskKey, TaskEnd]) -> Flow[dict[TaskKey, TaskEnd]]:
@@ -114,7 +131,7 @@ def read_rest(ends: Mapping[TaskKey, TaskEnd]) -> Flow[dict[TaskKey, TaskEnd]]:
     for queue, ids in _calls(task for task in ends if task not in whole):
         read = 0
         while read < len(ids):
-            found: list[TaskEnd | None] = yield read_ends(queue, ids[read:])
+            found: list[TaskEnd | None] = yield from _read_alone(read_ends(queue, ids[read:]))
             for task_id, end in zip(ids[read:], found, strict=False):
                 told = ends[queue, task_id]
                 is_lost = end is None or end.kind is EndKind.GONE
@@ -125,12 +142,21 @@ def read_rest(ends: Mapping[TaskKey, TaskEnd]) -> Flow[dict[TaskKey, TaskEnd]]:
     return whole
 
 
+def _read_alone(operation: Operation[T]) -> Flow[T]:
+    """Carry out one operation, whose time is that of a call: big results take any number of them."""
+    ticket = yield Send((operation,))
+    (result,) = yield Receive(ticket)
+    if isinstance(result, BrokerError):
+        raise result
+    return cast("T", result)
+
+
 def _read_tracebacks(whole: dict[TaskKey, TaskEnd]) -> Flow[None]:
     """Add the tracebacks that are kept, each of which may belong to many tasks."""
     failed = {task: end for task, end in whole.items() if end.fingerprint and not end.traceback}
     for queue in {queue for queue, _ in failed}:
         fingerprints = {end.fingerprint for task, end in failed.items() if task[0] == queue}
-        kept = yield read_tracebacks(queue, sorted(fingerprints))
+        kept = yield from _read_alone(read_tracebacks(queue, sorted(fingerprints)))
         for task, end in failed.items():
             if task[0] == queue:
                 whole[task] = end._replace(traceback=kept.get(end.fingerprint, ""))

@@ -54,7 +54,6 @@ class SentinelEvents:
         self._open: dict[int, tuple[Any, Any]] = {}
         self._missing = dict.fromkeys(self._sentinels, 0.0)
         """When to subscribe to those that are not, in monotonic seconds."""
-        self._pid = os.getpid()  # last: once it is right, other threads use the rest
 
     def told(self) -> Any | None:
         """Return a sentinel that has told of another master since the last call; None if none has."""

@@ -14,7 +14,7 @@ _FACT = re.compile(r"^(?P<fact>builds|returns|asynq|cost)\s+(?P<text>.+)$")
 class ScriptHeader:
     """The contents of a script's header: ``keys`` and ``args`` are names in order, ``facts`` are the lines after them.
 
-    ``repeated`` names the last argument if it stands for all that follow.
+    ``repeated`` names the last argument if it stands for all that follow; with ``repeated_keys`` the last key does.
     """
 
     name: str
@@ -23,6 +23,7 @@ class ScriptHeader:
     key_patterns: tuple[str, ...]
     args: tuple[str, ...]
     repeated: str | None
+    repeated_keys: bool
     facts: dict[str, str]
 
 
@@ -33,14 +34,16 @@ def parse_header(text: str) -> ScriptHeader:
         raise ValueError("a script begins with --[[ name: what it does")
     tables: dict[str, list[tuple[str, str]]] = {"KEYS": [], "ARGV": []}
     facts: dict[str, str] = {}
-    repeated = last = None
+    repeated: dict[str, str] = {}
+    last = None
     for line in match["body"].splitlines():
         if entry := _ENTRY.match(line):
             entries = tables[entry["table"]]
             entries.append((entry["name"], entry["meaning"]))
             if int(entry["index"]) != len(entries):
                 raise ValueError(f"{match['name']}: {entry['table']}[{entry['index']}] is out of order")
-            repeated = entry["name"] if entry["rest"] else repeated
+            if entry["rest"]:
+                repeated[entry["table"]] = entry["name"]
         elif fact := _FACT.match(line):
             last = fact["fact"]
             facts[last] = fact["text"]
@@ -54,6 +57,7 @@ def parse_header(text: str) -> ScriptHeader:
         keys=tuple(name for name, _ in tables["KEYS"]),
         key_patterns=tuple(meaning.split()[0] for _, meaning in tables["KEYS"]),
         args=tuple(name for name, _ in tables["ARGV"]),
-        repeated=repeated,
+        repeated=repeated.get("ARGV"),
+        repeated_keys="KEYS" in repeated,
         facts=facts,
     )

@@ -103,15 +103,18 @@ def problems_of(file_name: str, text: str) -> Iterator[str]:
 
 def _problems_of_names(header: ScriptHeader, body: list[str]) -> Iterator[str]:
     single_args = header.args[:-1] if header.repeated else header.args
+    single_keys = header.keys[:-1] if header.repeated_keys else header.keys
     expected = {
         f"{table}[{at}]": name
-        for table, names in (("KEYS", header.keys), ("ARGV", single_args))
+        for table, names in (("KEYS", single_keys), ("ARGV", single_args))
         for at, name in enumerate(names, 1)
     }
     bound = bindings_of(body)
     if bound != expected:
         yield f"the header says {expected}, the first statements bind {bound}"
     rest = "\n".join(line for line in body if not REFERENCE.search(line) or not BINDING.fullmatch(line))
+    if header.repeated_keys:
+        rest = rest.replace("ipairs(KEYS)", "", 1)
     # What is left may use KEYS and ARGV only where no name can: to go through the repeated arguments.
     for use in re.findall(r"#?\b(?:KEYS|ARGV)\b(?:\[[^\]]*\])?", rest):
         if not header.repeated or not re.fullmatch(r"#?ARGV|ARGV\[(at|\w+ \+ (at|\d+)|at \+ \w+)\]", use):
@@ -209,6 +212,7 @@ def test_a_header_gives_names_patterns_and_facts() -> None:
         key_patterns=("asynq:{q}:pending",),
         args=("now", "ids"),
         repeated="ids",
+        repeated_keys=False,
         facts={"builds": "none", "returns": "1 | 0 or nothing"},
     )
 

@@ -35,6 +35,7 @@ from fastq.broker.operations.aggregate import (
     scan_groups,
     take_set,
 )
+from fastq.broker.operations.ends import look_at, parts_of, read_end
 from fastq.broker.operations.enqueue import NewTask, register_queue
 from fastq.broker.operations.lease import list_leases
 from fastq.broker.operations.maintain import forward
@@ -301,6 +302,25 @@ def test_a_node_that_takes_over_its_first_slot_is_found(cluster: Cluster, client
         for node in cluster.nodes:  # as if it had never come
             cluster.ask(node, "CLUSTER", "SETSLOT", slot_of(queue), "STABLE")
             cluster.ask(node, "CLUSTER", "FORGET", new_id)
+
+
+def test_a_task_is_not_gone_while_its_queue_moves(cluster: Cluster, client: Any) -> None:
+    source, target, _ = cluster.nodes
+    queue = cluster.queues_on(source)[0]
+    for task_id in "ab":
+        client.do(enqueue(queue, task_id=task_id))
+    cluster.begin_move(queue, source, target)
+    (both,) = parts_of([(queue, "a"), (queue, "b")])
+    assert client.do(lambda client: client._broker.drive(read_end((queue, "a")))) is None
+    assert client.do(lambda client: client._broker.drive(look_at(both))) == []
+    cluster.ask(source, "MIGRATE", "127.0.0.1", target.port, keys.task(queue, "a"), 0, MIGRATE_MS)
+    for task_id in "ab":
+        assert client.do(lambda client, id_=task_id: client._broker.drive(read_end((queue, id_)))) is None
+    with pytest.raises(BrokerConnectionError, match="the cluster is moving this queue to another node"):
+        client.do(lambda client: client._broker.drive(look_at(both)))
+    cluster.move_keys(queue, source, target)
+    cluster.end_move(queue, target)
+    assert client.do(lambda client: client._broker.drive(look_at(both))) == []
 
 
 def test_a_connection_that_a_node_closed_while_idle_is_replaced_unnoticed(cluster: Cluster, client: Any) -> None:

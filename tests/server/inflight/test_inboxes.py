@@ -35,7 +35,8 @@ def heard(bench: Bench, pubsub: Any) -> list[tuple[str, list[tuple[str, str, Tas
     messages = []
     while (found := pubsub.get_message(timeout=PATIENCE_S))["channel"] != LAST:
         if found["type"] == "pmessage":
-            messages.append((found["channel"].decode(), list(read_ends_message(found["data"]))))
+            ends = [(*task, end) for task, end in read_ends_message(found["data"])]
+            messages.append((found["channel"].decode(), ends))
     return messages
 
 

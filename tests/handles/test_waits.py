@@ -1,0 +1,68 @@
+"""What both kinds of clients wait with: what a look and a message know, one before the other, and how waits end."""
+
+import pytest
+
+from fastq.errors import BrokerConnectionError
+from fastq.handles.waits import Failures, Waits, closed
+from fastq.wire.inbox import EndKind, TaskEnd, encode_ends
+
+A = ("default", "a")
+B = ("default", "b")
+GONE = TaskEnd(EndKind.GONE, is_whole=True)
+FAILED = TaskEnd(EndKind.FAILED, "ValueError: no")
+
+
+def told(task_id: str, end: TaskEnd = FAILED) -> bytes:
+    return encode_ends("default", [(task_id, end)])
+
+
+def test_a_task_is_gone_unless_a_message_says_soon_that_it_has_failed() -> None:
+    waits, heard = Waits(), list[object]()
+    waits.add((A, B), heard.append)
+    gone = waits.settle(((A, GONE), (B, GONE)))
+    assert (gone, heard) == ([A, B], [])
+    waits.take_message(told("a"))
+    waits.settle_gone(gone)
+    assert heard == [(A, FAILED), (B, GONE)]
+
+
+def test_a_failure_that_was_told_is_that_of_one_task_alone() -> None:
+    waits, heard = Waits(), list[object]()
+    whole = FAILED._replace(is_whole=True)
+    waits.take_message(told("a"))
+    waits.add((A,), heard.append)
+    assert waits.settle(((A, whole),)) == []
+    waits.add((A,), heard.append)
+    waits.settle_gone(waits.settle(((A, GONE),)))
+    waits.take_message(told("a"))
+    waits.forget(A)
+    waits.add((A,), heard.append)
+    waits.settle_gone(waits.settle(((A, GONE),)))
+    waits.take_message(told("a"))
+    waits.add((A,), heard.append)
+    waits.settle(((A, TaskEnd(EndKind.RESULT)),))
+    assert heard == [(A, whole), (A, GONE), (A, GONE), (A, TaskEnd(EndKind.RESULT))]
+
+
+def test_waits_that_have_ended_for_good_take_no_more() -> None:
+    waits, heard = Waits(), list[object]()
+    waits.add((A,), heard.append)
+    waits.fail(ValueError("once"))
+    waits.add((A,), heard.append)
+    error = closed()
+    waits.end(error)
+    waits.end(ValueError("later"))
+    with pytest.raises(BrokerConnectionError, match="the client was closed while it waited"):
+        waits.add((B,), heard.append)
+    assert heard[1:] == [(A, error)]
+    assert waits.tasks == []
+
+
+def test_the_pause_after_any_number_of_failures_is_two_seconds() -> None:
+    failures = Failures()
+    pauses = []
+    for _ in range(5_000):
+        failures.add(BrokerConnectionError("away"))
+        pauses.append(failures.pause_s)
+    assert pauses[:2] == [0.1, 0.2]
+    assert set(pauses[5:]) == {2.0}
