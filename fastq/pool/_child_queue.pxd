@@ -56,6 +56,8 @@ cdef class ChildQueue:
     cdef int64_t bytes
     cdef double backlog_ns
     cdef bint touched
+    # When the end of a task was last read.
+    cdef int64_t ended_at
     # Set by the dispatcher: until then the child is reserved for one sort; 0 for none.
     cdef int64_t reserved_until
     cdef bint reserved_for_async
@@ -68,6 +70,9 @@ cdef class ChildQueue:
     cdef bint corrupt
     cdef Py_ssize_t count(self)
     cdef Py_ssize_t at_once(self) noexcept
+    cdef bint is_mixed(self) noexcept
+    cdef Py_ssize_t free_threads(self) noexcept
+    cdef Py_ssize_t free_coroutines(self) noexcept
     cdef void measure_backlog(self, int64_t now)
     cdef bint is_overdue(self, int64_t now, double grace_ns)
     cdef bint push(self, Submission submission, uint64_t seq) except -1

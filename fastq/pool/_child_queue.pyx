@@ -145,11 +145,25 @@ cdef class ChildQueue:
         return len(self.in_flight)
 
     cdef Py_ssize_t at_once(self) noexcept:
-        """Return how many of the sort that it has run side by side; of an idle child, the least of what it may get."""
+        """Return how many of the sorts that it has run side by side; of an idle child, the least of what it may get."""
         cdef Py_ssize_t coroutines = self.slots.count - self.threads
+        if self.is_mixed():
+            return self.slots.count
         if self.thread_count:
             return self.threads
         return min(self.threads, coroutines) if self.threads and not self.async_count else coroutines
+
+    cdef bint is_mixed(self) noexcept:
+        """Return whether the child has both tasks in threads and coroutines."""
+        return 0 < self.thread_count < self.async_count
+
+    cdef Py_ssize_t free_threads(self) noexcept:
+        """Return how many more tasks would start in threads; negative if some wait."""
+        return self.threads - self.thread_count
+
+    cdef Py_ssize_t free_coroutines(self) noexcept:
+        """Return how many more coroutines would start; negative if some wait."""
+        return self.slots.count - self.threads - (self.async_count - self.thread_count)
 
     @property
     def pending(self) -> int:
@@ -340,6 +354,8 @@ cdef class ChildQueue:
                 mean.update(record.a)
                 ended += 1
         self.finished += ended
+        if ended:
+            self.ended_at = atomic.now_ns()
         self.results.publish_head()
         atomic.fence()  # the room is visible before the flag is read
         if atomic.load32(self.memory.base + SPACE_WANTED_AT):
@@ -368,7 +384,10 @@ cdef class ChildQueue:
             raise RingCorruptError(str(error)) from error
 
     cdef bint take_back(self, Submission submission):
-        """Withdraw a submission; return False if the child has begun it."""
+        """Withdraw a submission; return False if the child has begun it.
+
+        Then the child must be woken: it may be waiting for a row for this one, and have one for the next.
+        """
         if not self.tasks.take_back(submission.position):
             return False
         self.forget(submission)
@@ -379,7 +398,10 @@ cdef class ChildQueue:
     def take_back_all(self) -> list[Submission]:
         """Withdraw all submissions that the child has not begun, oldest first."""
         cdef Submission submission
-        return [submission for submission in list(self.in_flight.values()) if self.take_back(submission)]
+        taken = [submission for submission in list(self.in_flight.values()) if self.take_back(submission)]
+        if taken:
+            self.wake()
+        return taken
 
     def remaining(self) -> list[Submission]:
         """Return the submissions whose ends were not collected, oldest first."""

@@ -1,12 +1,13 @@
 """The dispatcher: spreads submissions over children without hoarding them. The main process's hot path.
 
-A child gets about ``prefetch_time`` of plain tasks, by a running estimate per type. Of coroutines it gets as many as
-can run at once, and those that would start within that time as others end. A task moves to a free child, or is RETURNED
-in the order of submission, in two cases: it waits behind a task that exceeds its estimate by half of ``prefetch_time``,
-or it has waited for twice that time, here or in a ring.
+A child gets about ``prefetch_time`` of plain tasks, by a running estimate per type. Of coroutines and of tasks for
+threads it gets as many as can run at once, and those that would start within that time as others end. A task moves to a
+free child, or is RETURNED in the order of submission, in two cases: it waits behind a task that exceeds its estimate by
+half of ``prefetch_time``, or it has waited for twice that time, here or in a ring.
 
 A child runs plain tasks or coroutines, never both at once. If every child is busy with one sort and a task of the other
-sort waits, one child is reserved for the waiting sort: it gets no more tasks of its own sort, and runs dry.
+sort waits, one child is reserved for the waiting sort: it gets no more tasks of its own sort, and runs dry. Beside
+coroutines it runs tasks in threads; then none waits in its ring, where it would keep the other sort from free rows.
 """
 
 from collections import deque
@@ -24,12 +25,17 @@ from fastq.pool.event_kind import EventKind
 cdef uint32_t RETURNED = EventKind.RETURNED
 cdef uint32_t AWAKE = layout.BELL_AWAKE
 cdef uint32_t ASLEEP = layout.BELL_ASLEEP
+cdef enum:  # sorts of tasks
+    PLAIN
+    COROUTINE
+    THREAD
+    SORTS
 cdef int64_t MAX_BYTES = 1_000_000
 cdef int MAX_TYPES = 1024
 # For the mean over all types. Wide, so that a run of quick tasks among slow ones does not fetch too many.
 cdef int MEAN_SPAN = 64
-# How long a few tasks wait here for the child that is reserved for them. After that another server may have a free
-# child. The child stays reserved for as long after it has run dry: returned tasks come back from Redis much sooner.
+# How long a few tasks wait here for a row, or for the child that is reserved for them. After that another server may
+# have one that is free. The child stays reserved for as long after it has run dry: returned tasks come back from Redis much sooner.
 cdef int64_t PATIENCE_NS = 1_000_000_000
 # More of them would take the room of tasks that could start.
 cdef int PATIENT_TASKS = 16
@@ -62,8 +68,8 @@ cdef class Dispatcher:
     # The child chosen last in this turn, and the backlog up to which it is chosen again.
     cdef ChildQueue last
     cdef double last_until_ns
-    # Which sorts have come so far, plain tasks and coroutines. If only one has, all tasks are stuck once the first is.
-    cdef bint come[2]
+    # Which sorts have come so far. Once a task of each of them is stuck, all tasks are.
+    cdef bint come[SORTS]
 
     def __init__(self, bell: Memory, prefetch_time: float, prefetch_records: int) -> None:
         self.memory = bell
@@ -96,7 +102,7 @@ cdef class Dispatcher:
             submission.order = self.order
             self.order += 1
             submission.estimate = self.estimate(submission.type)
-            self.come[submission.is_async] = True
+            self.come[sort_of(submission)] = True
             self.mean_bytes += (PyBytes_GET_SIZE(submission.data) - self.mean_bytes) / MEAN_SPAN
             self.waiting.append(submission)
         return self.dispatch()
@@ -115,25 +121,28 @@ cdef class Dispatcher:
         """Give waiting tasks to children as far as possible; once closed, return events for all of them instead."""
         cdef Submission submission
         cdef ChildQueue queue
-        cdef bint stuck[2]
+        cdef bint stuck[SORTS]
+        cdef int sort
         if not self.waiting:
             return []
         if self.closed:
             return self.return_all()
         cdef int64_t now = atomic.now_ns()
-        stuck[0], stuck[1] = not self.come[0], not self.come[1]
+        for sort in range(SORTS):
+            stuck[sort] = not self.come[sort]
         kept = []
         try:
             for queue in self.queues:
                 queue.measure_backlog(now)
-            while self.waiting and not (stuck[0] and stuck[1]):
+            while self.waiting and not (stuck[PLAIN] and stuck[COROUTINE] and stuck[THREAD]):
                 submission = self.waiting[0]
-                if not stuck[submission.is_async]:
+                sort = sort_of(submission)
+                if not stuck[sort]:
                     queue = self.choose(submission, now)
                     if queue is not None and self.push(queue, submission, now):
                         self.waiting.popleft()
                         continue
-                    stuck[submission.is_async] = True
+                    stuck[sort] = True
                     reserve_child(self.queues, submission.is_async, now)
                 kept.append(submission)
                 self.waiting.popleft()
@@ -193,7 +202,8 @@ cdef class Dispatcher:
         if count and submission.is_async != (queue.async_count > 0):
             return False
         return starts_at_once(queue, submission) or (
-            queue.backlog_ns < self.due_ns(queue)
+            not queue.is_mixed()  # one that waits for its row keeps the other sort from free ones
+            and self.may_wait(queue, submission.estimate.ns, now)
             and count < self.max_records + at_once - 1
             and held + PyBytes_GET_SIZE(submission.data) <= MAX_BYTES
         )
@@ -252,9 +262,9 @@ cdef class Dispatcher:
         cdef ChildQueue queue
         cdef bint any_needs = False
         cdef bint needs
-        cdef Py_ssize_t count, at_once, most
+        cdef Py_ssize_t count, at_once, most, rows
         cdef int64_t now = atomic.now_ns()
-        cdef double room, due, enough
+        cdef double room, due
         cdef double total = 0
         cdef double mean = max(self.mean.ns, 1.0)
         if self.closed or now < self.short_until:
@@ -268,23 +278,47 @@ cdef class Dispatcher:
             at_once = queue.at_once() if only_async or queue.async_count else 1
             most = self.max_records + at_once - 1
             queue.measure_backlog(now)
-            due = self.due_ns(queue)
-            room = min((due - queue.backlog_ns) * at_once / mean, most - count)
-            enough = due - (1 - ENOUGH) * self.prefetch_ns
-            needs = count < at_once or (queue.backlog_ns < enough and count < ENOUGH * most)
-            room = min(max(room, at_once - count, 1.0 if needs else 0.0), self.places(queue))
+            rows = self.free_rows(queue, at_once)
+            needs, room = rows > 0, rows
+            if self.may_wait(queue, mean, now):
+                due = self.due_ns(queue, now)
+                needs |= queue.backlog_ns < due - (1 - ENOUGH) * self.prefetch_ns and count < ENOUGH * most
+                room = max(room, min((due - queue.backlog_ns) * at_once / mean, most - count))
+            room = min(max(room, 1.0 if needs else 0.0), self.places(queue))
             any_needs |= needs and room >= 1
             total += min(room, queue.left) if queue.left > 0 else room
         return max(0, <int64_t>total - <int64_t>len(self.waiting)) if any_needs else 0
 
-    cdef double due_ns(self, ChildQueue queue):
+    cdef bint may_wait(self, ChildQueue queue, double charge_ns, int64_t now):
+        """Return whether a child may have one more task that waits behind those that it runs."""
+        if not queue.async_count:
+            return queue.backlog_ns < self.prefetch_ns
+        # Beside another sort, one that waits would keep that sort from free rows.
+        return not queue.is_mixed() and queue.backlog_ns + charge_ns / queue.at_once() <= self.due_ns(queue, now)
+
+    cdef double due_ns(self, ChildQueue queue, int64_t now):
         """Return how long a child may be busy and still get more.
 
-        Tasks side by side are busy for one task's time although the next one starts as soon as the first of them ends.
+        Tasks side by side are busy for one task's time although the next one starts as soon as the first of them ends:
+        about as many may wait as end in half of ``prefetch_time``. If none has ended for all of it, none may wait.
         """
-        if queue.async_count < queue.at_once() or not self.mean.count:
+        if queue.async_count < queue.at_once():
             return self.prefetch_ns
-        return self.prefetch_ns + queue.charged_ns / queue.count()
+        if now - queue.ended_at > self.prefetch_ns:
+            return 0
+        return max(self.prefetch_ns, self.prefetch_ns / 2 + queue.charged_ns / queue.count())
+
+    cdef Py_ssize_t free_rows(self, ChildQueue queue, Py_ssize_t at_once):
+        """Return for how many tasks to ask because of rows that are free.
+
+        What comes may be of the sort that has none; so they are few then.
+        """
+        cdef int full = full_sort(queue)
+        if full == THREAD and self.come[COROUTINE]:
+            return min(queue.free_coroutines(), PATIENT_TASKS)
+        if full == COROUTINE and self.come[THREAD]:
+            return min(queue.free_threads(), PATIENT_TASKS)
+        return at_once - queue.count()
 
     cdef double places(self, ChildQueue queue):
         """Estimate how many more submissions of the mean size fit; one always fits an empty queue."""
@@ -313,15 +347,25 @@ cdef class Dispatcher:
         return events + self.return_late(limit, now)
 
     cdef list return_late(self, int64_t limit, int64_t now):
-        """Return events for all waiting tasks if the first waited too long, except a few with a reserved child."""
+        """Return events for all waiting tasks if the first waited too long, except a few that would come again at once.
+
+        These are those with a reserved child, or with a child that has rows for another sort.
+        """
         cdef Submission submission
-        cdef int patient[2]
-        patient[0] = PATIENT_TASKS if is_any_reserved(self.queues, False, now) else 0
-        patient[1] = PATIENT_TASKS if is_any_reserved(self.queues, True, now) else 0
+        cdef ChildQueue queue
+        cdef int patient[SORTS]
+        cdef int sort
+        for sort in range(SORTS):
+            patient[sort] = PATIENT_TASKS if is_any_reserved(self.queues, sort != PLAIN, now) else 0
+        for queue in self.queues:
+            sort = full_sort(queue)
+            if sort != PLAIN:
+                patient[sort] = PATIENT_TASKS
         staying, leaving = deque(), []
         for submission in self.waiting:
-            if patient[submission.is_async] and submission.submitted_at > now - PATIENCE_NS:
-                patient[submission.is_async] -= 1
+            sort = sort_of(submission)
+            if patient[sort] and submission.submitted_at > now - PATIENCE_NS:
+                patient[sort] -= 1
                 staying.append(submission)
             else:
                 leaving.append(submission)
@@ -351,8 +395,12 @@ cdef class Dispatcher:
 
     def withdraw(self, submission: Submission) -> bool:
         """Withdraw one submission; return False if it has begun or is unknown."""
-        if submission.queue is not None:
-            return submission.queue.take_back(submission)
+        cdef ChildQueue queue = submission.queue
+        if queue is not None:
+            if not queue.take_back(submission):
+                return False
+            queue.wake()
+            return True
         try:
             self.waiting.remove(submission)
         except ValueError:
@@ -369,12 +417,23 @@ cdef class Dispatcher:
         return total
 
 
+cdef inline int sort_of(Submission submission) noexcept:
+    return submission.is_async + submission.is_threaded
+
+
+cdef int full_sort(ChildQueue queue) noexcept:
+    """Return the sort for which a busy child has no row while it has some for another, PLAIN for none."""
+    if not queue.threads or not queue.async_count or (queue.free_threads() > 0) == (queue.free_coroutines() > 0):
+        return PLAIN
+    return COROUTINE if queue.free_threads() > 0 else THREAD
+
+
 cdef bint starts_at_once(ChildQueue queue, Submission submission):
     """Return whether a child has a place for a submission beside what it has, or is idle."""
     if submission.is_threaded:
-        return queue.thread_count < queue.threads
+        return queue.free_threads() > 0
     if submission.is_async:
-        return queue.async_count - queue.thread_count < queue.slots.count - queue.threads
+        return queue.free_coroutines() > 0
     return queue.count() == 0
 
 

@@ -36,6 +36,7 @@ cdef class Ring:
     cdef int64_t push(self, Record *record) noexcept
     cdef int look(self, Record *record) except -1
     cdef bint claim(self, Record *record) noexcept
+    cdef bint is_withdrawn(self, Record *record) noexcept
     cdef void advance(self, Record *record) noexcept
     cdef void publish_head(self) noexcept
     cdef bint take_back(self, uint64_t position) noexcept

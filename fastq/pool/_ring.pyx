@@ -181,6 +181,10 @@ cdef class Ring:
         """Claim the record; return False if the producer has withdrawn it."""
         return atomic.swap32(record.at + STATE_AT, WAITING, RUNNING)
 
+    cdef bint is_withdrawn(self, Record *record) noexcept:
+        """Return whether the producer has withdrawn the record."""
+        return atomic.load32(record.at + STATE_AT) == WITHDRAWN
+
     cdef void advance(self, Record *record) noexcept:
         """Step over the record; the producer learns of it at publish_head()."""
         self.head = record.end

@@ -396,36 +396,35 @@ cdef class Work:
     def begin_async(self, row: int) -> Attempt | None:
         """Begin the next record in a row if it is for a coroutine; return ``None`` if it is not or there is none.
 
-        Records for threads before it are begun in threads. With ``NO_ROW`` no coroutine begins.
+        Records for threads before it are begun in threads. With ``NO_ROW`` no coroutine begins. One that was withdrawn
+        needs no row: those behind it may have one.
         """
         cdef Record record
         cdef Attempt task
+        cdef int free
         while not atomic.load32(self.memory.base + REPORT_AT) and self.tasks.look(&record) == FOUND:
-            if record.kind & THREADED:
-                if not self.thread_rows:
-                    return None
-                free = self.thread_rows.pop()
-                task = self.take(&record, free)
-                if task is None:
-                    self.thread_rows.append(free)
-                else:
-                    self.start_thread(task)
-                continue
-            if row < 0 or not record.kind & ASYNC:
+            free = self.row_for(&record, row)
+            if free < 0 and not self.tasks.is_withdrawn(&record):
                 return None
-            task = self.take(&record, row)
-            if task is not None:
+            task = self.take(&record, free)
+            if task is None:
+                continue
+            if not task.is_threaded:
                 return task
+            self.thread_rows.pop()
+            self.start_thread(task)
         return None
+
+    cdef int row_for(self, Record *record, int row):
+        """Return the row in which a record would begin, ``row`` if that is a coroutine's; negative if it must wait."""
+        if record.kind & THREADED:
+            return self.thread_rows[len(self.thread_rows) - 1] if self.thread_rows else NO_ROW
+        return row if record.kind & ASYNC else NO_ROW
 
     def must_wait(self, row: int) -> bool:
         """Return whether the next record is for a plain task, or there is no row for it."""
         cdef Record record
-        if self.tasks.look(&record) != FOUND:
-            return False
-        if record.kind & THREADED:
-            return not self.thread_rows
-        return row < 0 or not record.kind & ASYNC
+        return self.tasks.look(&record) == FOUND and self.row_for(&record, row) < 0
 
     def enter_async(self, task: Attempt) -> None:
         """Note the first step of a coroutine; before it the task has not begun."""

@@ -57,8 +57,8 @@ def test_as_many_run_at_once_as_there_are_threads_beside_coroutines_but_not_besi
             give(b, "wait_for", *range(5), file=go)
             b.submit(*(b.task(("async", n), "wait_for", is_async=True, file=go) for n in range(2)))
             b.submit(b.task("alone", "noop"))
-            assert await begun(b, 3) == set(b.pool.child_states)
-            assert {one.submission.key for one in b.pool.running()} == {0, 1, 2}
+            assert await begun(b, 5) == set(b.pool.child_states)
+            assert {one.submission.key for one in b.pool.running()} == {0, 1, 2, ("async", 0), ("async", 1)}
             b.beacon.file("go").touch()
             kinds = {event.kind for event in await b.outcomes([*range(5), "alone"])}
             assert kinds == {EventKind.DONE}
@@ -73,6 +73,65 @@ def test_as_many_run_at_once_as_there_are_threads_beside_coroutines_but_not_besi
             assert len(b.pool.running()) == 5
             b.beacon.file("go").touch()
             await b.outcomes("abc")
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_threaded", [True, False])
+def test_what_waits_for_a_row_leaves_the_way_free_for_the_other_sort_once_it_is_withdrawn(is_threaded: bool) -> None:
+    async def test() -> None:
+        async with bench(threaded(2, async_concurrency=2)) as b:
+            b.beacon.file("ready").touch()
+
+            def submit(key: str, file: str, in_thread: bool) -> Submission:
+                path = str(b.beacon.file(file))
+                task = b.task(key, "wait_for", is_async=True, is_threaded=in_thread, file=path)
+                b.submit(task)
+                return task
+
+            submit("known", "ready", is_threaded)
+            await b.outcome("known")
+            for key in "ab":
+                submit(key, "go", is_threaded)
+            await begun(b, 3)
+            stuck = submit("stuck", "go", is_threaded)
+            assert stuck.queue is not None
+            submit("behind", "ready", not is_threaded)
+            assert b.pool.cancel(stuck) is CancelOutcome.WITHDRAWN
+            await b.outcome("behind")
+            stuck = submit("stuck", "go", is_threaded)
+            assert b.pool.cancel(stuck) is CancelOutcome.WITHDRAWN
+            submit("after", "ready", not is_threaded)
+            await b.outcome("after")
+            b.beacon.file("go").touch()
+            await b.outcomes("ab")
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_threaded", [True, False])
+def test_tasks_whose_rows_are_busy_leave_the_other_sort_its_own(is_threaded: bool) -> None:
+    rows = {"threads": 2, "async_concurrency": 50} if is_threaded else {"threads": 50, "async_concurrency": 2}
+
+    async def test() -> None:
+        async with bench(threaded(**rows, prefetch_time=0.05)) as b:
+            go = str(b.beacon.file("go"))
+
+            def submit(key: str, in_thread: bool) -> None:
+                b.submit(b.task(key, "wait_for", is_async=True, is_threaded=in_thread, file=go))
+
+            submit("a", is_threaded)
+            submit("b", is_threaded)
+            await begun(b, 2)
+            assert b.pool.free == 0, "none of the other sort has come yet"
+            submit("more", is_threaded)
+            submit("beside", not is_threaded)
+            await begun(b)
+            assert {one.submission.key for one in b.pool.running()} == {"a", "b", "beside"}
+            assert (await b.outcome("more")).kind is EventKind.RETURNED
+            assert b.pool.free == 16, "few: they may be of the sort that has no row"
+            b.beacon.file("go").touch()
+            await b.outcomes(["a", "b", "beside"])
 
     run(test())
 
