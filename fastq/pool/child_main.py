@@ -153,6 +153,8 @@ def _serve(setup: ChildSetup, runner: Runner) -> None:
         for start in runner.child_start:
             hook = getattr(start, "__qualname__", repr(start))
             coroutines.call(start)
+        hook = ""
+        coroutines.threads.prepare()
     except BaseException as error:  # noqa: BLE001 - whatever it is, this child must not serve
         host.channel.send("unfit", text=own_trace(error), hook=hook)
         sys.exit(1)
@@ -171,7 +173,7 @@ def _serve(setup: ChildSetup, runner: Runner) -> None:
         elif why in (NOTHING_LEFT, PARKED) and work.fall_asleep():
             host.sleep()
             work.wake_up()
-    coroutines.close()
+    coroutines.threads.close()
     for stop in runner.child_stop:
         try:
             coroutines.call(stop)

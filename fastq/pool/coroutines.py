@@ -41,7 +41,7 @@ class Coroutines:
         self._context = work.context
         self._runner = runner
         self._host = host
-        self._threads = Threads(work, self._thread_ended)
+        self.threads = Threads(work, self._thread_ended)
         self._free = list(range(rows - 1, -1, -1))
         self._running: dict[int, tuple[asyncio.Task[None], Attempt]] = {}  # by row
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -107,7 +107,7 @@ class Coroutines:
             if self._work.was_told(task):
                 running.add_done_callback(self._ended)
                 running.cancel(f"fastq: {task.interruption}")
-        self._threads.tell()
+        self.threads.tell()
         self._take()
 
     def _take(self) -> None:
@@ -120,7 +120,7 @@ class Coroutines:
                 self._running[task.row] = (running, task)
                 if self._look_out is None:
                     self._look_out = self._loop.call_later(_LOOK_OUT_S, self._look)
-            if not (self._running or self._threads.running) and (self._work.must_exit or self._work.next_is_plain):
+            if not (self._running or self.threads.running) and (self._work.must_exit or self._work.next_is_plain):
                 self._stop()
                 return
             # With no free row, or a plain task in front, new records can wait: each task that ends looks again.
@@ -136,13 +136,9 @@ class Coroutines:
         self._loop.call_soon_threadsafe(self._take_rows)
 
     def _take_rows(self) -> None:
-        self._threads.take_rows()
+        self.threads.take_rows()
         self._take()
         self._work.ring_if_due()
-
-    def close(self) -> None:
-        """End the threads; no task runs any more."""
-        self._threads.close()
 
     def _ring(self) -> None:
         """Ring once for all that ended in a turn of the loop: ringing for each would cost more than they do."""

@@ -1,18 +1,22 @@
 """Run plain tasks in threads of a child, side by side; the event loop's thread begins them and tells them to end.
 
-A thread is started when no other is free, and kept until the child ends: so what an app keeps by thread, such as a
-connection to a database, serves many tasks, and is freed in its own thread in the end.
+The next thread is started when the last free one gets a task; a task begins only if there is a thread for it. Threads
+are kept until the child ends: so what an app keeps by thread, such as a connection to a database, serves many tasks,
+and is freed in its own thread in the end.
 """
 
+import logging
+import os
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 
 from fastq.pool._work import Attempt, Work
-from fastq.pool.processes import leave
 
 __all__ = ["Threads"]
+
+_log = logging.getLogger("fastq.worker")
 
 
 class Threads:
@@ -27,23 +31,31 @@ class Threads:
         self._is_told = False  # of what has ended
         self.running: dict[int, Attempt] = {}
         """By row; those of tasks that have ended are in it until ``take_rows``."""
+        self._is_short = False  # a thread was refused
+        self._unused_rows = list(work.thread_rows)  # those without a thread
+        work.thread_rows.clear()
         work.on_thread(self._start)
 
+    def prepare(self) -> None:
+        """Start one more thread if none is free; raise ``RuntimeError`` if the system refuses it."""
+        if self._unused_rows and not self._work.thread_rows:
+            thread = Thread(target=self._serve, name=f"fastq-{len(self._threads)}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+            self._work.thread_rows.append(self._unused_rows.pop())
+
     def _start(self, task: Attempt) -> None:
+        try:
+            # First, since this task might not let go of the interpreter, for which a new thread must wait.
+            self.prepare()
+        except (RuntimeError, MemoryError) as error:
+            if not self._is_short:
+                self._is_short = True
+                most = len(self._threads) + len(self._unused_rows)
+                text = "worker process %d has %d of %d threads, for which tasks wait: %s"
+                _log.warning(text, os.getpid(), len(self._threads), most, error)
         self.running[task.row] = task
         self._inbox.put(task)
-        if len(self.running) > len(self._threads):
-            self._add()
-
-    def _add(self) -> None:
-        thread = Thread(target=self._serve, name=f"fastq-{len(self._threads)}", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:  # the system gives no more: the task waits for another one's thread
-            if not self._threads:
-                leave(error)
-            return
-        self._threads.append(thread)
 
     def _serve(self) -> None:
         while (task := self._inbox.get()) is not None:
