@@ -301,6 +301,11 @@ cdef class ChildQueue:
         return atomic.load64(self.memory.base + <Py_ssize_t>layout.STEP_AT)
 
     @property
+    def heard(self) -> int:
+        """Return how many soft signals the child's Python code has taken."""
+        return atomic.load32(self.memory.base + <Py_ssize_t>layout.HEARD_AT)
+
+    @property
     def rss(self) -> int:
         """Return the child's resident bytes by its last measurement."""
         return atomic.load64(self.memory.base + <Py_ssize_t>layout.RSS_AT)

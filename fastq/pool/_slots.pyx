@@ -153,17 +153,15 @@ cdef class Slots:
                 return atomic.load64(self.at(row) + ENTERED_AT) != <uint64_t>seq
         return False
 
-    def threads(self) -> dict[int, int]:
-        """Return the sequence numbers of the tasks that run in threads, by the system's ids of these."""
-        cdef uint64_t seq, thread
+    def in_thread(self, thread: int) -> int:
+        """Return the sequence number of the task that runs in a thread, by the system's id of it; 0 for none."""
+        cdef uint64_t seq
         cdef int row
-        found = {}
         for row in range(self.count):
             seq = self.running(row)
-            thread = (<uint64_t *>(self.at(row) + THREAD_AT))[0]
-            if seq and thread and (<uint64_t *>(self.at(row) + ENTERED_AT))[0] == seq:
-                found[thread] = seq
-        return found
+            if (<uint64_t *>(self.at(row) + THREAD_AT))[0] == <uint64_t>thread and (<uint64_t *>(self.at(row) + ENTERED_AT))[0] == seq:
+                return seq
+        return 0
 
     # Child ------------------------------------------------------------------------------------------------------
 

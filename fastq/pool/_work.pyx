@@ -43,6 +43,7 @@ cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
 cdef Py_ssize_t STOPPING_AT = layout.STOPPING_AT
 cdef Py_ssize_t REPORT_AT = layout.REPORT_AT
 cdef Py_ssize_t RSS_AT = layout.RSS_AT
+cdef Py_ssize_t HEARD_AT = layout.HEARD_AT
 cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
 cdef uint32_t NO_DESCRIPTORS = layout.REPORT_NO_DESCRIPTORS
 cdef uint32_t DONE = EventKind.DONE
@@ -236,6 +237,7 @@ cdef class Work:
 
     def interrupt(self, signum, frame) -> None:
         """Handle the soft signal: raise in the handler if its task was interrupted."""
+        atomic.store32(self.memory.base + HEARD_AT, atomic.load32(self.memory.base + HEARD_AT) + 1)
         if self.task is not None:
             self.tell(self.task)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["PAGE", "VERSION", "Layout"]
 
-VERSION = 7
+VERSION = 8
 MAGIC = 0x46515031  # "FQP1"
 LINE = 64
 PAGE = 4096
@@ -26,6 +26,7 @@ STOPPING_AT = 3 * LINE + 4  # u32; main sets it once running tasks should come t
 REPORT_AT = 4 * LINE  # u32; child writes REPORT_* bits
 RSS_AT = 4 * LINE + 8  # u64 bytes; child writes its last measurement
 STEP_AT = 4 * LINE + 16  # u64; child writes the sequence number of the coroutine that its event loop is in, 0 for none
+HEARD_AT = 4 * LINE + 24  # u32; child writes how many soft signals its Python code has taken
 TASK_TAIL_AT = 5 * LINE  # u64 byte position; main
 TASK_HEAD_AT = 6 * LINE  # u64 byte position; child
 RESULT_TAIL_AT = 7 * LINE  # u64 byte position; child

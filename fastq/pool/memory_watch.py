@@ -62,7 +62,7 @@ class MemoryWatch:
             child.is_too_big = True
             self._on_notice(f"worker process {child.pid} has {size}; it is replaced")
         running = _running(child)
-        if not running or now_ns() < seen.kill_at_ns:
+        if not running or now_ns() < seen.kill_at_ns or (seen.kill_at_ns and self._timekeeper.awaits(child)):
             return
         child.text = f": it had {size}"
         blamed = None if seen.kill_at_ns else _blamed(child, seen, running)

@@ -21,7 +21,7 @@ __all__ = [
     "peak_rss",
     "rss_of",
     "send_signal",
-    "thread_cpu",
+    "thread_times",
 ]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -85,13 +85,17 @@ def rss_of(pid: int) -> int:
         return 0
 
 
-def thread_cpu(pid: int) -> dict[int, int]:
-    """Return the CPU time of each thread of another process in nanoseconds; empty where the system does not tell."""
+def thread_times(pid: int) -> dict[int, tuple[int, int]]:
+    """Return each thread's CPU time in nanoseconds, and how often it was given a CPU, of another process.
+
+    It is empty where the system does not tell.
+    """
     found = {}
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
-                found[int(thread)] = int(file.read().split()[0])
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/schedstat", "rb", buffering=0) as file:
+                cpu_ns, _, runs = file.read().split()
+                found[int(thread)] = int(cpu_ns), int(runs)
     return found
 
 

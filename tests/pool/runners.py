@@ -220,6 +220,13 @@ class _Kept:
         signal_beacon(self._order, f"freed {os.getpid()} {threading.get_native_id()}")
 
 
+def wait_and_hold_gil(order: dict[str, str], context: TaskContext) -> Answer:
+    """Hold the GIL once the file is there."""
+    wait_for(order, context)
+    stay_in_c()
+    return None
+
+
 def with_grandchildren(order: dict[str, str], context: TaskContext) -> Answer:
     """Start one process by exec and one by fork, then hold the GIL."""
 
@@ -353,8 +360,8 @@ HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
         noop, nap, echo, size, pid, spin, spin_silently, sleep, sleep_surely, hold_gil, hold_gil_in_c, ignore,
         return_late, decide, clean_up, explain, segfault,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, thread, with_grandchildren, leave_grandchild,
-        use_terminate, write, save, wait_for_stop, allocate, grow, grow_and_clean_up, grow_and_ignore, wait_and_grow,
-        scribble, wrong_answer, raise_error, limits,
+        wait_and_hold_gil, use_terminate, write, save, wait_for_stop, allocate, grow, grow_and_clean_up,
+        grow_and_ignore, wait_and_grow, scribble, wrong_answer, raise_error, limits,
     )
 }  # fmt: skip
 
@@ -425,6 +432,20 @@ async def async_block(order: dict[str, str]) -> None:
     time.sleep(10**6)
 
 
+async def async_block_in_c(order: dict[str, str]) -> None:
+    """Block the loop in a call that lets go of the GIL, and takes no notice of signals."""
+    libc = ctypes.CDLL(None)
+    mutex = ctypes.create_string_buffer(1024)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
+
+
+async def async_let_go(order: dict[str, str]) -> None:
+    """Block the loop, and let go of the GIL time and again."""
+    while True:
+        time.sleep(0)
+
+
 async def async_cancel_self(order: dict[str, str]) -> None:
     raise asyncio.CancelledError
 
@@ -455,6 +476,8 @@ COROUTINES = {
         async_grow_and_block,
         async_ignore,
         async_block,
+        async_block_in_c,
+        async_let_go,
         async_cancel_self,
         async_cancel_next,
         async_kill_self,
@@ -518,6 +541,26 @@ class IllAtTimesRunner(TestRunner):
     def description(self) -> str:  # type: ignore[override]  # an attribute there, trouble on purpose here
         self._suffer("start")
         return "ill at times"
+
+
+def load_short_of_threads(path: str) -> TestRunner:
+    """Make a runner whose children get no thread while the file at the path is there."""
+
+    def limit() -> None:
+        threading.stack_size(64 << 20)
+        if os.path.exists(path):
+            refuse_threads(0)
+
+    runner = TestRunner()
+    runner.child_start = (limit,)
+    return runner
+
+
+def refuse_threads(pid: int) -> None:
+    """Let a process, 0 for this one, have no memory left for the 64 MB of a thread's stack."""
+    with open(f"/proc/{pid or os.getpid()}/statm") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    resource.prlimit(pid, resource.RLIMIT_AS, (size + (32 << 20), resource.RLIM_INFINITY))
 
 
 def load_with_hooks(directory: str) -> TestRunner:

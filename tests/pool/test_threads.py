@@ -8,27 +8,31 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from fastq.pool import layout
+from fastq.pool import layout, timekeeper
 from fastq.pool._child_queue import Submission
 from fastq.pool._ring import Memory, Ring
 from fastq.pool._slots import Slots
 from fastq.pool._work import NO_ROW, Attempt, Work
+from fastq.pool.child import Child, ChildState
 from fastq.pool.config import PoolConfig
 from fastq.pool.event_kind import NOT_BEGUN, EventKind
 from fastq.pool.layout import PAGE, RESULT_HEAD_AT, RESULT_TAIL_AT, TASK_HEAD_AT, TASK_TAIL_AT, Layout
-from fastq.pool.processes import thread_cpu
+from fastq.pool.processes import thread_times
 from fastq.pool.protocol import CancelOutcome
 from fastq.pool.runner import Sort
+from fastq.pool.timekeeper import Timekeeper
 from fastq.pool.wakeup import Wakeup
 from tests.pool.harness import Bench, bench, gone, run, settings
+from tests.pool.runners import refuse_threads
 from tests.waiting import PATIENCE_S, after, until, wait_until
 
 
-def threaded(threads: int = 4, **options: float | str) -> PoolConfig:
-    return settings("", **{"threads": threads, "prefetch_time": 600, **options})
+def threaded(threads: int = 4, *, argument: str = "", **options: float | str) -> PoolConfig:
+    return settings(argument, **{"threads": threads, "prefetch_time": 600, **options})
 
 
 def give(b: Bench, do: str, *keys: object, timeout: float = 0.0, **order: str) -> list[Submission]:
@@ -43,8 +47,8 @@ async def begun(b: Bench, count: int = 1) -> set[int]:
 
 async def held(pid: int) -> None:
     """Wait until one of a child's threads has computed for a while: longer than it may before it enters a call in C."""
-    before = thread_cpu(pid)
-    await until(lambda: max(ns - before.get(thread, 0) for thread, ns in thread_cpu(pid).items()) > 50_000_000)
+    before = thread_times(pid)
+    await until(lambda: any(ns - before.get(one, (0, 0))[0] > 50_000_000 for one, (ns, _) in thread_times(pid).items()))
 
 
 # Side by side -------------------------------------------------------------------------------------------------------
@@ -256,6 +260,102 @@ def test_the_thread_that_holds_the_interpreter_is_charged_for_those_that_cannot_
     run(test())
 
 
+def test_a_coroutine_that_waits_for_the_interpreter_in_a_step_is_not_charged() -> None:
+    async def test() -> None:
+        async with bench(threaded()) as b:
+            go = b.beacon.file("go")
+            give(b, "wait_and_hold_gil", "guilty", file=str(go))
+            (other,) = give(b, "wait_for", "other", file=str(b.beacon.file("never")))
+            await begun(b, 2)
+            b.submit(b.task("in a step", "let_go", is_async=True))
+            pids = await begun(b)
+            go.touch()
+            await held(*pids)
+            assert b.pool.cancel(other) is CancelOutcome.TOLD
+            assert (await b.outcome("guilty")).kind is EventKind.CRASHED
+            assert {event.kind for event in await b.outcomes(["other", "in a step"])} == {EventKind.RERUN}
+
+    run(test())
+
+
+@pytest.mark.parametrize("do", ["block", "block_in_c", "let_go"])
+def test_a_coroutine_that_blocks_the_loop_is_charged_though_a_thread_computes(do: str) -> None:
+    async def test() -> None:
+        async with bench(threaded()) as b:
+            give(b, "spin", "computes")
+            (other,) = give(b, "wait_for", "other", file=str(b.beacon.file("never")))
+            await begun(b, 2)
+            b.submit(b.task("blocks", do, is_async=True))
+            await begun(b)
+            assert b.pool.cancel(other) is CancelOutcome.TOLD
+            assert (await b.outcome("blocks")).kind is EventKind.CRASHED
+            assert {event.kind for event in await b.outcomes(["other", "computes"])} == {EventKind.RERUN}
+
+    run(test())
+
+
+def test_one_look_at_the_threads_of_a_child_serves_all_of_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    check = Timekeeper.check
+
+    def count_of_tick(self: Timekeeper, children: list[Child], now_ns: int) -> None:
+        looks.append(0)
+        check(self, children, now_ns)
+
+    def count(pid: int) -> dict[int, tuple[int, int]]:
+        looks[-1] += 1
+        return thread_times(pid)
+
+    monkeypatch.setattr(Timekeeper, "check", count_of_tick)
+    monkeypatch.setattr(timekeeper, "thread_times", count)
+
+    async def test() -> None:
+        async with bench(threaded(5)) as b:
+            others = give(b, "wait_for", 1, 2, 3, file=str(b.beacon.file("never")))
+            await begun(b, 3)
+            give(b, "hold_gil_in_c", "holds")  # without any CPU time, so that the search takes as long as it may
+            await begun(b)
+            for other in others:
+                b.pool.cancel(other)
+            await b.outcomes([1, 2, 3])
+
+    run(test())
+    assert max(looks) <= 2, "the first look, and one of those that follow"
+    assert sum(looks) < 10
+
+
+def test_a_task_that_hears_of_its_end_while_the_cause_is_sought_has_its_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timekeeper, "_LOOK_NS", 600 * 10**9)
+
+    async def test() -> None:
+        async with bench(threaded()) as b:
+            (other,) = give(b, "ignore", "other")
+            (pid,) = await begun(b)
+            go = b.beacon.file("go")
+            b.submit(b.task("blocks", "cancel_next", is_async=True, file=str(go)))
+            await begun(b)
+            b.pool.cancel(other)
+            keeper = b.pool._timekeeper
+            await until(lambda: keeper._looks)
+            keeper.grace_ns = 600 * 10**9
+            go.touch()
+            assert await b.beacon.next() == "ignored TaskCanceled"
+            await until(lambda: not keeper._looks)
+            assert b.pool.child_states == {pid: ChildState.READY}
+
+    run(test())
+
+
+def test_a_thread_that_begins_or_ends_during_a_look_is_none_that_is_sought(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, task, gone_since, new = 1, 2, 3, 4
+    before = {loop: (0, 0), task: (5, 0), gone_since: (0, 0)}
+    after = {loop: (10**6, 20), task: (90 * 10**6, 0), new: (9 * 10**9, 0)}
+    assert timekeeper._holder(loop, before, after) == task
+    threads, listdir = thread_times(os.getpid()), os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: ["999999999", *listdir(path)])
+    assert thread_times(os.getpid()).keys() >= threads.keys()
+
+
 def test_one_that_holds_the_interpreter_beyond_its_own_time_has_timed_out() -> None:
     async def test() -> None:
         async with bench(threaded()) as b:
@@ -309,6 +409,56 @@ def test_a_crash_charges_all_that_ran_and_nothing_that_waited() -> None:
             give(b, "noop", "waits")
             assert {event.kind for event in await b.outcomes(["crash", "other"])} == {EventKind.CRASHED}
             assert (await b.outcome("waits")).kind is EventKind.DONE
+
+    run(test())
+
+
+# The system gives no thread -----------------------------------------------------------------------------------------
+
+
+def test_a_task_for_which_the_system_gives_no_thread_waits_for_one_unbegun(capfd: pytest.CaptureFixture[str]) -> None:
+    async def test() -> None:
+        async with bench(threaded(runner="tests.pool.runners:load_short_of_threads")) as b:
+            (pid,) = b.pool.child_states
+            go = str(b.beacon.file("go"))
+            b.submit(b.task("beside", "wait_for", is_async=True, file=go))
+            await begun(b)
+            refuse_threads(pid)
+            give(b, "wait_for", "begun", file=go)
+            _, second = give(b, "noop", "waits", "is withdrawn")
+            await begun(b)
+            assert b.pool.cancel(second) is CancelOutcome.WITHDRAWN
+            assert {one.submission.key for one in b.pool.running()} == {"beside", "begun"}
+            b.beacon.file("go").touch()
+            assert {event.kind for event in await b.outcomes(["begun", "waits"])} == {EventKind.DONE}
+            assert (await b.outcome("beside")).kind is EventKind.RESULT
+            assert set(b.pool.child_states) == {pid}
+
+    run(test())
+    assert capfd.readouterr().err.count("has 1 of 4 threads, for which tasks wait: can't start new thread") == 1
+
+
+def test_children_that_get_no_thread_are_tried_less_and_less_often_and_get_no_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.pool.failures._BACKOFF_S", (0.05, 0.06))
+
+    async def test() -> None:
+        ill = tmp_path / "ill"
+        config = threaded(runner="tests.pool.runners:load_short_of_threads", argument=str(ill))
+        async with bench(config) as b:
+            give(b, "noop", "works")
+            await b.outcome("works")
+            ill.touch()
+            give(b, "kill_self", "dies")
+            assert (await b.outcome("dies")).kind is EventKind.CRASHED
+            b.submit(b.task("beside", is_async=True))
+            give(b, "noop", "after")
+            await until(lambda: len(b.notices) >= 7)  # of children that had not worked before, five would be too many
+            assert all("can't start new thread" in notice and "retrying in" in notice for notice in b.notices)
+            assert len(b.order) == 2, "the others wait"
+            ill.unlink()
+            assert {event.kind for event in await b.outcomes(["beside", "after"])} == {EventKind.RESULT, EventKind.DONE}
 
     run(test())
 
