@@ -43,8 +43,8 @@ class Context(Protocol):
     def write_result(self, data: bytes) -> None:
         """Send an intermediate result."""
 
-    def write_progress(self, data: bytes) -> None:
-        """Send how far the handler has come."""
+    def write_progress(self, data: bytes, is_soon: bool) -> None:
+        """Send how far the handler has come, with the end if it is too soon."""
 
     @property
     def is_stopping(self) -> bool:
@@ -124,17 +124,16 @@ class RunningTask(Task):
     def progress(self, current: float, total: float | None = None, note: str = "") -> None:
         """Report how far the task has come, for ``Handle.progress``: ``progress(42, 100, "pages")``.
 
-        The last one of each second is written. A call within 50 ms of the one before is skipped, unless ``current`` is
-        ``total``. May be called from any thread. ``ValueError`` or ``TypeError`` for what is no number from 0 to 2**53,
+        The last one of each second is written, and the last one before the end. May be called from any thread. ``ValueError`` or ``TypeError`` for what is no number from 0 to 2**53,
         and for a note of over 200 characters. Raises ``TaskEndedError`` as ``write_result`` does.
         """
         data = encode_progress(current, total, note, time.time_ns())
         now_s = time.monotonic()
-        if current != total and now_s - getattr(self, "_told_s", 0.0) < PROGRESS_EVERY_S:
-            return
-        self._told_s = now_s
+        is_soon = current != total and now_s - getattr(self, "_told_s", 0.0) < PROGRESS_EVERY_S
+        if not is_soon:
+            self._told_s = now_s
         try:
-            self._context.write_progress(data)
+            self._context.write_progress(data, is_soon)
         except TaskEndedError as error:
             raise TaskEndedError(f"task {self.id} of {self.queue!r} makes no progress: {error}") from None
 

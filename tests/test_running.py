@@ -36,7 +36,9 @@ def test_a_result_that_comes_too_late_names_its_task() -> None:
         running(EndedContext(), id="x", queue="low").write_result(b"late")
 
 
-def test_progress_is_told_at_most_every_50_ms_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_told_at_most_every_50_ms_the_last_at_once_and_the_rest_with_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now_s = [1000.0]
     monkeypatch.setattr("fastq.running.time.monotonic", lambda: now_s[0])
     context = FakeContext()
@@ -44,11 +46,12 @@ def test_progress_is_told_at_most_every_50_ms_and_at_the_end(monkeypatch: pytest
     for current, at_s in ((1, 0.0), (2, 0.04), (3, 0.06), (10, 0.07)):
         now_s[0] = 1000.0 + at_s
         task.progress(current, 10, "pages")
-    told = [read_progress(data) for data in context.told]
+    told = [read_progress(data) for data in (*context.told, *context.told_late)]
     assert [each and (each.current, each.total, each.note) for each in told] == [
         (1, 10, "pages"),
         (3, 10, "pages"),
         (10, 10, "pages"),
+        (2, 10, "pages"),
     ]
 
 
@@ -73,7 +76,7 @@ def test_what_is_no_progress_is_refused(args: Any, kind: type[Exception], messag
 
 def test_progress_that_comes_too_late_names_its_task() -> None:
     class EndedContext(FakeContext):
-        def write_progress(self, data: bytes) -> None:
+        def write_progress(self, data: bytes, is_soon: bool) -> None:
             raise TaskEndedError("it has ended")
 
     with pytest.raises(TaskEndedError, match=r"^task x of 'low' makes no progress: it has ended$"):

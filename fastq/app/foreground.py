@@ -30,9 +30,10 @@ class _Foreground(Unserved):
         """Print a result that the handler writes while it runs."""
         sys.stdout.write(f"{data.decode(errors='replace')}\n")
 
-    def write_progress(self, data: bytes) -> None:
+    def write_progress(self, data: bytes, is_soon: bool) -> None:
         """Print how far the handler has come."""
-        sys.stderr.write(f"progress: {data.decode()}\n")
+        if not is_soon:
+            sys.stderr.write(f"progress: {data.decode()}\n")
 
 
 def run_in_foreground(mux: ServeMux, task_type: str, payload: bytes) -> bytes | None:

@@ -86,6 +86,8 @@ cdef class Attempt:
     cdef bint told
     cdef bint is_awaited
     cdef bint is_threaded
+    # Progress that came too soon to be sent: it goes with the end.
+    cdef bytes unsent
     # Python's id of the thread whose user code the task is in, and may be interrupted; 0 for none.
     cdef unsigned long thread
 
@@ -105,9 +107,12 @@ cdef class Attempt:
             raise ValueError(f"a result of {len(data)} bytes is above the limit of {MAX_RESULT}")
         self.work.write(self, bytes(data), WRITTEN, 0)
 
-    def write_progress(self, data: bytes) -> None:
-        """Send how far the handler has come."""
-        self.work.write(self, data, PROGRESS, 0)
+    def write_progress(self, data: bytes, is_soon: bool) -> None:
+        """Send how far the handler has come, with the end if it comes too soon after another."""
+        self.check()
+        self.unsent = data if is_soon else None
+        if not is_soon:
+            self.work.write(self, data, PROGRESS, 0)
 
     @property
     def is_stopping(self) -> bool:
@@ -313,6 +318,8 @@ cdef class Work:
             except (TypeError, ValueError, OverflowError):
                 kind, data = BROKEN, traceback.format_exc().encode()
         self.outbox.settle()  # a result that a thread is sending, perhaps for this task, goes first
+        if task.unsent is not None:
+            self.outbox.send(task, PROGRESS, task.unsent, 0)
         state = self.slots.end(task.row, task.seq)
         if state != ROW_RUNNING:
             # The interruption decides, whatever the handler returned; a report of the runner about it is kept.

@@ -62,8 +62,8 @@ class TaskContext(Protocol):
         main process is behind.
         """
 
-    def write_progress(self, data: bytes) -> None:
-        """Send how far the handler has come; as ``write_result``."""
+    def write_progress(self, data: bytes, is_soon: bool) -> None:
+        """Send how far the handler has come, as ``write_result``; if it is too soon, with the end of the task."""
 
     @property
     def is_stopping(self) -> bool:

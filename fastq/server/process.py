@@ -53,7 +53,6 @@ from fastq.server.inflight.checkpoint_writer import CheckpointWriter
 from fastq.server.inflight.failed_attempts import FailedAttempts
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
-from fastq.server.inflight.progress_writer import ProgressWriter
 from fastq.server.inflight.result_writer import ResultWriter
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.unknown import UnknownTypes
@@ -122,7 +121,6 @@ class ServerProcess:
             self.syncer.wake_soon,
         )
         self.result_writer = ResultWriter(self.commands, self.owner)
-        self.progress_writer = ProgressWriter(self.commands, self.owner)
         name = server_name(self.identity.host, self.identity.pid)
         self.failed_attempts = FailedAttempts(self.commands, self._clock, name)
         notices, infos = (partial(log_text, _pool_log, level) for level in (logging.WARNING, logging.INFO))
@@ -151,7 +149,7 @@ class ServerProcess:
             lambda: self.subscriber.remembers,
             lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
             UnknownTypes(self.config.unknown_tasks, self._broker, self._clock).passes_on,
-            self.progress_writer.write,
+            self.ack_writer.progress.write,
         )
 
     def _make_pool(self, callbacks: PoolCallbacks) -> Pool:
@@ -393,10 +391,10 @@ class ServerProcess:
         """Write all unsaved ends, again and again while Redis refuses them."""
         for actor in (self.syncer, self.acker):
             await actor.finish(each_s)
-        await self.progress_writer.stop()
         await self.result_writer.settle()
         await self.failed_attempts.settle()
         await self.acker.flush()
+        await self.ack_writer.progress.stop()
         while self.in_flight.ends.waiting or self.syncer.is_writing:
             await self.syncer.tick()
             await asyncio.sleep(LAST_WRITES_EVERY_S)

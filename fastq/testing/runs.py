@@ -239,7 +239,7 @@ class _Context(Unserved):
     def write_result(self, data: bytes) -> None:
         self.written.append(data)
 
-    def write_progress(self, data: bytes) -> None:
+    def write_progress(self, data: bytes, is_soon: bool) -> None:
         """Drop it: nobody can ask for it."""
 
     def save(self, data: bytes) -> int:

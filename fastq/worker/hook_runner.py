@@ -60,7 +60,7 @@ class _EndedContext(Unserved):
     def __init__(self, call: TaskContext) -> None:
         self.started_ns, self.deadline_ns = call.started_ns, call.deadline_ns
 
-    def write_result(self, data: bytes) -> None:
+    def write_result(self, data: bytes, is_soon: bool = False) -> None:
         """Raise ``TaskEndedError``."""
         raise TaskEndedError("it has ended")
 

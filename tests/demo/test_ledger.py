@@ -19,7 +19,7 @@ OTHER = str(UUID(int=2))
 class Context(Unserved):
     started_ns = deadline_ns = 0
 
-    def write_result(self, data: bytes) -> None:
+    def write_result(self, data: bytes, is_soon: bool = False) -> None:
         raise AssertionError
 
     write_progress = write_result

@@ -53,6 +53,7 @@ def test_clients_wait_for_what_workers_did(workers: Workers, client: Client, vie
     wait_until(lambda: progress_of(paged) == (4, 4, "pages"))
     db.set("e2e:pages", 1)
     assert paged.result() == 4
+    assert progress_of(paged) == (6, None, ""), "the last one came within 50 ms of another, and goes with the end"
     wrong = client.submit(Task("nobody.has.it", max_retry=0))
     with pytest.raises(TaskFailedError, match="HandlerNotFoundError"):
         wrong.result()

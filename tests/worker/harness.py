@@ -21,12 +21,13 @@ class FakeContext(Unserved):
         self.interruption = interruption
         self.written: list[bytes] = []
         self.told: list[bytes] = []
+        self.told_late: list[bytes] = []
 
     def write_result(self, data: bytes) -> None:
         self.written.append(data)
 
-    def write_progress(self, data: bytes) -> None:
-        self.told.append(data)
+    def write_progress(self, data: bytes, is_soon: bool) -> None:
+        (self.told_late if is_soon else self.told).append(data)
 
 
 def encoded(**fields: Any) -> bytes:

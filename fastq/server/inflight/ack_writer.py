@@ -11,6 +11,7 @@ from fastq.server.inflight._tasks import InFlightTask, awaited, live
 from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.inboxes import Inboxes
+from fastq.server.inflight.progress_writer import ProgressWriter
 
 __all__ = ["AckWriter"]
 
@@ -23,6 +24,7 @@ class AckWriter:
     def __init__(self, commands: Commands, in_flight: InFlight) -> None:
         self._commands = commands
         self.inboxes = Inboxes(commands)
+        self.progress = ProgressWriter(commands, in_flight.owner)
         self.lane_of = commands.lane_of
         self._tasks = in_flight.tasks
         self._ends = in_flight.ends
@@ -51,7 +53,8 @@ class AckWriter:
     async def _write(self, tasks: list[InFlightTask], *, checks_done: bool) -> None:
         try:
             calls = plan_acks(tasks, self._tasks, self._owner, self._clock.unix_ns(), checks_done=checks_done)
-            outcomes = await self._commands.run_many([call.operation for call in calls])
+            before = self.progress.with_ends_of(tasks)
+            results = await self._commands.run_many([*before, *(call.operation for call in calls)])
         except asyncio.CancelledError:
             self._ends.keep(tasks, BrokerConnectionError("the write was canceled", maybe_applied=True))
             raise
@@ -59,7 +62,7 @@ class AckWriter:
             # A defect; its tasks must not stay forever.
             self._ends.keep(tasks, BrokerError(f"internal error: {error!r}", maybe_applied=True))
             raise
-        for call, outcome in zip(calls, outcomes, strict=True):
+        for call, outcome in zip(calls, results[len(before) :], strict=True):
             if isinstance(outcome, BrokerError):
                 if not self._is_outage:
                     _log.warning("cannot save the outcomes of %d tasks yet: %s; retrying", len(call.tasks), outcome)

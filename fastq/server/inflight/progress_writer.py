@@ -1,9 +1,11 @@
-"""Writes how far running tasks have come: the last progress of each task, once a second at most."""
+"""Writes how far running tasks have come: the last progress of each task, once a second at most, and with its end."""
 
 import asyncio
 import logging
-from typing import Final
+from typing import Any, Final
 
+from fastq.broker.operation import Operation
+from fastq.broker.operations.finish import Done
 from fastq.broker.operations.lease import Owner
 from fastq.broker.operations.presence import write_progress
 from fastq.errors import BrokerError
@@ -24,18 +26,26 @@ class ProgressWriter:
         self._commands = commands
         self._owner = owner
         self._every_s = every_s
-        self._last: dict[InFlightTask, bytes] = {}
+        self._unwritten: dict[InFlightTask, bytes | None] = {}
         self._writes: set[asyncio.Task[None]] = set()
 
     def write(self, task: InFlightTask, data: bytes) -> None:
         """Write the progress of a running task, at once or when its second is over."""
-        is_under_way = task in self._last
-        self._last[task] = data
+        is_under_way = task in self._unwritten
+        self._unwritten[task] = data
         if is_under_way:
             return
         writing = asyncio.create_task(self._write(task))
         self._writes.add(writing)
         writing.add_done_callback(self._writes.discard)
+
+    def with_ends_of(self, tasks: list[InFlightTask]) -> list[Operation[Any]]:
+        """Return the writes that go before the ends of tasks; none for a task that its end deletes."""
+        return [
+            write_progress(task.queue, task.id, self._owner, data)
+            for task in (tasks if self._unwritten else ())
+            if (data := self._unwritten.get(task)) is not None and not isinstance(task.disposition, Done)
+        ]
 
     async def stop(self) -> None:
         """Write no more."""
@@ -45,12 +55,14 @@ class ProgressWriter:
 
     async def _write(self, task: InFlightTask) -> None:
         try:
-            written: bytes | None = None
-            while task.in_flight and not task.ended and written is not self._last[task]:
-                written = self._last[task]
-                await self._commands.run(write_progress(task.queue, task.id, self._owner, written))
+            while task.in_flight and (data := self._unwritten[task]) is not None:
+                if not task.ended:  # else its end brings it along
+                    write = write_progress(task.queue, task.id, self._owner, data)
+                    (outcome,) = await self._commands.run_many((write,))
+                    if isinstance(outcome, BrokerError):
+                        _log.debug("could not write the progress of task %s; trying again: %s", task.id, outcome)
+                    elif self._unwritten[task] is data:
+                        self._unwritten[task] = None
                 await asyncio.sleep(self._every_s)
-        except BrokerError as error:
-            _log.debug("could not write the progress of task %s: %s", task.id, error)
         finally:
-            del self._last[task]
+            del self._unwritten[task]
