@@ -4,6 +4,8 @@ import difflib
 import importlib
 import sys
 
+from fastq.mux import ServeMux
+
 __all__ = ["AppNameError", "name_of", "resolve", "split_name"]
 
 
@@ -64,7 +66,10 @@ def resolve(name: str) -> object:
 
 
 def _suggest(attribute: str, holder: object) -> str:
-    close = difflib.get_close_matches(attribute, dir(holder), n=1)
+    """Return a name that is much like it: that of an app first."""
+    names = dir(holder)
+    apps = [name for name in names if isinstance(getattr(holder, name, None), ServeMux)]
+    close = difflib.get_close_matches(attribute, apps, n=1) or difflib.get_close_matches(attribute, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

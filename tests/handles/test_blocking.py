@@ -101,7 +101,7 @@ def test_a_task_that_has_ended_needs_no_message(client: Client, site: Site) -> N
     with pytest.raises(TaskFailedError) as error:
         plain.result()
     assert (error.value.error_class, error.value.message) == ("", "dial tcp: refused")
-    with pytest.raises(TaskGoneError, match=r"deleted, or its retention is over \(queue='default', task_id='d'\)"):
+    with pytest.raises(TaskGoneError, match=r"or it completed without a retention \(queue='default', task_id='d'\)$"):
         gone.result()
     with pytest.raises(TaskGoneError):
         gone.state()

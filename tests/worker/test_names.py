@@ -75,6 +75,11 @@ def test_an_attribute_that_is_not_there_is_said_with_one_that_is_like_it(modules
         resolve("app_a:muxx")
     with pytest.raises(AppNameError, match=r"app_a has no 'mux.handler'$"):
         resolve("app_a:mux.handler")
+    (modules / "app_e.py").write_text("from fastq import App\napp = App()\nmap = ap2 = app.task('t')(lambda: None)\n")
+    with pytest.raises(AppNameError, match=r"app_e has no 'ap'; did you mean 'app'\?$"):
+        resolve("app_e:ap")
+    with pytest.raises(AppNameError, match=r"app_e has no 'ma'; did you mean 'map'\?$"):
+        resolve("app_e:ma")
 
 
 def test_what_the_app_itself_raises_passes(modules: Path) -> None:
