@@ -19,7 +19,7 @@ from fastq.broker.operations.enqueue import (
     settle_enqueue,
 )
 from fastq.clock import Clock
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, not_a_task
 from fastq.options import MAX_INT32, NO_OPTIONS, TaskOptions, check_options, complete
 from fastq.producer import Producer, message_of, new_task_of
 from fastq.results import ChunkResult, Column, EnqueueResults, Texts
@@ -32,7 +32,6 @@ __all__ = [
     "BulkComposer",
     "Chunk",
     "enqueue_many",
-    "not_a_task",
     "note_progress",
     "put_part",
 ]
@@ -124,11 +123,6 @@ def _column(values: Sequence[Any]) -> Column:
 
 def _all_equal(values: Sequence[object]) -> bool:
     return values.count(values[0]) == len(values)
-
-
-def not_a_task(given: object) -> TypeError:
-    """Return the error for an item that is not a ``Task``."""
-    return TypeError(f"enqueue_many takes Task objects, not {type(given).__name__}: {given!r}")
 
 
 class BulkComposer:

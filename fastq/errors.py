@@ -97,10 +97,30 @@ class TaskNotFoundError(_TaskError, LookupError):
 class TaskGoneError(TaskNotFoundError):
     """Raised when a task that is waited for is not in its queue any more, so that its result is not known.
 
-    It was deleted, canceled, revoked or moved to another queue, or its retention is over.
+    It was deleted, canceled, revoked or moved to another queue, its retention is over, or it completed without one.
     """
 
-    _text = "task is gone: it was deleted, or its retention is over (queue={queue!r}, task_id={task_id!r})"
+    _text = (
+        "task is gone: it was deleted, its retention is over, or it completed without a retention "
+        "(queue={queue!r}, task_id={task_id!r})"
+    )
+
+
+def not_a_task(given: object) -> TypeError:
+    """Return the error for an item that is not a ``Task``."""
+    return TypeError(f"enqueue_many takes Task objects, not {type(given).__name__}: {given!r}{hint_of_call(given)}")
+
+
+def hint_of_call(given: object) -> str:
+    """Return how a typed task function is enqueued, if it was given instead of a task."""
+    name = getattr(given, "__name__", "") if hasattr(given, "task_options") else ""
+    return f"; write {name}.task(...) or {name}.enqueue(...)" if name else ""
+
+
+def no_attribute(thing: object, what: str, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
+    """Return the error for an attribute that is missing; ``elsewhere`` says how to write what other libraries have."""
+    hint = f"; write {elsewhere[name]}" if name in elsewhere else ""
+    return AttributeError(f"{what} has no {name!r}{hint}", name=name, obj=thing)
 
 
 _ERROR_TEXT: Final = re.compile(r"(?P<name>[^\W\d][\w.]*)(: (?P<message>.*?))?( \([^()\n]*:\d+\))?", re.DOTALL)

@@ -5,9 +5,9 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from fastq.bulk import MAX_CHUNK_TASKS, BulkComposer, not_a_task, note_progress
+from fastq.bulk import MAX_CHUNK_TASKS, BulkComposer, note_progress
 from fastq.clock import SystemClock
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, not_a_task
 from fastq.info import TaskInfo
 from fastq.mux import is_async
 from fastq.options import EnqueueOptions, check_options

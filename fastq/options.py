@@ -49,6 +49,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "expires": "deadline",
     "time_limit": "timeout",
     "job_timeout": "timeout",
+    "retries": "max_retry",
     "result_expires": "retention",
     "result_ttl": "retention",
 }

@@ -11,7 +11,7 @@ from fastq.broker.operation import Flow
 from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, QueueRegister, enqueue_batches, error_of
 from fastq.clock import Clock, at_unix_ns
 from fastq.encoding import PayloadCodec
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, hint_of_call
 from fastq.info import TaskInfo, task_info
 from fastq.options import NO_OPTIONS, TaskOptions, check_options, complete
 from fastq.states import TaskState
@@ -54,6 +54,8 @@ def as_task(task: Task | str, payload: Any, codec: PayloadCodec | None = None) -
         if payload is not None:
             raise TypeError(f"a Task already has a payload; payload={payload!r} goes only with a type name")
         return task
+    if callable(task):
+        raise TypeError(f"task must be a fastq.Task or a type name, not {task!r}{hint_of_call(task)}")
     return Task(task, payload) if codec is None else Task(task, payload, codec=codec)
 
 

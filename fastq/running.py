@@ -124,8 +124,9 @@ class RunningTask(Task):
     def progress(self, current: float, total: float | None = None, note: str = "") -> None:
         """Report how far the task has come, for ``Handle.progress``: ``progress(42, 100, "pages")``.
 
-        The last one of each second is written, and the last one before the end. May be called from any thread. ``ValueError`` or ``TypeError`` for what is no number from 0 to 2**53,
-        and for a note of over 200 characters. Raises ``TaskEndedError`` as ``write_result`` does.
+        The last one of each second is written, and the last one before the end. May be called from any thread.
+        ``ValueError`` or ``TypeError`` for what is no number from 0 to 2**53, and for a note of over 200 characters.
+        Raises ``TaskEndedError`` as ``write_result`` does.
         """
         data = encode_progress(current, total, note, time.time_ns())
         now_s = time.monotonic()

@@ -1,7 +1,7 @@
 """``App``: a ServeMux of typed tasks, with the clients that enqueue them and the lifespan of their handlers."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from fastq.app.context import Context, Env
 from fastq.app.failure_rule import Backoff, Errors, failure_rule
@@ -12,6 +12,7 @@ from fastq.app.payload import Payload
 from fastq.broker.transport.uri import parse_redis_uri
 from fastq.client import AsyncClient, Client
 from fastq.cron.parse import parse
+from fastq.errors import no_attribute
 from fastq.mux import ServeMux
 from fastq.options import EnqueueOptions, check_text
 
@@ -20,6 +21,17 @@ __all__ = ["App", "TaskSettings"]
 P = ParamSpec("P")
 R = TypeVar("R")
 L = TypeVar("L", bound=Callable[[], Iterator[Any] | AsyncIterator[Any]])
+
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("send_task", "enqueue"), ".client.enqueue('type', payload), or the .enqueue(...) of a task"),
+    "autodiscover_tasks": ".include(other_app)",
+}
+_SETTINGS_ELSEWHERE: Final = {
+    "bind": "give it a first parameter ctx: Context, which is the running task",
+    "autoretry_for": "write retry_on=(...)",
+    "retry_backoff": "write backoff=...",
+}
+"""What other libraries call it, for those who come from there."""
 
 
 class TaskSettings(EnqueueOptions, total=False):
@@ -185,6 +197,11 @@ class App(ServeMux):
             if not app._has_lifespan():
                 raise TypeError(f"task {name!r} takes a Context with env {env!r}, but no @app.lifespan makes one")
 
+    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, "an App", name, _ELSEWHERE)
+
     def _env(self) -> Any:
         """Return the value that the lifespan of this app, or else of the one that includes it, has yielded here."""
         if self._lifespan is not None:
@@ -198,6 +215,8 @@ class App(ServeMux):
         self, function: Callable[..., Any], name: str | None, settings: dict[str, Any]
     ) -> TaskFunction[..., Any]:
         name = _default_name(function) if name is None else check_text(name, "task name")
+        if foreign := next((each for each in settings if each in _SETTINGS_ELSEWHERE), None):
+            raise TypeError(f"task {name!r} has an unknown setting {foreign!r}; {_SETTINGS_ELSEWHERE[foreign]}")
         options: Any = dict(settings)
         aliases, is_strict = options.pop("aliases", ()), options.pop("strict", False)
         cron, threads = options.pop("cron", None), options.pop("threads", True)

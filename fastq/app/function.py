@@ -9,6 +9,7 @@ from fastq.app.annotations import result_decoder
 from fastq.app.context import Context, Env
 from fastq.app.payload import Payload
 from fastq.client import AsyncClient, Client
+from fastq.errors import no_attribute
 from fastq.handles.handle import AsyncHandle, Handle
 from fastq.info import TaskInfo
 from fastq.mux import ServeMux
@@ -24,13 +25,13 @@ T = TypeVar("T")
 
 
 _ELSEWHERE: Final = {
-    "delay": "enqueue(...)",
-    "apply_async": "options(queue=..., process_in=...).enqueue(...)",
-    "s": "task(...)",
-    "signature": "task(...)",
-    "send": "enqueue(...)",
-    "kiq": "aenqueue(...)",
-    "defer": "enqueue(...)",
+    "delay": ".enqueue(...)",
+    "apply_async": ".options(queue=..., process_in=...).enqueue(...)",
+    "s": ".task(...)",
+    "signature": ".task(...)",
+    "send": ".enqueue(...)",
+    "kiq": ".aenqueue(...)",
+    "defer": ".enqueue(...)",
 }
 """What other libraries call it, for those who come from there."""
 
@@ -155,8 +156,7 @@ class TaskFunction(Generic[P, R]):
     if not TYPE_CHECKING:  # a type checker would take it for any attribute
 
         def __getattr__(self, name: str) -> Any:
-            hint = f"; write .{_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
-            raise AttributeError(f"task {self.__dict__.get('type')!r} has no {name!r}{hint}", name=name, obj=self)
+            raise no_attribute(self, f"task {self.__dict__.get('type')!r}", name, _ELSEWHERE)
 
     def __repr__(self) -> str:
         return f"<task {self.type!r} of {self._function!r}>"

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Generator
 from datetime import timedelta
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from fastq.broker.operations.ends import TaskKey
-from fastq.errors import TaskFailedError, TaskGoneError
+from fastq.errors import TaskFailedError, TaskGoneError, no_attribute
 from fastq.states import TaskState
 from fastq.wire.inbox import EndKind, TaskEnd
 from fastq.wire.progress import TaskProgress
@@ -18,6 +18,13 @@ Decode = Callable[[bytes | None], Any]
 Timeout = float | timedelta | None
 Outcome = TaskEnd | Exception
 """The end of a task, or why the client waits no longer."""
+
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("get", "wait", "wait_result", "return_value", "get_result"), ".result(timeout=...)"),
+    **dict.fromkeys(("ready", "status", "get_status", "is_finished", "successful", "done"), ".state()"),
+    **dict.fromkeys(("revoke", "abort"), ".cancel()"),
+}
+"""What other libraries call it, for those who come from there."""
 
 
 class _BlockingWaiter(Protocol):
@@ -78,6 +85,11 @@ class _Handle(Generic[R_co]):
             text = f"the result of task {self.id} of queue {self.queue!r} is not as annotated: {error}"
             raise ValueError(text) from error
         return value
+
+    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, "a handle", name, _ELSEWHERE)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of task {self.id!r} in {self.queue!r}>"

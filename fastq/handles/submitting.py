@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from fastq.broker.operations.ends import TaskKey
-from fastq.errors import FastqError
+from fastq.errors import FastqError, not_a_task
 from fastq.handles.handle import Decode
 from fastq.handles.waits import Inbox
 from fastq.results import EnqueueResults
@@ -19,6 +19,8 @@ KEPT_S: Final = 3600
 
 def awaited(task: Task, checked: Mapping[str, Any], inbox: Inbox) -> Task:
     """Return a task with the checked options of a call, that is kept and tells an inbox of its end."""
+    if not isinstance(task, Task):
+        raise not_a_task(task)
     made = with_options(task, {"retention": KEPT_S, **task.options, **checked})
     made.headers = {**made.headers, INBOX_HEADER: inbox.name}
     if not made.options["retention"]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from fastq._ids import new_task_id
 from fastq.broker.operations.ticks import LastTick
 from fastq.cron.schedule import Schedule
+from fastq.errors import hint_of_call
 from fastq.options import check_options, check_text, complete
 from fastq.scheduler.option_list import option_strings
 from fastq.scheduler.ticks import GIVE_UP_AFTER, SURELY_KNOWN, Missed, Pick, begin_at, next_tick, pick_ticks
@@ -55,7 +56,7 @@ def check_registration(
     if isinstance(task, str):
         task = Task(task)
     if not isinstance(task, Task):
-        raise TypeError(f"task must be a fastq.Task or a type name, not {task!r}")
+        raise TypeError(f"task must be a fastq.Task or a type name, not {task!r}{hint_of_call(task)}")
     checked = {**task.options, **check_options(options)}
     complete(checked, 0)
     if name is not None:

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from fastq.broker.operations.ends import TaskKey
-from fastq.bulk import not_a_task
 from fastq.client import AsyncClient, Client
 from fastq.encoding import PayloadCodec
-from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError
+from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError, not_a_task
 from fastq.hooks import Hooks
 from fastq.info import TaskInfo
 from fastq.mux import ServeMux

@@ -23,8 +23,10 @@ from fastq import (
     Context,
     CronSpecError,
     DuplicateTaskError,
+    Handle,
     PayloadError,
     RunningTask,
+    Scheduler,
     ServeMux,
     SkipRetry,
     TaskInfo,
@@ -231,6 +233,21 @@ def test_a_result_that_cannot_be_kept_fails_no_task(app: App) -> None:
     assert (run.outcome, run.json()["fastq:unencodable"]) == (RunOutcome.DONE, "object")
 
 
+def test_a_task_function_that_is_given_as_a_task_is_answered_with_its_calls(app: App) -> None:
+    @app.task("t")
+    def job(id: int) -> None: ...
+
+    hint = re.escape("; write job.task(...) or job.enqueue(...)")
+    function: Any = job
+    for call in (app.client.enqueue, app.client.submit, lambda job: app.client.enqueue_many([job])):
+        with pytest.raises(TypeError, match=hint):
+            call(function)
+    with pytest.raises(TypeError, match=hint):
+        app.client.submit_many([function])
+    with pytest.raises(TypeError, match=hint):
+        Scheduler(app.url).register("@daily", function)
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [("delay", "; write .enqueue(...)"), ("apply_async", "; write .options(queue=..., process_in"), ("nope", "")],
@@ -242,6 +259,22 @@ def test_what_other_libraries_call_it_is_answered_with_our_name(app: App, name: 
     with pytest.raises(AttributeError, match=re.escape(f"task 't' has no {name!r}{hint}")):
         getattr(job, name)
     assert copy.copy(job.options(queue="low")).task_options == {"queue": "low"}
+
+
+def test_what_other_libraries_call_it_is_answered_on_apps_handles_and_in_settings(app: App) -> None:
+    handle: Handle[Any] = Handle(app.client._waiter, ("default", "a"), str)
+    with pytest.raises(AttributeError, match=r"^a handle has no 'get'; write \.result\(timeout=\.\.\.\)$"):
+        handle.get  # type: ignore[attr-defined]  # noqa: B018 - what is tested
+    with pytest.raises(AttributeError, match=r"^an App has no 'send_task'; write \.client\.enqueue\("):
+        app.send_task  # type: ignore[attr-defined]  # noqa: B018 - what is tested
+    with pytest.raises(AttributeError, match=r"^an App has no 'nope'$"):
+        app.nope  # type: ignore[attr-defined]  # noqa: B018 - what is tested
+    settings: Any = {"retries": 3, "bind": True}
+    with pytest.raises(TypeError, match=r"unknown setting 'bind'; give it a first parameter ctx: Context"):
+        app.task("u", **settings)(print)
+    del settings["bind"]
+    with pytest.raises(TypeError, match=r"unknown option 'retries'; did you mean 'max_retry'\?"):
+        app.task("u", **settings)(lambda: None)
 
 
 def test_options_among_the_arguments_are_answered_with_their_place(app: App) -> None:
