@@ -50,7 +50,7 @@ class _Context(Protocol):
 
 
 class Stopping:
-    """The flag that a server is about to stop: true once it shuts down or is quiet; ``await`` waits until it is."""
+    """The flag that a handler should end: its server shuts down, is quiet or reloads. ``await`` waits for it."""
 
     __slots__ = ("_context",)
 
@@ -156,7 +156,7 @@ class Resumable(Generic[T]):
     def _stop_if_told(self) -> None:
         # Only with all of the position saved: the flag may have been set since it was looked at.
         if self._done == self._saved and self._stopping:
-            raise Snooze(f"its server stops; {self._done} items are done", after=0)
+            raise Snooze(f"its worker process stops; {self._done} items are done", after=0)
 
 
 async def _behind(done: int, items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:

@@ -142,7 +142,7 @@ class RunningTask(Task):
 
     @property
     def stopping(self) -> Stopping:
-        """Return a flag that is true once the server shuts down or is quiet: the handler should come to an end.
+        """Return a flag that is true once the server shuts down, is quiet or reloads: the handler should end.
 
         ``await task.stopping`` waits for it, ``task.stopping.wait(5)`` sleeps for 5 s, less if it is set.
         """

@@ -144,7 +144,7 @@ def test_a_loop_ends_with_its_position_saved_once_the_server_is_about_to_stop() 
     loop = iter(running(pool).iterate("abcd", every=3600))
     assert [next(loop), next(loop)] == ["a", "b"]
     pool.is_stopping = True
-    with pytest.raises(Snooze, match=r"^its server stops; 2 items are done$"):
+    with pytest.raises(Snooze, match=r"^its worker process stops; 2 items are done$"):
         next(loop)
     assert pool.saved == [b"2"]
 

@@ -91,6 +91,8 @@ class Seats:
     def _retire(self, child: Child) -> None:
         child.state = ChildState.LEAVING
         child.queue.set_open(False)
+        if child.is_outdated:
+            child.queue.announce_stop()  # only now: the task may begin again elsewhere at once
         if child.queue.is_over_memory:
             size_mb = child.queue.rss / 1e6
             self._tell(

@@ -118,7 +118,7 @@ def test_a_server_that_goes_quiet_gives_its_long_tasks_back(
         message = view.message(task_id)
         assert message.retried == 0
         assert 0 < int(message.headers["fastq-checkpoint"]) < STEPS
-        assert message.error_msg.startswith("Snooze: its server stops; ")
+        assert message.error_msg.startswith("snoozed (not failed): its worker process stops; ")
     other = start(workers)
     for task_id in ids:
         view.until("completed", task_id)

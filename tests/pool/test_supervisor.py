@@ -366,6 +366,22 @@ def test_a_reload_replaces_children_as_they_get_free_and_leaves_nothing_behind()
     run(test())
 
 
+def test_a_task_in_a_child_that_a_reload_replaces_is_told_to_come_to_an_end() -> None:
+    async def test() -> None:
+        async with bench(settings(processes=1)) as b:
+            b.submit(b.task("long", "wait_for_stop"))
+            await b.beacon.pids()
+            await (await b.forks.reload())
+            assert (await b.outcome("long")).kind is EventKind.DONE
+            b.submit(b.task("next", "wait_for_stop"))
+            await b.beacon.pids()
+            assert b.pool.pending == 1, "its successor is not stopping"
+            b.pool.announce_stop()
+            assert (await b.outcome("next")).kind is EventKind.DONE
+
+    run(test())
+
+
 def test_a_preloader_that_dies_after_it_was_replaced_takes_only_its_own_children_along() -> None:
     async def test() -> None:
         async with bench(settings(processes=2)) as b:
