@@ -43,7 +43,7 @@ def ls(session: Session, as_json: bool) -> None:
     if as_json:
         emit([entry_record(entry) for entry in entries])
     elif not entries:
-        session.screen.say("There are no schedulers running.")
+        session.screen.say("There are no schedulers running; fastq scheduler MODULE:APP runs one.")
     else:
         rows = [
             (

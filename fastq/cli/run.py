@@ -34,7 +34,7 @@ Examples:
 Exit codes: 0 done, 1 failed or snoozed, 2 misused, 130 interrupted."""
 
 
-@click.command("run", context_settings=SETTINGS, epilog=_EPILOG)
+@click.command("run", context_settings={**SETTINGS, "allow_extra_args": True}, epilog=_EPILOG)
 @click.argument("task")
 @click.argument("payload", default="")
 @click.option("--type", "-t", "task_type", metavar="TYPE", help="the type of a task, where TASK is an App or ServeMux")
@@ -46,6 +46,9 @@ def run(context: click.Context, task: str, payload: str, task_type: str | None, 
     No queue has a part in it: no time limit, no retry. The app's lifespan and middleware do. An error is shown with its
     traceback.
     """
+    if context.args:
+        text = f"unexpected argument {context.args[0]!r}; a task of an app is chosen by --type {payload}"
+        raise click.UsageError(text)
     try:
         if url := runner_url(redis, {}):
             os.environ["FASTQ_REDIS_URL"] = url

@@ -39,7 +39,7 @@ def test_periodic_tasks_are_listed(fastq: Fastq, db: Any) -> None:
 
 
 def test_without_schedulers_that_is_said(fastq: Fastq) -> None:
-    assert fastq.done("cron", "ls") == "There are no schedulers running.\n"
+    assert fastq.done("cron", "ls") == "There are no schedulers running; fastq scheduler MODULE:APP runs one.\n"
     assert fastq.json("cron", "ls") == []
 
 

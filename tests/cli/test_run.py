@@ -153,6 +153,7 @@ def test_an_argument_that_the_task_does_not_have_is_named(directory: Path) -> No
             2,
             "is an app: choose a task with --type, of enqueues, fails, inner, media.resize, nothing, snoozes",
         ),
+        (["jobs:app", "fails", "{}"], 2, "unexpected argument '{}'; a task of an app is chosen by --type fails"),
         (["jobs:number"], 2, "must be a task function, or with --type a fastq.App or ServeMux, not 5"),
         (["jobs:alone_task"], 2, "'jobs:alone_task': task 'alone' takes a Context with env <class 'int'>, but no"),
         (["jobs:resiz"], 2, "did you mean 'resize'?"),
