@@ -49,9 +49,11 @@ def hooks_named(**names: str | None) -> Hooks:
 
 def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> FailureReport:
     """Describe a failure, and let the hooks decide what follows."""
-    text = describe_error(_reason(error))
+    reason = _reason(error)
+    text = describe_error(reason)
     if isinstance(error, Snooze):
-        return FailureReport(text, is_failure=False, retry_in_s=error.after_s, is_snoozed=True)
+        why = text.removeprefix(type(error).__name__) if reason is error else f": {text}"
+        return FailureReport(f"snoozed (not failed){why}", is_failure=False, retry_in_s=error.after_s, is_snoozed=True)
     _tell(hooks, task, error)
     if (final := why_final(task, error)) or task.retried >= task.max_retry:
         return FailureReport(text, final=final)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fastq.errors import PayloadError, RevokeTask, SkipRetry, TaskTimeout
+from fastq.errors import PayloadError, RevokeTask, SkipRetry, Snooze, TaskTimeout
 from fastq.hooks import FailureRule, Hooks
 from fastq.running import RunningTask
 from fastq.worker.hooks import caused_by, failure_report, hooks_named, lost_report
@@ -91,6 +91,18 @@ def test_a_report_says_why_a_task_with_retries_left_is_not_tried_again(
     if rule is not None:
         task._rule = rule
     assert FailureReport.decode(failure_report(Hooks(), task, error).encode()).final == why
+
+
+def test_a_snoozed_task_is_not_said_to_have_failed() -> None:
+    because = Snooze("too early", after=5)
+    because.__cause__ = BOOM
+    for error, text in (
+        (Snooze(after=5), "snoozed (not failed)"),
+        (Snooze("too early", after=5), "snoozed (not failed): too early"),
+        (because, "snoozed (not failed): ValueError: boom"),
+    ):
+        report = failure_report(Hooks(), running(), error)
+        assert (report.error, report.retry_in_s, report.is_snoozed) == (text, 5.0, True)
 
 
 def test_without_hooks_the_defaults_stand() -> None:

@@ -48,8 +48,10 @@ class FailureLog:
         self._limit = LogLimit[tuple[_LineKind, str, str]]()
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, task: InFlightTask, kind: EventKind, disposition: Disposition, report: FailureReport) -> None:
-        """Log the fate of a task, or count it."""
+    def add(
+        self, task: InFlightTask, kind: EventKind, disposition: Disposition, report: FailureReport, ran_ns: int = 0
+    ) -> None:
+        """Log the fate of a task, or count it; ``ran_ns`` is 0 if it did not run."""
         is_snoozed = report.is_snoozed and isinstance(disposition, Retried)
         line_kind = _SNOOZED if is_snoozed else _KINDS.get(type(disposition), _DELETED)
         if not _log.isEnabledFor(line_kind.level):
@@ -67,13 +69,14 @@ class FailureLog:
         follows = _follows(disposition, now_s)
         if isinstance(disposition, Archived):
             follows = f"{follows}: {_why_final(task, kind, report)}"
-        what = "failed" if isinstance(disposition, Retried | Archived) else "ended"
+        what = "failed" if isinstance(disposition, Retried | Archived) and not is_snoozed else "ended"
         error = report.error if len(report.error) <= MAX_ERROR else f"{report.error[:MAX_ERROR]}…"
         _log.log(
             line_kind.level,
-            "task %s (%s, queue %s) %s at attempt %d of %d: %s; %s",
-            *(task.id, view.type, task.queue, what, about["attempt"], about["max_attempts"], error, follows),
-            extra={"about": about, "below": report.trace},
+            "task %s (%s, queue %s) %s at attempt %d of %d%s: %s; %s",
+            *(task.id, view.type, task.queue, what, about["attempt"], about["max_attempts"]),
+            *(f" after {ran_ns / 1e9:.3f} s" if ran_ns else "", error, follows),
+            extra={"about": {**about, "ran_s": round(ran_ns / 1e9, 6)}, "below": report.trace},
         )
 
     def finish(self) -> None:

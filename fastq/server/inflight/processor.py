@@ -392,12 +392,13 @@ class Processor:
     def _end(self, task: InFlightTask, event: Event, report: FailureReport | None = None) -> InFlightTask:
         """Decide what becomes of a task, by the record of its attempt and the report that belongs to it."""
         kind, data = event.kind, event.data
-        self._counts[kind] += 1
         now_s = self._clock.unix_ns() // 1_000_000_000
         if kind <= _LAST_SUCCESS:
+            self._counts[kind] += 1
             task.disposition = disposition_of(task, kind, data, now_s, self._delay_rule)
             return task
         report = report or report_of(kind, data)
+        self._counts[EventKind.RETURNED if report.is_snoozed else kind] += 1
         disposition: Disposition
         if overrides(task, kind):
             disposition = canceled_of(task, report, now_s)
@@ -407,7 +408,7 @@ class Processor:
             record = self._callbacks.record_attempt(task, report, event.ran_ns)
             disposition = disposition._replace(attempt=record)
         task.disposition = disposition
-        self.failure_log.add(task, kind, disposition, report)
+        self.failure_log.add(task, kind, disposition, report, event.ran_ns)
         return task
 
     # Control ----------------------------------------------------------------------------------------------------

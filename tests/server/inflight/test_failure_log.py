@@ -77,6 +77,14 @@ def test_a_line_says_which_task_why_and_what_follows(
     assert said == [(level, f"task a (boom, queue q) {text.format(REPORT.error)}")]
 
 
+def test_a_line_says_how_long_the_task_ran_and_that_a_snoozed_one_has_not_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    write, snoozed = Retried("a", b"", NOW_S + 15, False), FailureReport("snoozed (not failed)", False, is_snoozed=True)
+    ((_, text),) = telling(lambda log, _: log.add(in_flight(), EventKind.FAILED, write, snoozed, 1_234_567_890), caplog)
+    assert " ended at attempt 1 of 26 after 1.235 s: snoozed (not failed); next try in 15s, not counted" in text
+
+
 @pytest.mark.parametrize(
     ("canceled", "why"), [(None, "its payload does not fit"), (CancelAs.ARCHIVE, "it was canceled so")]
 )
@@ -92,7 +100,7 @@ def test_a_line_says_why_a_task_with_retries_left_is_archived(
 
 def test_a_line_has_its_facts_as_fields_and_its_traceback_below(caplog: pytest.LogCaptureFixture) -> None:
     write, report = Retried("a", b"", NOW_S + 15, True), FailureReport("E: x", trace="Traceback\n  File")
-    telling(lambda log, _: log.add(in_flight(retry=25), EventKind.FAILED, write, report), caplog)
+    telling(lambda log, _: log.add(in_flight(retry=25), EventKind.FAILED, write, report, 1_234_567_890), caplog)
     (record,) = caplog.records
     assert record.__dict__["below"] == "Traceback\n  File"
     assert record.__dict__["about"] == {
@@ -104,6 +112,7 @@ def test_a_line_has_its_facts_as_fields_and_its_traceback_below(caplog: pytest.L
         "outcome": "retried",
         "error": "E: x",
         "retry_in_s": 15,
+        "ran_s": 1.234568,
     }
 
 

@@ -414,7 +414,7 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
         (EventKind.SKIP_RETRY, FailureReport("E: b").encode(), "E: b"),
         (EventKind.TIMEOUT, b"", "TaskTimeout: the handler did not end in time and its process was killed"),
         (EventKind.CRASHED, b"SIGSEGV", "WorkerCrashedError: SIGSEGV"),
-        (EventKind.FAILED, FailureReport("Snooze", False, 1.0, is_snoozed=True).encode(), ""),
+        (EventKind.FAILED, FailureReport("snoozed (not failed)", False, 1.0, is_snoozed=True).encode(), ""),
         (EventKind.INVALID, b"no message", ""),
     ],
 )
@@ -425,6 +425,8 @@ def test_the_record_of_a_failed_attempt_goes_with_its_end(kind: EventKind, data:
         (task,) = bench.finished
         assert isinstance(task.disposition, Retried | Archived)
         assert task.disposition.attempt == (f"{told} after 7000 ns".encode() if told else b"")
+        counted = EventKind.RETURNED if data and b"snoozed" in data else kind
+        assert +bench.in_flight.stats.counts == {counted: 1}
 
     on_crew(test)
 
