@@ -159,7 +159,9 @@ class Client:
         return [handle.result() for handle in listed]
 
     def wait(self, queue: str, task_id: str, timeout: float | timedelta | None = None) -> bytes | None:
-        """Wait until a task has ended that anybody has enqueued, and return what is kept of its result.
+        """Wait until a task has ended that anybody has enqueued, and return the bytes that are kept of its result.
+
+        They are not decoded: those of a typed task are JSON. None means that nothing is kept.
 
         Such a task tells nobody of its end, so it is looked at: after 50 ms, later once a second. Raises as
         ``Handle.result`` does.

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from fastq.clock import at_unix_ns
 from fastq.states import TaskState
 from fastq.wire.messages import TaskMessage
+from fastq.wire.progress import TaskProgress
 
 __all__ = ["TaskInfo", "task_info"]
 
@@ -17,7 +18,8 @@ class TaskInfo:
 
     Times are in UTC, or None if there is none. A ``timeout`` or ``retention`` of zero means none. ``result`` is the
     handler's result, or None. ``is_orphaned`` means that the lease of an active task has expired. ``lost`` is the
-    number of times that the task was lost with its server; a loss uses up no retry.
+    number of times that the task was lost with its server; a loss uses up no retry. ``progress`` is what its handler
+    told last by ``task.progress``, or None.
     """
 
     id: str
@@ -39,6 +41,7 @@ class TaskInfo:
     completed_at: datetime | None
     result: bytes | None
     lost: int = 0
+    progress: TaskProgress | None = None
 
 
 def task_info(

@@ -59,6 +59,7 @@ def task_facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
         ("Group", clean(info.group)),
         ("Retried", f"{info.retried}/{info.max_retry}"),
         ("Lost", f"{info.lost} times, with its server" if info.lost else ""),
+        ("Progress", _progress(info, now)),
         ("Next process time", at(info.next_process_at) if waits else "now" if info.next_process_at else ""),
         ("Last failed", at(info.last_failed_at)),
         ("Last error", clean(info.last_err)),
@@ -68,6 +69,14 @@ def task_facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
         ("Completed", at(info.completed_at)),
         ("Headers", ", ".join(f"{clean(name)}={clean(value)}" for name, value in sorted(info.headers.items()))),
     ]
+
+
+def _progress(info: TaskInfo, now: datetime) -> str:
+    """Return what the handler told last, and when."""
+    if info.progress is None:
+        return ""
+    current, total, note, at = info.progress
+    return clean(f"{current:g}{'' if total is None else f'/{total:g}'} {note}".strip()) + f" ({when(at, now)})"
 
 
 def attempt_facts(attempts: Sequence[FailedAttempt], now: datetime) -> list[tuple[str, str]]:

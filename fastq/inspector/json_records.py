@@ -120,6 +120,7 @@ def task_record(info: TaskInfo) -> dict[str, Any]:
         "group": info.group or None,
         "next_process_at": time_text(info.next_process_at),
         "is_orphaned": info.is_orphaned,
+        "progress": None if info.progress is None else {**info.progress._asdict(), "at": time_text(info.progress.at)},
         "retention_s": info.retention.total_seconds() or None,
         "completed_at": time_text(info.completed_at),
         **_data("result", info.result),

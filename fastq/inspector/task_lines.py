@@ -100,7 +100,7 @@ def write_line(queue: str, task: WalkedTask, info: TaskInfo, unique_key: str, un
 def readable(info: TaskInfo, unique_key: str) -> dict[str, Any]:
     """Return the fields of a line that follow from the task's message and place."""
     record = task_record(info)
-    del record["is_orphaned"]
+    del record["is_orphaned"], record["progress"]
     if info.state not in _TIMED:
         record["next_process_at"] = None
     return {**record, "unique_key": unique_key or None}

@@ -1,7 +1,7 @@
 """The inspector's reading of tasks: one by id, a page of a state, or all of a state."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fastq.broker.inspect.queues import queue_exists
@@ -185,7 +185,7 @@ def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskI
     elif state in TIMED and found.score is not None:
         next_ns = int(max(-FAR_S, min(found.score, FAR_S))) * SECOND_NS  # a score may be infinite
     orphaned = state is TaskState.ACTIVE and (found.score is None or found.score <= now_ns // SECOND_NS)
-    return task_info(
+    info = task_info(
         _message_of(queue, task_id, found.message),
         state,
         next_process_at=None if next_ns is None else at_unix_ns(next_ns),
@@ -193,6 +193,7 @@ def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskI
         result=found.result,
         lost=found.lost,
     )
+    return info if found.progress is None else replace(info, progress=found.progress)
 
 
 def _attempt(record: AttemptRecord, traceback: str | None) -> FailedAttempt:

@@ -13,6 +13,7 @@ from fastq import Client, Inspector, Task
 from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.attempts import AttemptRecord
+from fastq.wire.progress import encode_progress
 from tests.cli.commands import BINARY, Fastq
 from tests.waiting import wait_until
 
@@ -162,6 +163,15 @@ def test_filters_choose_tasks(filled: Fastq, state: str, words: list[str], ids: 
 )
 def test_misuse_is_said(filled: Fastq, words: str, text: str) -> None:
     assert text in filled.failure("task", *words.split(), code=2)
+
+
+def test_the_progress_of_a_task_is_described(filled: Fastq, db: Any) -> None:
+    db.hset(keys.task("default", "a2"), "progress", encode_progress(42, 100, "pa\nges", 0))
+    words = ("task", "inspect", "-q", "default", "a2")
+    (told,) = (line for line in filled.lines(*words) if line.startswith("Progress "))
+    assert told.startswith("Progress 42/100 pa\\nges (")
+    (record,) = filled.json(*words)
+    assert record["progress"] == {"current": 42, "total": 100, "note": "pa\nges", "at": "1970-01-01T00:00:00Z"}
 
 
 def test_tasks_are_described(filled: Fastq) -> None:

@@ -8,6 +8,7 @@ from fastq.broker.operations.lease import lost_count
 from fastq.broker.operations.walk import LISTS
 from fastq.states import TaskState
 from fastq.wire import keys
+from fastq.wire.progress import TaskProgress, read_progress
 
 __all__ = [
     "STATES",
@@ -69,7 +70,7 @@ class FoundTask(NamedTuple):
     """The data of a task in Redis.
 
     ``score`` is its score in the sorted set of its state: when it is due, or when its lease ends. ``lost`` counts how
-    often the task was lost with its server.
+    often the task was lost with its server. ``progress`` is what its handler told last.
     """
 
     message: bytes | None
@@ -77,6 +78,7 @@ class FoundTask(NamedTuple):
     result: bytes | None
     score: float | None
     lost: int = 0
+    progress: TaskProgress | None = None
 
 
 def read_tasks(queue: str, task_ids: Sequence[str | bytes]) -> Operation[list[FoundTask]]:
@@ -96,10 +98,11 @@ def _parse_tasks(reply: list[Any]) -> list[FoundTask]:
             message=reply[at],
             state=None if reply[at + 1] is None else reply[at + 1].decode(errors="replace"),
             result=reply[at + 2],
-            score=None if reply[at + 4] is None else float(reply[at + 4]),
+            score=None if reply[at + 5] is None else float(reply[at + 5]),
             lost=lost_count(reply[at + 3]),
+            progress=read_progress(reply[at + 4]),
         )
-        for at in range(0, len(reply), 5)
+        for at in range(0, len(reply), 6)
     ]
 
 
