@@ -10,7 +10,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 
 from fastq.broker.transport.end_task import end_task
 from fastq.errors import BrokerError
@@ -169,10 +168,12 @@ class Actor:
     async def _sleep(self, seconds: float | None) -> None:
         if seconds is not None and seconds <= 0:
             return
-        # Not wait_for: Python 3.11's swallows a cancellation that comes together with what it waits for.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
+        timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.wake)
+        try:
+            await self._woken.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
 
 async def stop_all(*actors: Actor) -> None:

@@ -32,6 +32,8 @@ __all__ = ["Fetcher"]
 
 FULL_BATCH: Final = 64
 """Smaller batches are passed on at once: a delay gains little, and the pool waits for the tasks."""
+RESTED_S: Final = 0.01
+"""Batches that come more seldom are those of a pool with work before it."""
 LARGE_BATCH: Final = 128
 QUEUES_OF_A_LARGE_BATCH: Final = 3
 """More queues than this take turns: each call costs as much as 15 tasks, and its tasks need another call of done."""
@@ -88,6 +90,7 @@ class Fetcher(LaneActor):
         self._resting: dict[str, float] = {}
         self._failing = FailingQueues(self, self.outage, self._log)
         self._mean_bytes: dict[str, float] = {}
+        self._asked_s = 0.0
         self._is_fetching = True
         self.quiet = asyncio.Event()
         """Set once fetching has ended: no dequeue is under way, though the tasks of a lost one may still turn up."""
@@ -190,8 +193,10 @@ class Fetcher(LaneActor):
     async def _fetch(self, calls: Sequence[DequeueCall]) -> None:
         asked = Moment.now(self._clock)
         most = sum(call.most for call in calls)
-        # A small one is not worth a round trip of its own beside that of the acks.
-        answer = self._commands.begin([dequeue(*call) for call in calls], joins=most < FULL_BATCH)
+        # A small one, or one after a rest, is not worth a round trip of its own beside that of the acks.
+        joins = most < FULL_BATCH or asked.monotonic_s - self._asked_s >= RESTED_S
+        self._asked_s = asked.monotonic_s
+        answer = self._commands.begin([dequeue(*call) for call in calls], joins=joins)
         self._dequeues.begin(calls)
         try:
             if self._dequeues.brought:
