@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
+from benchmarks.compare.conditions import CONDITIONS
 from benchmarks.compare.contender import Contender
 from benchmarks.compare.contenders import CONTENDERS
 from benchmarks.compare.environment import BUILD, UnavailableError, ensure, version
@@ -46,6 +47,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help=limit)
     parser.add_argument("--tasks", default="auto", help="no-op tasks a turn; auto: about two seconds' worth for each")
     parser.add_argument("--only", help=f"names with commas between them, of {', '.join(c.name for c in CONTENDERS)}")
+    parser.add_argument(
+        "--condition", choices=CONDITIONS, default="plain", help="where Redis is, and what it does (default: plain)"
+    )
     parser.add_argument("--quick", action="store_true", help="one short round without warm-up, to see that it works")
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--table", type=Path, help="write the table here, as Markdown")
@@ -70,14 +74,17 @@ def _take(options: argparse.Namespace) -> Record:
     where = machine(server_program())
     directory = BUILD / "logs"
     directory.mkdir(parents=True, exist_ok=True)
-    rounds = Rounds(programs, directory)
+    condition = CONDITIONS[options.condition]
+    rounds = Rounds(programs, directory, condition)
     began_s = time.monotonic()
     if programs:
         _run(rounds, options)
     entries = [
         Entry.of(c, version(c), rounds.figures[c.name], rounds.failures[c.name]) for c in wanted if c in programs
     ]
-    return Record(datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic() - began_s, where, entries)
+    return Record(
+        datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic() - began_s, condition.title, where, entries
+    )
 
 
 def _run(rounds: Rounds, options: argparse.Namespace) -> None:
@@ -86,11 +93,11 @@ def _run(rounds: Rounds, options: argparse.Namespace) -> None:
 
     def size(contender: Contender, earlier: list[Figures]) -> Plan:
         if options.tasks != "auto":
-            return fixed(contender.guess, int(options.tasks))
-        return plan(contender.guess, earlier, seconds)
+            return fixed(contender, int(options.tasks))
+        return plan(contender, earlier, seconds)
 
     if not options.quick:
-        rounds.run(0, options.rounds, lambda contender, _: plan(contender.guess, [], QUICK))
+        rounds.run(0, options.rounds, lambda contender, _: plan(contender, [], QUICK))
         rounds.forget()
     end_s, longest_s = began_s + 60 * options.minutes, 0.0
     for number in range(1, options.rounds + 1):

@@ -4,12 +4,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["APPS", "Command", "Contender", "Guarantee", "Place", "Rates", "beside", "module"]
+__all__ = ["APPS", "KINDS", "Command", "Contender", "Guarantee", "Kind", "Place", "Rates", "beside", "module"]
 
 APPS = "benchmarks.compare.apps"
 LAUNCH = "benchmarks.compare.launch"
+
+
+class Kind(StrEnum):
+    """The tasks of which a queue is drained; the value is what producers and handlers are told."""
+
+    NOOP = "noop"
+    SHORT = "short"
+    MS = "ms"
+    FAIL = "fail"
+    KEEP = "keep"
+    WAIT = "wait"
+
+
+KINDS: Final[Mapping[Kind, str]] = {
+    Kind.NOOP: "no-op tasks",
+    Kind.SHORT: "0.2 ms of CPU",
+    Kind.MS: "1 ms of CPU",
+    Kind.FAIL: "failing, not retried",
+    Kind.KEEP: "result of 100 bytes kept",
+    Kind.WAIT: "waiting 10 ms",
+}
+"""What each kind is called in the tables."""
 
 
 class Guarantee(StrEnum):
@@ -26,20 +48,21 @@ class Place:
     program: Path
     port: int
 
+    scheme: str = "redis"
+
     @property
     def url(self) -> str:
         """Return the address of Redis, over loopback TCP for all."""
-        return f"redis://127.0.0.1:{self.port}/0"
+        return f"{self.scheme}://127.0.0.1:{self.port}/0"
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Tasks a second; the first guess, by which the first round is sized. Zero: not measured."""
 
-    each: float = 0.0
-    many: float = 0.0
-    noop: float = 0.0
-    ms: float = 0.0
+    each: float
+    many: float
+    noop: float
 
 
 Command = Sequence[str | Path]
@@ -60,6 +83,9 @@ class Contender:
     left: Callable[[Any], int]  # tasks that are not acknowledged
     environment: str = "own"  # the file of pinned requirements, or "own" for that of this process, or "go"
     package: str = "fastq"  # whose version is told
+    kinds: frozenset[Kind] = frozenset(Kind)
+    work_waiting: Callable[[Place], Sequence[Command]] | None = None  # for handlers that wait, if set up otherwise
+    settings_waiting: str = ""
     latency: bool = True
     handlers: int = 2  # processes that run tasks
     variables: Mapping[str, str] = field(default_factory=dict)

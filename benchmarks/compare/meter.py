@@ -4,16 +4,19 @@ Every thread of every process has a slot of its own, so that counting takes one 
 of Redis. Only the standard library is needed here: this runs inside the contenders' workers.
 """
 
+import array
+import asyncio
 import fcntl
 import functools
 import mmap
 import os
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PAYLOAD", "Counter", "Meter", "counter", "run"]
+__all__ = ["PAYLOAD", "AskedForError", "Counter", "Meter", "counter", "run", "run_async"]
 
 PAYLOAD: Final = "0123456789" * 10
 """What every task carries: 100 bytes, as text, since some libraries send JSON."""
@@ -22,7 +25,12 @@ VARIABLE: Final = "COMPARE_METER"
 SLOTS: Final = 1 << 16
 WORDS: Final = 8  # a slot is a cache line of 64-bit words: count, begin, process
 COUNT, BEGAN_NS, PROCESS = range(3)
-CPU_S: Final = 0.001
+CPU_S: Final[Mapping[str, float]] = {"short": 0.0002, "ms": 0.001, "at": 0.001}
+WAIT_S: Final = 0.01
+
+
+class AskedForError(Exception):
+    """Raised by tasks that are to fail."""
 
 
 class Meter:
@@ -39,6 +47,18 @@ class Meter:
         with path.open("wb") as file:
             file.truncate(SLOTS * WORDS * 8)
         return cls(path)
+
+    @property
+    def late_path(self) -> Path:
+        """Return the file with the delays of tasks that began late, as 64-bit words in no order."""
+        return self._path.with_suffix(".late")
+
+    def late_ms(self) -> list[float]:
+        """Return the delays that were recorded so far, in milliseconds."""
+        words = array.array("q")
+        if self.late_path.exists():
+            words.frombytes(self.late_path.read_bytes())
+        return [word / 1e6 for word in words]
 
     def claim(self) -> int:
         """Take the next slot for this thread and return the index of its first word."""
@@ -82,6 +102,7 @@ class Counter:
         self._meter = Meter(Path(os.environ[VARIABLE]))
         self.words = self._meter.words
         self._slot = _Slot(self._meter)
+        self._late = os.open(self._meter.late_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.register_at_fork(after_in_child=self._renew)
 
     def _renew(self) -> None:
@@ -90,6 +111,10 @@ class Counter:
     def add(self, count: int = 1) -> None:
         """Count tasks as handled."""
         self.words[self._slot.at] += count
+
+    def note_delay(self, nanoseconds: int) -> None:
+        """Record how late a task began."""
+        os.write(self._late, nanoseconds.to_bytes(8, "little", signed=True))
 
     def stamp(self) -> None:
         """Record when a task began, and count it."""
@@ -104,14 +129,41 @@ def counter() -> Counter:
     return Counter()
 
 
-def run(kind: str) -> None:
-    """Do a task: ``noop`` nothing, ``ms`` 1 ms of this thread's CPU time, ``when`` tell when it began."""
+def run(kind: str) -> str | None:
+    """Do a task and return its result.
+
+    ``noop`` does nothing; ``short`` and ``ms`` use 0.2 and 1 ms of this thread's CPU time; ``wait`` sleeps for 10 ms;
+    ``fail`` raises; ``keep`` returns 100 bytes; ``when`` records when it began, and ``at:NS``, which is ``ms``
+    otherwise, by how much that was later than NS on the monotonic clock.
+    """
     if kind == "noop":
         counter().add()
-    elif kind == "when":
+        return None
+    name, _, due_ns = kind.partition(":")
+    if name == "when":
         counter().stamp()
-    else:
-        end_s = time.thread_time() + CPU_S
-        while time.thread_time() < end_s:
-            pass
-        counter().add()
+        return None
+    if name == "at":
+        counter().note_delay(time.monotonic_ns() - int(due_ns))
+    elif name == "wait":
+        time.sleep(WAIT_S)
+    _spin(CPU_S.get(name, 0.0))
+    counter().add()
+    if name == "fail":
+        raise AskedForError("as asked for")
+    return PAYLOAD if name == "keep" else None
+
+
+async def run_async(kind: str) -> str | None:
+    """Do as ``run``, but let other coroutines run while it waits."""
+    if kind != "wait":
+        return run(kind)
+    await asyncio.sleep(WAIT_S)
+    counter().add()
+    return None
+
+
+def _spin(seconds: float) -> None:
+    end_s = time.thread_time() + seconds
+    while seconds and time.thread_time() < end_s:
+        pass

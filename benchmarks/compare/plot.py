@@ -24,7 +24,7 @@ def main(figures: str, target: str) -> None:
     with open(figures) as file:
         record = json.load(file)
     entries = [entry for entry in record["entries"] if entry["rounds"]]
-    entries.sort(key=lambda entry: median(entry, "noop"))
+    entries.sort(key=lambda entry: rate(entry, "noop"))
     pyplot.rcParams.update(
         {
             **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
@@ -36,7 +36,7 @@ def main(figures: str, target: str) -> None:
     size = (10.5, 0.8 + 0.32 * len(entries))
     figure, axes = pyplot.subplots(1, 4, figsize=size, width_ratios=(3, 1.5, 1.5, 1.5), layout="constrained")
     draw_rates(axes[0], entries)
-    draw_bars(axes[1], entries, [median(entry, "ms") for entry in entries], "1 ms CPU tasks/s")
+    draw_bars(axes[1], entries, [rate(entry, "ms") for entry in entries], "1 ms CPU tasks/s")
     draw_bars(axes[2], entries, [latency(entry) for entry in entries], "idle latency, ms", log=True)
     draw_bars(axes[3], entries, [cpu_us(entry) for entry in entries], "CPU a no-op, µs", log=True)
     meaning = {"fastq, at least once": OURS, **COLOURS}
@@ -46,15 +46,16 @@ def main(figures: str, target: str) -> None:
     figure.savefig(target, dpi=160, transparent=True)
 
 
-def median(entry: Any, name: str) -> float:
-    """Return the median of a figure over an entry's rounds."""
-    found: list[float] = [figures[name] for figures in entry["rounds"]]
+def rate(entry: Any, kind: str) -> float:
+    """Return the median of the rates of a kind over an entry's rounds; zero if it was not measured."""
+    found: list[float] = [figures["drained"].get(kind, {"rate": 0.0})["rate"] for figures in entry["rounds"]]
     return statistics.median(found)
 
 
 def cpu_us(entry: Any) -> float:
     """Return the CPU of a no-op task, the workers' and Redis'."""
-    used: list[float] = [figures["noop_worker_us"] + figures["noop_redis_us"] for figures in entry["rounds"]]
+    found = [figures["drained"]["noop"] for figures in entry["rounds"]]
+    used: list[float] = [each["worker_us"] + each["redis_us"] for each in found]
     return statistics.median(used)
 
 
@@ -71,8 +72,8 @@ def colour(entry: Any) -> str:
 
 def draw_rates(axes: Any, entries: Sequence[Any]) -> None:
     """Draw the no-op rates, with their range and the names."""
-    values = [median(entry, "noop") for entry in entries]
-    ranges = [[figures["noop"] for figures in entry["rounds"]] for entry in entries]
+    values = [rate(entry, "noop") for entry in entries]
+    ranges = [[figures["drained"]["noop"]["rate"] for figures in entry["rounds"]] for entry in entries]
     draw_bars(axes, entries, values, "no-op tasks a second (logarithmic)", log=True, ends=list(map(max, ranges)))
     below = [value - min(found) for value, found in zip(values, ranges, strict=True)]
     above = [max(found) - value for value, found in zip(values, ranges, strict=True)]

@@ -5,6 +5,7 @@ The clock runs here, round the library's own calls; the harness has no part in i
 
 import asyncio
 import json
+import random
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -18,13 +19,20 @@ AsyncSend = Callable[[str, int], Awaitable[object]]
 
 
 def serve(each: Send, many: Send) -> None:
-    """Answer requests until stdin ends: ``each`` calls the library once a task, ``many`` is its best way in bulk."""
+    """Answer requests until stdin ends.
+
+    ``each`` calls the library once a task, ``many`` is its best way in bulk. ``paced`` calls ``each`` at random times,
+    so many a second in the mean, with the time that was due as part of the kind.
+    """
     _say({"ready": True})
     for line in sys.stdin:
         request = json.loads(line)
-        send = each if request["op"] == "each" else many
         began_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
-        send(request["kind"], request["count"])
+        if request["op"] == "paced":
+            _pace(each, request["kind"], request["count"], request["rate"])
+        else:
+            send = each if request["op"] == "each" else many
+            send(request["kind"], request["count"])
         ended_ns = time.monotonic_ns()
         _say({"began_ns": began_ns, "ended_ns": ended_ns, "cpu_ns": time.process_time_ns() - cpu_ns})
 
@@ -44,6 +52,15 @@ def serve_async(start: Callable[[], Awaitable[object]], each: AsyncSend, many: A
 
     loop.run_until_complete(started())
     serve(driven(each), driven(many))
+
+
+def _pace(each: Send, kind: str, count: int, rate: float) -> None:
+    drawn = random.Random(7)
+    due_ns = time.monotonic_ns()
+    for _ in range(count):
+        due_ns += round(1e9 * drawn.expovariate(rate))
+        time.sleep(max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
+        each(f"{kind}:{due_ns}", 1)
 
 
 def _say(answer: dict[str, object]) -> None:

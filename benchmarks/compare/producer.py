@@ -67,10 +67,16 @@ class Producer:
         """Have so many tasks enqueued in bulk."""
         return self._ask("many", kind, count)
 
-    def _ask(self, op: str, kind: str, count: int) -> Sent:
+    def paced(self, kind: str, count: int, rate: float) -> Sent:
+        """Have so many tasks enqueued at random times, so many a second in the mean."""
+        return self._ask("paced", kind, count, rate)
+
+    def _ask(self, op: str, kind: str, count: int, rate: float = 0.0) -> Sent:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps({"op": op, "kind": kind, "count": count}).encode() + b"\n")
+            self._process.stdin.write(
+                json.dumps({"op": op, "kind": kind, "count": count, "rate": rate}).encode() + b"\n"
+            )
             self._process.stdin.flush()
         except BrokenPipeError:
             raise TurnError("the producer ended") from None

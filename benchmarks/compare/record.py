@@ -28,6 +28,7 @@ class Entry:
     guarantee: str
     detail: str
     settings: str
+    settings_waiting: str
     rounds: Sequence[Figures]
     failures: Sequence[str]
 
@@ -35,7 +36,8 @@ class Entry:
     def of(cls, contender: Contender, version: str, rounds: Sequence[Figures], failures: Sequence[str]) -> "Entry":
         """Put together what is known of a contender."""
         told = (contender.title, version, contender.guarantee.value, contender.detail, contender.settings)
-        return cls(contender.name, *told, rounds, failures)
+        waiting = contender.settings_waiting
+        return cls(contender.name, *told, waiting, rounds, failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Record:
 
     taken: str
     seconds: float
+    condition: str
     machine: dict[str, str]
     entries: Sequence[Entry]
 
@@ -56,9 +59,9 @@ class Record:
         """Read what ``save`` wrote."""
         raw: dict[str, Any] = json.loads(path.read_text())
         entries = [
-            Entry(**{**entry, "rounds": [Figures(**one) for one in entry["rounds"]]}) for entry in raw["entries"]
+            Entry(**{**entry, "rounds": [Figures.of_json(one) for one in entry["rounds"]]}) for entry in raw["entries"]
         ]
-        return cls(raw["taken"], raw["seconds"], raw["machine"], entries)
+        return cls(raw["taken"], raw["seconds"], raw["condition"], raw["machine"], entries)
 
 
 def machine(redis_program: str) -> dict[str, str]:

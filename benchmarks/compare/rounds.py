@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from benchmarks.compare.conditions import Condition
 from benchmarks.compare.contender import Contender
 from benchmarks.compare.producer import TurnError
 from benchmarks.compare.turn import Figures, Plan, Turn, take_turn
@@ -17,7 +18,8 @@ TAIL_LINES = 5
 class Rounds:
     """Take turns, keep the figures of each, and why a turn failed; who fails too often is left out of later rounds."""
 
-    def __init__(self, programs: Mapping[Contender, Path], directory: Path) -> None:
+    def __init__(self, programs: Mapping[Contender, Path], directory: Path, condition: Condition) -> None:
+        self._condition = condition
         self._programs = dict(programs)
         self._directory = directory
         self.figures: dict[str, list[Figures]] = {contender.name: [] for contender in programs}
@@ -39,7 +41,7 @@ class Rounds:
             found.clear()
 
     def _turn(self, contender: Contender, plan: Plan) -> None:
-        turn = Turn(contender, self._programs[contender], plan, self._directory)
+        turn = Turn(contender, self._programs[contender], plan, self._directory, self._condition)
         try:
             self.figures[contender.name].append(take_turn(turn))
         except (TurnError, OSError, AssertionError) as error:

@@ -1,4 +1,4 @@
-"""One contender's turn: on a Redis of its own, enqueue, enqueue in bulk, idle latency, no-op tasks, 1 ms CPU tasks.
+"""One contender's turn: on a Redis of its own, enqueue one by one and in bulk, latency, and a full queue of each kind.
 
 The queue is filled while the workers, warm, are stopped by signal; the time runs from the signal that lets them go on
 to the moment when all tasks are counted and none is left unacknowledged in Redis.
@@ -6,28 +6,26 @@ to the moment when all tasks are counted and none is left unacknowledged in Redi
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from redis import Redis
-
-from benchmarks.compare.contender import Contender, Place
+from benchmarks.compare.conditions import PLAIN, Condition
+from benchmarks.compare.contender import Command, Contender, Kind, Place
 from benchmarks.compare.family import Family
 from benchmarks.compare.meter import Meter
 from benchmarks.compare.producer import Producer, TurnError
 from benchmarks.compare.surroundings import Surroundings, variables
-from tests.ports import free_port
-from tests.redis_servers import redis_server
 
-__all__ = ["Figures", "Plan", "Turn", "take_turn"]
+__all__ = ["Drained", "Figures", "Plan", "Turn", "take_turn"]
 
 PATIENCE_S = 60.0  # for anything that should take seconds
 WARM_UP_S = 3.0
 FILL_S = 2.0  # who is frozen for longer finds its connections timed out
 POLL_S = 0.002
+LOAD = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +35,18 @@ class Plan:
     each: int
     many: int
     latency: int
-    noop: int
-    ms: int
+    drained: Mapping[Kind, int]
     latency_limit_s: float = 3.0
+    loaded_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What it took to empty a full queue: tasks a second, µs of CPU a task."""
+
+    rate: float
+    worker_us: float
+    redis_us: float
 
 
 @dataclass(slots=True)
@@ -48,17 +55,20 @@ class Figures:
 
     each: float = 0.0
     many: float = 0.0
-    noop: float = 0.0
-    ms: float = 0.0
     each_producer_us: float = 0.0
     each_redis_us: float = 0.0
     many_producer_us: float = 0.0
     many_redis_us: float = 0.0
-    noop_worker_us: float = 0.0
-    noop_redis_us: float = 0.0
-    ms_worker_us: float = 0.0
     pss_mb: float = 0.0
     latency_ms: list[float] = field(default_factory=list)
+    loaded_ms: list[float] = field(default_factory=list)
+    drained: dict[Kind, Drained] = field(default_factory=dict)
+
+    @classmethod
+    def of_json(cls, raw: dict[str, Any]) -> "Figures":
+        """Return the figures that ``as_json`` returned."""
+        drained = {Kind(kind): Drained(**each) for kind, each in raw["drained"].items()}
+        return cls(**{**raw, "drained": drained})
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures as they are kept."""
@@ -73,6 +83,7 @@ class Turn:
     program: Path
     plan: Plan
     directory: Path
+    condition: Condition = PLAIN
 
 
 def take_turn(turn: Turn) -> Figures:
@@ -81,12 +92,14 @@ def take_turn(turn: Turn) -> Figures:
     meter = Meter.create(path)
     log = (turn.directory / f"{turn.contender.name}.log").open("wb")
     try:
-        with log, redis_server(port=free_port()) as server, Redis(port=server.port) as db:
-            place = Place(turn.program, server.port)
-            around = Surroundings(variables(path, place.url, turn.contender.variables), turn.directory, log)
+        with log, turn.condition.servers() as there, there.server.client() as db:
+            place = Place(turn.program, there.port, there.scheme)
+            own = {**turn.contender.variables, **there.variables}
+            around = Surroundings(variables(path, place.url, own), turn.directory, log)
             return _Measuring(turn, place, around, db, meter).run()
     finally:
         path.unlink()
+        meter.late_path.unlink(missing_ok=True)
 
 
 class _Measuring:
@@ -103,11 +116,21 @@ class _Measuring:
         with Producer(command, self._around, PATIENCE_S) as producer:
             producer.wait_until_ready()
             self._enqueue(producer)
-            with self._workers() as family:
+            with self._workers(self._contender.work) as family:
                 self._warm_up(producer, family)
                 self._latency(producer, family)
-                self._no_ops(producer, family)
-                self._cpu_bound(producer, family)
+                for kind, count in self._plan.drained.items():
+                    if kind is not Kind.WAIT:
+                        self._drain(producer, family, kind, count)
+                    if kind is Kind.NOOP:
+                        self._figures.pss_mb = family.pss_mb()
+                self._loaded(producer, family)
+                if Kind.WAIT in self._plan.drained and self._contender.work_waiting is None:
+                    self._drain(producer, family, Kind.WAIT, self._plan.drained[Kind.WAIT])
+            if Kind.WAIT in self._plan.drained and self._contender.work_waiting is not None:
+                with self._workers(self._contender.work_waiting) as family:
+                    self._warm_up(producer, family)
+                    self._drain(producer, family, Kind.WAIT, self._plan.drained[Kind.WAIT])
         return self._figures
 
     def _enqueue(self, producer: Producer) -> None:
@@ -128,8 +151,8 @@ class _Measuring:
         self._db.flushall()
 
     @contextmanager
-    def _workers(self) -> Iterator[Family]:
-        family = Family(self._contender.work(self._place), self._around)
+    def _workers(self, work: Callable[[Place], Sequence[Command]]) -> Iterator[Family]:
+        family = Family(work(self._place), self._around)
         try:
             yield family
         finally:
@@ -148,7 +171,7 @@ class _Measuring:
     def _latency(self, producer: Producer, family: Family) -> None:
         """Enqueue one task at a time at random moments; from before the call to the handler's first line."""
         end_s = time.monotonic() + self._plan.latency_limit_s
-        for _ in range(self._plan.latency if self._contender.latency else 0):
+        for _ in range(self._plan.latency):
             time.sleep(random.uniform(0.005, 0.025))
             done = self._meter.count()
             sent = producer.each("when", 1)
@@ -157,30 +180,33 @@ class _Measuring:
             if time.monotonic() > end_s:
                 break
 
-    def _no_ops(self, producer: Producer, family: Family) -> None:
-        figures = self._figures
-        count = min(self._plan.noop, max(1, int(figures.many * FILL_S)))
-        rate, worker_s, redis_s = self._drain(producer, family, "noop", count)
-        figures.noop = rate
-        figures.noop_worker_us, figures.noop_redis_us = 1e6 * worker_s / count, 1e6 * redis_s / count
-        figures.pss_mb = family.pss_mb()
-
-    def _cpu_bound(self, producer: Producer, family: Family) -> None:
-        if self._plan.ms:
-            self._figures.ms, worker_s, _ = self._drain(producer, family, "ms", self._plan.ms)
-            self._figures.ms_worker_us = 1e6 * worker_s / self._plan.ms
-
-    def _drain(self, producer: Producer, family: Family, kind: str, count: int) -> tuple[float, float, float]:
-        """Return tasks a second, and the CPU seconds of workers and Redis, from release to the last acknowledgement."""
+    def _drain(self, producer: Producer, family: Family, kind: Kind, most: int) -> None:
+        """Fill the queue while the workers are stopped; measure from their release to the last acknowledgement."""
+        count = min(most, max(1, int(self._figures.many * FILL_S)))
         family.freeze()
         producer.many(kind, count)
-        target = self._meter.count() + count
+        before = self._meter.count()
         worker_s, redis_s = family.cpu_s(), self._redis_cpu_s()
         began_s = time.perf_counter()
         family.thaw()
-        self._wait_for(family, target)
+        self._wait_for(family, before + count)
         seconds = time.perf_counter() - began_s
-        return count / seconds, family.cpu_s() - worker_s, self._redis_cpu_s() - redis_s
+        if kind is Kind.FAIL and self._meter.count() > before + count:
+            raise TurnError(f"{count} failing tasks ran {self._meter.count() - before} times")
+        self._figures.drained[kind] = Drained(
+            count / seconds, 1e6 * (family.cpu_s() - worker_s) / count, 1e6 * (self._redis_cpu_s() - redis_s) / count
+        )
+
+    def _loaded(self, producer: Producer, family: Family) -> None:
+        """Enqueue 1 ms tasks at random times, at 70 % of the rate just measured; from when each was due."""
+        if not self._plan.loaded_s:
+            return
+        rate = LOAD * self._figures.drained[Kind.MS].rate
+        count = max(20, round(rate * self._plan.loaded_s))
+        before = self._meter.count()
+        producer.paced("at", count, rate)
+        self._wait_for(family, before + count)
+        self._figures.loaded_ms = self._meter.late_ms()
 
     def _wait_for(self, family: Family, target: int) -> None:
         """Wait until so many tasks are counted and none is left."""

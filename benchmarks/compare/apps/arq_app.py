@@ -7,7 +7,7 @@ from typing import Any
 from arq import create_pool, func  # type: ignore[import-not-found]  # in an environment of its own
 from arq.connections import RedisSettings  # type: ignore[import-not-found]  # in an environment of its own
 
-from benchmarks.compare.meter import PAYLOAD, run
+from benchmarks.compare.meter import PAYLOAD, run_async
 from benchmarks.compare.produce import serve_async
 
 CHUNK = 32
@@ -16,15 +16,20 @@ LOGGING = {"version": 1, "disable_existing_loggers": False}
 """Arq's own logs two lines a task."""
 
 
-async def work(context: object, kind: str, payload: str) -> None:
+async def work(context: object, kind: str, payload: str) -> str | None:
     """Do a task."""
-    run(kind)
+    return await run_async(kind)
+
+
+def name_of(kind: str) -> str:
+    """Return the function that does tasks of a kind."""
+    return "keep" if kind == "keep" else "work"
 
 
 class WorkerSettings:
     """What arq reads."""
 
-    functions = (func(work, name="work", keep_result=0),)
+    functions = (func(work, name="work", keep_result=0), func(work, name="keep", keep_result=3600))
     redis_settings = SETTINGS
     poll_delay = 0.01
     max_jobs = 32
@@ -42,13 +47,13 @@ class Pool:
     async def each(self, kind: str, count: int) -> None:
         """Enqueue one after the other."""
         for _ in range(count):
-            await self.redis.enqueue_job("work", kind, PAYLOAD)
+            await self.redis.enqueue_job(name_of(kind), kind, PAYLOAD)
 
     async def many(self, kind: str, count: int) -> None:
         """Enqueue 32 at a time, as there is no call for many."""
         for at in range(0, count, CHUNK):
             size = min(CHUNK, count - at)
-            await asyncio.gather(*(self.redis.enqueue_job("work", kind, PAYLOAD) for _ in range(size)))
+            await asyncio.gather(*(self.redis.enqueue_job(name_of(kind), kind, PAYLOAD) for _ in range(size)))
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ def work(db: Any) -> None:
     while True:
         found = db.brpop("queue", 1)
         if found:
-            run(found[1].partition(b":")[0].decode())
+            run(found[1].rpartition(b":")[0].decode())
 
 
 def main(role: str) -> None:

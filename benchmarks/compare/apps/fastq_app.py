@@ -4,27 +4,42 @@ import os
 
 from benchmarks.compare.meter import PAYLOAD, run
 from benchmarks.compare.produce import serve
-from fastq import Client, ServeMux, Task
+from fastq import Client, RunningTask, ServeMux, Task
+
+KINDS = ("noop", "when", "short", "ms", "wait", "fail")
 
 mux = ServeMux()
 
 
-@mux.handler("noop")
-def noop(task: Task) -> None:
-    """Do nothing."""
-    run("noop")
+def do(task: RunningTask) -> None:
+    """Do what the type says."""
+    run(task.type)
 
 
-@mux.handler("ms")
-def cpu_bound(task: Task) -> None:
-    """Use 1 ms of CPU."""
-    run("ms")
+for kind in KINDS:
+    mux.handle(kind, do)
 
 
-@mux.handler("when")
-def when(task: Task) -> None:
-    """Record when it began."""
-    run("when")
+@mux.handler("keep")
+def keep(task: RunningTask) -> str | None:
+    """Return a result."""
+    return run("keep")
+
+
+@mux.handler("at")
+def at(task: RunningTask) -> None:
+    """Record how late it began, and use 1 ms of CPU."""
+    run(f"at:{task.payload.decode()}")
+
+
+def task_of(kind: str, payload: bytes) -> Task:
+    """Return a task of a kind."""
+    name, _, due_ns = kind.partition(":")
+    if name == "fail":
+        return Task(name, payload, max_retry=0)
+    if name == "keep":
+        return Task(name, payload, retention=3600)
+    return Task(name, due_ns.encode() if name == "at" else payload)
 
 
 def main() -> None:
@@ -34,6 +49,6 @@ def main() -> None:
 
         def each(kind: str, count: int) -> None:
             for _ in range(count):
-                client.enqueue(kind, payload)
+                client.enqueue(task_of(kind, payload))
 
-        serve(each, lambda kind, count: client.enqueue_many(Task(kind, payload) for _ in range(count)))
+        serve(each, lambda kind, count: client.enqueue_many(task_of(kind, payload) for _ in range(count)))

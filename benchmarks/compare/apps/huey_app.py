@@ -7,11 +7,11 @@ from huey import RedisHuey  # type: ignore[import-not-found]  # in an environmen
 from benchmarks.compare.meter import PAYLOAD, run
 from benchmarks.compare.produce import serve
 
-huey = RedisHuey("compare", url=os.environ["COMPARE_REDIS_URL"], results=False)
+huey = RedisHuey("compare", url=os.environ["COMPARE_REDIS_URL"], results=True)
 
 
-def _work(kind: str, payload: str) -> None:
-    run(kind)
+def _work(kind: str, payload: str) -> str | None:
+    return run(kind)  # None is not kept
 
 
 work = huey.task(name="work")(_work)

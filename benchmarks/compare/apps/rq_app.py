@@ -11,9 +11,14 @@ from benchmarks.compare.produce import serve
 CHUNK = 500
 
 
-def work(kind: str, payload: str) -> None:
+def work(kind: str, payload: str) -> str | None:
     """Do a task."""
-    run(kind)
+    return run(kind)
+
+
+def kept_s(kind: str) -> int:
+    """Return how long the result of a kind is kept."""
+    return 3600 if kind == "keep" else 0
 
 
 def main() -> None:
@@ -23,11 +28,13 @@ def main() -> None:
 
     def each(kind: str, count: int) -> None:
         for _ in range(count):
-            queue.enqueue(name, kind, PAYLOAD, result_ttl=0)
+            queue.enqueue(name, kind, PAYLOAD, result_ttl=kept_s(kind))
 
     def many(kind: str, count: int) -> None:
         for at in range(0, count, CHUNK):
             size = min(CHUNK, count - at)
-            queue.enqueue_many([Queue.prepare_data(name, (kind, PAYLOAD), result_ttl=0) for _ in range(size)])
+            queue.enqueue_many(
+                [Queue.prepare_data(name, (kind, PAYLOAD), result_ttl=kept_s(kind)) for _ in range(size)]
+            )
 
     serve(each, many)

@@ -5,7 +5,7 @@ import os
 
 from saq import Queue  # type: ignore[import-not-found]  # in an environment of its own
 
-from benchmarks.compare.meter import PAYLOAD, run
+from benchmarks.compare.meter import PAYLOAD, run_async
 from benchmarks.compare.produce import serve_async
 
 CHUNK = 32
@@ -14,17 +14,18 @@ KEEP_NOTHING = -1
 queue = Queue.from_url(os.environ["COMPARE_REDIS_URL"])
 
 
-async def work(context: object, *, kind: str, payload: str) -> None:
+async def work(context: object, *, kind: str, payload: str) -> str | None:
     """Do a task."""
-    run(kind)
+    return await run_async(kind)
 
 
 settings = {"queue": queue, "functions": [work], "concurrency": 32}
 
 
 async def enqueue(kind: str) -> None:
-    """Enqueue a task that is tried again if its worker dies, and of which nothing is kept."""
-    await queue.enqueue("work", kind=kind, payload=PAYLOAD, retries=2, ttl=KEEP_NOTHING)
+    """Enqueue a task that is tried again if its worker dies; one that is to fail would be tried again for that."""
+    tries, ttl = 1 if kind == "fail" else 2, 3600 if kind == "keep" else KEEP_NOTHING
+    await queue.enqueue("work", kind=kind, payload=PAYLOAD, retries=tries, ttl=ttl)
 
 
 async def each(kind: str, count: int) -> None:

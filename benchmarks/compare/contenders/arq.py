@@ -23,7 +23,7 @@ ARQ = Contender(
     detail="stays queued until it has ended; back when its in-progress key expires (job timeout of 300 s + 10 s)",
     settings="two workers, poll delay 10 ms in place of 500 ms, max_jobs 32, results not kept, "
     "its log off; bulk by 32 coroutines",
-    guess=Rates(each=2_100, many=5_500, noop=1_800, ms=900),
+    guess=Rates(each=2_100, many=5_500, noop=1_800),
     produce=module("arq_app"),
     work=_work,
     left=_left,

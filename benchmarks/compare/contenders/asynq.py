@@ -12,9 +12,11 @@ ASYNQ = Contender(
     detail="lease of 30 s, extended while the worker lives",
     settings="concurrency 10 as in its examples, everything else as it comes (TaskCheckInterval 1 s: an idle server "
     "looks that often); bulk from 50 goroutines, as 0.26.0 has no call for many",
-    guess=Rates(each=10_000, many=50_000, noop=9_500, ms=1_600),
+    guess=Rates(each=10_000, many=50_000, noop=9_500),
     produce=lambda place: [place.program, "produce"],
     work=lambda place: [[place.program, "work"]],
+    work_waiting=lambda place: [[place.program, "wait"]],
+    settings_waiting="concurrency 64",
     left=asynq_left,
     handlers=1,
     environment="go",

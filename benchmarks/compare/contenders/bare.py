@@ -1,6 +1,6 @@
 """The bare scripts: what Redis can do at most for asynq's keyspace."""
 
-from benchmarks.compare.contender import Contender, Guarantee, Rates, module
+from benchmarks.compare.contender import Contender, Guarantee, Kind, Rates, module
 from benchmarks.compare.contenders.asynq_left import asynq_left
 
 __all__ = ["BARE"]
@@ -17,5 +17,6 @@ BARE = Contender(
     work=lambda place: [module("bare_app", "work")(place)],
     left=asynq_left,
     handlers=1,
+    kinds=frozenset({Kind.NOOP}),
     latency=False,
 )

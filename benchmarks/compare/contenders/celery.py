@@ -24,6 +24,10 @@ def _solo(place: Place) -> list[Command]:
     return [_worker(place, "--pool", "solo", "--hostname", f"solo{number}@%h") for number in (1, 2)]
 
 
+def _threads(place: Place) -> list[Command]:
+    return [_worker(place, "--pool", "threads", "--concurrency", "64")]
+
+
 def _left(db: Any) -> int:
     return int(db.llen("celery")) + int(db.hlen("unacked"))
 
@@ -34,9 +38,11 @@ CELERY = Contender(
     guarantee=Guarantee.MOST,
     detail="its default: acknowledged before the task runs",
     settings=f"`--concurrency 2`; {COMMON}",
-    guess=Rates(each=1_900, many=5_000, noop=1_000, ms=640),
+    guess=Rates(each=1_900, many=5_000, noop=1_000),
     produce=module("celery_app"),
     work=_prefork,
+    work_waiting=_threads,
+    settings_waiting="one worker with `--pool threads --concurrency 64`",
     left=_left,
     environment="celery",
     package="celery",
@@ -48,9 +54,11 @@ CELERY_LATE = Contender(
     guarantee=Guarantee.LEAST,
     detail=LATE_DETAIL,
     settings=f"`--concurrency 2`; {COMMON}",
-    guess=Rates(each=1_900, many=5_000, noop=1_000, ms=640),
+    guess=Rates(each=1_900, many=5_000, noop=1_000),
     produce=module("celery_app"),
     work=_prefork,
+    work_waiting=_threads,
+    settings_waiting="one worker with `--pool threads --concurrency 64`",
     left=_left,
     environment="celery",
     package="celery",
@@ -63,9 +71,11 @@ CELERY_SOLO = Contender(
     guarantee=Guarantee.LEAST,
     detail=LATE_DETAIL,
     settings=f"two workers with `--pool solo`; {COMMON}",
-    guess=Rates(each=1_900, many=5_000, noop=1_900, ms=1_000),
+    guess=Rates(each=1_900, many=5_000, noop=1_900),
     produce=module("celery_app"),
     work=_solo,
+    work_waiting=_threads,
+    settings_waiting="one worker with `--pool threads --concurrency 64`",
     left=_left,
     environment="celery",
     package="celery",

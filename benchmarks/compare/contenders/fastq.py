@@ -8,9 +8,9 @@ from benchmarks.compare.contenders.asynq_left import asynq_left
 __all__ = ["FASTQ"]
 
 
-def _work(place: Place) -> list[Command]:
+def _worker(place: Place, *options: str) -> list[Command]:
     command: list[str | Path] = [place.program, "-m", "fastq.cli.worker", f"{APPS}.fastq_app:mux", "--redis", place.url]
-    return [[*command, "--concurrency", "2", "--log-level", "warning"]]
+    return [[*command, "--concurrency", "2", "--log-level", "warning", *options]]
 
 
 FASTQ = Contender(
@@ -19,8 +19,10 @@ FASTQ = Contender(
     guarantee=Guarantee.LEAST,
     detail="lease of 30 s, extended while the worker lives",
     settings="`fastq-worker --concurrency 2`, everything else as it comes; bulk by `enqueue_many`",
-    guess=Rates(each=12_000, many=150_000, noop=90_000, ms=1_700),
+    guess=Rates(each=12_000, many=150_000, noop=90_000),
     produce=module("fastq_app"),
-    work=_work,
+    work=_worker,
+    work_waiting=lambda place: _worker(place, "--threads", "32"),
+    settings_waiting="`--threads 32`",
     left=asynq_left,
 )

@@ -4,53 +4,75 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"golang.org/x/sys/unix"
 )
 
-// concurrency is that of asynq's own example.
-const concurrency = 10
+// concurrency is that of asynq's own example; waiting is for handlers that wait.
+const (
+	concurrency = 10
+	waiting     = 64
+)
 
 func main() {
 	if len(os.Args) != 2 {
-		fail(fmt.Errorf("usage: goasynq produce|work"))
+		fail(fmt.Errorf("usage: goasynq produce|work|wait"))
 	}
 	redis, err := asynq.ParseRedisURI(os.Getenv("COMPARE_REDIS_URL"))
 	if err != nil {
 		fail(err)
 	}
-	if os.Args[1] == "produce" {
+	switch os.Args[1] {
+	case "produce":
 		err = produce(asynq.NewClient(redis), os.Stdin, os.Stdout)
-	} else {
-		err = work(redis)
+	case "work":
+		err = work(redis, concurrency)
+	default:
+		err = work(redis, waiting)
 	}
 	if err != nil {
 		fail(err)
 	}
 }
 
-func work(redis asynq.RedisConnOpt) error {
+func work(redis asynq.RedisConnOpt, concurrency int) error {
 	meter, err := openMeter(os.Getenv("COMPARE_METER"))
 	if err != nil {
 		return err
 	}
 	mux := asynq.NewServeMux()
-	mux.HandleFunc("noop", func(context.Context, *asynq.Task) error {
-		meter.add()
-		return nil
+	handle := func(kind string, do func(task *asynq.Task) error) {
+		mux.HandleFunc(kind, func(_ context.Context, task *asynq.Task) error {
+			err := do(task)
+			meter.add()
+			return err
+		})
+	}
+	handle("noop", func(*asynq.Task) error { return nil })
+	handle("when", func(*asynq.Task) error { meter.stamp(); return nil })
+	handle("short", func(*asynq.Task) error { spin(200_000); return nil })
+	handle("ms", func(*asynq.Task) error { spin(1_000_000); return nil })
+	handle("wait", func(*asynq.Task) error { time.Sleep(10 * time.Millisecond); return nil })
+	handle("fail", func(*asynq.Task) error { return errors.New("as asked for") })
+	handle("keep", func(task *asynq.Task) error {
+		_, err := task.ResultWriter().Write(task.Payload())
+		return err
 	})
-	mux.HandleFunc("when", func(context.Context, *asynq.Task) error {
-		meter.stamp()
-		return nil
-	})
-	mux.HandleFunc("ms", func(context.Context, *asynq.Task) error {
-		spin()
-		meter.add()
+	handle("at", func(task *asynq.Task) error {
+		due, err := strconv.ParseInt(string(task.Payload()), 10, 64)
+		if err != nil {
+			return err
+		}
+		meter.late(clock(unix.CLOCK_MONOTONIC) - due)
+		spin(1_000_000)
 		return nil
 	})
 	server := asynq.NewServer(redis, asynq.Config{Concurrency: concurrency, LogLevel: asynq.WarnLevel})
@@ -64,11 +86,11 @@ func work(redis asynq.RedisConnOpt) error {
 	return nil
 }
 
-// spin uses 1 ms of this thread's CPU time.
-func spin() {
+// spin uses some nanoseconds of this thread's CPU time.
+func spin(ns int64) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	end := clock(unix.CLOCK_THREAD_CPUTIME_ID) + 1_000_000
+	end := clock(unix.CLOCK_THREAD_CPUTIME_ID) + ns
 	for clock(unix.CLOCK_THREAD_CPUTIME_ID) < end {
 	}
 }

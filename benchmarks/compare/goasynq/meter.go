@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 
@@ -15,6 +17,7 @@ const slotWords = 8
 
 type meter struct {
 	count, began *uint64
+	delays       *os.File
 }
 
 func openMeter(path string) (*meter, error) {
@@ -38,7 +41,12 @@ func openMeter(path string) (*meter, error) {
 	words[0]++
 	slot := words[words[0]*slotWords:]
 	slot[2] = uint64(os.Getpid())
-	return &meter{count: &slot[0], began: &slot[1]}, nil
+	late := strings.TrimSuffix(path, ".meter") + ".late"
+	delays, err := os.OpenFile(late, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &meter{count: &slot[0], began: &slot[1], delays: delays}, nil
 }
 
 func (m *meter) add() {
@@ -47,5 +55,11 @@ func (m *meter) add() {
 
 func (m *meter) stamp() {
 	atomic.StoreUint64(m.began, uint64(clock(unix.CLOCK_MONOTONIC)))
-	m.add()
+}
+
+// late records how many nanoseconds after its due time a task began.
+func (m *meter) late(ns int64) {
+	if _, err := m.delays.Write(binary.LittleEndian.AppendUint64(nil, uint64(ns))); err != nil {
+		fail(err)
+	}
 }

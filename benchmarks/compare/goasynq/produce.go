@@ -3,10 +3,14 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
+	"math/rand"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"golang.org/x/sys/unix"
@@ -16,9 +20,10 @@ import (
 const goroutines = 50
 
 type request struct {
-	Op    string `json:"op"`
-	Kind  string `json:"kind"`
-	Count int64  `json:"count"`
+	Op    string  `json:"op"`
+	Kind  string  `json:"kind"`
+	Count int64   `json:"count"`
+	Rate  float64 `json:"rate"`
 }
 
 type answer struct {
@@ -40,7 +45,12 @@ func produce(client *asynq.Client, in io.Reader, out io.Writer) error {
 			return err
 		}
 		began, cpu := clock(unix.CLOCK_MONOTONIC), clock(unix.CLOCK_PROCESS_CPUTIME_ID)
-		if err := send(client, asked, payload); err != nil {
+		if asked.Op == "paced" {
+			err := pace(client, asked)
+			if err != nil {
+				return err
+			}
+		} else if err := send(client, asked, payload); err != nil {
 			return err
 		}
 		ended := clock(unix.CLOCK_MONOTONIC)
@@ -51,12 +61,33 @@ func produce(client *asynq.Client, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
+// pace enqueues tasks at random times, so many a second in the mean; each says when it was due.
+func pace(client *asynq.Client, asked request) error {
+	drawn := rand.New(rand.NewSource(7))
+	due := clock(unix.CLOCK_MONOTONIC)
+	for range asked.Count {
+		due += int64(1e9 * drawn.ExpFloat64() / asked.Rate)
+		time.Sleep(time.Duration(due - clock(unix.CLOCK_MONOTONIC)))
+		if _, err := client.Enqueue(asynq.NewTask(asked.Kind, strconv.AppendInt(nil, due, 10))); err != nil {
+			return fmt.Errorf("enqueue: %w", err)
+		}
+	}
+	return nil
+}
+
 func send(client *asynq.Client, asked request, payload []byte) error {
 	var left atomic.Int64
 	left.Store(asked.Count)
+	var options []asynq.Option
+	switch asked.Kind {
+	case "fail":
+		options = append(options, asynq.MaxRetry(0))
+	case "keep":
+		options = append(options, asynq.Retention(time.Hour))
+	}
 	one := func() error {
 		for left.Add(-1) >= 0 {
-			if _, err := client.Enqueue(asynq.NewTask(asked.Kind, payload)); err != nil {
+			if _, err := client.Enqueue(asynq.NewTask(asked.Kind, payload), options...); err != nil {
 				return err
 			}
 		}
