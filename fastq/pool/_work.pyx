@@ -24,6 +24,7 @@ from fastq.pool import layout
 from fastq.pool.event_kind import NOT_BEGUN, TOO_LATE, EventKind, reason_for
 from fastq.pool.event_kind import TOLD_TO_END as _TOLD_TO_END
 from fastq.pool.processes import leave
+from fastq.pool.thrown import Settled, settle
 
 cdef extern from "Python.h":
     object PyContext_Copy(object context)
@@ -84,6 +85,8 @@ cdef class Attempt:
     cdef readonly int64_t deadline_ns
     cdef readonly bytes data
     cdef bint told
+    # Whether an error was set for its thread, which may not have been raised yet.
+    cdef bint thrown
     cdef bint is_awaited
     cdef bint is_threaded
     # Progress that came too soon to be sent: it goes with the end.
@@ -236,7 +239,13 @@ cdef class Work:
     cdef void leave_handler(self, Attempt task) noexcept:
         if task.is_threaded:
             task.thread = 0
-            PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), NULL)
+            if task.thrown:
+                task.thrown = False
+                PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), <PyObject *>Settled)
+                try:
+                    settle()
+                except Settled:
+                    pass
         else:
             self.task = None
 
@@ -465,7 +474,7 @@ cdef class Work:
         error = TaskTimeout if task.interruption is EventKind.TIMEOUT else TaskCanceled
         if not task.thread or task.told:
             return False
-        task.told = True
+        task.told = task.thrown = True
         PyThreadState_SetAsyncExc(task.thread, <PyObject *>error)
         return True
 

@@ -5,6 +5,8 @@ import functools
 import io
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -536,3 +538,18 @@ def escape_of(site: Site, reader: io.FileIO) -> None:
     _, kind, _ = site.results.take() or (0, 0, b"")
     assert kind == EventKind.CANCELED
     site.wakeup.close()
+
+
+PROFILED = """
+import sys
+from tests.pool import test_threads
+
+test_threads.test_what_is_raised_as_a_handler_returns_is_not_raised_after_it()
+sys.setprofile(lambda frame, event, argument: None)
+(lambda: None)()
+"""
+
+
+def test_a_profiler_goes_on_after_an_error_was_thrown_into_a_thread() -> None:
+    # In a process of its own: if it fails, the interpreter stands still for ever.
+    subprocess.run([sys.executable, "-c", PROFILED], check=True, timeout=PATIENCE_S)
