@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.compare.__main__ import main
-from benchmarks.compare.contender import Rates
+from benchmarks.compare.conditions import PLAIN
+from benchmarks.compare.contender import Contender, Kind, Rates
 from benchmarks.compare.contenders import CONTENDERS
 from benchmarks.compare.environment import UnavailableError, pinned
 from benchmarks.compare.meter import Counter, Meter
@@ -19,56 +20,62 @@ from benchmarks.compare.record import Entry, Record
 from benchmarks.compare.rounds import Rounds
 from benchmarks.compare.sizes import LEAST, THOROUGH, fixed, plan
 from benchmarks.compare.table import markdown, percentile
-from benchmarks.compare.turn import Figures
+from benchmarks.compare.turn import Drained, Figures
 
-RATES = ("each", "many", "noop", "each_redis_us", "noop_redis_us", "pss_mb")
+RATES = ("each", "many", "each_redis_us", "pss_mb")
 
 
 def entry(name: str, guarantee: str, *noops: float) -> Entry:
-    rounds = [Figures(each=1000, many=2000, noop=noop, latency_ms=[1.0, 3.0]) for noop in noops]
-    return Entry(name, f"the {name}", "1.2", guarantee, "detail", "settings", rounds, [])
+    return Entry(name, f"the {name}", "1.2", guarantee, "detail", "settings", "", list(map(figures, noops)), [])
+
+
+def figures(noop: float, many: float = 2000.0, each: float = 1000.0) -> Figures:
+    return Figures(each, many, latency_ms=[1.0, 3.0], drained={Kind.NOOP: Drained(noop, 1.0, 1.0)})
+
+
+def contender(name: str) -> Contender:
+    return next(one for one in CONTENDERS if one.name == name)
 
 
 def record(*entries: Entry) -> Record:
     told = dict.fromkeys(("commit", "cores", "processor", "kernel", "python", "redis", "go", "load"), "?")
-    return Record("2026-01-01T00:00:00+00:00", 60.0, told, entries)
+    return Record("2026-01-01T00:00:00+00:00", 60.0, "loopback", told, entries)
 
 
 def test_a_small_run_gives_figures_and_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    figures, table = tmp_path / "figures.json", tmp_path / "table.md"
-    words = ["--only", "bare,fastq", "--tasks", "200", "--quick", "--json", str(figures), "--table", str(table)]
+    found, table = tmp_path / "figures.json", tmp_path / "table.md"
+    words = ["--only", "bare,fastq", "--tasks", "200", "--quick", "--json", str(found), "--table", str(table)]
     assert main(words) == 0, capsys.readouterr().err
-    entries = {one["name"]: one for one in json.loads(figures.read_text())["entries"]}
+    entries = {one["name"]: one for one in json.loads(found.read_text())["entries"]}
     assert list(entries) == ["bare", "fastq"]
     for one in entries.values():
         assert one["failures"] == []
         (taken,) = one["rounds"]
         assert [name for name in RATES if taken[name] <= 0] == []
     assert len(entries["fastq"]["rounds"][0]["latency_ms"]) == 20
-    assert entries["fastq"]["rounds"][0]["ms"] > 0
-    assert table.read_text() == markdown(Record.load(figures))
+    assert len(entries["fastq"]["rounds"][0]["drained"]) == len(Kind)
+    assert table.read_text() == markdown(Record.load(found))
     rows = [line for line in table.read_text().splitlines() if line.startswith("| **fastq** |")]
-    assert [row.count("|") for row in rows] == [7, 7]
+    assert [row.count("|") for row in rows] == [7, 8, 10]
 
 
 def test_whose_worker_ends_fails_and_is_left_out_in_the_end(tmp_path: Path) -> None:
-    (bare,) = (contender for contender in CONTENDERS if contender.name == "bare")
-    dead = replace(bare, name="dead", work=lambda place: [[place.program, "-c", "print('Goodbye')"]])
-    rounds = Rounds({dead: Path(sys.executable)}, tmp_path)
+    dead = replace(contender("bare"), name="dead", work=lambda place: [[place.program, "-c", "print('Goodbye')"]])
+    rounds = Rounds({dead: Path(sys.executable)}, tmp_path, PLAIN)
     for number in range(3):
-        rounds.run(number, 3, lambda contender, earlier: fixed(contender.guess, 10))
+        rounds.run(number, 3, lambda one, earlier: fixed(one, 10))
     assert rounds.failures == {"dead": ["a worker ended"] * 2}
     assert rounds.figures == {"dead": []}
     assert (tmp_path / "dead.log").read_text() == "Goodbye\n"
 
 
 def test_a_turn_takes_what_the_rate_so_far_says() -> None:
-    guess = Rates(each=1000, many=1, noop=100_000, ms=0)
-    first = plan(guess, [], THOROUGH)
-    assert (first.each, first.many, first.noop, first.ms) == (700, LEAST, 180_000, 0)
-    earlier = [Figures(each=1, many=20_000, noop=noop) for noop in (1e6, 1e4, 1e5)]
-    later = plan(guess, earlier, THOROUGH)
-    assert (later.each, later.many, later.noop, later.ms) == (LEAST, 14_000, 180_000, 0)
+    bare = replace(contender("bare"), guess=Rates(each=1000, many=1, noop=100_000))
+    first = plan(bare, [], THOROUGH)
+    assert (first.each, first.many, first.drained, first.loaded_s) == (700, LEAST, {Kind.NOOP: 180_000}, 0.0)
+    earlier = [figures(noop, 20_000, 1) for noop in (1e6, 1e4, 1e5)]
+    later = plan(bare, earlier, THOROUGH)
+    assert (later.each, later.many, later.drained) == (LEAST, 14_000, {Kind.NOOP: 180_000})
 
 
 def test_the_ratio_is_the_median_of_the_rounds_own() -> None:
@@ -139,13 +146,13 @@ def test_who_cannot_be_had_is_named_and_left_out(
 
 
 def test_all_requirements_are_pinned() -> None:
-    for name in {contender.environment for contender in CONTENDERS} - {"own", "go"} | {"plot"}:
+    for name in {one.environment for one in CONTENDERS} - {"own", "go"} | {"plot"}:
         pins = pinned(name).splitlines()
         assert pins
         assert [pin for pin in pins if "==" not in pin] == []
 
 
 def test_contenders_have_names_of_their_own() -> None:
-    names = [contender.name for contender in CONTENDERS]
+    names = [one.name for one in CONTENDERS]
     assert len(set(names)) == len(names)
-    assert len({contender.title for contender in CONTENDERS}) == len(names)
+    assert len({one.title for one in CONTENDERS}) == len(names)

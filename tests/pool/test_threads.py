@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,7 +118,9 @@ def test_what_waits_for_a_row_leaves_the_way_free_for_the_other_sort_once_it_is_
 
 @pytest.mark.parametrize("is_threaded", [True, False])
 def test_tasks_whose_rows_are_busy_leave_the_other_sort_its_own(is_threaded: bool) -> None:
-    rows = {"threads": 2, "async_concurrency": 50} if is_threaded else {"threads": 50, "async_concurrency": 2}
+    rows: dict[str, Any] = (
+        {"threads": 2, "async_concurrency": 50} if is_threaded else {"threads": 50, "async_concurrency": 2}
+    )
 
     async def test() -> None:
         async with bench(threaded(**rows, prefetch_time=0.05)) as b:
