@@ -4,8 +4,6 @@ import difflib
 import importlib
 import sys
 
-from fastq.mux import ServeMux
-
 __all__ = ["AppNameError", "name_of", "resolve", "split_name"]
 
 
@@ -68,7 +66,8 @@ def resolve(name: str) -> object:
 def _suggest(attribute: str, holder: object) -> str:
     """Return a name that is much like it: that of an app first."""
     names = dir(holder)
-    apps = [name for name in names if isinstance(getattr(holder, name, None), ServeMux)]
+    loaded = sys.modules.get("fastq.mux")  # not imported here, since commands are to start soon
+    apps = [name for name in names if loaded and isinstance(getattr(holder, name, None), loaded.ServeMux)]
     close = difflib.get_close_matches(attribute, apps, n=1) or difflib.get_close_matches(attribute, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

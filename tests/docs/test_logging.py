@@ -13,6 +13,7 @@ VARYING = {
     r"pid=\d+ \S+ \S+": "pid=1 date time",
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}": "id",
     r"next try in \w+": "next try in 15s",
+    r" after 0\.\d+ s:": " after 0.001 s:",
     r"Redis \S+ at \S+;": "Redis 7 here;",
     r"on Python \S+ serves \S+": "on Python 3 serves tasks:mux",
     r'File "\S+/tasks.py"': 'File "tasks.py"',

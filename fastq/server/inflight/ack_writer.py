@@ -53,7 +53,7 @@ class AckWriter:
     async def _write(self, tasks: list[InFlightTask], *, checks_done: bool) -> None:
         try:
             calls = plan_acks(tasks, self._tasks, self._owner, self._clock.unix_ns(), checks_done=checks_done)
-            before = self.progress.with_ends_of(tasks)
+            before = self.progress.with_ends_of(tasks) if self.progress.unwritten else []
             results = await self._commands.run_many([*before, *(call.operation for call in calls)])
         except asyncio.CancelledError:
             self._ends.keep(tasks, BrokerConnectionError("the write was canceled", maybe_applied=True))

@@ -26,13 +26,14 @@ class ProgressWriter:
         self._commands = commands
         self._owner = owner
         self._every_s = every_s
-        self._unwritten: dict[InFlightTask, bytes | None] = {}
+        self.unwritten: dict[InFlightTask, bytes | None] = {}
+        """What is not in Redis yet, None where all is; of tasks that made progress within the last second."""
         self._writes: set[asyncio.Task[None]] = set()
 
     def write(self, task: InFlightTask, data: bytes) -> None:
         """Write the progress of a running task, at once or when its second is over."""
-        is_under_way = task in self._unwritten
-        self._unwritten[task] = data
+        is_under_way = task in self.unwritten
+        self.unwritten[task] = data
         if is_under_way:
             return
         writing = asyncio.create_task(self._write(task))
@@ -43,8 +44,8 @@ class ProgressWriter:
         """Return the writes that go before the ends of tasks; none for a task that its end deletes."""
         return [
             write_progress(task.queue, task.id, self._owner, data)
-            for task in (tasks if self._unwritten else ())
-            if (data := self._unwritten.get(task)) is not None and not isinstance(task.disposition, Done)
+            for task in tasks
+            if (data := self.unwritten.get(task)) is not None and not isinstance(task.disposition, Done)
         ]
 
     async def stop(self) -> None:
@@ -55,14 +56,14 @@ class ProgressWriter:
 
     async def _write(self, task: InFlightTask) -> None:
         try:
-            while task.in_flight and (data := self._unwritten[task]) is not None:
+            while task.in_flight and (data := self.unwritten[task]) is not None:
                 if not task.ended:  # else its end brings it along
                     write = write_progress(task.queue, task.id, self._owner, data)
                     (outcome,) = await self._commands.run_many((write,))
                     if isinstance(outcome, BrokerError):
                         _log.debug("could not write the progress of task %s; trying again: %s", task.id, outcome)
-                    elif self._unwritten[task] is data:
-                        self._unwritten[task] = None
+                    elif self.unwritten[task] is data:
+                        self.unwritten[task] = None
                 await asyncio.sleep(self._every_s)
         finally:
-            del self._unwritten[task]
+            del self.unwritten[task]

@@ -30,7 +30,7 @@ def test_the_first_is_written_at_once_and_the_last_of_each_second_after_it(db: R
         await until(lambda: has(b"4"))
         assert {*stored} <= {None, b"1", b"4"}
         await until(lambda: not writer._writes)
-        assert writer._unwritten == {}
+        assert writer.unwritten == {}
 
     on_bench(db, url, test)
 
@@ -41,7 +41,7 @@ def test_the_last_is_written_with_the_end(db: Redis, url: str) -> None:
         bench.take_away("c")
         progress = bench.writer.progress = ProgressWriter(bench.commands, bench.owner, every_s=1e6)
         progress.write(early, b"1")
-        await until(lambda: progress._unwritten[early] is None)
+        await until(lambda: progress.unwritten[early] is None)
         progress.write(early, b"2")  # its second is not over
         early.disposition = Completed("a", message("a"), NOW_S + 60)
         late.disposition, theirs.disposition = Requeued("b"), Requeued("c")
@@ -54,7 +54,7 @@ def test_the_last_is_written_with_the_end(db: Redis, url: str) -> None:
         kept = [bench.db.hget(keys.task(QUEUE, name), "progress") for name in "abcde"]
         assert kept == [b"2", b"3", None, None, None]
         await progress.stop()
-        assert progress._unwritten == {}
+        assert progress.unwritten == {}
 
     on_bench(db, url, test)
 
