@@ -21,7 +21,8 @@ from fastq.broker.transport.open import open_async_broker
 from fastq.pool.protocol import Event, EventKind
 from fastq.server.commands import Commands
 from fastq.server.inflight._processor import SubmissionMaker, split_done, submissions_of
-from fastq.server.inflight._tasks import live
+from fastq.server.inflight._tally import Tally
+from fastq.server.inflight._tasks import count_ends, live
 from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.tasks import InFlightTasks
 from fastq.wire.codec import TaskMessage, encode_task_message
@@ -114,7 +115,7 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
 
     def empty() -> tuple[InFlightTasks, SubmissionMaker]:
         in_flight = InFlightTasks()
-        return in_flight, SubmissionMaker(in_flight, lambda task_type: False)
+        return in_flight, SubmissionMaker(in_flight, lambda queue, task_type: (False, Tally(queue, task_type)))
 
     def take(in_flight: InFlightTasks, maker: SubmissionMaker) -> Any:
         return in_flight, maker.take(QUEUE, leased.ids, leased.messages, 1.0)[0]
@@ -138,6 +139,7 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
         done, _ = split_done([Event(EventKind.DONE, submission, b"") for submission in submissions_of(tasks)], 0)
         return in_flight, done
 
+    stages.time("count the ends", lambda: count_ends(ended))
     stages.time("let go of the tasks", lambda in_flight, done: in_flight.drop_all(done), dropped)
     trip_us = round_trip_us(tcp_server, repeats)
     with capsys.disabled():

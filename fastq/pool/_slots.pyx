@@ -91,6 +91,14 @@ cdef class Slots:
                 return False
         return True
 
+    def running_count(self) -> int:
+        """Return how many rows run something."""
+        cdef int row
+        cdef int found = 0
+        for row in range(self.count):
+            found += self.running(row) != 0
+        return found
+
     def overdue(self, now: int) -> list[int]:
         """Return the sequence numbers of the tasks whose deadline has passed and that were not interrupted."""
         cdef int64_t limit = now

@@ -66,6 +66,7 @@ class Child:
         self.is_too_big = False  # it has grown above memory_limit, so it will be replaced
         self.is_orphan = False  # its preloader is dead and cannot report how it ended
         self.peak_rss = 0
+        self.rss = 0  # when it was last looked at
         self.report_timer: asyncio.TimerHandle | None = None  # limits the wait for the preloader's report of its end
         self.status: int | None = None
         self.text = ""  # why it could not start

@@ -19,7 +19,7 @@ from fastq.pool.fork_server import ForkServer
 from fastq.pool.memory import Segment
 from fastq.pool.memory_watch import MemoryWatch
 from fastq.pool.preloader_client import PoolStartError
-from fastq.pool.protocol import CancelOutcome, PoolCallbacks, Running
+from fastq.pool.protocol import CancelOutcome, PoolCallbacks, PoolCensus, Running
 from fastq.pool.supervisor import Reports, Supervisor
 from fastq.pool.timekeeper import Timekeeper
 from fastq.pool.wakeup import Wakeup
@@ -66,6 +66,7 @@ class ProcessPool:
         self._memory = MemoryWatch(config.memory_limit, self._timekeeper, callbacks.on_notice)
         self._tick: asyncio.TimerHandle | None = None
         self._busy = False
+        self._busy_since_s = 0.0
         self._changes = asyncio.Event()
         self._error: PoolStartError | None = None
         self._next_shortage_s = 0.0
@@ -142,7 +143,7 @@ class ProcessPool:
         if returned:
             asyncio.get_running_loop().call_soon(self._deliver, returned)
         if not self._busy:
-            self._busy = True
+            self._busy, self._busy_since_s = True, asyncio.get_running_loop().time()
             self._schedule(self._tick_s)
 
     @property
@@ -188,6 +189,10 @@ class ProcessPool:
                 if (row := child.queue.slots.look(submission.seq)) is not None:
                     found.append(Running(submission, child.pid, row[2], row[3]))
         return found
+
+    def census(self) -> PoolCensus:
+        """Return the numbers of the pool as of now."""
+        return self._supervisor.census.take(self._supervisor.children, self.pending)
 
     def cancel(self, submission: Submission) -> CancelOutcome:
         """Withdraw a task, or ask it to end if it runs."""
@@ -285,6 +290,7 @@ class ProcessPool:
     def _on_tick(self) -> None:
         """Check limits, and collect the results of children that did not ring because they still have work."""
         children = self._supervisor.children
+        self._supervisor.census.sample(children, asyncio.get_running_loop().time(), self._busy_since_s)
         self._attempt(self._pump)
         self._attempt(lambda: self._timekeeper.check(children, now_ns()))
         self._attempt(lambda: self._memory.check(children))

@@ -3,10 +3,10 @@
 ``ProcessPool`` is the only ``Pool``. The server depends on this file; only its wiring makes a ``ProcessPool``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fastq.pool._child_queue import Event, Submission
 from fastq.pool.event_kind import NOT_BEGUN, TOLD_TO_END, TOO_LATE, EventKind
@@ -22,6 +22,7 @@ __all__ = [
     "EventKind",
     "Pool",
     "PoolCallbacks",
+    "PoolCensus",
     "PoolStartError",
     "Running",
     "Sort",
@@ -48,6 +49,23 @@ class Running:
     pid: int
     started_ns: int
     deadline_ns: int
+
+
+class PoolCensus(NamedTuple):
+    """The numbers of a pool: what its children do now, and what has been since its start.
+
+    ``children`` counts them by what they do: starting, idle, busy, leaving. ``running`` tasks are in a handler,
+    ``waiting`` ones are not. ``rss_bytes`` is the memory of the largest child and of all, by their last measurement.
+    ``ended`` counts the children that are gone by reason. ``worked_s`` is for how long children had tasks, and for how
+    long they could have had some, in seconds of all children together.
+    """
+
+    children: Mapping[str, int]
+    running: int
+    waiting: int
+    rss_bytes: tuple[int, int]
+    ended: Mapping[str, int]
+    worked_s: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +128,9 @@ class Pool(Protocol):
 
     def announce_stop(self) -> None:
         """Let running tasks, and those that begin from now on, see that they should come to an end."""
+
+    def census(self) -> PoolCensus:
+        """Return the numbers of the pool as of now."""
 
     def withdraw_all(self) -> list[Submission]:
         """Take no more tasks; return those that have not begun, in order of submission; they get no event."""

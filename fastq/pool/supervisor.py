@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fastq.pool._child_queue import Event
 from fastq.pool._dispatcher import Dispatcher
 from fastq.pool._ring import now_ns
+from fastq.pool.census import Census, why_ended
 from fastq.pool.child import Child, ChildState, SharedBell
 from fastq.pool.config import PoolConfig
 from fastq.pool.control import ChannelClosedError, Frame
@@ -68,6 +69,7 @@ class Supervisor:
         self._forks = forks
         self._children: dict[int, Child] = {}
         self._failures = Failures()
+        self.census = Census()
         self._closed = False
         self._refill: asyncio.TimerHandle | None = None
         self._patient_until_s = 0.0
@@ -240,6 +242,7 @@ class Supervisor:
             child.report_timer.cancel()
         if child.pidfd >= 0:
             loop.remove_reader(child.pidfd)
+        self.census.ended[why_ended(child, was_closed=self._closed)] += 1
         events = resolve_dead_child(child, self._dispatcher)
         failed = _failed_to_start(child) and not events and not child.is_orphan
         if child.queue.finished:

@@ -4,6 +4,7 @@ All actors meet an outage, and each retries by itself. The first one logs it. Th
 end.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -27,6 +28,8 @@ class Outage:
         self._sharing: set[object] = set()
         self._logged: set[type[BrokerError]] = set()
         self._failures = 0
+        self.errors: Counter[str] = Counter()
+        """How often actors met each class of error."""
         self._own: dict[object, tuple[type[BrokerError], int]] = {}
         self.retries: dict[object, Callable[[], None]] = {}
         """The functions that end the pauses of actors that have failed."""
@@ -41,6 +44,7 @@ class Outage:
     def report(self, who: object, error: BrokerError) -> bool:
         """Note that an actor has met an error; return whether to log it."""
         kind = type(error)
+        self.errors[kind.__name__] += 1
         if is_shared(error):
             self._sharing.add(who)
             self._failures += 1

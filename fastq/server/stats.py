@@ -1,21 +1,29 @@
 """The numbers of a server, in one place: its parts write them where they arise.
 
-``summary`` reports most; nothing reads ``lag_s``, ``lease_margin_s`` and ``restarts`` yet. The numbers count from the
-start of the server, except the current values ``in_flight``, ``lag_s``, ``lease_margin_s`` and ``outage``.
+``summary`` reports a few, ``monitoring/`` all of them. The numbers count from the start of the server, except the
+current values ``in_flight``, ``lag_s``, ``lease_margin_s`` and ``outage``.
 """
 
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 from fastq.clock import Clock
 from fastq.pool.protocol import EventKind
+from fastq.server.inflight._tally import Histogram, Tally
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.tasks import InFlightTasks
 from fastq.server.outage import Outage
 
-__all__ = ["RepairKind", "Repairs", "ServerStats", "describe_repairs"]
+__all__ = ["UNKNOWN", "RepairKind", "Repairs", "RoundTrip", "ServerStats", "describe_repairs"]
+
+UNKNOWN: Final = "unknown"
+"""The type by which tasks are counted that no pattern of the app matches."""
+BATCH_BOUNDS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
+ROUND_TRIP_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0, 10.0)
+MARGIN_BOUNDS_S: Final = (0.0, 5.0, 10.0, 15.0, 20.0, 22.5, 25.0, 27.5, 30.0)
 
 _DONE = (EventKind.DONE, EventKind.RESULT)
 
@@ -36,6 +44,14 @@ class RepairKind(StrEnum):
     """Leases dropped; a task that was nowhere else is pending again."""
 
 
+class RoundTrip(StrEnum):
+    """The purposes of round trips that are timed."""
+
+    FETCH = "fetch"
+    ACK = "ack"
+    EXTEND = "extend"
+
+
 Repairs: TypeAlias = Counter[RepairKind]
 
 
@@ -52,8 +68,34 @@ class ServerStats:
     repairs: Repairs = field(default_factory=Repairs, init=False)
     aggregated: int = field(default=0, init=False)
     """Sets of grouped tasks that became a task."""
-    restarts: int = field(default=0, init=False)
-    """Actors that the watchdog started again."""
+    restarts: Counter[str] = field(default_factory=Counter, init=False)
+    """Actors that the watchdog started again, by name."""
+    tallies: dict[tuple[str, str], Tally] = field(default_factory=dict, init=False)
+    """The counts of tasks by queue and type."""
+    leases_lost: int = field(default=0, init=False)
+    """Tasks that another server got while they were in flight here."""
+    lease_margins_s: Histogram = field(default_factory=partial(Histogram, MARGIN_BOUNDS_S), init=False)
+    """What was left of the lease that would have ended first, for each call that extended leases."""
+    fetched: Histogram = field(default_factory=partial(Histogram, BATCH_BOUNDS), init=False)
+    """The tasks that a round trip of the fetcher brought, without those that brought none."""
+    acked: Histogram = field(default_factory=partial(Histogram, BATCH_BOUNDS), init=False)
+    """The ends that a round trip of acker or syncer carried."""
+    round_trips_s: dict[RoundTrip, Histogram] = field(
+        default_factory=lambda: {trip: Histogram(ROUND_TRIP_BOUNDS_S) for trip in RoundTrip}, init=False
+    )
+    """How long round trips took, waits for the connection included."""
+
+    def tally(self, queue: str, type: str) -> Tally:
+        """Return the counts of a queue's tasks of a type."""
+        found = self.tallies.get((queue, type))
+        if found is None:
+            found = self.tallies[queue, type] = Tally(queue, type)
+        return found
+
+    @property
+    def lags_s(self) -> Histogram:
+        """Return the delays of the event loop, one a second."""
+        return self._stall.lags_s
 
     @property
     def in_flight(self) -> int:

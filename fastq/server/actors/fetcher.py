@@ -26,7 +26,7 @@ from fastq.server.actors.waker import Waker
 from fastq.server.commands import Commands
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.uncertain import Brought, DequeueCall, LostDequeue
-from fastq.server.stats import RepairKind
+from fastq.server.stats import RepairKind, RoundTrip
 
 __all__ = ["Fetcher"]
 
@@ -80,7 +80,7 @@ class Fetcher(LaneActor):
         self._prioritizer = prioritizer
         self._taker = taker
         self._wakers = wakers
-        self._repairs = in_flight.stats.repairs
+        self._stats = in_flight.stats
         self._check_interval_s = check_interval_s
         self._ends = in_flight.ends
         self._dequeues = in_flight.dequeues
@@ -210,6 +210,7 @@ class Fetcher(LaneActor):
             raise
         finally:
             self._dequeues.end(calls)
+        self._stats.round_trips_s[RoundTrip.FETCH].observe(self._clock.monotonic_s() - asked.monotonic_s)
         for call, result in zip(calls, results, strict=True):
             if isinstance(result, BrokerError):
                 self._prioritizer.give_back(call.queue, call.most)
@@ -225,6 +226,8 @@ class Fetcher(LaneActor):
                 self._note_tasks(call.queue, call.most, result)
                 self._dequeues.bring(Brought(call, result, asked))
         brought = self._dequeues.brought
+        if brought:
+            self._stats.fetched.observe(brought)
         is_full = brought >= max(FULL_BATCH, most)
         if not (is_full and self._taker.room - brought >= FULL_BATCH):
             self._hand_on()
@@ -248,7 +251,7 @@ class Fetcher(LaneActor):
 
     def _note_tasks(self, queue: str, count: int, result: Leased) -> None:
         if result.dangling:
-            self._repairs[RepairKind.NO_TASK] += result.dangling
+            self._stats.repairs[RepairKind.NO_TASK] += result.dangling
             self._log.warning("dropped %d ids without a task from queue %s", result.dangling, queue)
         if result.size:
             self._mean_bytes[queue] = max(1.0, sum(map(len, result.messages)) / result.size)

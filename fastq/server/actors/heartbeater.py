@@ -16,6 +16,7 @@ from fastq.server.actors.actor import Actor
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.server.outage import is_shared
+from fastq.server.stats import RoundTrip
 
 __all__ = ["Heartbeater"]
 
@@ -50,6 +51,7 @@ class Heartbeater(Actor):
         self._stall = in_flight.stall
         self._clock = in_flight.clock
         self._timing = in_flight.timing
+        self._stats = in_flight.stats
         self.servers = 1
         """The number of servers, including this one."""
         self.is_answered = False
@@ -80,6 +82,8 @@ class Heartbeater(Actor):
             [extend_leases(queue, self._owner, score, [task.id for task in tasks]) for queue, tasks in stretches]
         )
         self.is_answered = any(map(_is_answer, results))
+        if stretches:
+            self._stats.round_trips_s[RoundTrip.EXTEND].observe(self._clock.monotonic_s() - began_s)
         failures: list[BrokerError] = []
         for (_, tasks), lost_ids in zip(stretches, results, strict=True):
             if isinstance(lost_ids, BrokerError):
@@ -98,6 +102,7 @@ class Heartbeater(Actor):
         ]
 
     def _note(self, tasks: list[InFlightTask], lost_ids: set[str], began_s: float) -> None:
+        self._stats.lease_margins_s.observe(min(task.leased_until_s for task in tasks) - began_s)
         for task in tasks:
             if task.id not in lost_ids:
                 task.leased_until_s = began_s + self._timing.lease_s
@@ -108,6 +113,7 @@ class Heartbeater(Actor):
             elif task.in_flight and not task.ended:
                 # A task that ended meanwhile gave its lease back itself.
                 self._log.warning("lost the lease of task %s of queue %s; canceling it here", task.id, task.queue)
+                self._stats.leases_lost += 1
                 self._lost(task)
 
 

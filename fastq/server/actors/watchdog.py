@@ -39,6 +39,6 @@ class Watchdog(Actor):
                 actor.get_on()
             elif why := actor.why_stuck():
                 self._log.error("restarting the %s: %s", actor.name, why)
-                self._stats.restarts += 1
+                self._stats.restarts[actor.name] += 1
                 await actor.restart()
         return self._interval_s

@@ -3,11 +3,12 @@ from typing import final
 
 from fastq.broker.operations.finish import Completed, Done
 from fastq.pool.protocol import Event, Submission
+from fastq.server.inflight._tally import Tally
 from fastq.server.inflight._tasks import InFlightTask, InFlightTasks
 
 @final
 class SubmissionMaker:
-    def __init__(self, tasks: InFlightTasks, sort_of: Callable[[str], int]) -> None: ...
+    def __init__(self, tasks: InFlightTasks, look_up: Callable[[str, str], tuple[int, Tally]]) -> None: ...
     def take(
         self, queue: str, ids: list[bytes], messages: list[bytes], now_s: float
     ) -> tuple[list[InFlightTask], list[int]]: ...

@@ -6,10 +6,11 @@ that simply returned. All else is handed back to the processor.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from fastq._codec cimport DATA, DEADLINE, FASTQ_HEADER, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
 from fastq.pool._child_queue cimport Event, Submission
+from fastq.server.inflight._tally cimport Tally
 from fastq.server.inflight._tasks cimport InFlightTask, InFlightTasks
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp
@@ -37,15 +38,22 @@ cdef int MAX_KNOWN_TYPES = 10_000
 
 
 cdef class SubmissionMaker:
-    """The maker of leased tasks' submissions; ``sort_of`` tells how the tasks of a type run."""
+    """The maker of leased tasks' submissions.
+
+    ``look_up`` returns, by queue and type, how such tasks run (a ``Sort``), and what counts them.
+    """
 
     cdef InFlightTasks tasks
-    cdef object sort_of
+    cdef object look_up
     cdef dict known
+    # The types of the queue whose tasks came last.
+    cdef str queue
+    cdef dict types
+    cdef Py_ssize_t count
 
-    def __init__(self, tasks: InFlightTasks, sort_of) -> None:
+    def __init__(self, tasks: InFlightTasks, look_up) -> None:
         self.tasks = tasks
-        self.sort_of = sort_of
+        self.look_up = look_up
         self.known = {}
 
     def take(
@@ -95,20 +103,28 @@ cdef class SubmissionMaker:
             min(max(timeout_s, 0), FOREVER_S) * S,
             min(deadline_s, FOREVER_S) * S,
         )
-        sort = self.sort(submission.type)
+        known = self.look(task.queue, submission.type)
+        sort = <object>PyTuple_GET_ITEM(known, 0)
         submission.is_async, submission.is_threaded = sort & ASYNC != 0, sort & THREADED != 0
+        task.tally = <Tally><object>PyTuple_GET_ITEM(known, 1)
         if view.slots[FASTQ_HEADER] != NULL:
             task.inbox = inbox_of(submission.data)
             submission.is_awaited = task.inbox is not None
         task.submission = submission
         return submission
 
-    cdef uint32_t sort(self, str type) except? 0xFF:
-        known = self.known.get(type)
+    cdef tuple look(self, str queue, str type):
+        if queue is not self.queue or self.types is None:
+            self.queue = queue
+            self.types = self.known.setdefault(queue, {})
+        known = self.types.get(type)
         if known is None:
-            if len(self.known) >= MAX_KNOWN_TYPES:  # types made up on the fly: none of them is worth remembering
-                self.known.clear()
-            known = self.known[type] = self.sort_of(type)
+            if self.count >= MAX_KNOWN_TYPES:  # types made up on the fly: none of them is worth remembering
+                self.count = 0
+                self.types = {}
+                self.known = {queue: self.types}
+            known = self.types[type] = self.look_up(queue, type)
+            self.count += 1
         return known
 
 
@@ -151,7 +167,7 @@ cpdef object success_of(InFlightTask task, bytes result, object now_s):
 
 
 def split_done(events: list[Event], now_s: int) -> tuple[list[InFlightTask], list[Event]]:
-    """Return the tasks that are done, and the other events; ``now_s`` is the Unix second.
+    """Return the tasks that are done, and the other events; count how long handlers ran. ``now_s`` is the Unix second.
 
     What became of a task that was let go of is another's to say: it is in neither.
     """
@@ -163,6 +179,8 @@ def split_done(events: list[Event], now_s: int) -> tuple[list[InFlightTask], lis
         task = event.submission.key
         if not task.in_flight:
             continue
+        if event.ran_ns > 0 and task.tally is not None:
+            task.tally.run_s.add(event.ran_ns / 1e9)
         if event.kind is not DONE and event.kind is not RESULT:
             if event.kind is WRITTEN:
                 task.written = event.data  # its end may be in the same batch

@@ -1,4 +1,5 @@
 from fastq._codec cimport TaskView
+from fastq.server.inflight._tally cimport Tally
 from libc.stdint cimport int64_t
 
 
@@ -15,6 +16,8 @@ cdef class InFlightTask:
     cdef public int reruns
     cdef public object canceled
     cdef public object submission
+    cdef public Tally tally
+    cdef public int failure
 
 
 cdef class InFlightTasks:

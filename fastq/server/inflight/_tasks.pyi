@@ -3,6 +3,7 @@ from typing import NamedTuple, final
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Disposition
 from fastq.pool.protocol import Submission
+from fastq.server.inflight._tally import Tally
 from fastq.wire.codec import TaskView
 
 class SeqRange(NamedTuple):
@@ -24,6 +25,8 @@ class InFlightTask:
     reruns: int
     canceled: CancelAs | None
     submission: Submission | None
+    tally: Tally | None
+    failure: int
     @property
     def queue(self) -> str: ...
     @property
@@ -47,6 +50,7 @@ class InFlightTasks:
     def seq_range(self, queue: str) -> SeqRange: ...
     def steps_to(self, queue: str, wanted: list[InFlightTask]) -> int: ...
 
+def count_ends(tasks: list[InFlightTask]) -> None: ...
 def live(tasks: list[InFlightTask]) -> list[InFlightTask]: ...
 def awaited(tasks: list[InFlightTask]) -> list[InFlightTask]: ...
 def by_disposition(tasks: list[InFlightTask]) -> dict[tuple[str, type[Disposition]], list[InFlightTask]]: ...

@@ -7,6 +7,7 @@ has ended, to be put together with others by its disposition.
 from collections import namedtuple
 
 from fastq._codec cimport ID, TaskView
+from fastq.server.inflight._tally cimport Tally
 from libc.stdint cimport int64_t
 
 from fastq.broker.operations.finish import Requeued
@@ -25,6 +26,8 @@ cdef class InFlightTask:
     - ``written``: the last result that the handler wrote while it ran
     - ``seq``: how many tasks of the queue were taken before it
     - ``submission``: what the pool has of it, while it is in flight
+    - ``tally``: what counts it; None if it never got to the pool
+    - ``failure``: the ``EventKind`` of an end other than success, 0 for none
     """
 
     def __cinit__(self):
@@ -163,6 +166,14 @@ cdef class InFlightTasks:
     def __len__(self) -> int:
         cdef _QueueTasks tasks
         return sum([len(tasks.by_id) for tasks in self.queues.values()])
+
+
+def count_ends(tasks: list[InFlightTask]) -> None:
+    """Count tasks whose ends were just written, each of them once."""
+    cdef InFlightTask task
+    for task in tasks:
+        if task.tally is not None and task.in_flight:
+            task.tally.count(task.disposition, task.failure)
 
 
 def live(tasks: list[InFlightTask]) -> list[InFlightTask]:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from fastq.broker.operations.finish import FinishOutcome
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.commands import Commands
-from fastq.server.inflight._tasks import InFlightTask, awaited, live
+from fastq.server.inflight._tasks import InFlightTask, awaited, count_ends, live
 from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.inboxes import Inboxes
 from fastq.server.inflight.progress_writer import ProgressWriter
+from fastq.server.stats import RoundTrip
 
 __all__ = ["AckWriter"]
 
@@ -30,6 +31,7 @@ class AckWriter:
         self._ends = in_flight.ends
         self._owner = in_flight.owner
         self._clock = in_flight.clock
+        self._stats = in_flight.stats
         self._is_outage = False
         self._under_way: list[list[InFlightTask]] = []
 
@@ -51,6 +53,7 @@ class AckWriter:
             self._under_way.remove(ours)
 
     async def _write(self, tasks: list[InFlightTask], *, checks_done: bool) -> None:
+        began_s = self._clock.monotonic_s()
         try:
             calls = plan_acks(tasks, self._tasks, self._owner, self._clock.unix_ns(), checks_done=checks_done)
             before = self.progress.with_ends_of(tasks) if self.progress.unwritten else []
@@ -62,6 +65,8 @@ class AckWriter:
             # A defect; its tasks must not stay forever.
             self._ends.keep(tasks, BrokerError(f"internal error: {error!r}", maybe_applied=True))
             raise
+        self._stats.round_trips_s[RoundTrip.ACK].observe(self._clock.monotonic_s() - began_s)
+        self._stats.acked.observe(len(tasks))
         for call, outcome in zip(calls, results[len(before) :], strict=True):
             if isinstance(outcome, BrokerError):
                 if not self._is_outage:
@@ -75,22 +80,29 @@ class AckWriter:
             _log.info("all outcomes that waited for Redis are saved")
 
     def _settle(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> None:
-        written = tasks
+        written = saved = tasks
         if outcomes.count(FinishOutcome.OK) != len(outcomes):
-            self._log_lost(tasks, outcomes)
+            saved = self._without_lost(tasks, outcomes)
             written = [task for task, outcome in zip(tasks, outcomes, strict=True) if outcome is FinishOutcome.OK]
         if told := awaited(written):
             self.inboxes.tell(told)
+        count_ends(saved)
         self._tasks.drop_all(tasks)
         self._ends.settle(tasks)
 
-    def _log_lost(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> None:
+    def _without_lost(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> list[InFlightTask]:
+        """Log the tasks that were lost, and return the others."""
+        saved = []
         for task, outcome in zip(tasks, outcomes, strict=True):
             # A task that is gone was written by the try without a reply.
-            if outcome is not FinishOutcome.OK and task.in_flight and not self._ends.is_in_doubt(task):
+            if outcome is FinishOutcome.OK or self._ends.is_in_doubt(task):
+                saved.append(task)
+            elif task.in_flight:
+                self._stats.leases_lost += 1
                 _log.warning(
                     "task %s of queue %s lost its lease before its outcome was saved (%s); it may run again",
                     task.id,
                     task.queue,
                     outcome.name.lower(),
                 )
+        return saved

@@ -31,6 +31,7 @@ from fastq.pool.protocol import (
 )
 from fastq.server.config import ServerConfig
 from fastq.server.inflight._processor import SubmissionMaker, split_done, submissions_of
+from fastq.server.inflight._tally import Tally
 from fastq.server.inflight.dispositions import (
     DelayRule,
     canceled_of,
@@ -45,7 +46,9 @@ from fastq.server.inflight.failure_log import FailureLog
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask, view_leased
 from fastq.server.inflight.unknown import pass_on_delay_s
+from fastq.server.stats import UNKNOWN
 from fastq.wire.codec import TaskView, view_task_message
+from fastq.wire.messages import UNDECODABLE_TYPE
 from fastq.worker.description import AppDescription
 from fastq.worker.report import FailureReport
 
@@ -112,9 +115,10 @@ class Processor:
         self._delay_rule = delay_rule
         self._callbacks = callbacks
         self._clock = in_flight.clock
+        self._stats = in_flight.stats
         self._counts = in_flight.stats.counts
         self._patterns = PatternIndex()
-        self._maker = SubmissionMaker(self._tasks, self._sort_of)
+        self._maker = SubmissionMaker(self._tasks, self._look_up)
         self._config = config
         self.taken = 0
         self.max_tasks = 0
@@ -145,7 +149,7 @@ class Processor:
         self.app, self._patterns = app, PatternIndex()
         for pattern in app.patterns:
             self._patterns.add(pattern)
-        self._maker = SubmissionMaker(self._tasks, self._sort_of)  # its knowledge of types may be wrong now
+        self._maker = SubmissionMaker(self._tasks, self._look_up)  # its knowledge of types may be wrong now
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -262,15 +266,19 @@ class Processor:
         assert task.submission is not None, "it has been made, whether or not it was submitted"
         return self._end(task, Event(EventKind.CANCELED, task.submission, _CANCELED_EARLY))
 
-    def _sort_of(self, task_type: str) -> int:
+    def _look_up(self, queue: str, task_type: str) -> tuple[int, Tally]:
+        """Return how the tasks of a type run, and what counts them."""
         pattern = self._patterns.find(task_type)
-        return self.app.patterns.get(pattern, Sort.PLAIN) if pattern else Sort.PLAIN
+        if pattern is None:
+            return Sort.PLAIN, self._stats.tally(queue, UNKNOWN)
+        return self.app.patterns.get(pattern, Sort.PLAIN), self._stats.tally(queue, pattern.removesuffix("\0"))
 
     def _reject(self, queue: str, leased: LeasedTask, why: str, leased_s: float) -> InFlightTask:
         _log.error("task %s of queue %s cannot be read (%s); archiving it", leased.id, queue, why)
         rewritten = undecodable(leased.id, queue, leased.message, why, self._clock.unix_ns() // 1_000_000_000)
         task = self._add(queue, view_task_message(rewritten), leased_s)
         task.disposition = Archived(leased.id, rewritten)
+        task.tally, task.failure = self._stats.tally(queue, UNDECODABLE_TYPE), EventKind.INVALID
         return task
 
     # Out --------------------------------------------------------------------------------------------------------
@@ -370,6 +378,7 @@ class Processor:
             self._counts[EventKind.NOT_FOUND] += 1
             now_s = self._clock.unix_ns() // 1_000_000_000
             task.disposition = passed_on(task, event.data, now_s, pass_on_delay_s())
+            task.failure = EventKind.NOT_FOUND
             self._callbacks.finish([task])
 
         self._end_later(task, ask())
@@ -407,7 +416,7 @@ class Processor:
         if isinstance(disposition, Retried | Archived) and kind is not EventKind.INVALID and not report.is_snoozed:
             record = self._callbacks.record_attempt(task, report, event.ran_ns)
             disposition = disposition._replace(attempt=record)
-        task.disposition = disposition
+        task.disposition, task.failure = disposition, 0 if report.is_snoozed else kind
         self.failure_log.add(task, kind, disposition, report, event.ran_ns)
         return task
 

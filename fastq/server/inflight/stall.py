@@ -9,12 +9,14 @@ from collections import deque
 from typing import Final
 
 from fastq.clock import Clock, Moment
+from fastq.server.inflight._tally import Histogram
 from fastq.server.timing import STANDARD
 
 __all__ = ["StallWatch"]
 
 TICKS_A_STALL: Final = 5
 TICKS_REMEMBERED: Final = 60
+LAG_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class StallWatch:
@@ -29,6 +31,8 @@ class StallWatch:
         self._stalled = False
         self._noticed_s = 0.0
         self._lags_s: deque[float] = deque(maxlen=TICKS_REMEMBERED)
+        self.lags_s = Histogram(LAG_BOUNDS_S)
+        """The delays of the loop since the start."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -48,7 +52,9 @@ class StallWatch:
     def beat(self) -> None:
         """Note the delay of the loop; the ticker calls this."""
         self.look()
-        self._lags_s.append(max(0.0, self._alive.monotonic_s - self._beat_s - self._tick_s))
+        lag_s = max(0.0, self._alive.monotonic_s - self._beat_s - self._tick_s)
+        self._lags_s.append(lag_s)
+        self.lags_s.observe(lag_s)
         self._beat_s = self._alive.monotonic_s
         self._schedule()
 

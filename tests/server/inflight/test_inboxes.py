@@ -6,7 +6,9 @@ import pytest
 from redis import Redis
 
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
+from fastq.pool.protocol import Sort
 from fastq.server.inflight._processor import SubmissionMaker
+from fastq.server.inflight._tally import Tally
 from fastq.server.inflight._tasks import awaited
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.wire import keys
@@ -114,7 +116,7 @@ def test_a_client_that_cannot_be_told_costs_one_line(db: Redis, url: str, caplog
     ],
 )
 def test_a_submission_is_awaited_if_its_task_names_an_inbox(headers: dict[str, str], inbox: str | None) -> None:
-    maker = SubmissionMaker(InFlightTasks(), lambda task_type: False)
+    maker = SubmissionMaker(InFlightTasks(), lambda queue, task_type: (Sort.PLAIN, Tally(queue, task_type)))
     (task,), _ = maker.take("q", [b"a"], [message("a", queue="q", headers=headers)], 1.0)
     assert task.inbox == inbox
     assert task.submission is not None

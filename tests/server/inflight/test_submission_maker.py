@@ -3,9 +3,11 @@
 import pytest
 
 from fastq.broker.operations.cancel import CancelAs
-from fastq.broker.operations.finish import Completed, Done
+from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
 from fastq.pool.protocol import Event, EventKind, Sort
 from fastq.server.inflight._processor import SubmissionMaker, split_done
+from fastq.server.inflight._tally import Tally
+from fastq.server.inflight._tasks import count_ends
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW_S, message
@@ -16,8 +18,12 @@ def in_flight() -> InFlightTasks:
     return InFlightTasks()
 
 
+def looked_up(queue: str, task_type: str, coroutines: tuple[str, ...] = ()) -> tuple[Sort, Tally]:
+    return Sort.ASYNC if task_type in coroutines else Sort.PLAIN, Tally(queue, task_type)
+
+
 def maker(in_flight: InFlightTasks, *coroutines: str) -> SubmissionMaker:
-    return SubmissionMaker(in_flight, lambda task_type: task_type in coroutines)
+    return SubmissionMaker(in_flight, lambda queue, task_type: looked_up(queue, task_type, coroutines))
 
 
 def take(in_flight: InFlightTasks, *task_ids: str) -> tuple[list[InFlightTask], list[int]]:
@@ -30,9 +36,9 @@ def one_task(in_flight: InFlightTasks, **fields: object) -> InFlightTask:
     return task
 
 
-def end(task: InFlightTask, kind: EventKind = EventKind.DONE, data: bytes = b"") -> Event:
+def end(task: InFlightTask, kind: EventKind = EventKind.DONE, data: bytes = b"", ran_ns: int = 0) -> Event:
     assert task.submission is not None
-    return Event(kind, task.submission, data)
+    return Event(kind, task.submission, data, ran_ns)
 
 
 def test_tasks_are_in_flight_in_order_with_their_submissions(in_flight: InFlightTasks) -> None:
@@ -56,32 +62,37 @@ def test_what_needs_a_closer_look_is_named_by_its_place_and_not_taken(in_flight:
 
 @pytest.mark.parametrize(("sort", "bits"), [(Sort.PLAIN, "00"), (Sort.ASYNC, "10"), (Sort.THREADED, "11")])
 def test_a_submission_says_how_its_task_runs(in_flight: InFlightTasks, sort: Sort, bits: str) -> None:
-    (task,), _ = SubmissionMaker(in_flight, lambda task_type: sort).take("q", [b"a"], [message("a", queue="q")], 1.0)
+    making = SubmissionMaker(in_flight, lambda queue, task_type: (sort, Tally(queue, task_type)))
+    (task,), _ = making.take("q", [b"a"], [message("a", queue="q")], 1.0)
     assert task.submission is not None
     assert f"{task.submission.is_async:d}{task.submission.is_threaded:d}" == bits
 
 
-def test_whether_a_type_is_a_coroutine_is_asked_once(in_flight: InFlightTasks) -> None:
-    asked: list[str] = []
+def test_the_handler_of_a_type_is_looked_up_once_for_each_queue(in_flight: InFlightTasks) -> None:
+    asked: list[tuple[str, str]] = []
 
-    def is_async(task_type: str) -> bool:
-        asked.append(task_type)
-        return task_type == "async"
+    def look_up(queue: str, task_type: str) -> tuple[int, Tally]:
+        asked.append((queue, task_type))
+        return looked_up(queue, task_type, ("async",))
 
-    taking = SubmissionMaker(in_flight, is_async)
-    for task_id, task_type in (("a", "async"), ("b", "plain"), ("c", "async")):
-        (task,), _ = taking.take("q", [task_id.encode()], [message(task_id, queue="q", type=task_type)], 0.0)
-        assert task.submission is not None
-        assert task.submission.is_async is (task_type == "async")
-    assert asked == ["async", "plain"]
+    taking = SubmissionMaker(in_flight, look_up)
+    for queue in ("q", "other", "q"):
+        for task_id, task_type in (("a", "async"), ("b", "plain"), ("c", "async")):
+            one = f"{task_id}{len(in_flight)}"
+            (task,), _ = taking.take(queue, [one.encode()], [message(one, queue=queue, type=task_type)], 0.0)
+            assert task.submission is not None
+            assert task.tally is not None
+            assert task.submission.is_async is (task_type == "async")
+            assert (task.tally.queue, task.tally.type) == (queue, task_type)
+    assert asked == [("q", "async"), ("q", "plain"), ("other", "async"), ("other", "plain")]
 
 
 def test_what_the_question_raises_is_raised(in_flight: InFlightTasks) -> None:
-    def is_async(task_type: str) -> bool:
+    def look_up(queue: str, task_type: str) -> tuple[int, Tally]:
         raise LookupError(task_type)
 
     with pytest.raises(LookupError):
-        SubmissionMaker(in_flight, is_async).take("q", [b"a"], [message("a", queue="q")], 0.0)
+        SubmissionMaker(in_flight, look_up).take("q", [b"a"], [message("a", queue="q")], 0.0)
 
 
 def test_a_handler_that_returned_ends_its_task(in_flight: InFlightTasks) -> None:
@@ -148,3 +159,47 @@ def test_a_task_that_was_let_go_of_is_in_neither(in_flight: InFlightTasks) -> No
     in_flight.drop(task)
     assert task.submission is None, "the two must not keep each other alive"
     assert split_done(events, NOW_S) == ([], [])
+
+
+def test_run_times_are_counted_whatever_the_end_but_not_what_never_ran(in_flight: InFlightTasks) -> None:
+    tasks, _ = take(in_flight, "a", "b", "c", "d")
+    ran = [end(tasks[0], ran_ns=2_000_000), end(tasks[1], EventKind.FAILED, ran_ns=7_000_000_000)]
+    split_done([*ran, end(tasks[2], EventKind.RETURNED), end(tasks[3], EventKind.WRITTEN)], NOW_S)
+    tallies = {task.tally for task in tasks}
+    assert len(tallies) == 1
+    (tally,) = tallies
+    assert tally is not None
+    found = {bound: count for bound, count in zip(tally.run_s.bounds, tally.run_s.counts, strict=False) if count}
+    assert found == {0.0025: 1, 10.0: 1}
+    assert tally.run_s.sum == pytest.approx(7.002)
+
+
+def test_each_written_end_is_counted_once_with_its_cause(in_flight: InFlightTasks) -> None:
+    tasks, _ = take(in_flight, *"abcdefgh")
+    ends: list[tuple[Disposition, int]] = [
+        (Done("a", ""), 0),
+        (Done("b", ""), EventKind.REVOKED),
+        (Completed("c", b"", 1, "", None), 0),
+        (Retried("d", b"", 1, is_failure=True), EventKind.FAILED),
+        (Retried("e", b"", 1, is_failure=False), 0),
+        (Archived("f", b""), EventKind.TIMEOUT),
+        (Requeued("g"), EventKind.RETURNED),
+        (Done("h", ""), 0),
+    ]
+    for task, (disposition, failure) in zip(tasks, ends, strict=True):
+        task.disposition, task.failure = disposition, failure
+    in_flight.drop(tasks[-1])  # another server has it
+    count_ends(tasks)
+    in_flight.drop_all(tasks)
+    count_ends(tasks)
+    tally = tasks[0].tally
+    assert tally is not None
+    assert tally.outcomes == {"done": 1, "completed": 1, "retried": 2, "archived": 1, "requeued": 1, "deleted": 1}
+    assert tally.failures == {EventKind.REVOKED: 1, EventKind.FAILED: 1, EventKind.TIMEOUT: 1}
+
+
+def test_a_task_that_never_got_to_the_pool_is_not_counted(in_flight: InFlightTasks) -> None:
+    task = in_flight.add("q", view_task_message(message("a", queue="q")), 0.0)
+    task.disposition = Requeued("a")
+    count_ends([task])
+    assert task.tally is None

@@ -1,0 +1,27 @@
+from typing import Final, final
+
+from fastq.pool.protocol import EventKind
+
+OUTCOME_NAMES: Final[tuple[str, ...]]
+RUN_BOUNDS_S: Final[tuple[float, ...]]
+
+@final
+class Histogram:
+    sum: float
+    def __init__(self, bounds: tuple[float, ...]) -> None: ...
+    def observe(self, value: float) -> None: ...
+    @property
+    def bounds(self) -> tuple[float, ...]: ...
+    @property
+    def counts(self) -> tuple[int, ...]: ...
+
+@final
+class Tally:
+    queue: str
+    type: str
+    run_s: Histogram
+    def __init__(self, queue: str, type: str) -> None: ...
+    @property
+    def outcomes(self) -> dict[str, int]: ...
+    @property
+    def failures(self) -> dict[EventKind, int]: ...

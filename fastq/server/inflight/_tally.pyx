@@ -1,0 +1,104 @@
+"""Counters that are written while tasks pass: histograms, and the counts of one queue's tasks of one type.
+
+Compiled, so that they can always be kept: a task costs a few nanoseconds. ``fastq/server/monitoring/`` shows them.
+"""
+
+from libc.stdint cimport int64_t
+
+from fastq.broker.operations.finish import Archived, Completed, Done, Requeued, Retried
+from fastq.pool.protocol import EventKind
+
+cdef object DONE = Done
+cdef object COMPLETED = Completed
+cdef object RETRIED = Retried
+cdef object ARCHIVED = Archived
+cdef object REQUEUED = Requeued
+assert EventKind.ABORTED == KINDS, "the kinds from ABORTED on are not ends of attempts"
+
+cdef enum:
+    IS_DONE
+    IS_COMPLETED
+    IS_RETRIED
+    IS_ARCHIVED
+    IS_REQUEUED
+    IS_DELETED
+
+OUTCOME_NAMES = ("done", "completed", "retried", "archived", "requeued", "deleted")
+RUN_BOUNDS_S = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0
+)
+
+
+cdef class Histogram:
+    """How many values were at most each bound, and more than the last; ``bounds`` ascend, at most 24 of them."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        cdef int at
+        if not 0 < len(bounds) <= MOST_BOUNDS or any([a >= b for a, b in zip(bounds, bounds[1:])]):
+            raise ValueError(f"bounds must be 1 to {MOST_BOUNDS} ascending numbers: {bounds!r}")
+        self.size = len(bounds)
+        for at in range(self.size):
+            self.limits[at] = bounds[at]
+
+    cdef void add(self, double value) noexcept:
+        cdef int at = 0
+        while at < self.size and value > self.limits[at]:
+            at += 1
+        self.filled[at] += 1
+        self.sum += value
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self.add(value)
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Return the upper bounds of all buckets but the last, which has none."""
+        cdef int at
+        return tuple([self.limits[at] for at in range(self.size)])
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Return how many values each bucket has; not cumulative."""
+        cdef int at
+        return tuple([self.filled[at] for at in range(self.size + 1)])
+
+
+cdef class Tally:
+    """The counts of one queue's tasks of one type: ends that are written, causes of failures, run times.
+
+    ``type`` is the pattern of the app that matched, so that an app has a bounded number of tallies.
+    """
+
+    def __init__(self, queue: str, type: str) -> None:
+        self.queue = queue
+        self.type = type
+        self.run_s = Histogram(RUN_BOUNDS_S)
+
+    cdef void count(self, object disposition, int failure) noexcept:
+        kind = type(disposition)
+        if kind is DONE:
+            # A handler that returned left no failure behind; a task that was revoked is deleted in the same way.
+            self.by_outcome[IS_DELETED if failure else IS_DONE] += 1
+        elif kind is COMPLETED:
+            self.by_outcome[IS_COMPLETED] += 1
+        elif kind is RETRIED:
+            self.by_outcome[IS_RETRIED] += 1
+        elif kind is ARCHIVED:
+            self.by_outcome[IS_ARCHIVED] += 1
+        elif kind is REQUEUED:
+            self.by_outcome[IS_REQUEUED] += 1
+        if 0 < failure < KINDS:
+            self.by_kind[failure] += 1
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """Return how many ends were written, by what became of the tasks; without those that never occurred."""
+        cdef int at
+        return {OUTCOME_NAMES[at]: self.by_outcome[at] for at in range(OUTCOMES) if self.by_outcome[at]}
+
+    @property
+    def failures(self) -> dict[EventKind, int]:
+        """Return how many of these ends had each cause other than success; without those that never occurred."""
+        cdef int at
+        return {EventKind(at): self.by_kind[at] for at in range(KINDS) if self.by_kind[at]}

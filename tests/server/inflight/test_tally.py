@@ -1,0 +1,20 @@
+"""The counters: which bucket a value falls into, what a histogram refuses."""
+
+import pytest
+
+from fastq.server.inflight._tally import Histogram
+
+
+def test_a_value_is_in_the_first_bucket_whose_bound_it_does_not_exceed() -> None:
+    histogram = Histogram((0.5, 1.0, 10.0))
+    for value in (0.0, 0.5, 0.51, 1.0, 10.0, 10.1, 1e300):
+        histogram.observe(value)
+    assert histogram.bounds == (0.5, 1.0, 10.0)
+    assert histogram.counts == (2, 2, 1, 2)
+    assert histogram.sum == pytest.approx(1e300)
+
+
+@pytest.mark.parametrize("bounds", [(), (1.0, 1.0), (2.0, 1.0), tuple(map(float, range(25)))])
+def test_bounds_that_do_not_ascend_or_are_too_many_are_refused(bounds: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="bounds must be 1 to 24 ascending numbers"):
+        Histogram(bounds)
