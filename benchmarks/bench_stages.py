@@ -122,7 +122,7 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
 
     in_flight, tasks = stages.time("view the message, hold the task, make its submission", take, empty)
     submissions = stages.time("gather the submissions", lambda: submissions_of(tasks))
-    events = [Event(EventKind.DONE, submission, b"") for submission in submissions]
+    events = [Event(EventKind.DONE, submission, b"", 5000) for submission in submissions]
     ended = stages.time("events to ends", lambda: split_done(events, 0)[0])
     owner = Owner.draw()
     calls = stages.time(

@@ -35,7 +35,7 @@ LAYERS_IN_THE_ROOT: dict[str, int] = {
     "__main__": ENDS,
 }
 # Folders within a folder, the lowest first: none imports one that comes after it.
-ORDER = {"broker": ("transport", "operations", "inspect"), "server": ("inflight", "children", "actors")}
+ORDER = {"broker": ("transport", "operations", "inspect"), "server": ("inflight", "children", "actors", "monitoring")}
 # The package itself only gathers names from all layers.
 TOP = 5
 

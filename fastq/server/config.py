@@ -26,6 +26,7 @@ __all__ = [
     "Duration",
     "Hook",
     "ServerConfig",
+    "host_and_port",
     "seconds_of",
     "setting_kind",
 ]
@@ -41,6 +42,7 @@ LOG_TRACEBACKS: Final = ("never", "archived", "always")
 MAX_LOST: Final = 3
 ALL_OTHERS: Final = "*"
 """The key for all queues that a setting by queue does not name."""
+MAX_PORT: Final = 65_535
 MAX_WEIGHT: Final = 2**31 - 1
 """The largest number in a ServerInfo; a server with a larger weight could not publish itself."""
 
@@ -148,6 +150,9 @@ class ServerConfig:
     )
     async_concurrency: int = _setting("count", 100, "coroutines that one child runs at once", least=1, most=100_000)
     prefetch_time: Duration = _setting("seconds", 0.05, "how much work to prefetch for a child", least=0.001)
+    metrics_listen: str | None = _setting(
+        "address", None, "serve /metrics, /healthz and /readyz here, for example 127.0.0.1:9464; port 0: any free one"
+    )
     log_level: str = _setting("choice", "info", "lowest level to log", of=LOG_LEVELS)
     log_format: str = _setting("choice", "text", "format of the log", of=LOG_FORMATS)
     log_tracebacks: str = _setting(
@@ -222,6 +227,28 @@ def _path(setting: Field[Any], value: object) -> str | None:
     return os.fspath(value)
 
 
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return the parts of ``HOST:PORT``; ``ValueError`` for another form. An IPv6 host is in brackets."""
+    host, colon, port = address.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    is_host = bool(bare) and (":" in bare) == (bare != host)
+    if not colon or not is_host or not (port.isascii() and port.isdigit()) or int(port) > MAX_PORT:
+        raise ValueError(f"must be HOST:PORT, for example 127.0.0.1:9464, not {address!r}")
+    return bare, int(port)
+
+
+def _address(setting: Field[Any], value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{setting.name} must be HOST:PORT, not {value!r}")
+    try:
+        host_and_port(value)
+    except ValueError as error:
+        raise ValueError(f"{setting.name} {error}") from None
+    return value
+
+
 def _flag(setting: Field[Any], value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{setting.name} must be True or False, not {value!r}")
@@ -275,4 +302,5 @@ _CHECKS: Final[dict[str, Callable[[Field[Any], object], object]]] = {
     "hook": _hook,
     "by_queue": _by_queue,
     "path": _path,
+    "address": _address,
 }

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any
 
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, ServerStartError
 from fastq.pool.protocol import PoolStartError
 from fastq.server.config import ServerConfig
 from fastq.server.process import ProcessOptions
@@ -43,7 +43,7 @@ def main() -> None:
 
         try:
             serve(options_from(order), on_ready=say)
-        except (PoolStartError, BrokerError) as error:
+        except (PoolStartError, BrokerError, ServerStartError) as error:
             say(error=str(error))
             sys.exit(exit_code_of(error))
 

@@ -97,6 +97,8 @@ class ServerProcess:
     """The main process of one server, on the running event loop."""
 
     where = ""
+    load_s = 0.0
+    has_begun = False
     has_finished = False
     """Whether it ended because nothing was left to do, not because it was told to."""
 
@@ -238,7 +240,9 @@ class ServerProcess:
     async def _begin(self) -> None:
         self.archive_keeper.make_directory()
         self.processor.max_tasks = self._options.max_tasks
+        began_s = self._clock.monotonic_s()
         await self.processor.start()
+        self.load_s = self._clock.monotonic_s() - began_s
         if refusal := refusal_of(self._options.app, self.processor.app, self._options.redis):
             raise PoolStartError(refusal, is_misuse=True)
         await wait_for_redis(self._broker, self._options.connect_timeout_s)
@@ -249,6 +253,7 @@ class ServerProcess:
         self.stall.start()
         for actor in (*self.actors, self.watchdog):
             actor.start()
+        self.has_begun = True
 
     def _publish_app(self) -> None:
         self.presence.slots, self.presence.patterns = self.processor.slots, self.processor.patterns

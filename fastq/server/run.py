@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fastq._version import __version__
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, ServerStartError
 from fastq.log.output import unblocked_stderr
 from fastq.log.setup import log_text, set_up_logging
 from fastq.pool.descriptors import raise_own_limit
@@ -24,6 +24,7 @@ from fastq.pool.protocol import PoolStartError
 from fastq.server.children.reaper import reap_orphans
 from fastq.server.children.source_watch import watch_sources
 from fastq.server.config import seconds_of
+from fastq.server.monitoring.listener import monitoring
 from fastq.server.process import ProcessOptions, ServerProcess
 
 __all__ = ["EXIT_FAILED", "EXIT_MISUSED", "EXIT_UNFINISHED", "exit_code_of", "run_server", "serve"]
@@ -45,13 +46,13 @@ def run_server(options: ProcessOptions) -> int:
     """
     try:
         has_finished = serve(options)
-    except (PoolStartError, BrokerError) as error:
+    except (PoolStartError, BrokerError, ServerStartError) as error:
         return exit_code_of(error)
     has_an_end = bool(options.idle_s or options.max_tasks)
     return EXIT_UNFINISHED if has_an_end and not has_finished else 0
 
 
-def exit_code_of(error: PoolStartError | BrokerError) -> int:
+def exit_code_of(error: PoolStartError | BrokerError | ServerStartError) -> int:
     """Print to stderr why a server could not start or continue, and return the exit code for it."""
     if isinstance(error, PoolStartError) and error.is_misuse:
         # In the form of errors in the command line, since the app's path is a part of it.
@@ -64,7 +65,7 @@ def exit_code_of(error: PoolStartError | BrokerError) -> int:
 
 @unblocked_stderr()
 def serve(options: ProcessOptions, on_ready: Callable[[], None] = lambda: None) -> bool:
-    """Serve until told to stop; raise ``PoolStartError`` or ``BrokerError`` when it cannot begin or go on.
+    """Serve until told to stop; raise ``PoolStartError``, ``BrokerError`` or ``ServerStartError`` when it cannot.
 
     ``on_ready`` is called once fetching begins. Return whether it ended because nothing was left to do.
     """
@@ -115,7 +116,8 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> bool:
         reap_orphans(process.forks.pids)
     try:
         with _beside(options, process), _ignoring(signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU):
-            await process.run(ready)
+            async with monitoring(options.config.metrics_listen, process):
+                await process.run(ready)
     finally:
         process.processor.failure_log.finish()
     _log.info("stopped; %s", process.stats.summary())

@@ -167,4 +167,5 @@ _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "hook": str,
     "choice": str,
     "path": str,
+    "address": str,
 }

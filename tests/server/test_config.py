@@ -135,6 +135,16 @@ BAD: list[tuple[str, object, type[Exception], str]] = [
     ("start_method", ["spawn"], ValueError, r"start_method must be one of forkserver, spawn: \['spawn'\]"),
     ("log_level", "loud", ValueError, "log_level must be one of debug, info, warning, error: 'loud'"),
     ("log_format", "xml", ValueError, "log_format must be one of text, json: 'xml'"),
+    ("metrics_listen", 9464, TypeError, "metrics_listen must be HOST:PORT, not 9464"),
+    *(
+        (
+            "metrics_listen",
+            address,
+            ValueError,
+            re.escape(f"metrics_listen must be HOST:PORT, for example 127.0.0.1:9464, not {address!r}"),
+        )
+        for address in ("9464", ":9464", "host:", "host:http", "host:65536", "::1:9464", "[host]:1", "host:-1")
+    ),
     ("log_tracebacks", "some", ValueError, "log_tracebacks must be one of never, archived, always: 'some'"),
     ("queues", ["a"], TypeError, r"queues must map queue names to weights, not \['a'\]"),
     ("queues", {"": 1}, ValueError, "queues: .*''"),

@@ -91,6 +91,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "archive_spill_to": [Example("/var/spool/x", "/var/spool/x", '"/var/spool/x"')],
     "log_level": [Example("debug", "debug", '"debug"')],
     "log_format": [Example("json", "json", '"json"')],
+    "metrics_listen": [Example("[::1]:9464", "[::1]:9464", '"[::1]:9464"')],
     "log_tracebacks": [Example("always", "always", '"always"')],
 }
 

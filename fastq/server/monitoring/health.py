@@ -1,0 +1,25 @@
+"""Whether a server is alive and whether it is ready, as probes ask."""
+
+from fastq.server.presence import ServerStatus
+from fastq.server.process import ServerProcess
+
+__all__ = ["why_not_ready", "why_unhealthy"]
+
+
+def why_not_ready(process: ServerProcess) -> str:
+    """Return why a server does not take tasks now; "" if it does."""
+    if process.presence.status is ServerStatus.STOPPING:
+        return "shutting down"
+    if not process.has_begun:
+        return "starting"
+    if process.presence.status is ServerStatus.QUIET:
+        return "quiet: fetches no tasks"
+    if process.stats.outage:
+        return "Redis does not answer"
+    return "" if process.pool.can_work else "no worker process can take tasks"
+
+
+def why_unhealthy(process: ServerProcess) -> str:
+    """Return why a server should be restarted; "" if it is well. A loop that hangs cannot even ask."""
+    stuck = [(actor.name, why) for actor in (*process.actors, process.watchdog) if (why := actor.why_stuck())]
+    return "; ".join(f"{name}: {why}" for name, why in stuck)

@@ -1,0 +1,197 @@
+"""A whole server that is scraped and probed: one process for all tests of the file, in their order."""
+
+import asyncio
+import contextlib
+import http.client
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_prometheus
+
+from fastq import Client
+from fastq.server.monitoring.listener import MOST_CONNECTIONS, Listener
+from tests.e2e.harness import Worker, workers_on
+from tests.pool.harness import run
+from tests.redis_servers import RedisServer, redis_server
+from tests.waiting import PATIENCE_S, until, wait_until
+
+
+class Site:
+    """A server with its Redis, and requests to it."""
+
+    def __init__(self, worker: Worker, redis: RedisServer) -> None:
+        self.worker, self.redis = worker, redis
+        worker.wait_for("/metrics")
+        found = re.search(r"metrics at http://127\.0\.0\.1:(\d+)/metrics", worker.text)
+        assert found
+        self.port = int(found[1])
+
+    def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        try:
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read().decode()
+        finally:
+            connection.close()
+
+    def says(self, path: str) -> tuple[int, str]:
+        status, _, text = self.ask(path)
+        return status, text.strip()
+
+    def samples(self) -> dict[str, dict[tuple[str, ...], float]]:
+        """Return the values by name and by the values of their labels."""
+        found: dict[str, dict[tuple[str, ...], float]] = {}
+        parsed: Any = read_prometheus(self.ask("/metrics")[2])
+        for family in parsed:
+            for sample in family.samples:
+                found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+        return found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with redis_server() as redis, workers_on(redis.url, tmp_path_factory.mktemp("workers")) as workers:
+        worker = workers.start("--metrics-listen", "127.0.0.1:0", "--concurrency", "2", "--queues", "default,low")
+        yield Site(worker, redis)
+
+
+def test_a_server_is_healthy_at_once_and_ready_when_it_fetches(site: Site) -> None:
+    assert site.says("/healthz") == (200, "ok")
+    site.worker.is_ready()
+    wait_until(lambda: site.says("/readyz") == (200, "ok"))
+
+
+def test_tasks_are_counted_by_queue_pattern_and_outcome(site: Site) -> None:
+    with Client(site.redis.url) as client:
+        for number in range(20):
+            client.enqueue(f"ok:{number}")
+        client.enqueue("ok", queue="low", retention=60)
+        client.enqueue("revoke")
+        client.enqueue("fail", 1)
+        client.enqueue("fail", 1, max_retry=0)
+        client.enqueue("then what", max_retry=0)
+    ends = {
+        ("default", "ok", "done"): 20,
+        ("low", "ok", "completed"): 1,
+        ("default", "revoke", "deleted"): 1,
+        ("default", "fail", "retried"): 1,
+        ("default", "fail", "archived"): 1,
+        ("default", "unknown", "archived"): 1,
+    }
+    wait_until(lambda: site.samples().get("fastq_tasks_total") == ends)
+    samples = site.samples()
+    assert samples["fastq_task_failures_total"] == {
+        ("default", "revoke", "revoked"): 1,
+        ("default", "fail", "error"): 2,
+        ("default", "unknown", "not_found"): 1,
+    }
+    assert samples["fastq_task_run_seconds_count"]["default", "ok"] == 20
+    for each in ("fastq_fetch_tasks_count", "fastq_ack_tasks_count"):
+        assert samples[each][()] >= 1
+    assert samples["fastq_redis_round_trip_seconds_count"]["ack",] >= 1
+    idle = {("starting",): 0, ("idle",): 2, ("busy",): 0, ("leaving",): 0}
+    wait_until(lambda: site.samples()["fastq_pool_children"] == idle)
+    wait_until(lambda: site.samples()["fastq_tasks_in_flight"] == {(): 0})
+
+
+def test_both_formats_have_the_same_metrics(site: Site) -> None:
+    _, headers, text = site.ask("/metrics")
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    _, open_headers, open_text = site.ask("/metrics?x=1", Accept="application/openmetrics-text;version=1.0.0,*/*;q=0.1")
+    assert open_headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    parsed: Any = {one.name: (one.type, one.documentation) for one in read_prometheus(text)}
+    open_parsed: Any = {one.name: (one.type, one.documentation) for one in read_openmetrics(open_text)}
+    occurring = {"fastq_redis_errors", "fastq_pool_children_ended"}  # between the two, at worst
+    assert len(parsed) > 20
+    assert {*parsed.items()} ^ {*open_parsed.items()} <= {(name, open_parsed.get(name)) for name in occurring}
+
+
+def test_other_requests_get_an_answer_too(site: Site) -> None:
+    status, headers, text = site.ask("/metrics", "HEAD")
+    assert (status, text) == (200, "")
+    assert int(headers["Content-Length"]) > 1000
+    assert site.says("/") == (404, "there are /metrics, /healthz and /readyz")
+    status, headers, _ = site.ask("/metrics", "POST")
+    assert (status, headers["Allow"]) == (405, "GET, HEAD")
+    for garbage in (b"\r\n\r\n", b"\xff\xfe\r\n\r\n", b"GET\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", site.port), timeout=PATIENCE_S) as connection:
+            connection.sendall(garbage)
+            assert connection.recv(12) in (b"HTTP/1.1 405", b"HTTP/1.1 404")
+    with socket.create_connection(("127.0.0.1", site.port), timeout=PATIENCE_S) as connection:
+        connection.sendall(b"x" * 100_000)  # a head without end
+        assert is_closed(connection)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_second_server_on_the_same_port_says_so_and_ends(site: Site, tmp_path: Path) -> None:
+    with workers_on(site.redis.url, tmp_path) as workers:
+        second = workers.start("--metrics-listen", f"127.0.0.1:{site.port}")
+        assert second.ended() == 1
+        assert f"metrics_listen: cannot listen on 127.0.0.1:{site.port}: " in second.text
+
+
+def test_a_server_without_redis_is_healthy_but_not_ready(site: Site) -> None:
+    site.redis.stop()
+    wait_until(lambda: site.says("/readyz") == (503, "Redis does not answer"))
+    assert site.says("/healthz") == (200, "ok")
+    samples = site.samples()
+    assert samples["fastq_redis_up"] == {(): 0}
+    assert sum(samples["fastq_redis_errors_total"].values()) >= 1
+
+
+def test_a_quiet_server_is_not_ready_and_tells_why(site: Site) -> None:
+    site.worker.signal(signal.SIGTSTP)
+    wait_until(lambda: site.says("/readyz") == (503, "quiet: fetches no tasks"))
+    assert site.says("/healthz") == (200, "ok")
+
+
+def test_the_port_is_free_when_the_server_has_ended(site: Site) -> None:
+    assert site.worker.stop() == 0
+    assert is_refused(site.port)
+
+
+def test_only_so_many_connections_are_open_and_none_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        nobody: Any = None  # a path that does not exist needs no server behind it
+        listener = Listener(nobody)
+        server = await asyncio.start_server(listener.serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setattr("fastq.server.monitoring.listener.PATIENCE_S", 1e6)
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS)]
+        await until(lambda: len(listener._connections) == MOST_CONNECTIONS)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        silent[0][1].write(b"GET / HTTP/1.1\r\n\r\n")
+        assert (await silent[0][0].read()).startswith(b"HTTP/1.1 404 ")
+        await until(lambda: len(listener._connections) == MOST_CONNECTIONS - 1)
+        monkeypatch.setattr("fastq.server.monitoring.listener.PATIENCE_S", 0.0)
+        late, late_writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await late.read() == b""
+        server.close()
+        await listener.close()
+        for each in (writer, late_writer, *(one for _, one in silent)):
+            each.close()
+
+    run(test())
+
+
+def is_refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
+    except ConnectionRefusedError:
+        return True
+    return False
