@@ -97,10 +97,14 @@ class ServerProcess:
     """The main process of one server, on the running event loop."""
 
     where = ""
+    """The Redis that it is connected to."""
     load_s = 0.0
+    """How long it took until all children were ready."""
     has_begun = False
+    """Whether it has begun to fetch."""
     has_finished = False
     """Whether it ended because nothing was left to do, not because it was told to."""
+    _failure: PoolStartError | None = None
 
     def __init__(self, options: ProcessOptions, clock: Clock | None = None) -> None:
         self._options = options
@@ -133,9 +137,8 @@ class ServerProcess:
         self.pool = self.processor.pool
         self.checkpoint_writer = CheckpointWriter(self.commands, self.in_flight, self.pool.note_saved)
         self.presence = ServerPresence(self.identity, config, self.pool.running, self._clock)
-        self._failure: PoolStartError | None = None
         self._logged_app = AppDescription()
-        self._stopping = asyncio.Event()
+        self.stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._make_actors(config, options.timing)
 
@@ -230,7 +233,7 @@ class ServerProcess:
                 on_ready()
                 self._log_unserved()
                 is_through = await self._unless_stopped(self._until_through())
-                was_told = self._stopping.is_set() or self.presence.status is ServerStatus.QUIET
+                was_told = self.stopping.is_set() or self.presence.status is ServerStatus.QUIET
                 self.has_finished = is_through and not was_told
         finally:
             await self._shut_down()
@@ -276,20 +279,20 @@ class ServerProcess:
     async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
         """Do some work until it ends or the shutdown begins; return whether it ended."""
         working = asyncio.ensure_future(work)
-        was_done = await within(None, working, unless=self._stopping)
+        was_done = await within(None, working, unless=self.stopping)
         if was_done:
             working.result()
         return was_done
 
     def begin_shutdown(self) -> None:
         """Begin the shutdown; called again, skip the waiting."""
-        if self._stopping.is_set():
+        if self.stopping.is_set():
             self._hurry.set()
-        self._stopping.set()
+        self.stopping.set()
 
     def shut_down_now(self) -> None:
         """Begin the shutdown, and skip the waiting."""
-        self._stopping.set()
+        self.stopping.set()
         self._hurry.set()
 
     def quiet(self) -> None:
@@ -301,7 +304,7 @@ class ServerProcess:
 
     def obey(self, order: ServerOrder) -> None:
         """Follow an order that came through Redis; a repeated one changes nothing."""
-        if order is ServerOrder.STOP and not self._stopping.is_set():
+        if order is ServerOrder.STOP and not self.stopping.is_set():
             _log.info(
                 "ordered through Redis to stop: shutting down; running tasks have %g s to finish",
                 seconds_of(self.config.shutdown_timeout),
@@ -319,7 +322,7 @@ class ServerProcess:
         """
         idle_s = inf if self._options.idle_s is None else self._options.idle_s
         if idle_s == inf and not self._options.max_tasks:
-            await self._stopping.wait()
+            await self.stopping.wait()
             return
         taken_when_asked, asked_s = -1, 0.0
         while True:

@@ -25,6 +25,7 @@ from fastq.server.children.reaper import reap_orphans
 from fastq.server.children.source_watch import watch_sources
 from fastq.server.config import seconds_of
 from fastq.server.monitoring.listener import monitoring
+from fastq.server.monitoring.systemd import notify, tell_systemd
 from fastq.server.process import ProcessOptions, ServerProcess
 
 __all__ = ["EXIT_FAILED", "EXIT_MISUSED", "EXIT_UNFINISHED", "exit_code_of", "run_server", "serve"]
@@ -104,6 +105,7 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> bool:
     def ready() -> None:
         _spare_the_collector()
         _log_what_is_served(options, process)
+        notify("READY=1")
         on_ready()
 
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -126,8 +128,10 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> bool:
 
 @contextmanager
 def _beside(options: ProcessOptions, process: ServerProcess) -> Iterator[None]:
-    """Run the tasks beside the server: summary lines, and the watch on the app's files."""
+    """Run the tasks beside the server: summary lines, words to systemd, and the watch on the app's files."""
     tasks = [asyncio.create_task(_report(process, options.timing.report_interval_s))]
+    if os.environ.get("NOTIFY_SOCKET"):
+        tasks.append(asyncio.create_task(tell_systemd(process)))
     if options.watches:
         tasks.append(asyncio.create_task(watch_sources(Path.cwd(), process.reloader.reload)))
     try:

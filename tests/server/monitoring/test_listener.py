@@ -6,6 +6,7 @@ import http.client
 import re
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,15 @@ from tests.pool.harness import run
 from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import PATIENCE_S, until, wait_until
 
+as_openmetrics: Any = read_openmetrics
+"""Without types."""
+
 
 class Site:
     """A server with its Redis, and requests to it."""
 
-    def __init__(self, worker: Worker, redis: RedisServer) -> None:
-        self.worker, self.redis = worker, redis
+    def __init__(self, worker: Worker, redis: RedisServer, heard: list[str]) -> None:
+        self.worker, self.redis, self.heard = worker, redis, heard
         worker.wait_for("/metrics")
         found = re.search(r"metrics at http://127\.0\.0\.1:(\d+)/metrics", worker.text)
         assert found
@@ -57,15 +61,37 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with redis_server() as redis, workers_on(redis.url, tmp_path_factory.mktemp("workers")) as workers:
-        worker = workers.start("--metrics-listen", "127.0.0.1:0", "--concurrency", "2", "--queues", "default,low")
-        yield Site(worker, redis)
+    directory = tmp_path_factory.mktemp("workers")
+    with redis_server() as redis, workers_on(redis.url, directory) as workers, listening(directory) as heard:
+        flags = "--metrics-listen", "127.0.0.1:0", "--concurrency", "2", "--queues", "default,low"
+        worker = workers.start(*flags, env={"NOTIFY_SOCKET": str(directory / "notify"), "WATCHDOG_USEC": "200000"})
+        yield Site(worker, redis, heard)
+
+
+@contextlib.contextmanager
+def listening(directory: Path) -> Iterator[list[str]]:
+    """Hear what systemd would."""
+    heard: list[str] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(directory / "notify"))
+
+        def listen() -> None:
+            while (words := ear.recv(1000).decode()) != "enough":
+                heard.append(words)
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        yield heard
+        ear.sendto(b"enough", str(directory / "notify"))
+        thread.join()
 
 
 def test_a_server_is_healthy_at_once_and_ready_when_it_fetches(site: Site) -> None:
     assert site.says("/healthz") == (200, "ok")
     site.worker.is_ready()
     wait_until(lambda: site.says("/readyz") == (200, "ok"))
+    wait_until(lambda: "READY=1" in site.heard)
+    assert "STOPPING=1" not in site.heard
 
 
 def test_tasks_are_counted_by_queue_pattern_and_outcome(site: Site) -> None:
@@ -107,7 +133,7 @@ def test_both_formats_have_the_same_metrics(site: Site) -> None:
     _, open_headers, open_text = site.ask("/metrics?x=1", Accept="application/openmetrics-text;version=1.0.0,*/*;q=0.1")
     assert open_headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     parsed: Any = {one.name: (one.type, one.documentation) for one in read_prometheus(text)}
-    open_parsed: Any = {one.name: (one.type, one.documentation) for one in read_openmetrics(open_text)}
+    open_parsed: Any = {one.name: (one.type, one.documentation) for one in as_openmetrics(open_text)}
     occurring = {"fastq_redis_errors", "fastq_pool_children_ended"}  # between the two, at worst
     assert len(parsed) > 20
     assert {*parsed.items()} ^ {*open_parsed.items()} <= {(name, open_parsed.get(name)) for name in occurring}
@@ -161,6 +187,9 @@ def test_a_quiet_server_is_not_ready_and_tells_why(site: Site) -> None:
 def test_the_port_is_free_when_the_server_has_ended(site: Site) -> None:
     assert site.worker.stop() == 0
     assert is_refused(site.port)
+    wait_until(lambda: "STOPPING=1" in site.heard)
+    assert site.heard.count("STOPPING=1") == site.heard.count("READY=1") == 1
+    assert site.heard.count("WATCHDOG=1") > 10
 
 
 def test_only_so_many_connections_are_open_and_none_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

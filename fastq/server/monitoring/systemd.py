@@ -1,0 +1,46 @@
+"""What a server tells systemd that started it with ``Type=notify``: that it is ready, that it is well, that it ends."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+
+from fastq.server.monitoring.health import why_unhealthy
+from fastq.server.process import ServerProcess
+
+__all__ = ["notify", "tell_systemd"]
+
+
+def notify(words: str) -> None:
+    """Send words to systemd; do nothing where it does not listen."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    if address:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            sender.sendto(words.encode(), address)
+
+
+async def tell_systemd(process: ServerProcess) -> None:
+    """Send word when the shutdown begins, and twice in each ``WatchdogSec`` while the server is well."""
+    every_s = _watchdog_s(os.environ)
+    told_of_end = False
+    while True:
+        if every_s and not why_unhealthy(process):
+            notify("WATCHDOG=1")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(every_s):
+                await (asyncio.Event() if told_of_end else process.stopping).wait()
+        if process.stopping.is_set() and not told_of_end:
+            notify("STOPPING=1")
+            told_of_end = True
+
+
+def _watchdog_s(environment: Mapping[str, str]) -> float | None:
+    """Return the seconds between two signs of life; None where systemd expects none of this process."""
+    microseconds, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(os.getpid()))
+    if not microseconds.isdigit() or not int(microseconds) or pid != str(os.getpid()):
+        return None
+    return int(microseconds) / 2e6
