@@ -87,6 +87,8 @@ def queue_record(info: QueueInfo) -> dict[str, Any]:
         "processed": info.processed,
         "failed": info.failed,
         "lost": info.lost,
+        "orphaned": info.orphaned,
+        "overdue_s": info.overdue.total_seconds(),
         "processed_total": info.processed_total,
         "failed_total": info.failed_total,
         "archive_max": info.archive_max,

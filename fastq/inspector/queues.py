@@ -26,6 +26,7 @@ from fastq.inspector.records import DailyStats, GroupInfo, QueueInfo
 __all__ = ["QueueMethods", "pause", "require_queue", "unpause"]
 
 SECOND_NS: Final = 1_000_000_000
+FAR_S: Final = 1e10
 MAX_DAYS: Final = 3650
 
 
@@ -123,6 +124,11 @@ def _memory(sample: MemorySample | BrokerError, stats: QueueStats, aggregating: 
     return sample.ungrouped + sample.grouped_task * aggregating + sample.group * stats.groups
 
 
+def _overdue(due_s: float | None, now_ns: int) -> timedelta:
+    past_s = 0.0 if due_s is None else min(max(0.0, now_ns / SECOND_NS - due_s), FAR_S)
+    return timedelta(seconds=past_s)
+
+
 def _queue_info(queue: str, stats: QueueStats, aggregating: int, memory: int | None, now_ns: int) -> QueueInfo:
     waiting_ns = 0 if stats.oldest_pending_ns is None else now_ns - stats.oldest_pending_ns
     return QueueInfo(
@@ -142,5 +148,7 @@ def _queue_info(queue: str, stats: QueueStats, aggregating: int, memory: int | N
         archive_full=stats.archive_full,
         archive_dropped=stats.archive_dropped,
         lost=stats.lost,
+        orphaned=stats.orphaned,
+        overdue=_overdue(stats.next_due_s, now_ns),
         **{state.value: size for state, size in stats.sizes.items()},
     )

@@ -31,7 +31,8 @@ class QueueInfo:
     processed. ``memory_usage`` is an estimate in bytes from a few tasks, None if Redis does not report it. The archive
     keeps ``archive_max`` tasks; ``archive_full`` is its rule when it is full: "trim", "pause" or "spill".
     ``archive_dropped`` counts the failed tasks that the archive has deleted. ``lost`` counts the tasks that were lost
-    with their servers on the UTC day.
+    with their servers on the UTC day. ``orphaned`` counts the active tasks that no server has a lease for. ``overdue``
+    is for how long the first scheduled task or retry has been due; servers put such tasks into pending.
     """
 
     queue: str
@@ -56,6 +57,8 @@ class QueueInfo:
     archive_full: str = "trim"
     archive_dropped: int = 0
     lost: int = 0
+    orphaned: int = 0
+    overdue: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)

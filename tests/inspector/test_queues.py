@@ -49,6 +49,23 @@ def test_counters_are_those_of_the_utc_day_and_the_totals(ask: Ask, queue: Seede
     assert (info.processed, info.failed, info.processed_total, info.failed_total) == (3, 1, 30, 10)
 
 
+def test_active_tasks_without_a_lease_that_lasts_are_orphaned(ask: Ask, queue: Seeded) -> None:
+    queue.activate("held", "lapsed", "forgotten")
+    assert ask("get_queue_info", "default").orphaned == 0
+    queue.db.zadd(keys.lease("default"), {"lapsed": time.time() - 5})
+    queue.db.zrem(keys.lease("default"), "forgotten")
+    assert ask("get_queue_info", "default").orphaned == 2
+
+
+def test_scheduled_tasks_and_retries_that_are_due_are_overdue(ask: Ask, queue: Seeded) -> None:
+    queue.add("scheduled", {"later": NOW_S + 1e6})
+    assert ask("get_queue_info", "default").overdue == timedelta(0)
+    queue.add("retry", {"due": time.time() - 90})
+    assert timedelta(seconds=89) < ask("get_queue_info", "default").overdue < timedelta(minutes=5)
+    queue.add("scheduled", {"broken": float("-inf")})
+    assert ask("get_queue_info", "default").overdue > timedelta(days=36_500)
+
+
 def test_latency_is_how_long_the_oldest_pending_task_waits(ask: Ask, queue: Seeded) -> None:
     assert ask("get_queue_info", "default").latency == timedelta(0)
     queue.pend("old", "new")

@@ -49,7 +49,9 @@ class QueueStats(NamedTuple):
 
     ``oldest_pending_ns`` is the Unix time in ns since which the oldest pending task has been waiting, None if none is
     pending. The archive keeps ``archive_max`` tasks. ``archive_full`` says what happens beyond that, and
-    ``archive_dropped`` counts the tasks dropped so far. ``lost`` tasks were lost today with their servers.
+    ``archive_dropped`` counts the tasks dropped so far. ``lost`` tasks were lost today with their servers. No server
+    has a lease for ``orphaned`` of the active tasks. ``next_due_s`` is the Unix time of the scheduled task or retry
+    that is due first, None if there is none.
     """
 
     sizes: dict[TaskState, int]
@@ -64,6 +66,8 @@ class QueueStats(NamedTuple):
     archive_full: str
     archive_dropped: int
     lost: int
+    orphaned: int
+    next_due_s: float | None
 
 
 def queue_stats(queue: str, now_s: float) -> Operation[QueueStats]:
@@ -79,16 +83,18 @@ def queue_stats(queue: str, now_s: float) -> Operation[QueueStats]:
         keys.paused(queue),
         keys.archive_rule(queue),
         keys.lost(queue, today),
+        keys.lease(queue),
     )
-    args = (keys.task_prefix(queue),)
+    args = (keys.task_prefix(queue), int(now_s))
     return scripted("queue_stats", script_keys, args, _parse_stats, idempotent=True)
 
 
 def _parse_stats(reply: list[Any]) -> QueueStats:
-    sizes, (groups, *counters, paused, oldest, most, full, dropped, lost) = reply[:6], reply[6:]
+    counts, (groups, *counters, paused, oldest, most, full, dropped, lost, leased, due) = reply[:6], reply[6:]
+    sizes = dict(zip(STATES, counts, strict=True))
     processed, failed, processed_total, failed_total = (int(counter or 0) for counter in counters)
     return QueueStats(
-        sizes=dict(zip(STATES, sizes, strict=True)),
+        sizes=sizes,
         groups=groups,
         processed=processed,
         failed=failed,
@@ -100,6 +106,8 @@ def _parse_stats(reply: list[Any]) -> QueueStats:
         archive_full=full.decode() or "trim",
         archive_dropped=int(dropped or 0),
         lost=int(lost or 0),
+        orphaned=max(0, sizes[TaskState.ACTIVE] - leased),
+        next_due_s=float(due) if due else None,
     )
 
 

@@ -13,17 +13,25 @@ KEYS[11] failed_total     asynq:{q}:failed
 KEYS[12] paused           asynq:{q}:paused
 KEYS[13] archive_rule     asynq:{q}:archive_rule
 KEYS[14] lost             asynq:{q}:lost:{day}
+KEYS[15] lease            asynq:{q}:lease
 ARGV[1] task_prefix       asynq:{q}:t:
+ARGV[2] now               Unix seconds
 builds  task_prefix .. oldest id, same hash tag
 returns list: the size of each of the first seven keys, the four counters as text, 1 if paused, the nanoseconds since
-  when the oldest pending task waits, what the archive's rule says: tasks at most, what happens then, tasks dropped; and
-  the counter of lost tasks; "" for what there is not
+  when the oldest pending task waits, what the archive's rule says: tasks at most, what happens then, tasks dropped; the
+  counter of lost tasks; "" for what there is not; leases that have not expired; the lowest score of scheduled and retry
 asynq   currentStatsCmd (which counts the tasks of all groups, too)
 ]]
 local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local completed, groups, processed, failed = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local processed_total, failed_total, paused, archive_rule, lost = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local task_prefix = ARGV[1]
+local lease = KEYS[15]
+local task_prefix, now = ARGV[1], ARGV[2]
+
+local function first_score(set) return redis.call("ZRANGE", set, 0, 0, "WITHSCORES")[2] end
+
+local due, due_again = first_score(scheduled), first_score(retry)
+if not due or due_again and tonumber(due_again) < tonumber(due) then due = due_again end
 local rule = redis.pcall("HMGET", archive_rule, "max", "full", "dropped")
 local oldest = redis.call("LINDEX", pending, -1)
 return {
@@ -44,4 +52,6 @@ return {
   rule[2] or "",
   rule[3] or "",
   redis.call("GET", lost) or "",
+  redis.call("ZCOUNT", lease, "(" .. now, "+inf"),
+  due or "",
 }

@@ -18,7 +18,17 @@ __all__ = ["PAGED", "reading_goals", "told_by_fastq", "told_by_go"]
 LISTED: Final = ("pending", "active", "scheduled", "retry", "archived", "completed", "aggregating")
 PAGED: Final = {f"list_{state}_tasks" for state in LISTED}
 DAYS: Final = 3
-NOT_EXACT: Final = {"memory_usage", "latency", "timestamp", "archive_max", "archive_full", "archive_dropped", "lost"}
+NOT_EXACT: Final = {
+    "memory_usage",
+    "latency",
+    "timestamp",
+    "archive_max",
+    "archive_full",
+    "archive_dropped",
+    "lost",
+    "orphaned",
+    "overdue",
+}
 COUNTED: Final = [name for name in QueueInfo.__slots__ if name not in NOT_EXACT]
 DAY_NS: Final = 86_400 * 10**9
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
