@@ -137,6 +137,11 @@ for _name, _place, _summary in (
         "Show a live dashboard of queues, tasks, servers, schedulers and Redis in the terminal.",
     ),
     (
+        "exporter",
+        "fastq.cli.exporter:exporter",
+        "Serve the metrics of all queues for Prometheus, with the names of asynq's exporter, until a signal.",
+    ),
+    (
         "worker",
         "fastq.cli.worker:main",
         "Run the tasks of the App or ServeMux APP (module:attr) in a pool of worker processes.",

@@ -50,6 +50,7 @@ TALKING = [
     "cron history x",
     "doctor",
     "dash",
+    "exporter",
 ]
 """Every command that asks something of Redis."""
 

@@ -20,7 +20,12 @@ from fastq.errors import BrokerConnectionError
 from fastq.wire.codec import decode_task_message, encode_task_message
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "vectors.json"
-EXTRAS = {"pytest": "fastq.testing.plugin", "textual": "fastq.cli.dash", "rich": "fastq.cli.dash"}
+EXTRAS = {
+    "pytest": "fastq.testing.plugin",
+    "textual": "fastq.cli.dash",
+    "rich": "fastq.cli.dash",
+    "prometheus_client": "fastq.metrics",
+}
 """What is not installed with fastq, and the part of it that may need that."""
 
 

@@ -1,0 +1,216 @@
+"""``QueueCollector``: the queues of Redis as metrics of prometheus_client, with the names of asynq's exporter."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from fastq.errors import FastqError, QueueNotFoundError
+from fastq.inspector import Inspector, QueueInfo, ServerInfo
+from fastq.metrics.pace import Pace
+from fastq.wire.messages import SchedulerEntry
+
+__all__ = ["QueueCollector"]
+
+T = TypeVar("T")
+
+KEPT_S: Final = 5.0
+KEPT_READS: Final = 20.0
+"""A reading is kept for as many times as long as it took, so that readings take at most a twentieth of the time."""
+MOST_S: Final = 8.0
+"""After this time no more queues are read; Prometheus waits 10 s for all."""
+STATES: Final = ("active", "pending", "scheduled", "retry", "archived", "completed", "aggregating")
+
+_log = logging.getLogger("fastq.metrics")
+
+
+class _Reading(NamedTuple):
+    """The data of Redis at one time; None for what could not be read."""
+
+    is_up: bool = False
+    queues: Sequence[QueueInfo] = ()
+    unread: Sequence[str] = ()
+    servers: Sequence[ServerInfo] | None = None
+    entries: Sequence[SchedulerEntry] | None = None
+    began: datetime = datetime.min.replace(tzinfo=UTC)
+    took_s: float = 0.0
+
+
+class QueueCollector(Collector):
+    """The queues of Redis as metrics, for a registry of prometheus_client.
+
+    The names and values are those of asynq's ``metrics_exporter``; further metrics begin with ``fastq_``. Redis is
+    asked at most every 5 s, and less often if there is much to read, however many scrape. A queue that cannot be read
+    is left out and counted; the others are shown.
+    """
+
+    def __init__(self, inspector: Inspector) -> None:
+        self._inspector = inspector
+        self._turn = threading.Lock()
+        self._reading = _Reading()
+        self._read_s: float | None = None
+        self._failures = 0
+        self._failed: set[str] = set()
+        self._paces: dict[str, Pace] = {}
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the metrics without values; Redis is not asked."""
+        return self._metrics(_Reading(servers=(), entries=()))
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics as of the last reading of Redis, which is made anew if it is too old."""
+        with self._turn:
+            kept_s = max(KEPT_S, KEPT_READS * self._reading.took_s)
+            if self._read_s is None or time.monotonic() - self._read_s >= kept_s:
+                self._reading = self._read()
+                self._read_s = time.monotonic()
+                self._note_paces(self._reading, self._read_s)
+            return self._metrics(self._reading)
+
+    def _read(self) -> _Reading:
+        began, began_s = datetime.now(UTC), time.monotonic()
+        names = self._try("the queues", self._inspector.queues)
+        if names is None:
+            return _Reading()
+        servers = self._try("the servers", self._inspector.servers)
+        entries = self._try("the schedulers", self._inspector.scheduler_entries)
+        queues: list[QueueInfo] = []
+        unread: list[str] = []
+        for name in sorted(names, key=lambda name: f"queue {name}" in self._failed):
+            try:
+                info = self._try(f"queue {name}", partial(self._info, name, began_s))
+            except QueueNotFoundError:
+                continue  # removed meanwhile
+            if info is None:
+                unread.append(name)
+            else:
+                queues.append(info)
+        return _Reading(True, queues, unread, servers, entries, began, time.monotonic() - began_s)
+
+    def _info(self, queue: str, began_s: float) -> QueueInfo:
+        if time.monotonic() - began_s > MOST_S:
+            raise FastqError(f"reading the queues before it has taken {MOST_S:g} s")
+        return self._inspector.get_queue_info(queue)
+
+    def _try(self, what: str, read: Callable[[], T]) -> T | None:
+        """Return what was read; None if it cannot be read, which is counted, and logged the first time."""
+        try:
+            found = read()
+        except QueueNotFoundError:
+            raise
+        except (FastqError, ValueError) as error:  # ValueError: a counter that is no number
+            self._failures += 1
+            if what not in self._failed:
+                _log.warning("cannot read %s, whose metrics are left out: %s", what, error)
+            self._failed.add(what)
+            return None
+        self._failed.discard(what)
+        return found
+
+    def _note_paces(self, reading: _Reading, now_s: float) -> None:
+        """Learn how long runs take, from the queues and servers that were read; forget queues that are gone."""
+        if reading.servers is None:
+            return
+        running = [worker.queue for server in reading.servers for worker in server.active_workers]
+        for info in reading.queues:
+            self._paces.setdefault(info.queue, Pace()).note(running.count(info.queue), info.processed_total, now_s)
+        for gone in self._paces.keys() - {info.queue for info in reading.queues} - {*reading.unread}:
+            del self._paces[gone]
+
+    def _metrics(self, reading: _Reading) -> list[Metric]:
+        found = [*_as_asynq(reading.queues), *_more(reading.queues)]
+        if reading.servers is not None:
+            found += self._of_servers(reading.queues, reading.servers)
+        if reading.entries is not None:
+            found += _of_schedulers(reading.entries, reading.began)
+        unreadable = _by_queue("fastq_queue_unreadable", "1 if the queue cannot be read, else 0.")
+        for name, value in (*((info.queue, 0) for info in reading.queues), *((name, 1) for name in reading.unread)):
+            unreadable.add_metric([name], value)
+        failures = CounterMetricFamily("fastq_exporter_failures", "Reads of Redis or of a queue that failed.")
+        failures.add_metric([], self._failures)
+        up = _single("fastq_exporter_redis_up", "1 if Redis answered the last time, else 0.", reading.is_up)
+        took = _single("fastq_exporter_read_seconds", "How long the last reading of Redis took.", reading.took_s)
+        return [*found, unreadable, failures, up, took]
+
+    def _of_servers(self, queues: Iterable[QueueInfo], servers: Sequence[ServerInfo]) -> list[Metric]:
+        serving = _by_queue("fastq_queue_servers", "Servers of Go and fastq that take tasks of the queue.")
+        backlog = _by_queue("fastq_queue_backlog_seconds", "Pending tasks x mean run time / slots of these servers.")
+        for info in queues:
+            slots = [
+                server.concurrency for server in servers if server.status == "active" and info.queue in server.queues
+            ]
+            serving.add_metric([info.queue], len(slots))
+            pace = self._paces.get(info.queue)
+            mean_s = None if pace is None else pace.mean_s
+            if mean_s is None:
+                backlog.add_metric([info.queue], info.latency.total_seconds())
+            else:
+                backlog.add_metric([info.queue], info.pending * mean_s / max(1, sum(slots)))
+        return [serving, backlog]
+
+
+def _as_asynq(queues: Iterable[QueueInfo]) -> list[Metric]:
+    """Return asynq's metrics; some of its gauges are called ``_total``, too."""
+    tasks = GaugeMetricFamily(
+        "asynq_tasks_enqueued_total", "Tasks of a queue in each state.", labels=["queue", "state"]
+    )
+    size = _by_queue("asynq_queue_size", "Tasks of a queue in all states.")
+    latency = _by_queue("asynq_queue_latency_seconds", "How long the oldest pending task has waited.")
+    memory = _by_queue("asynq_queue_memory_usage_approx_bytes", "Memory of a queue, estimated from a few tasks.")
+    processed = _counts("asynq_tasks_processed", "Runs that ended, failed ones included.")
+    failed = _counts("asynq_tasks_failed", "Runs that failed.")
+    paused = _by_queue("asynq_queue_paused_total", "1 if the queue is paused, else 0.")
+    for info in queues:
+        for state in STATES:
+            tasks.add_metric([info.queue, state], getattr(info, state))
+        size.add_metric([info.queue], info.size)
+        latency.add_metric([info.queue], info.latency.total_seconds())
+        if info.memory_usage is not None:
+            memory.add_metric([info.queue], info.memory_usage)
+        processed.add_metric([info.queue], info.processed_total)
+        failed.add_metric([info.queue], info.failed_total)
+        paused.add_metric([info.queue], info.paused)
+    return [tasks, size, latency, memory, processed, failed, paused]
+
+
+def _more(queues: Iterable[QueueInfo]) -> list[Metric]:
+    groups = _by_queue("fastq_queue_groups", "Groups of a queue.")
+    orphaned = _by_queue("fastq_queue_orphaned", "Active tasks that no server has a lease for.")
+    overdue = _by_queue(
+        "fastq_queue_oldest_scheduled_seconds", "For how long the first scheduled task or retry has been due."
+    )
+    dropped = _counts("fastq_queue_archive_dropped", "Tasks that full archives deleted.")
+    for info in queues:
+        groups.add_metric([info.queue], info.groups)
+        orphaned.add_metric([info.queue], info.orphaned)
+        overdue.add_metric([info.queue], info.overdue.total_seconds())
+        dropped.add_metric([info.queue], info.archive_dropped)
+    return [groups, orphaned, overdue, dropped]
+
+
+def _of_schedulers(entries: Sequence[SchedulerEntry], now: datetime) -> list[Metric]:
+    due = [entry.next_enqueue_time for entry in entries if entry.next_enqueue_time is not None]
+    late_s = [max(0.0, (now - moment).total_seconds()) for moment in due]
+    text = "For how long the most overdue entry of the running schedulers has been due."
+    return [
+        _single("fastq_scheduler_entries", "Entries of the running schedulers.", len(entries)),
+        _single("fastq_scheduler_late_seconds", text, max(late_s, default=0.0)),
+    ]
+
+
+def _by_queue(name: str, text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, labels=["queue"])
+
+
+def _counts(name: str, text: str) -> CounterMetricFamily:
+    return CounterMetricFamily(name, text, labels=["queue"])
+
+
+def _single(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value=value)
