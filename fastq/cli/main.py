@@ -141,6 +141,7 @@ for _name, _place, _summary in (
         "fastq.cli.exporter:exporter",
         "Serve the metrics of all queues for Prometheus, with the names of asynq's exporter, until a signal.",
     ),
+    ("metrics", "fastq.cli.metrics:metrics", "Print alerts for Prometheus, and a dashboard for Grafana."),
     (
         "worker",
         "fastq.cli.worker:main",

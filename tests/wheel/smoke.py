@@ -20,6 +20,7 @@ from fastq.errors import BrokerConnectionError
 from fastq.wire.codec import decode_task_message, encode_task_message
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "vectors.json"
+FASTQ = str(Path(sysconfig.get_path("scripts")) / "fastq")
 EXTRAS = {
     "pytest": "fastq.testing.plugin",
     "textual": "fastq.cli.dash",
@@ -60,15 +61,21 @@ def imported(name: str) -> ModuleType | None:
         raise
 
 
-def check_dashboard() -> None:
-    """See that without its extra the dashboard says what to install."""
-    if importlib.util.find_spec("textual"):
-        return
-    command = [str(Path(sysconfig.get_path("scripts")) / "fastq"), "dash"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 1, done
-    assert "pip install 'fastq-worker[dash]'" in done.stderr, done
-    say(done.stderr.strip())
+def check_extras() -> None:
+    """See that without its extra a command says what to install."""
+    for module, command, extra in (("textual", "dash", "dash"), ("prometheus_client", "exporter", "metrics")):
+        if not importlib.util.find_spec(module):
+            done = subprocess.run([FASTQ, command], check=False, capture_output=True, text=True)
+            assert done.returncode == 1, done
+            assert f"pip install 'fastq-worker[{extra}]'" in done.stderr, done
+            say(done.stderr.strip())
+
+
+def check_files() -> None:
+    """See that the files for Prometheus and Grafana are there, which need no extra."""
+    for name in ("rules", "dashboard"):
+        done = subprocess.run([FASTQ, "metrics", name], check=True, capture_output=True, text=True)
+        assert "fastq_queue_backlog_seconds" in done.stdout, done
 
 
 def check_codec() -> None:
@@ -111,7 +118,8 @@ def main() -> None:
     check_imports()
     check_codec()
     check_scripts()
-    check_dashboard()
+    check_extras()
+    check_files()
     check_enqueue()
 
 

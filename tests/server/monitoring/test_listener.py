@@ -178,6 +178,14 @@ def test_a_server_without_redis_is_healthy_but_not_ready(site: Site) -> None:
     assert sum(samples["fastq_redis_errors_total"].values()) >= 1
 
 
+def test_the_metrics_of_a_worker_are_those_of_the_documents(site: Site) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text().partition("## Queues")[0]
+    cells = re.findall(r"^\| (`(?:fastq|process)_.*?) \|", text, re.MULTILINE)
+    parsed: Any = read_prometheus(site.ask("/metrics")[2])
+    shown = {family.name + "_total" * (family.type == "counter") for family in parsed}
+    assert shown == {name for cell in cells for name in re.findall(r"\w+", cell)}
+
+
 def test_a_quiet_server_is_not_ready_and_tells_why(site: Site) -> None:
     site.worker.signal(signal.SIGTSTP)
     wait_until(lambda: site.says("/readyz") == (503, "quiet: fetches no tasks"))
