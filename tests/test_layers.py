@@ -62,6 +62,9 @@ MEETING_POINTS = {
 # Ends that know Redis through the inspector only: what they can do, a program can.
 THROUGH_THE_INSPECTOR = frozenset({"cli", "web"})
 
+# What the web UI may import, besides facts and itself: any other Python program could be written like it.
+OF_THE_WEB = ("inspector", "info", "redis_url", "cli.human")
+
 # Servers, clients and what else people use ask nothing that inspectors ask; the ends may.
 OF_INSPECTORS = "broker.inspect"
 
@@ -180,6 +183,8 @@ def edge_fault(importer: str, imported: str) -> str | None:
     ours, theirs = importer.split(".")[1:2], imported.split(".")[1:2]
     if theirs == ["broker"] and set(ours) & THROUGH_THE_INSPECTOR:
         return f"{importer} must ask fastq.inspector, not {imported}"
+    if ours == ["web"] != theirs and layer_of(imported) > FACTS and not any(is_within(imported, n) for n in OF_THE_WEB):
+        return f"{importer} must not import {imported}: the web UI asks fastq.inspector only"
     if is_within(imported, OF_INSPECTORS) and layer_of(importer) in (USED, APPS) and ours != ["inspector"]:
         return f"{importer} must not import {imported}: only the inspector and the ends do"
     apart = ours != theirs and set(ours) <= IMPORT_NONE_OF_THEM and set(theirs) <= APART and ours and theirs
@@ -304,6 +309,11 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
             {"fastq/task.py": "from fastq import __version__"},
             "fastq/task.py:1: layer 2 must not import fastq, which is of layer 5",
             id="the package itself",
+        ),
+        pytest.param(
+            {"fastq/web/app.py": "from fastq.client import Client"},
+            "fastq/web/app.py:1: fastq.web.app must not import fastq.client: the web UI asks fastq.inspector only",
+            id="the web UI beside the inspector",
         ),
         pytest.param(
             {"fastq/wire/keys.py": "from fastq import broker", "fastq/broker/__init__.py": ""},

@@ -18,7 +18,16 @@ import click
 from fastq.redis_url import DEFAULT_URL, ConnectionSpec, parse_redis_uri, url_variable
 from fastq.server.settings import EXTRA_KEYS, SETTINGS, parse_kind, read_table
 
-__all__ = ["CONNECTION_NAMES", "config_path", "connection_options", "given_defaults", "redis_url", "runner_url"]
+__all__ = [
+    "CONNECTION_NAMES",
+    "config_path",
+    "connection_options",
+    "given_defaults",
+    "note_given",
+    "redis_url",
+    "runner_url",
+    "server_is_named",
+]
 
 GIVEN: Final = "fastq.given"
 CLUSTER_ADDRS: Final = ",".join(f"127.0.0.1:{port}" for port in range(7000, 7006))
@@ -69,9 +78,20 @@ def connection_options(*, hidden: bool) -> list[click.Parameter]:
 
 def _note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Keep the given options; those after the command win over those before it."""
-    given = context.meta.setdefault(GIVEN, {})
-    if value is not None and parameter.name is not None:
-        given[parameter.name] = value
+    if parameter.name is not None:
+        note_given(context, parameter.name, value)
+
+
+def note_given(context: click.Context, name: str, value: Any) -> None:
+    """Take a value for one of the options for Redis."""
+    if value is not None:
+        context.meta.setdefault(GIVEN, {})[name] = value
+
+
+def server_is_named(context: click.Context, environment: Mapping[str, str]) -> bool:
+    """Return whether an option or a ``$FASTQ_…`` variable names a server."""
+    layers = (context.meta.get(GIVEN, {}), _from_environment(environment))
+    return any(layer.get(name) for layer in layers for name in ("redis", "cluster_addrs", "config"))
 
 
 def redis_url(context: click.Context) -> str:

@@ -136,6 +136,7 @@ for _name, _place, _summary in (
         "fastq.cli.dash.command:dash",
         "Show a live dashboard of queues, tasks, servers, schedulers and Redis in the terminal.",
     ),
+    ("web", "fastq.cli.web:web", "Serve the web UI, and asynqmon's REST API below /api."),
     (
         "exporter",
         "fastq.cli.exporter:exporter",

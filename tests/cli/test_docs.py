@@ -14,16 +14,17 @@ from tests.cli.commands import SCHEMA, commands_of
 from tests.cli.synopsis import synopsis
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {page.stem: page.read_text() for page in [*(DOCS / "cli").glob("*.md"), DOCS / "dash.md"]}
+PAGES = {page.stem: page.read_text() for page in [*(DOCS / "cli").glob("*.md"), DOCS / "dash.md", DOCS / "web-ui.md"]}
 TOGETHER = {
     "bench-plan": ("bench", "plan"),
     "worker-scheduler": ("worker", "scheduler", "run", "demo"),
     "README": ("completion", "version"),
+    "web-ui": ("web",),
 }
 """Which commands share a page; each other group has one of its name."""
 PAGE_OF = {word: name for name, words in TOGETHER.items() for word in words}
 SHOWN = sorted({line for page in PAGES.values() for line in re.findall(r"^\$ (fastq .*)$", page, re.MULTILINE)})
-SHOWN_ELSEWHERE = {"dash", "exporter", "metrics"}
+SHOWN_ELSEWHERE = {"dash", "exporter", "metrics", "web"}
 """What is shown in pictures, goes on until a signal, or writes whole files."""
 MISTAKEN = ["fastq stast"]
 

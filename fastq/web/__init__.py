@@ -1,0 +1,11 @@
+"""The web UI, and asynqmon's REST API: ``FastqWeb`` is an ASGI app, ``fastq web`` serves it.
+
+It knows Redis through ``fastq.inspector`` only, and nothing else of fastq imports it. ``site`` has the parts that all
+routes share; ``compat`` is asynqmon's API, ``pages`` are the pages.
+"""
+
+from fastq.web.access import Role, User
+from fastq.web.app import FastqWeb
+from fastq.web.auth import BasicAuth, ProxyAuth, TokenAuth
+
+__all__ = ["BasicAuth", "FastqWeb", "ProxyAuth", "Role", "TokenAuth", "User"]

@@ -1,0 +1,72 @@
+"""Who may do what: roles, the actions that each may take, and the actions that are switched off."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+__all__ = ["ACTIONS", "EVERYONE", "Access", "Role", "User"]
+
+
+class Role(IntEnum):
+    """What a user may do; each role may also do what the lower ones may."""
+
+    VIEWER = 1
+    """Look at everything."""
+    OPERATOR = 2
+    """Pause and resume queues; run, archive and cancel tasks."""
+    ADMIN = 3
+    """Delete tasks and queues."""
+
+    @classmethod
+    def of(cls, name: str) -> "Role":
+        """Return a role by its name; ``ValueError`` names an unknown one."""
+        try:
+            return cls[name.upper()]
+        except KeyError:
+            known = ", ".join(role.name.lower() for role in cls)
+            raise ValueError(f"{name!r} is not a role; roles are {known}") from None
+
+
+ACTIONS: Final[Mapping[str, Role]] = {
+    "queue.pause": Role.OPERATOR,
+    "queue.resume": Role.OPERATOR,
+    "queue.delete": Role.ADMIN,
+    "task.run": Role.OPERATOR,
+    "task.archive": Role.OPERATOR,
+    "task.cancel": Role.OPERATOR,
+    "task.delete": Role.ADMIN,
+}
+"""Everything that changes something, with the lowest role that may do it."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Someone who asked, as the authentication named him."""
+
+    name: str
+    role: Role
+
+
+EVERYONE: Final = User("", Role.ADMIN)
+"""The user of a server without authentication."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The actions that are possible at all: none if ``read_only``, else all but the ``forbidden`` ones."""
+
+    read_only: bool = False
+    forbidden: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, read_only: bool, forbidden: Iterable[str]) -> "Access":
+        """Check the names of actions; ``ValueError`` names an unknown one."""
+        names = frozenset(forbidden)
+        for name in sorted(names - ACTIONS.keys()):
+            raise ValueError(f"{name!r} is not an action; actions are {', '.join(ACTIONS)}")
+        return cls(read_only, names)
+
+    def may(self, user: User, action: str) -> bool:
+        """Return whether a user may take an action."""
+        return not self.read_only and action not in self.forbidden and user.role >= ACTIONS[action]

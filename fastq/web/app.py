@@ -1,0 +1,181 @@
+"""``FastqWeb``: the web UI and asynqmon's REST API as an ASGI app."""
+
+import inspect
+import json
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from fastq.errors import BrokerError, FastqError
+from fastq.inspector import AsyncInspector
+from fastq.redis_url import is_cluster
+from fastq.web.access import EVERYONE, Access, User
+from fastq.web.auth import Auth, TooManyFailuresError
+from fastq.web.compat import ROUTES as API
+from fastq.web.guard import SAFE, SECURITY_HEADERS, is_known_host, is_same_origin
+from fastq.web.pages import ROUTES as PAGES
+from fastq.web.pages import error_page
+from fastq.web.site import Call, Formatter, Refusal, Site, find_route
+
+__all__ = ["ROUTES", "FastqWeb"]
+
+ROUTES: Final = [*API, *PAGES]
+_PREFIX: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
+
+_log = logging.getLogger("fastq.web")
+_audit = logging.getLogger("fastq.web.audit")
+
+
+@dataclass(eq=False, repr=False)  # its URL may hold a password
+class FastqWeb:
+    """The web UI and asynqmon's REST API as an ASGI app, to be served alone or mounted in another app.
+
+    ``redis`` is as for ``AsyncClient``. ``root_path`` is the path below which a proxy shows the app, whether
+    or not it cuts the path off; an app that mounts this one tells it by itself, and a proxy may send
+    ``X-Forwarded-Prefix``. ``auth`` is a
+    callable from a Starlette ``Request`` to a ``User``, or None to refuse; without it everyone who reaches the app is
+    an admin. ``read_only`` forbids all changes, ``forbidden`` single actions. The ``Host`` of a request must be an
+    address, localhost, or one of ``allowed_hosts``. The formatters are asynqmon's: they get the type of a task and its
+    bytes. ``prometheus`` is the URL of a Prometheus server for ``/api/metrics``.
+    """
+
+    redis: str | None = None
+    root_path: str = ""
+    auth: Auth | None = None
+    read_only: bool = False
+    forbidden: Sequence[str] = ()
+    allowed_hosts: Sequence[str] = ()
+    payload_formatter: Formatter | None = None
+    result_formatter: Formatter | None = None
+    prometheus: str = ""
+    site: Site = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not _PREFIX.fullmatch(self.root_path):
+            raise ValueError(f"root_path must be like /monitoring/tasks, not {self.root_path!r}")
+        self.site = Site(
+            inspector=AsyncInspector(self.redis),
+            access=Access.of(self.read_only, self.forbidden),
+            payload_formatter=self.payload_formatter,
+            result_formatter=self.result_formatter,
+            prometheus=self.prometheus,
+            is_cluster=self.redis is not None and is_cluster(self.redis),
+        )
+
+    async def close(self) -> None:
+        """Close the connections of the running loop."""
+        await self.site.inspector.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            response = await self._respond(Request(scope, receive))
+            for name, value in SECURITY_HEADERS.items():
+                response.headers.setdefault(name, value)
+            await response(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _respond(self, request: Request) -> Response:
+        base, path = self._paths(request)
+        call = Call(self.site, request, EVERYONE, base)
+        try:
+            self._check_origin(request)
+            call.user = await self._user(request)
+            call.is_let_in = True
+            return await self._answer(call, path)
+        except Refusal as refusal:
+            response = _error(call, path, refusal.status, refusal.text)
+            response.headers.update(refusal.headers)
+            return response
+        except (FastqError, ValueError) as error:
+            if path.startswith("/api/"):
+                return _error(call, path, 500, str(error))  # as asynqmon
+            status = 409
+            if isinstance(error, BrokerError):
+                status = 503 if error.transient else 500
+            return _error(call, path, status, str(error))
+
+    def _paths(self, request: Request) -> tuple[str, str]:
+        """Return the path that links begin with, and the path below it as it was sent."""
+        scope = request.scope
+        mount: str = scope.get("root_path", "")
+        path: str = (scope.get("raw_path") or quote(scope["path"]).encode()).decode("latin-1").partition("?")[0]
+        for prefix in (mount, self.root_path.rstrip("/")):
+            if path == prefix or path.startswith(f"{prefix}/"):
+                path = path.removeprefix(prefix)
+        before = request.headers.get("x-forwarded-prefix", "")
+        if not _PREFIX.fullmatch(before) or mount.startswith(before):
+            before = ""
+        return before.rstrip("/") + (mount or self.root_path).rstrip("/"), path or "/"
+
+    def _check_origin(self, request: Request) -> None:
+        host = request.headers.get("host", "")
+        if not is_known_host(host, self.allowed_hosts):
+            raise Refusal(403, f"Host {host!r} is not one of this server's names; fastq web --allow-host lists it")
+        if request.method not in SAFE and not is_same_origin(request):
+            raise Refusal(403, "this request comes from a page of another site")
+
+    async def _user(self, request: Request) -> User:
+        if self.auth is None:
+            return EVERYONE
+        try:
+            found = self.auth(request)
+            user = await found if inspect.isawaitable(found) else found
+        except TooManyFailuresError:
+            raise Refusal(429, "too many failed logins; wait a minute", {"retry-after": "60"}) from None
+        if user is None:
+            challenge = getattr(self.auth, "challenge", "")
+            raise Refusal(401, "log in to see this", {"www-authenticate": challenge} if challenge else {})
+        return user
+
+    async def _answer(self, call: Call, path: str) -> Response:
+        route, call.names = find_route(ROUTES, call.request.method, path)
+        if route.action is None:
+            return await route.endpoint(call)
+        if self.read_only:
+            raise Refusal(405, f"this server is read-only: {call.request.method} is not allowed")
+        if not call.may(route.action):
+            raise Refusal(403, f"{call.user.name or 'you'} may not do this: {route.action}")
+        outcome = "failed"
+        try:
+            response = await route.endpoint(call)
+            outcome = "done"
+            return response
+        except (Refusal, FastqError, ValueError) as error:
+            outcome = f"failed: {error}"
+            raise
+        finally:
+            if call.notes is not None:
+                _audit.info("%s", _audit_line(call, route.action, outcome))
+
+
+def _audit_line(call: Call, action: str, outcome: str) -> str:
+    client = call.request.client
+    line = {"user": call.user.name, "role": call.user.role.name.lower(), "client": client.host if client else ""}
+    return json.dumps({"action": action, **line, **call.names, **(call.notes or {}), "outcome": outcome})
+
+
+def _error(call: Call, path: str, status: int, text: str) -> Response:
+    if status >= 500:
+        _log.warning("%s %s failed: %s", call.request.method, path, text)
+    # A page needs its style sheet, which a client that is not let in does not get.
+    if path.startswith("/api/") or not call.is_let_in:
+        return PlainTextResponse(text, status)
+    return error_page(call, status, text)

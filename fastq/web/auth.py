@@ -1,0 +1,237 @@
+"""Authentication: passwords, bearer tokens, or a header that a trusted proxy sets; no cookies, no sessions.
+
+An authentication is a callable that gets a Starlette ``Request`` and returns a ``User``, or None to refuse. It may be a
+coroutine function.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import importlib
+import ipaddress
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from starlette.requests import Request
+
+from fastq.web.access import Role, User
+
+__all__ = [
+    "Auth",
+    "BasicAuth",
+    "ProxyAuth",
+    "TokenAuth",
+    "TooManyFailuresError",
+    "auth_of",
+    "new_token",
+    "new_user_line",
+]
+
+Auth: TypeAlias = Callable[[Request], "User | Awaitable[User | None] | None"]
+
+REALM: Final = 'Basic realm="fastq", charset="UTF-8"'
+SCRYPT: Final = {"n": 2**14, "r": 8, "p": 1}
+SALT_BYTES: Final = 16
+TOKEN_BYTES: Final = 20
+FAILURES: Final = 10
+FORGET_S: Final = 60.0
+MOST_CLIENTS: Final = 10_000
+
+
+class TooManyFailuresError(Exception):
+    """Raised when a client has failed to log in too often within a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    user: User
+    salt: bytes
+    digest: bytes
+
+
+@dataclass
+class _Failures:
+    """The failed logins of each client address within the last minute, so that passwords cannot be tried for long."""
+
+    counts: dict[str, tuple[float, int]] = field(default_factory=dict)
+
+    def check(self, client: str, now_s: float) -> None:
+        since, count = self.counts.get(client, (now_s, 0))
+        if count >= FAILURES and now_s - since < FORGET_S:
+            raise TooManyFailuresError
+
+    def note(self, client: str, now_s: float) -> None:
+        since, count = self.counts.pop(client, (now_s, 0))
+        self.counts[client] = (now_s, 1) if now_s - since >= FORGET_S else (since, count + 1)
+        if len(self.counts) > MOST_CLIENTS:
+            del self.counts[next(iter(self.counts))]
+
+
+class BasicAuth:
+    """Names and passwords: lines ``name:role:salt:digest`` as ``fastq web --new-user`` prints them."""
+
+    challenge = REALM
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._accounts = dict(_account(line) for line in _meant(lines))
+        if not self._accounts:
+            raise ValueError("no user is listed; fastq web --new-user NAME:ROLE makes a line")
+        self._failures = _Failures()
+        self._turn = asyncio.Lock()  # one at a time, so that many at once are not tried before the first has failed
+        # A browser sends the password with every request, and scrypt takes 50 ms: so what was right is remembered,
+        # under a key that dies with the process.
+        self._key = os.urandom(32)
+        self._known: dict[bytes, User] = {}
+        self._nobody = _Account(User("", Role.VIEWER), os.urandom(SALT_BYTES), b"")
+
+    async def __call__(self, request: Request) -> User | None:
+        """Return the user whose name and password the request has."""
+        said = _credentials(request, "basic")
+        if said is None:
+            return None
+        try:
+            name, colon, password = base64.b64decode(said, validate=True).decode().partition(":")
+        except ValueError:
+            return None
+        client, now_s = _client(request), time.monotonic()
+        mark = hmac.digest(self._key, f"{name}:{password}".encode(), "sha256")
+        if user := self._known.get(mark):
+            return user
+        async with self._turn:
+            self._failures.check(client, now_s)
+            account = self._accounts.get(name, self._nobody)  # so that unknown names take as long as known ones
+            digest = await asyncio.to_thread(_digest, password, account.salt)
+            if colon and hmac.compare_digest(digest, account.digest):
+                self._known[mark] = account.user
+                return account.user
+            self._failures.note(client, now_s)
+            return None
+
+
+class TokenAuth:
+    """Bearer tokens for programs: lines ``name:role:sha256 of the token`` as ``--new-token`` prints them."""
+
+    challenge = 'Bearer realm="fastq"'
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._users: dict[bytes, User] = {}
+        for line in _meant(lines):
+            parts = line.split(":")
+            if len(parts) != 3:
+                raise ValueError(f"{parts[0]!r}: a line must be name:role:digest")
+            self._users[_unhex(parts[2], parts[0])] = User(parts[0], Role.of(parts[1]))
+        if not self._users:
+            raise ValueError("no token is listed; fastq web --new-token NAME:ROLE makes one")
+
+    def __call__(self, request: Request) -> User | None:
+        """Return the user whose token the request has."""
+        said = _credentials(request, "bearer")
+        return None if said is None else self._users.get(hashlib.sha256(said.encode()).digest())
+
+
+class ProxyAuth:
+    """A header that holds the user's name, believed only if a trusted proxy connects; all users have one role."""
+
+    challenge = ""
+
+    def __init__(self, header: str, role: Role, trusted: Sequence[str]) -> None:
+        if not trusted:
+            raise ValueError(f"--auth header:{header} needs --trusted-proxy: the address of the proxy that sets it")
+        self._header, self._role = header, role
+        self._trusted = [ipaddress.ip_network(network, strict=False) for network in trusted]
+
+    def __call__(self, request: Request) -> User | None:
+        """Return the user that the proxy names."""
+        try:
+            client = ipaddress.ip_address(_client(request))
+        except ValueError:
+            return None
+        names = request.headers.getlist(self._header)
+        if len(names) != 1 or not names[0] or not any(client in network for network in self._trusted):
+            return None  # two are one of the proxy's and one of the client's
+        return User(names[0], self._role)
+
+
+def auth_of(spec: str, trusted: Sequence[str] = ()) -> Auth:
+    """Return the authentication that ``--auth`` describes; ``ValueError`` says what is wrong with it."""
+    kind, colon, rest = spec.partition(":")
+    if not colon or not rest:
+        raise ValueError(f"--auth {spec!r}: write basic:FILE, tokens:FILE, header:NAME:ROLE or call:MODULE:ATTR")
+    match kind:
+        case "basic":
+            return BasicAuth(_lines(rest))
+        case "tokens":
+            return TokenAuth(_lines(rest))
+        case "header":
+            header, _, role = rest.partition(":")
+            return ProxyAuth(header, Role.of(role or "viewer"), trusted)
+        case "call":
+            return _imported(rest)
+    raise ValueError(f"--auth {spec!r}: {kind!r} is none of basic, tokens, header, call")
+
+
+def new_user_line(name: str, role: Role, password: str) -> str:
+    """Return the line of a user for the file of ``--auth basic:FILE``."""
+    salt = os.urandom(SALT_BYTES)
+    return f"{name}:{role.name.lower()}:{salt.hex()}:{_digest(password, salt).hex()}"
+
+
+def new_token(name: str, role: Role) -> tuple[str, str]:
+    """Return a token, and its line for the file of ``--auth tokens:FILE``."""
+    token = base64.urlsafe_b64encode(os.urandom(TOKEN_BYTES)).decode().rstrip("=")
+    return token, f"{name}:{role.name.lower()}:{hashlib.sha256(token.encode()).hexdigest()}"
+
+
+def _meant(lines: Sequence[str]) -> list[str]:
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text("utf-8").splitlines()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+
+
+def _account(line: str) -> tuple[str, _Account]:
+    parts = line.split(":")
+    if len(parts) != 4:
+        raise ValueError(f"{parts[0]!r}: a line must be name:role:salt:digest")
+    name, role, salt, digest = parts
+    return name, _Account(User(name, Role.of(role)), _unhex(salt, name), _unhex(digest, name))
+
+
+def _unhex(text: str, name: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise ValueError(f"{name!r}: {text!r} is not hexadecimal") from None
+
+
+def _digest(password: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(password.encode(), salt=salt, **SCRYPT)
+
+
+def _credentials(request: Request, scheme: str) -> str | None:
+    said, _, rest = request.headers.get("authorization", "").partition(" ")
+    return rest.strip() if said.lower() == scheme and rest.strip() else None
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _imported(place: str) -> Auth:
+    module, _, attribute = place.partition(":")
+    try:
+        found: Auth = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"--auth call:{place}: {error}") from None
+    if not callable(found):
+        raise ValueError(f"--auth call:{place}: {found!r} is not callable")
+    return found

@@ -1,0 +1,351 @@
+"""asynqmon's REST API: its paths, status codes, fields and values."""
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from starlette.responses import PlainTextResponse, Response
+
+from fastq.errors import (
+    BrokerError,
+    FastqError,
+    QueueNotEmptyError,
+    QueueNotFoundError,
+    TaskNotFoundError,
+)
+from fastq.inspector import QueueInfo
+from fastq.states import TaskState
+from fastq.web.compat_records import (
+    daily_json,
+    entry_json,
+    event_json,
+    group_json,
+    listed_json,
+    queue_json,
+    server_json,
+    task_json,
+)
+from fastq.web.prometheus import metrics
+from fastq.web.queue_infos import queue_infos
+from fastq.web.site import Call, Endpoint, Refusal, Route
+from fastq.wire.messages import WorkerInfo
+
+__all__ = ["ROUTES"]
+
+PAGE_SIZE: Final = 20
+MOST_A_PAGE: Final = 10_000
+MOST_PAGES: Final = 10**9
+DAYS_OF_QUEUE: Final = 10
+DAYS_OF_ALL: Final = 90
+CANCELED_A_PAGE: Final = 100
+
+One: TypeAlias = Callable[[Call, str, str], Awaitable[None]]
+All: TypeAlias = Callable[[Call, str, TaskState, str | None], Awaitable[int]]
+
+
+def _json(value: object) -> Response:
+    return Response(json.dumps(value), media_type="application/json")
+
+
+def _nothing() -> Response:
+    return Response(status_code=204)
+
+
+# Queues -------------------------------------------------------------------------------------------------------------
+
+
+async def list_queues(call: Call) -> Response:
+    """List all queues."""
+    return _json({"queues": [queue_json(info) for info in await queue_infos(call.inspector)]})
+
+
+async def get_queue(call: Call) -> Response:
+    """Describe a queue and its last ten days."""
+    info = await call.inspector.get_queue_info(call.names["queue"])
+    days = await call.inspector.history(info.queue, DAYS_OF_QUEUE)
+    return _json({"current": queue_json(info), "history": [daily_json(day) for day in days]})
+
+
+async def delete_queue(call: Call) -> Response:
+    """Delete an empty queue."""
+    try:
+        await call.inspector.delete_queue(call.names["queue"])
+    except QueueNotFoundError as error:
+        raise Refusal(404, str(error)) from None
+    except QueueNotEmptyError as error:
+        raise Refusal(400, str(error)) from None
+    return _nothing()
+
+
+async def pause_queue(call: Call) -> Response:
+    """Pause a queue, also one that does not exist yet."""
+    await call.inspector.pause_queue(call.names["queue"])
+    return _nothing()
+
+
+async def resume_queue(call: Call) -> Response:
+    """Resume a queue."""
+    await call.inspector.unpause_queue(call.names["queue"])
+    return _nothing()
+
+
+async def queue_stats(call: Call) -> Response:
+    """Describe the last 90 days of all queues."""
+    names = await call.inspector.queues()
+    return _json(
+        {
+            "stats": {
+                name: [daily_json(day) for day in await call.inspector.history(name, DAYS_OF_ALL)] for name in names
+            }
+        }
+    )
+
+
+async def list_groups(call: Call) -> Response:
+    """List the groups of a queue."""
+    info = await call.inspector.get_queue_info(call.names["queue"])
+    return _json({"stats": queue_json(info), "groups": await _groups(call)})
+
+
+async def _groups(call: Call) -> list[dict[str, Any]]:
+    return [group_json(group) for group in await call.inspector.groups(call.names["queue"])]
+
+
+# Lists of tasks -----------------------------------------------------------------------------------------------------
+
+
+def _page(call: Call) -> dict[str, int]:
+    size = call.number("size", PAGE_SIZE, MOST_A_PAGE)
+    return {"page": call.number("page", 1, MOST_PAGES), "page_size": size}
+
+
+def _lister(state: TaskState) -> Endpoint:
+    async def list_tasks(call: Call) -> Response:
+        queue, group = call.names["queue"], call.names.get("group")
+        infos = await call.inspector.list_tasks(queue, state, group=group, **_page(call))
+        stats: QueueInfo = await call.inspector.get_queue_info(queue)
+        workers = await _workers(call, queue) if state is TaskState.ACTIVE else {}
+        more = {"groups": await _groups(call)} if group is not None else {}
+        tasks = [listed_json(call.site, info, workers) for info in infos]
+        return _json({"tasks": tasks, "stats": queue_json(stats), **more})
+
+    return list_tasks
+
+
+async def _workers(call: Call, queue: str) -> Mapping[str, WorkerInfo]:
+    servers = await call.inspector.servers()
+    return {worker.task_id: worker for server in servers for worker in server.active_workers if worker.queue == queue}
+
+
+async def get_task(call: Call) -> Response:
+    """Describe a task."""
+    try:
+        info = await call.inspector.get_task_info(call.names["queue"], call.names["id"])
+    except (QueueNotFoundError, TaskNotFoundError) as error:
+        raise Refusal(404, str(error)) from None
+    return _json(task_json(call.site, info))
+
+
+# Actions on one task, on some, and on all of a state ----------------------------------------------------------------
+
+
+async def _delete(call: Call, queue: str, task_id: str) -> None:
+    await call.inspector.delete_task(queue, task_id)
+
+
+async def _run(call: Call, queue: str, task_id: str) -> None:
+    await call.inspector.run_task(queue, task_id)
+
+
+async def _archive(call: Call, queue: str, task_id: str) -> None:
+    await call.inspector.archive_task(queue, task_id)
+
+
+async def _cancel(call: Call, queue: str, task_id: str) -> None:
+    await call.inspector.cancel_processing(task_id, queue=queue)
+
+
+async def _delete_all(call: Call, queue: str, state: TaskState, group: str | None) -> int:
+    return await call.inspector.delete_all_tasks(queue, state, group=group)
+
+
+async def _run_all(call: Call, queue: str, state: TaskState, group: str | None) -> int:
+    return await call.inspector.run_all_tasks(queue, state, group=group)
+
+
+async def _archive_all(call: Call, queue: str, state: TaskState, group: str | None) -> int:
+    return await call.inspector.archive_all_tasks(queue, state, group=group)
+
+
+def _doer(act: One) -> Endpoint:
+    async def do(call: Call) -> Response:
+        await act(call, call.names["queue"], call.names["id"])
+        return _nothing()
+
+    return do
+
+
+def _doer_of_some(act: One, done_name: str, failed_name: str) -> Endpoint:
+    async def do_some(call: Call) -> Response:
+        done: list[str] = []
+        failed: list[str] = []
+        call.notes = {"tasks": done, "failed": failed}
+        for task_id in await _task_ids(call):
+            try:
+                await act(call, call.names["queue"], task_id)
+            except BrokerError:
+                raise
+            except (FastqError, ValueError):
+                failed.append(task_id)
+            else:
+                done.append(task_id)
+        return _json({done_name: done, failed_name: failed})
+
+    return do_some
+
+
+async def _task_ids(call: Call) -> Sequence[str]:
+    try:
+        body = json.loads(await call.body())
+    except ValueError as error:
+        raise Refusal(400, f"the body is not JSON: {error}") from None
+    except Refusal as refusal:
+        raise Refusal(400, refusal.text) from None
+    ids = (body.get("task_ids") or []) if isinstance(body, dict) and body.keys() <= {"task_ids"} else None
+    if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+        raise Refusal(400, 'the body must be {"task_ids": ["…"]}')
+    return ids
+
+
+def _doer_of_all(act: All, state: TaskState, name: str) -> Endpoint:
+    async def do_all(call: Call) -> Response:
+        count = await act(call, call.names["queue"], state, call.names.get("group"))
+        call.notes = {"count": count}
+        return _json({name: count})
+
+    return do_all
+
+
+async def cancel_all(call: Call) -> Response:
+    """Cancel all active tasks of a queue."""
+    queue, count = call.names["queue"], 0
+    async for info in call.inspector.iter_tasks(queue, TaskState.ACTIVE, page_size=CANCELED_A_PAGE):
+        await _cancel(call, queue, info.id)
+        count += 1
+    call.notes = {"count": count}
+    return _nothing()
+
+
+# Servers, schedulers, Redis -----------------------------------------------------------------------------------------
+
+
+async def list_servers(call: Call) -> Response:
+    """List the running servers."""
+    return _json({"servers": [server_json(call.site, server) for server in await call.inspector.servers()]})
+
+
+async def list_entries(call: Call) -> Response:
+    """List the periodic tasks."""
+    return _json({"entries": [entry_json(call.site, entry) for entry in await call.inspector.scheduler_entries()]})
+
+
+async def list_events(call: Call) -> Response:
+    """List the times at which a periodic task was enqueued."""
+    events = await call.inspector.list_scheduler_enqueue_events(call.names["entry"], **_page(call))
+    return _json({"events": [event_json(event) for event in events]})
+
+
+async def redis_info(call: Call) -> Response:
+    """Describe Redis; of a cluster, also where each queue is."""
+    is_cluster = call.site.is_cluster
+    info = await (call.inspector.cluster_info() if is_cluster else call.inspector.redis_info())
+    return _json(
+        {
+            "address": call.inspector.where,
+            "info": dict(info),
+            "raw_info": "".join(f"{name}:{value}\r\n" for name, value in info.items()),
+            "cluster": is_cluster,
+            "raw_cluster_nodes": "",
+            "queue_locations": await _locations(call) if is_cluster else None,
+        }
+    )
+
+
+async def _locations(call: Call) -> list[dict[str, Any]]:
+    return [
+        {
+            "queue": name,
+            "keyslot": await call.inspector.cluster_key_slot(name),
+            "nodes": [node.addr for node in await call.inspector.cluster_nodes(name)],
+        }
+        for name in await call.inspector.queues()
+    ]
+
+
+async def get_metrics(call: Call) -> Response:
+    """Ask Prometheus for the nine series of asynqmon's page of metrics."""
+    try:
+        return Response(await metrics(call.site.prometheus, call.request.query_params), media_type="application/json")
+    except ValueError as error:
+        raise Refusal(400, f"invalid query parameter: {error}") from None
+    except OSError as error:
+        return PlainTextResponse(f"failed to fetch from Prometheus: {error}", 500)
+
+
+# The table ----------------------------------------------------------------------------------------------------------
+
+_ONES: Final[Mapping[str, tuple[One, str, str]]] = {
+    "run": (_run, "pending_ids", "error_ids"),
+    "archive": (_archive, "archived_ids", "error_ids"),
+    "cancel": (_cancel, "canceled_ids", "error_ids"),
+    "delete": (_delete, "deleted_ids", "failed_ids"),
+}
+_ALLS: Final[Mapping[str, tuple[All, str]]] = {
+    "run": (_run_all, "scheduled"),
+    "archive": (_archive_all, "archived"),
+    "delete": (_delete_all, "deleted"),
+}
+_OF_STATES: Final[Mapping[TaskState, tuple[str, ...]]] = {
+    TaskState.ACTIVE: ("cancel",),
+    TaskState.PENDING: ("delete", "archive"),
+    TaskState.SCHEDULED: ("delete", "run", "archive"),
+    TaskState.RETRY: ("delete", "run", "archive"),
+    TaskState.ARCHIVED: ("delete", "run"),
+    TaskState.COMPLETED: ("delete",),
+    TaskState.AGGREGATING: ("delete", "run", "archive"),
+}
+
+
+def _routes_of_states() -> Iterator[Route]:
+    for state, verbs in _OF_STATES.items():
+        group = "/groups/{group}" if state is TaskState.AGGREGATING else ""
+        tasks = f"/api/queues/{{queue}}{group}/{state.value}_tasks"
+        yield Route("GET", tasks, _lister(state))
+        for verb in verbs:
+            action = f"task.{verb}"
+            act, done, failed = _ONES[verb]
+            deletes = verb == "delete"
+            yield Route("POST", f"{tasks}:batch_{verb}", _doer_of_some(act, done, failed), action)
+            all_of_them = cancel_all if verb == "cancel" else _doer_of_all(_ALLS[verb][0], state, _ALLS[verb][1])
+            yield Route("DELETE" if deletes else "POST", f"{tasks}:{verb}_all", all_of_them, action)
+            one = f"{tasks}/{{id}}" if deletes else f"{tasks}/{{id}}:{verb}"
+            yield Route("DELETE" if deletes else "POST", one, _doer(act), action)
+
+
+ROUTES: Final = [
+    Route("GET", "/api/queues", list_queues),
+    Route("POST", "/api/queues/{queue}:pause", pause_queue, "queue.pause"),
+    Route("POST", "/api/queues/{queue}:resume", resume_queue, "queue.resume"),
+    Route("GET", "/api/queues/{queue}", get_queue),
+    Route("DELETE", "/api/queues/{queue}", delete_queue, "queue.delete"),
+    Route("GET", "/api/queue_stats", queue_stats),
+    *_routes_of_states(),
+    Route("GET", "/api/queues/{queue}/tasks/{id}", get_task),
+    Route("GET", "/api/queues/{queue}/groups", list_groups),
+    Route("GET", "/api/servers", list_servers),
+    Route("GET", "/api/scheduler_entries", list_entries),
+    Route("GET", "/api/scheduler_entries/{entry}/enqueue_events", list_events),
+    Route("GET", "/api/redis_info", redis_info),
+    Route("GET", "/api/metrics", get_metrics),
+]
+"""The paths of asynqmon below ``/api``."""

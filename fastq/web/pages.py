@@ -1,0 +1,282 @@
+"""The pages that show something; each has a URL and works without JavaScript."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.responses import RedirectResponse, Response
+
+from fastq.errors import QueueNotFoundError, SchedulerEntryNotFoundError, TaskNotFoundError
+from fastq.info import TaskInfo
+from fastq.inspector import AsyncInspector, DailyStats, QueueInfo, ServerInfo
+from fastq.inspector.jobs import may as is_possible
+from fastq.states import TaskState
+from fastq.web.acting import ACTING, VERBS
+from fastq.web.payloads import shown
+from fastq.web.problems import problems_of
+from fastq.web.queue_infos import queue_infos
+from fastq.web.render import asset, page
+from fastq.web.site import Call, Refusal, Route, name_in_path
+from fastq.wire.messages import WorkerInfo
+
+__all__ = ["ROUTES", "error_page"]
+
+DAYS: Final = 14
+MOST_WITH_HISTORY: Final = 60
+PAGE_SIZE: Final = 25
+MOST_A_PAGE: Final = 200
+MOST_PAGES: Final = 10**9
+MOST_GROUPS: Final = 200
+EVENTS: Final = 50
+_FIRST: Final = (TaskState.ACTIVE, TaskState.PENDING, TaskState.RETRY, TaskState.ARCHIVED, TaskState.SCHEDULED)
+
+
+def error_page(call: Call, status: int, text: str) -> Response:
+    """Return a page that says what went wrong."""
+    return page(call, "error.jinja", status, title=_TITLES.get(status, "This did not work"), text=text, section="")
+
+
+_TITLES: Final = {
+    400: "This request makes no sense",
+    403: "You may not do this",
+    404: "There is nothing here",
+    405: "This is not possible here",
+    409: "This did not work",
+    503: "Redis does not answer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A queue in the list: its tasks, its last days, and how many servers serve it."""
+
+    info: QueueInfo
+    days: Sequence[DailyStats]
+    servers: int
+
+
+async def overview(call: Call) -> Response:
+    """Show what is wrong, then all queues."""
+    infos, servers = await asyncio.gather(queue_infos(call.inspector), call.inspector.servers())
+    histories = await _histories(call.inspector, infos) if len(infos) <= MOST_WITH_HISTORY else [[]] * len(infos)
+    rows = [QueueRow(info, days, _count(servers, info.queue)) for info, days in zip(infos, histories, strict=True)]
+    return page(
+        call,
+        "overview.jinja",
+        title="Queues",
+        section="queues",
+        rows=rows,
+        servers=servers,
+        problems=problems_of(infos, servers),
+        totals={state.value: sum(getattr(info, state.value) for info in infos) for state in TaskState},
+        processed=sum(info.processed for info in infos),
+        failed=sum(info.failed for info in infos),
+        most=max((info.size for info in infos), default=0),
+    )
+
+
+async def _histories(inspector: AsyncInspector, infos: Sequence[QueueInfo]) -> list[list[DailyStats]]:
+    async def history(info: QueueInfo) -> list[DailyStats]:
+        try:
+            return (await inspector.history(info.queue, DAYS))[::-1]
+        except QueueNotFoundError:  # deleted meanwhile
+            return []
+
+    return list(await asyncio.gather(*map(history, infos)))
+
+
+def _count(servers: Sequence[ServerInfo], queue: str) -> int:
+    return sum(server.status == "active" and queue in server.queues for server in servers)
+
+
+async def queue(call: Call) -> Response:
+    """Lead on to a state of a queue that has tasks."""
+    info = await _info(call)
+    state = next((state for state in _FIRST if getattr(info, state.value)), TaskState.ACTIVE)
+    return RedirectResponse(f"{call.base}/queues/{name_in_path(info.queue)}/{state.value}", 303)
+
+
+async def _info(call: Call) -> QueueInfo:
+    try:
+        return await call.inspector.get_queue_info(call.names["queue"])
+    except QueueNotFoundError as error:
+        raise Refusal(404, str(error)) from None
+
+
+async def tasks(call: Call) -> Response:
+    """Show a queue, and the tasks of one of its states."""
+    state = _state(call)
+    info, servers = await asyncio.gather(_info(call), call.inspector.servers())
+    groups = await call.inspector.groups(info.queue) if state is TaskState.AGGREGATING else []
+    group = call.request.query_params.get("group") or (groups[0].group if groups else None)
+    size = call.number("size", PAGE_SIZE, MOST_A_PAGE)
+    number = call.number("page", 1, MOST_PAGES)
+    infos: list[TaskInfo] = []
+    count: int = getattr(info, state.value)
+    if state is not TaskState.AGGREGATING:
+        infos = await call.inspector.list_tasks(info.queue, state, page=number, page_size=size)
+    elif group:
+        infos = await call.inspector.list_tasks(info.queue, state, group=group, page=number, page_size=size)
+        count = next((each.size for each in groups if each.group == group), 0)
+    return page(
+        call,
+        "queue.jinja",
+        title=info.queue,
+        section="queues",
+        info=info,
+        state=state.value,
+        tasks=infos,
+        workers=_workers(servers, info.queue),
+        servers=_count(servers, info.queue),
+        problems=problems_of([info], servers),
+        groups=groups[:MOST_GROUPS],
+        more_groups=max(0, len(groups) - MOST_GROUPS),
+        group=group or "",
+        number=number,
+        size=size,
+        count=count,
+        verbs=[verb for verb in VERBS if is_possible(verb, state) and call.may(f"task.{verb}")],
+        did=_did(call),
+    )
+
+
+def _state(call: Call) -> TaskState:
+    try:
+        return TaskState(call.names["state"])
+    except ValueError:
+        raise Refusal(404, f"there is no state {call.names['state']!r}") from None
+
+
+def _did(call: Call) -> tuple[str, int, int] | None:
+    """Return what the last action did, of which only numbers and known words come from the URL."""
+    verb = call.request.query_params.get("did", "")
+    if verb not in VERBS and verb not in ("pause", "resume"):
+        return None
+    count, failed = (int(text) if text.isdecimal() else 0 for text in (_query(call, "done"), _query(call, "failed")))
+    return verb, count, failed
+
+
+def _query(call: Call, name: str) -> str:
+    return call.request.query_params.get(name, "")[:9]
+
+
+def _workers(servers: Sequence[ServerInfo], queue: str) -> dict[str, tuple[ServerInfo, WorkerInfo]]:
+    return {
+        worker.task_id: (server, worker)
+        for server in servers
+        for worker in server.active_workers
+        if worker.queue == queue
+    }
+
+
+async def task(call: Call) -> Response:
+    """Show all that is known about a task."""
+    info = await _task(call)
+    attempts, servers = await asyncio.gather(
+        call.inspector.get_failed_attempts(info.queue, info.id), call.inspector.servers()
+    )
+    formatted = call.site.payload_formatter
+    return page(
+        call,
+        "task.jinja",
+        title=f"{info.type} · {info.id}",
+        section="queues",
+        info=info,
+        payload=shown(info.payload),
+        formatted="" if formatted is None else formatted(info.type, info.payload),
+        result=None if info.result is None else shown(info.result),
+        attempts=attempts[::-1],
+        worker=_workers(servers, info.queue).get(info.id),
+        verbs=[verb for verb in VERBS if is_possible(verb, info.state) and call.may(f"task.{verb}")],
+        did=_did(call),
+    )
+
+
+async def _task(call: Call) -> TaskInfo:
+    try:
+        return await call.inspector.get_task_info(call.names["queue"], call.names["id"])
+    except (QueueNotFoundError, TaskNotFoundError) as error:
+        raise Refusal(404, f"{error}; it may be done and deleted") from None
+
+
+async def payload(call: Call) -> Response:
+    """Return the payload, byte for byte, as a file."""
+    return _file("payload", (await _task(call)).payload)
+
+
+async def result(call: Call) -> Response:
+    """Return the result, byte for byte, as a file."""
+    return _file("result", (await _task(call)).result or b"")
+
+
+def _file(name: str, data: bytes) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}.bin"'}
+    return Response(data, headers=headers, media_type="application/octet-stream")
+
+
+async def find(call: Call) -> Response:
+    """Lead on to the task with an id, in whatever queue it is, or to the queue of this name."""
+    wanted = call.request.query_params.get("id", "").strip()
+    if not wanted:
+        return RedirectResponse(f"{call.base}/", 303)
+    names = await call.inspector.queues()
+    for name in names:
+        try:
+            await call.inspector.get_task_info(name, wanted)
+        except (QueueNotFoundError, TaskNotFoundError):
+            continue
+        return RedirectResponse(f"{call.base}/queues/{name_in_path(name)}/tasks/{name_in_path(wanted)}", 303)
+    if wanted in names:
+        return RedirectResponse(f"{call.base}/queues/{name_in_path(wanted)}", 303)
+    raise Refusal(404, f"no queue has a task with the id {wanted!r}, and none has this name")
+
+
+async def servers(call: Call) -> Response:
+    """Show the running servers and what they work on."""
+    return page(call, "servers.jinja", title="Servers", section="servers", servers=await call.inspector.servers())
+
+
+async def schedulers(call: Call) -> Response:
+    """Show the periodic tasks."""
+    entries = await call.inspector.scheduler_entries()
+    return page(call, "schedulers.jinja", title="Schedulers", section="schedulers", entries=entries)
+
+
+async def entry(call: Call) -> Response:
+    """Show a periodic task, and when it was enqueued."""
+    wanted = call.names["entry"]
+    entries, events = await asyncio.gather(
+        call.inspector.scheduler_entries(),
+        call.inspector.list_scheduler_enqueue_events(wanted, page_size=EVENTS),
+    )
+    found = next((entry for entry in entries if entry.id == wanted), None)
+    if found is None and not events:
+        raise Refusal(404, str(SchedulerEntryNotFoundError(wanted)))
+    payload = None if found is None else shown(found.task_payload)
+    title = found.task_type if found else wanted
+    return page(call, "entry.jinja", title=title, section="schedulers", entry=found, events=events, payload=payload)
+
+
+async def redis(call: Call) -> Response:
+    """Show Redis."""
+    is_cluster = call.site.is_cluster
+    info = await (call.inspector.cluster_info() if is_cluster else call.inspector.redis_info())
+    return page(call, "redis.jinja", title="Redis", section="redis", info=info, is_cluster=is_cluster)
+
+
+ROUTES: Final = [
+    Route("GET", "/", overview),
+    Route("GET", "/static/{version}/{name}", asset),
+    Route("GET", "/find", find),
+    Route("GET", "/queues/{queue}", queue),
+    Route("GET", "/queues/{queue}/{state}", tasks),
+    Route("GET", "/queues/{queue}/tasks/{id}", task),
+    Route("GET", "/queues/{queue}/tasks/{id}/payload", payload),
+    Route("GET", "/queues/{queue}/tasks/{id}/result", result),
+    Route("GET", "/servers", servers),
+    Route("GET", "/schedulers", schedulers),
+    Route("GET", "/schedulers/{entry}", entry),
+    Route("GET", "/redis", redis),
+    *ACTING,
+]

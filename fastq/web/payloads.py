@@ -1,0 +1,116 @@
+"""Payloads and results as people read them: JSON set line by line, digit for digit, or text, or hexadecimal."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup, escape
+
+__all__ = ["Shown", "preview", "shown"]
+
+MOST_BYTES: Final = 64 * 1024
+MOST_HEX_BYTES: Final = 2 * 1024
+PREVIEW: Final = 140
+ROW: Final = 16
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Bytes as they are shown: ``kind`` is "JSON", "text", "bytes" or "empty"; ``size`` is that of all of them."""
+
+    kind: str
+    html: Markup
+    size: int
+    is_cut: bool
+
+
+def shown(data: bytes) -> Shown:
+    """Return the beginning of bytes, in the form that suits them."""
+    if not data:
+        return Shown("empty", Markup(""), 0, False)
+    text = _text(data)
+    if text is None:
+        return Shown(
+            "bytes", escape("\n".join(_hex_rows(data[:MOST_HEX_BYTES]))), len(data), len(data) > MOST_HEX_BYTES
+        )
+    if len(data) <= MOST_BYTES and _is_json(text):
+        return Shown("JSON", Markup("").join(_laid_out(text)), len(data), False)
+    cut = _beginning(data, MOST_BYTES).decode()
+    return Shown("text", escape(_visible(cut)), len(data), len(data) > MOST_BYTES)
+
+
+def preview(data: bytes | None) -> str:
+    """Return the beginning of bytes on one line."""
+    if not data:
+        return ""
+    text = _text(_beginning(data, 4 * PREVIEW))
+    if text is None:
+        return f"{len(data):,} bytes: {data[:ROW].hex(' ')}{' …' if len(data) > ROW else ''}"
+    line = _visible(" ".join(text.split()))
+    return f"{line[:PREVIEW]}…" if len(line) > PREVIEW or len(data) > 4 * PREVIEW else line
+
+
+def _beginning(data: bytes, most: int) -> bytes:
+    """Cut bytes, if they are text between two characters."""
+    for end in range(most, max(0, most - 4), -1):
+        if end >= len(data) or data[end] & 0xC0 != 0x80:
+            return data[:end]
+    return data[:most]
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\x00" in text else text
+
+
+def _visible(text: str) -> str:
+    """Replace characters that are not seen, or that turn the text around them, by their numbers."""
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else f"\\u{ord(each):04x}" for each in text.replace("\r\n", "\n")
+    )
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return False
+    return text.lstrip()[:1] in ("{", "[", '"')
+
+
+def _laid_out(text: str) -> Iterator[Markup]:
+    """Yield the tokens of a JSON text as they stand there, each with its colour, a line for each member."""
+    tokens = _TOKEN.findall(text)
+    depth = 0
+    for at, token in enumerate(tokens):
+        after = tokens[at + 1] if at + 1 < len(tokens) else ""
+        if token in "{[":
+            depth += 1
+            yield Markup(token if after in "}]" else f"{token}\n{'  ' * depth}")
+        elif token in "}]":
+            depth -= 1
+            is_empty = tokens[at - 1] in "{["
+            yield Markup(token if is_empty else f"\n{'  ' * depth}{token}")
+        elif token in ",:":
+            yield Markup(f",\n{'  ' * depth}" if token == "," else ": ")
+        else:
+            yield Markup('<span class="{}">{}</span>').format(_kind(token, after), _visible(token))
+
+
+def _kind(token: str, after: str) -> str:
+    if token.startswith('"'):
+        return "jk" if after == ":" else "js"
+    return "jn" if token[0] in "-0123456789" else "jl"
+
+
+def _hex_rows(data: bytes) -> Iterator[str]:
+    for start in range(0, len(data), ROW):
+        row = data[start : start + ROW]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
+        yield f"{start:06x}  {row[:8].hex(' '):23}  {row[8:].hex(' '):23}  {text}"

@@ -1,0 +1,75 @@
+"""Templates, their filters, and the files beside them."""
+
+import gzip
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.responses import Response
+
+from fastq._version import __version__
+from fastq.cli.human import number, share, size, span, stamp, when
+from fastq.states import TaskState
+from fastq.web.payloads import preview
+from fastq.web.site import Call, Refusal, name_in_path
+
+__all__ = ["asset", "page"]
+
+_MEDIA: Final[Mapping[str, str]] = {"css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+_FOLDER: Final = resources.files("fastq.web") / "static"
+_FILES: Final = {path.name: path.read_bytes() for path in _FOLDER.iterdir() if path.name.rpartition(".")[2] in _MEDIA}
+_PACKED: Final = {name: gzip.compress(data, mtime=0) for name, data in _FILES.items()}
+_VERSION: Final = hashlib.sha256(b"".join(data for _, data in sorted(_FILES.items()))).hexdigest()[:12]
+
+
+def _moment(moment: datetime | None, now: datetime) -> Markup | str:
+    """Write a time as seen from now; the exact one is its title."""
+    if moment is None:
+        return "-"
+    exact = moment.astimezone(UTC)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        exact.isoformat(), stamp(moment), when(moment, now)
+    )
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+_templates = Environment(
+    loader=PackageLoader("fastq.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+_templates.filters.update(
+    moment=_moment, number=number, plural=_plural, preview=preview, seg=name_in_path, share=share, size=size, span=span
+)
+_templates.globals.update(STATES=[state.value for state in TaskState], VERSION=__version__)
+
+
+def page(call: Call, template: str, status: int = 200, **data: Any) -> Response:
+    """Render a page for a user."""
+    html = _templates.get_template(template).render(
+        call=call,
+        base=call.base,
+        static=f"{call.base}/static/{_VERSION}",
+        now=datetime.now(UTC),
+        may=call.may,
+        where=call.inspector.where,
+        **data,
+    )
+    return Response(html, status, media_type="text/html")
+
+
+async def asset(call: Call) -> Response:
+    """Return a file whose path changes with its content."""
+    name = call.names["name"]
+    if name not in _FILES:
+        raise Refusal(404, "there is no such file")
+    headers = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
+    media = _MEDIA[name.rpartition(".")[2]]
+    if "gzip" in call.request.headers.get("accept-encoding", ""):
+        return Response(_PACKED[name], headers={**headers, "content-encoding": "gzip"}, media_type=media)
+    return Response(_FILES[name], headers=headers, media_type=media)

@@ -1,0 +1,79 @@
+"""Serves a ``FastqWeb`` on a port of this machine."""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+import uvicorn
+
+from fastq.log.setup import set_up_logging
+from fastq.web.access import Role
+from fastq.web.app import FastqWeb
+from fastq.web.auth import auth_of, new_token, new_user_line
+from fastq.web.compat_records import printable_text
+from fastq.web.site import Formatter
+
+__all__ = [
+    "FastqWeb",
+    "Role",
+    "ServeOptions",
+    "auth_of",
+    "is_loopback",
+    "new_token",
+    "new_user_line",
+    "serve",
+    "shortened",
+]
+
+GRACE_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """Where to listen; ``port`` 0 is any free one. ``say`` gets the line that says where."""
+
+    host: str
+    port: int
+    log_format: str
+    say: Callable[[str], None]
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only programs of this machine reach an address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def shortened(most: int) -> Formatter:
+    """Return asynqmon's formatter, which cuts long texts."""
+
+    def shorten(type: str, data: bytes) -> str:
+        text = printable_text(data)
+        return f"{text[:most]}…" if len(text) > most else text
+
+    return shorten
+
+
+def serve(app: FastqWeb, options: ServeOptions) -> None:
+    """Serve until SIGINT or SIGTERM; ``OSError`` if the port cannot be had."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    with socket.create_server((options.host, options.port), family=family) as listener:
+        host, port = listener.getsockname()[:2]
+        set_up_logging("info", options.log_format)
+        shown = f"[{host}]" if family is socket.AF_INET6 else host
+        options.say(f"http://{shown}:{port}{app.root_path.rstrip('/')}/ shows {app.site.inspector.where}")
+        # A header with the client's address could be forged, and authentication by a proxy relies on the address.
+        config = uvicorn.Config(
+            app,
+            proxy_headers=False,
+            access_log=False,
+            server_header=False,
+            log_config=None,
+            log_level="warning",
+            ws="none",
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        uvicorn.Server(config).run(sockets=[listener])

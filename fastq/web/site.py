@@ -1,0 +1,145 @@
+"""The parts that all routes share: what the site shows, a call to it, and the table's rows."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl, unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fastq.inspector import AsyncInspector
+from fastq.web.access import Access, User
+
+__all__ = ["MOST_BODY_BYTES", "Call", "Formatter", "Refusal", "Route", "Site", "find_route", "name_in_path"]
+
+MOST_BODY_BYTES: Final = 1_000_000
+
+Formatter: TypeAlias = Callable[[str, bytes], str]
+"""Turns the type of a task and its payload or result into text."""
+
+_PLAIN: Final = re.compile(rb"[A-Za-z0-9_.:-]")
+_ESCAPED: Final = re.compile(r"~([0-9A-Fa-f]{2})")
+
+
+class Refusal(Exception):  # noqa: N818 - the reply to a request, not a defect
+    """Raised to answer a request with an error."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status, self.text, self.headers = status, text, headers or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a ``FastqWeb`` serves; the formatters are None where bytes are shown as they are."""
+
+    inspector: AsyncInspector
+    access: Access
+    payload_formatter: Formatter | None
+    result_formatter: Formatter | None
+    prometheus: str
+    is_cluster: bool
+
+
+@dataclass(slots=True)
+class Call:
+    """One request that was let in.
+
+    ``base`` is the path that all links begin with, ``names`` are the names in the path. ``notes`` is what the route
+    has to add to the audit line; it is None if the route changed nothing.
+    """
+
+    site: Site
+    request: Request
+    user: User
+    base: str
+    names: Mapping[str, str] = field(default_factory=dict)
+    notes: dict[str, Any] | None = field(default_factory=dict)
+    is_let_in: bool = False
+
+    @property
+    def inspector(self) -> AsyncInspector:
+        """Return the inspector of the site's Redis."""
+        return self.site.inspector
+
+    def may(self, action: str) -> bool:
+        """Return whether the user may take an action here."""
+        return self.site.access.may(self.user, action)
+
+    def number(self, name: str, default: int, most: int) -> int:
+        """Return a whole number of the query from 1 to ``most``; as in asynqmon, the default if it is not one."""
+        try:
+            return min(max(1, int(self.request.query_params.get(name, default))), most)
+        except ValueError:
+            return default
+
+    async def body(self) -> bytes:
+        """Read the body, up to a limit."""
+        parts, size = [], 0
+        async for part in self.request.stream():
+            size += len(part)
+            if size > MOST_BODY_BYTES:
+                raise Refusal(413, f"the body is larger than {MOST_BODY_BYTES:,} bytes")
+            parts.append(part)
+        return b"".join(parts)
+
+    async def form(self) -> list[tuple[str, str]]:
+        """Read the fields of a form."""
+        try:
+            return parse_qsl((await self.body()).decode(), keep_blank_values=True, errors="strict")
+        except ValueError:
+            raise Refusal(400, "the form is not UTF-8") from None
+
+
+Endpoint: TypeAlias = Callable[[Call], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A row of the route table: ``action`` is what it does, None if it only reads.
+
+    ``pattern`` is a path in which ``{name}`` stands for anything but a slash.
+    """
+
+    method: str
+    pattern: str
+    endpoint: Endpoint
+    action: str | None = None
+    regex: re.Pattern[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = re.split(r"\{(\w+)\}", self.pattern)
+        regex = "".join(f"(?P<{part}>[^/]+)" if at % 2 else re.escape(part) for at, part in enumerate(parts))
+        object.__setattr__(self, "regex", re.compile(regex))
+
+
+def find_route(routes: list[Route], method: str, path: str) -> tuple[Route, dict[str, str]]:
+    """Return the route of a path as it was sent, still quoted, and the names in it."""
+    path = path.replace("%3A", ":").replace("%3a", ":")
+    known = set()
+    for route in routes:
+        if match := route.regex.fullmatch(path):
+            if method in (route.method, "HEAD" if route.method == "GET" else ""):
+                return route, {name: _read_name(value) for name, value in match.groupdict().items()}
+            known.add(route.method)
+    if known:
+        raise Refusal(405, f"{method} is not possible here", {"allow": ", ".join(sorted(known))})
+    raise Refusal(404, "there is no such page")
+
+
+def name_in_path(name: str) -> str:
+    """Write the name of a queue, task or group as one segment of a path.
+
+    Letters and digits stay; other bytes become ``~2F``, which no proxy takes for a slash, as some do with ``%2F``, and
+    no browser for ``..``.
+    """
+    data = name.encode("utf-8", "surrogateescape")
+    if not data.strip(b"."):
+        return "".join(f"~{byte:02X}" for byte in data)
+    return "".join(chr(byte) if _PLAIN.match(bytes([byte])) else f"~{byte:02X}" for byte in data)
+
+
+def _read_name(text: str) -> str:
+    return unquote(_ESCAPED.sub(r"%\1", text))

@@ -1,0 +1,117 @@
+"""``fastq web``: where it listens, what it refuses, and asynqmon's flags and variables."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fastq import Client
+from fastq.cli.main import main
+from fastq.web.access import Role
+from fastq.web.auth import new_user_line
+from tests.ports import free_port
+from tests.redis_servers import RedisServer, redis_server
+
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("FASTQ_", "REDIS_"))}
+
+
+@contextmanager
+def web(home: Path, *words: str, **environment: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """Run the command on a free port; gives the line that says where it listens."""
+    with (home / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fastq", "web", *words],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**CLEAN, "XDG_CONFIG_HOME": str(home), **environment},
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, (home / "log").read_text()
+        yield line, process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def queues_of(line: str) -> list[str]:
+    url = line.split(" shows ")[0]
+    with urllib.request.urlopen(f"{url}api/queues", timeout=60) as reply:
+        return [queue["queue"] for queue in json.load(reply)["queues"]]
+
+
+def test_it_says_where_it_listens_serves_and_ends(tmp_path: Path, url: str) -> None:
+    with Client(url) as client:
+        client.enqueue("t", queue="here")
+    with web(tmp_path, "--port", "0", "--redis", url, "--root-path", "/tasks") as (line, process):
+        assert line.startswith("http://127.0.0.1:")
+        assert line.rstrip().endswith(f"/tasks/ shows {url.removeprefix('unix://')}")
+        assert queues_of(line) == ["here"]
+        request = urllib.request.Request(f"{line.split(' shows ')[0]}api/queues/here:pause", method="POST")
+        urllib.request.urlopen(request, timeout=60).close()
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        (audit,) = [line for line in (tmp_path / "log").read_text().splitlines() if "queue.pause" in line]
+        assert '"outcome": "done"' in audit
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[RedisServer]:
+    """Run a Redis with a port and a password, as asynqmon's flags name it."""
+    with redis_server(port=free_port(), password="secret") as server:
+        with server.client(db=3) as db:
+            db.sadd("asynq:queues", "three")
+        yield server
+
+
+@pytest.mark.parametrize("how", ["flags", "variables", "ours first"])
+def test_asynqmons_flags_and_variables_name_the_redis(tmp_path: Path, secured: RedisServer, how: str, url: str) -> None:
+    given = {"redis-addr": f"127.0.0.1:{secured.port}", "redis-db": "3", "redis-password": "secret"}
+    words = [f"--{name}={value}" for name, value in given.items()] if how == "flags" else []
+    variables = {} if how == "flags" else {name.upper().replace("-", "_"): value for name, value in given.items()}
+    ours: Mapping[str, str] = {"FASTQ_REDIS_URL": url} if how == "ours first" else {}
+    with web(tmp_path, "--port=0", "--read-only", *words, **variables, **ours) as (line, _):
+        assert queues_of(line) == ([] if ours else ["three"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--host", "0.0.0.0"], "--host 0.0.0.0 is reachable from other machines, and needs --auth"),
+        (["--host", "::"], "needs --auth"),
+        (["--auth", "basic:/none", "--no-auth"], "--auth and --no-auth contradict each other"),
+        (["--auth", "basic:/none"], "/none: No such file or directory"),
+        (["--forbid", "task.eat"], "'task.eat' is not an action; actions are queue.pause"),
+        (["--root-path", "x"], "root_path must be like /monitoring/tasks, not 'x'"),
+        (["--enable-metrics-exporter"], "fastq web exports no metrics yet"),
+        (["--port", "99999"], "99999 is not in the range"),
+        (["--new-user", "ann"], "write NAME:ROLE, such as ann:operator"),
+    ],
+)
+def test_what_is_refused_is_named_in_one_line(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    result = CliRunner().invoke(main, ["web", *words])
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_line_for_a_user_is_made(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["web", "--new-user", "ann:operator"], input="secret\nsecret\n")
+    assert result.exit_code == 0
+    name, role, salt, digest = result.stdout.strip().split(":")
+    assert (name, role, len(salt), len(digest)) == ("ann", "operator", 32, 128)
+    assert "secret" not in result.stdout
+    assert new_user_line("ann", Role.OPERATOR, "secret") != result.stdout.strip()  # another salt each time

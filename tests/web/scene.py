@@ -1,0 +1,46 @@
+"""The scene of the dashboard, and what the web UI shows besides: last days, a queue without a server, odd tasks."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from fastq import Client
+from fastq.wire import keys
+from tests.cli.dash.scene import fill_scene
+
+__all__ = ["HOSTILE", "HOSTILE_QUEUE", "add_hostile", "fill"]
+
+DAYS: Final = 14
+RUNS: Final = {"critical": 6_000, "default": 11_000, "images": 17_000, "low": 21_000, "reports": 400}
+UNSERVED: Final = 140
+HOSTILE: Final = "\"><script>window.x=1</script><img src=x onerror='window.x=1'>\u202e\u200b{{7*7}}javascript:"
+HOSTILE_QUEUE: Final = HOSTILE.replace("{{7*7}}", "../..?#%2F&amp;")  # braces are the hash tag's
+EXACT: Final = (
+    '{"id": 9007199254740993, "price": 1.10, "paid": true, "coupon": null, "tags": ["new", "gift"], '
+    '"address": {"name": "Jürgen Åström", "city": "Köln", "lines": [], "zip": "50667"}, "note": "two\\nlines"}'
+)
+
+
+def fill(db: Any, url: str) -> None:
+    """Put everything there but what is hostile."""
+    fill_scene(db, url)
+    chance = random.Random(11)
+    now = datetime.now(UTC)
+    with Client(url) as client:
+        for n in range(UNSERVED):
+            client.enqueue(f"invoice:{chance.choice(('render', 'send'))}", {"order": 4_000 + n}, queue="reports")
+        client.enqueue("thumbnail:make", bytes(range(256)) * 12, queue="reports", task_id="binary")
+        headers = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tenant": "acme"}
+        client.enqueue("invoice:render", EXACT.encode(), queue="reports", task_id="exact", headers=headers, timeout=90)
+    for queue, scale in RUNS.items():
+        for ago in range(1, DAYS):
+            day, runs = now - timedelta(days=ago), int(scale * chance.uniform(0.4, 1.0))
+            db.set(keys.processed(queue, day), runs, ex=86_400)
+            db.set(keys.failed(queue, day), int(runs * chance.uniform(0, 0.12)), ex=86_400)
+
+
+def add_hostile(url: str) -> None:
+    """Put a task there of which every name and text is an attack."""
+    with Client(url) as client:
+        client.enqueue(HOSTILE, HOSTILE, queue=HOSTILE_QUEUE, task_id=HOSTILE, headers={HOSTILE: HOSTILE})
+        client.enqueue(HOSTILE, {HOSTILE: HOSTILE}, queue=HOSTILE_QUEUE, task_id="json", group=HOSTILE)
