@@ -19,12 +19,12 @@ LIMIT_S = PATIENCE_S
 class Asynqmon:
     """Run it on one Redis."""
 
-    def __init__(self, binary: Path, redis_socket: Path) -> None:
+    def __init__(self, binary: Path, redis_socket: Path, *more: str) -> None:
         self._process = subprocess.Popen(
-            [binary, "--socket", redis_socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [binary, "--socket", redis_socket, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
-        self._address = self._process.stdout.readline().strip()
+        self.address = self._process.stdout.readline().strip()
 
     def __enter__(self) -> Self:
         return self
@@ -56,13 +56,13 @@ class Asynqmon:
 
     def page(self) -> str:
         """Return the page that a browser is given."""
-        with urllib.request.urlopen(f"http://{self._address}/", timeout=LIMIT_S) as answer:
+        with urllib.request.urlopen(f"http://{self.address}/", timeout=LIMIT_S) as answer:
             text: str = answer.read().decode()
             return text
 
     def _ask(self, method: str, path: tuple[str, ...], query: str = "", body: Any = None) -> tuple[int, bytes]:
         where = "/".join(quote(part, safe=":") for part in path)
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://{self._address}/api/{where}?{query}", data, method=method)
+        request = urllib.request.Request(f"http://{self.address}/api/{where}?{query}", data, method=method)
         with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
             return answer.status, answer.read()

@@ -17,20 +17,22 @@ import (
 
 func main() {
 	socket := flag.String("socket", "", "the unix socket of Redis")
+	prometheus := flag.String("prometheus", "", "the URL of Prometheus")
 	flag.Parse()
-	if err := serve(*socket); err != nil {
+	if err := serve(*socket, *prometheus); err != nil {
 		fmt.Fprintln(os.Stderr, "asynqmon:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(socket string) error {
+func serve(socket, prometheus string) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	monitor := asynqmon.New(asynqmon.Options{
-		RedisConnOpt: asynq.RedisClientOpt{Network: "unix", Addr: socket},
+		RedisConnOpt:      asynq.RedisClientOpt{Network: "unix", Addr: socket},
+		PrometheusAddress: prometheus,
 	})
 	server := &http.Server{Handler: monitor}
 	fmt.Println(listener.Addr())
