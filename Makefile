@@ -24,7 +24,7 @@ C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types lines check docs chaos interop pictures bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
+.PHONY: help setup demo test lint types lines check docs chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,8 +59,12 @@ chaos: $(BUILT) ## Kill, freeze and cut off servers and Redis under load, accoun
 interop: $(BUILT) ## Test against a real Go asynq; fails where Go is missing
 	FASTQ_REQUIRE_INTEROP=1 $(PY) -m pytest tests/interop $(ARGS)
 
-pictures: $(BUILT) ## Take the pictures of docs/dash.md
+pictures: $(BUILT) ## Take the pictures of docs/dash.md and docs/web-ui.md
 	$(PY) -m tests.cli.dash.screenshots
+	$(PY) -m tests.web.pictures
+
+web-test: $(BUILT) ## Look at every page of the web UI in Chromium, dark and light, wide and narrow (about 2 minutes)
+	ALL_PAGES=1 $(PY) -m pytest tests/web -m browser $(ARGS)
 
 bench: $(BUILT) ## Run the benchmarks (minutes; keep the machine idle)
 	$(PY) -m pytest benchmarks -o addopts= -o python_files='bench_*.py' --benchmark-enable $(ARGS)

@@ -1,0 +1,158 @@
+"""The pages in Chromium: nothing runs or loads that should not, other sites change nothing, everybody can read them."""
+
+import http.server
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from redis import Redis
+
+from fastq import Client, Inspector
+from fastq.web import FastqWeb
+from tests.redis_servers import redis_server
+from tests.web.chromium import launch
+from tests.web.pictures import PAGES
+from tests.web.scene import HOSTILE, add_hostile, fill
+from tests.web.serving import Served, serving
+
+pytestmark = pytest.mark.browser
+
+AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
+# Axe takes some seconds a page: CI looks at a few, `make web-test` at all of them, dark and light, wide and narrow.
+LOOKS = [("queues", "light", 1440), ("queue", "dark", 360), ("task", "light", 360)]
+if os.environ.get("ALL_PAGES"):
+    LOOKS = list(itertools.product(PAGES, ("light", "dark"), (360, 1440)))
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright, launch(playwright) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def shown() -> Iterator[tuple[Served, Redis, str]]:
+    """Serve the scene with a hostile queue."""
+    with redis_server() as redis, redis.client() as db:
+        fill(db, redis.url)
+        add_hostile(redis.url)
+        with serving(FastqWeb(redis.url)) as served:
+            yield served, db, redis.url
+
+
+class Watched:
+    """A page of which everything is noted that should not happen."""
+
+    def __init__(self, context: BrowserContext, served: Served) -> None:
+        self.page: Page = context.new_page()
+        self.faults: list[str] = []
+        self.home = served.url
+        self.page.on("console", lambda message: self._note(message.type, message.text, {"error", "warning"}))
+        self.page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self.faults.append(f"dialog: {dialog.message}"))
+        self.page.on("request", lambda request: self._note("request", request.url, set()))
+
+    def _note(self, kind: str, text: str, bad: set[str]) -> None:
+        if kind in bad and "404 (Not Found)" not in text:  # of the page that is not there
+            self.faults.append(f"{kind}: {text}")
+        if kind == "request" and not text.startswith((self.home, "data:")):
+            self.faults.append(f"asked elsewhere: {text}")
+
+    def open(self, path: str) -> None:
+        self.page.goto(f"{self.home}{path}")
+        assert self.page.evaluate("window.x") is None, path
+        assert self.faults == [], path
+
+
+@pytest.mark.parametrize(("name", "scheme", "width"), LOOKS)
+def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(
+    browser: Browser, shown: tuple[Served, Redis, str], name: str, scheme: Any, width: int
+) -> None:
+    with browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}) as context:
+        watched = Watched(context, shown[0])
+        watched.open(PAGES[name])
+        watched.page.evaluate(AXE)
+        found = watched.page.evaluate("rules => axe.run(document, rules)", RULES)
+        assert [(fault["id"], [node["html"][:160] for node in fault["nodes"]]) for fault in found["violations"]] == []
+        assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_names_that_attack_run_nothing(browser: Browser, shown: tuple[Served, Redis, str]) -> None:
+    with browser.new_context() as context:
+        watched = Watched(context, shown[0])
+        watched.open("/")
+        watched.page.get_by_role("link", name=HOSTILE[:20]).first.click()
+        for link in (HOSTILE[:20], HOSTILE[:20]):
+            watched.page.locator("main").get_by_role("link", name=link).last.click()
+            expect(watched.page.locator("h1")).to_contain_text("<script>")
+        assert watched.page.evaluate("window.x") is None
+        assert watched.faults == []
+
+
+def test_another_site_changes_nothing(browser: Browser, shown: tuple[Served, Redis, str]) -> None:
+    served, db, _ = shown
+
+    class Evil(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            target = f"{served.url}/queues/images/pause"
+            page = f"""<form method=post action={target}><button>go</button></form><script>
+                fetch("{served.url}/api/queues/images:pause", {{method: "POST", mode: "no-cors"}}).catch(() => 0)
+                  .then(() => fetch("{served.url}/api/queues/images/pending_tasks:delete_all", {{method: "DELETE"}}))
+                  .catch(() => document.title = "tried");
+                </script>"""
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    before = db.llen("asynq:{images}:pending")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Evil) as server, browser.new_context() as context:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            page = context.new_page()
+            page.goto(f"http://localhost:{server.server_address[1]}/")
+            expect(page).to_have_title("tried")
+            page.get_by_role("button").click()
+            expect(page.locator("body")).to_contain_text("this request comes from a page of another site")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert db.llen("asynq:{images}:pending") == before > 1_000
+    assert not db.exists("asynq:{images}:paused")
+
+
+def test_tasks_are_chosen_and_deleted_without_javascript_and_by_keyboard(
+    browser: Browser, shown: tuple[Served, Redis, str]
+) -> None:
+    served, _, url = shown
+    with Client(url) as client, Inspector(url) as inspector:
+        for n in range(4):
+            client.enqueue("t", queue="chosen", task_id=f"c{n}", process_in=60 * (n + 1))
+        with browser.new_context(java_script_enabled=False) as context:
+            page = context.new_page()
+            page.goto(f"{served.url}/queues/chosen/scheduled")
+            for n in (1, 2):
+                page.get_by_role("checkbox", name=f"Choose c{n}").focus()
+                page.keyboard.press("Space")
+            page.get_by_role("button", name="Delete…", exact=True).first.focus()
+            page.keyboard.press("Enter")
+            expect(page.locator("h1")).to_contain_text("Delete the 2 scheduled tasks")
+            page.get_by_role("button", name="Delete 2 tasks").press("Enter")
+            expect(page.get_by_role("status")).to_have_text("2 tasks deleted.")
+            assert [info.id for info in inspector.list_scheduled_tasks("chosen")] == ["c0", "c3"]
+            page.get_by_role("button", name="Run c3").click()
+            expect(page.get_by_role("status")).to_have_text("1 task made pending.")
+            page.get_by_role("button", name="Pause queue").click()
+            expect(page.get_by_role("status")).to_have_text("The queue is paused.")
+            assert inspector.get_queue_info("chosen").paused
+        inspector.delete_queue("chosen", force=True)
