@@ -1,11 +1,13 @@
 """The scene of the dashboard, and what the web UI shows besides: last days, a queue without a server, odd tasks."""
 
 import random
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from fastq import Client
 from fastq.wire import keys
+from fastq.wire.progress import encode_progress
 from tests.cli.dash.scene import fill_scene
 
 __all__ = ["HOSTILE", "HOSTILE_QUEUE", "add_hostile", "fill"]
@@ -32,6 +34,8 @@ def fill(db: Any, url: str) -> None:
         client.enqueue("thumbnail:make", bytes(range(256)) * 12, queue="reports", task_id="binary")
         headers = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tenant": "acme"}
         client.enqueue("invoice:render", EXACT.encode(), queue="reports", task_id="exact", headers=headers, timeout=90)
+    told = encode_progress(42, 120, "frames", time.time_ns())
+    db.hset(keys.task("images", "im-run-1"), "progress", told)
     for queue, scale in RUNS.items():
         for ago in range(1, DAYS):
             day, runs = now - timedelta(days=ago), int(scale * chance.uniform(0.4, 1.0))

@@ -72,6 +72,8 @@ def test_what_is_wrong_comes_first(shown: Served) -> None:
         ("/queues/reports/tasks/binary", "0123456789:;<=>?"),
         ("/queues/default/tasks/de-retry-1", "Retries 2 of 25"),
         ("/queues/images/tasks/im-run-1", "Server worker-2:4211"),
+        ("/queues/images/tasks/im-run-1", "Progress 42 of 120 · frames"),
+        ("/queues/images/active", "42 of 120 · frames"),
         ("/servers", "worker-1:4211 started 5h 12m ago 5 of 8 busy"),
         ("/schedulers", "@every 30s"),
         ("/schedulers/21f50a8d", "ping-000"),
