@@ -27,7 +27,7 @@ LAYERS: dict[str, int] = {
     # Over the clients, the mux and the scheduler.
     "app": APPS,
     # Nothing of the above imports these.
-    **dict.fromkeys(("cli", "demo", "metrics", "planning", "testing", "web"), ENDS),
+    **dict.fromkeys(("cli", "contrib", "demo", "metrics", "planning", "testing", "web"), ENDS),
 }
 LAYERS_IN_THE_ROOT: dict[str, int] = {
     **dict.fromkeys(("_codec", "_ids", "_muxmatch", "_prioritizer", "_version", "_wire"), FACTS),
@@ -69,7 +69,7 @@ OF_THE_WEB = ("inspector", "info", "redis_url", "cli.human")
 OF_INSPECTORS = "broker.inspect"
 
 # Third-party packages that one of our packages alone may import.
-RESERVED = {"redis": "broker"}
+RESERVED = {"redis": "broker", "asgiref": "contrib.django", "django": "contrib.django", "django_tasks": "contrib.django"}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,12 @@
+"""The Django app: add ``fastq.contrib.django`` to INSTALLED_APPS for ``manage.py fastq``."""
+
+from django.apps import AppConfig
+
+__all__ = ["FastqConfig"]
+
+
+class FastqConfig(AppConfig):
+    """The configuration of the app."""
+
+    name = "fastq.contrib.django"
+    label = "fastq"

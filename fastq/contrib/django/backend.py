@@ -1,0 +1,185 @@
+"""``FastqBackend``: the backend of Django's tasks that keeps them in Redis, for fastq's workers."""
+
+import functools
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, ParamSpec, TypeVar
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, transaction
+from django.utils import timezone
+
+from fastq.client import Client
+from fastq.contrib.django.framework import (
+    AnyResult,
+    AnyTask,
+    BaseTaskBackend,
+    Task,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_enqueued,
+)
+from fastq.contrib.django.results import ENQUEUED_AT, result_of
+from fastq.errors import QueueNotFoundError, TaskNotFoundError
+from fastq.info import TaskInfo
+from fastq.inspector.inspectors import Inspector
+from fastq.inspector.records import FailedAttempt
+from fastq.options import check_options
+from fastq.states import TaskState
+from fastq.task import Task as Message
+
+__all__ = ["KNOWN_TASKS", "FastqBackend", "FastqTask"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+KNOWN_TASKS: Final[dict[str, "FastqTask"]] = {}
+"""The tasks that this process has imported, by the path of their function."""
+
+_DEFAULTS: Final[Mapping[str, Any]] = {"retention": timedelta(days=1)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FastqTask(AnyTask):
+    """A task of a ``FastqBackend``; its own options take precedence over those of the backend.
+
+    ``max_retry``, ``timeout`` and ``retention`` are those of ``Client.enqueue``.
+    """
+
+    max_retry: int | None = None
+    timeout: float | timedelta | None = None
+    retention: float | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        Task.__post_init__(self)
+        check_options(self.options)
+        KNOWN_TASKS.setdefault(self.module_path, self)  # the first is the one that @task has made
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the options that were given."""
+        given = {"max_retry": self.max_retry, "timeout": self.timeout, "retention": self.retention}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def using(self, **changes: Any) -> "FastqTask":
+        """Return the same task with other attributes; None leaves one as it is."""
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+
+class FastqBackend(BaseTaskBackend):
+    """The backend of Django's tasks on Redis.
+
+    OPTIONS: ``redis``, the URL, by default that of the environment; ``max_retry``, ``timeout`` and ``retention`` of
+    tasks that say nothing else; ``enqueue_on_commit``, by default True: a task that is enqueued within transactions is
+    sent when the last of them has been committed, and never if one is rolled back.
+    """
+
+    task_class = FastqTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = False
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        options = dict(self.options)
+        self.redis: str | None = options.pop("redis", None)
+        self._on_commit = options.pop("enqueue_on_commit", True)
+        if not isinstance(self._on_commit, bool):
+            raise ImproperlyConfigured(
+                f"TASKS[{alias!r}]: enqueue_on_commit must be True or False, not {self._on_commit!r}"
+            )
+        if unknown := options.keys() - {"max_retry", "timeout", "retention"}:
+            raise ImproperlyConfigured(f"TASKS[{alias!r}]: there is no option {sorted(unknown)[0]!r}")
+        try:
+            check_options(options)
+        except (TypeError, ValueError) as error:
+            raise ImproperlyConfigured(f"TASKS[{alias!r}]: {error}") from None
+        self._defaults = {**_DEFAULTS, **options}
+
+    @property
+    def client(self) -> Client:
+        """Return the client that enqueues; all backends of one URL share it."""
+        return _client(self.redis)
+
+    def enqueue(self, task: "Task[P, R]", args: Sequence[Any], kwargs: Mapping[str, Any]) -> "TaskResult[P, R]":
+        """Enqueue a task, once the open transactions are committed; ``TypeError`` for arguments that are no JSON."""
+        self.validate_task(task)
+        task_id = str(uuid.uuid4())
+        result: TaskResult[P, R] = TaskResult(
+            task=task,
+            id=f"{task.queue_name}:{task_id}",
+            status=TaskResultStatus.READY,
+            enqueued_at=None,
+            started_at=None,
+            finished_at=None,
+            last_attempted_at=None,
+            args=list(args),
+            kwargs=dict(kwargs),
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
+        options: dict[str, Any] = {**self._defaults, **(task.options if isinstance(task, FastqTask) else {})}
+        payload = {"args": result.args, "kwargs": result.kwargs}
+        message = Message(task.module_path, payload, queue=task.queue_name, task_id=task_id, **options)
+        send = functools.partial(self._send, message, result, _aware(task.run_after))
+        if self._on_commit:
+            _when_committed(send)
+        else:
+            send()
+        return result
+
+    def _send(self, message: Message, result: AnyResult, run_after: datetime | None) -> None:
+        now = timezone.now()
+        self.client.enqueue(message, process_at=run_after, headers={ENQUEUED_AT: now.isoformat()})
+        object.__setattr__(result, "enqueued_at", now)
+        task_enqueued.send(type(self), task_result=result)
+
+    def get_result(self, result_id: str) -> AnyResult:
+        """Return the state of a task and its result; ``TaskResultDoesNotExist`` once its retention is over."""
+        queue, _, task_id = str(result_id).rpartition(":")
+        if not queue or not task_id or (self.queues and queue not in self.queues):
+            raise TaskResultDoesNotExist(result_id)
+        try:
+            return result_of(self, *self._read(queue, task_id))
+        except (TaskNotFoundError, QueueNotFoundError):
+            raise TaskResultDoesNotExist(result_id) from None
+
+    def _read(self, queue: str, task_id: str) -> tuple[TaskInfo, Sequence[FailedAttempt]]:
+        """Return a task and its failed attempts."""
+        inspector = _inspector(self.redis)
+        info = inspector.get_task_info(queue, task_id)
+        has_failed = info.retried or info.lost or info.state is TaskState.ARCHIVED
+        return info, inspector.get_failed_attempts(queue, task_id) if has_failed else ()
+
+
+@functools.cache
+def _client(url: str | None) -> Client:
+    return Client(url)
+
+
+@functools.cache
+def _inspector(url: str | None) -> Inspector:
+    return Inspector(url)
+
+
+def _aware(moment: datetime | None) -> datetime | None:
+    """Return a time with its zone: without USE_TZ, Django's times have none."""
+    return timezone.make_aware(moment) if moment is not None and timezone.is_naive(moment) else moment
+
+
+def _when_committed(send: Callable[[], None]) -> None:
+    """Call a function when the open transactions of all databases are committed, at once if there is none."""
+    open_ones = [each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block]
+
+    def go_on() -> None:
+        if open_ones:
+            transaction.on_commit(go_on, using=open_ones.pop())
+        else:
+            send()
+
+    go_on()

@@ -1,0 +1,90 @@
+"""The app of a Django project: the tasks of all installed apps, with fresh database connections around each."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import django
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+from django.db import close_old_connections, connections
+from django.utils.module_loading import autodiscover_modules, import_string
+
+from fastq.app.app import App
+from fastq.contrib.django.backend import KNOWN_TASKS, FastqBackend
+from fastq.contrib.django.framework import task_backends
+from fastq.contrib.django.handlers import handler_of
+from fastq.mux import ServeMux
+
+__all__ = ["FreshConnections", "fastq_backends", "redis_of", "worker_app"]
+
+
+class FreshConnections:
+    """A context manager around a task: database connections that are broken or too old are closed before and after.
+
+    A connection is too old after ``CONN_MAX_AGE``. Around a coroutine they are closed in the thread in which its
+    queries run.
+    """
+
+    def __init__(self, task: object) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        close_old_connections()
+
+    def __exit__(self, *error: object) -> None:
+        close_old_connections()
+
+    async def __aenter__(self) -> None:
+        await sync_to_async(close_old_connections)()
+
+    async def __aexit__(self, *error: object) -> None:
+        await sync_to_async(close_old_connections)()
+
+
+def worker_app() -> App:
+    """Set up Django, import the ``tasks`` modules of all installed apps, and return the app of what they have.
+
+    These are Django's tasks of a ``FastqBackend``, typed tasks of an ``App``, and the handlers of a ``ServeMux``.
+    Finally all database connections are closed, so that no two children share one.
+    """
+    django.setup()
+    autodiscover_modules("tasks")
+    app = App(redis_of(fastq_backends()))
+    app.around(FreshConnections)
+    for mux in _muxes():
+        app.include(mux)
+    for path, task in KNOWN_TASKS.items():
+        if isinstance(task.get_backend(), FastqBackend):
+            app.handle(f"{path}\0", handler_of(task))
+    if not app.patterns():
+        raise ImproperlyConfigured("no app of INSTALLED_APPS has a module tasks with tasks of fastq")
+    app.child_stop(connections.close_all)
+    connections.close_all()
+    return app
+
+
+def fastq_backends() -> list[FastqBackend]:
+    """Return the backends of TASKS that are fastq's."""
+    found = [task_backends[alias] for alias in task_backends.settings]
+    return [backend for backend in found if isinstance(backend, FastqBackend)]
+
+
+def redis_of(backends: list[FastqBackend]) -> str | None:
+    """Return the URL of their Redis, None for that of the environment."""
+    urls = {backend.redis for backend in backends}
+    return urls.pop() if len(urls) == 1 else None
+
+
+def _muxes() -> Iterator[ServeMux[Any]]:
+    """Yield each mux and app of the ``tasks`` modules that no other one includes."""
+    seen: dict[int, ServeMux[Any]] = {}
+    for config in apps.get_app_configs():
+        try:
+            module = import_string(f"{config.name}.tasks")
+        except ImportError:  # autodiscover_modules has raised what is wrong in it
+            continue
+        for value in vars(module).values():
+            if isinstance(value, ServeMux) and not value._is_included and id(value) not in seen:
+                seen[id(value)] = value
+    yield from seen.values()

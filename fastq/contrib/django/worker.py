@@ -1,0 +1,7 @@
+"""The app that ``manage.py fastq worker`` serves: ``fastq-worker fastq.contrib.django.worker:app``."""
+
+from fastq.contrib.django.discovery import worker_app
+
+__all__ = ["app"]
+
+app = worker_app()

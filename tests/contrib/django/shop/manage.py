@@ -1,0 +1,10 @@
+"""The shop's manage.py: ``python -m tests.contrib.django.shop.manage``."""
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.contrib.django.shop.settings")
+    execute_from_command_line(sys.argv)
