@@ -69,7 +69,12 @@ OF_THE_WEB = ("inspector", "info", "redis_url", "cli.human")
 OF_INSPECTORS = "broker.inspect"
 
 # Third-party packages that one of our packages alone may import.
-RESERVED = {"redis": "broker", "asgiref": "contrib.django", "django": "contrib.django", "django_tasks": "contrib.django"}
+RESERVED = {
+    "redis": "broker",
+    "asgiref": "contrib.django",
+    "django": "contrib.django",
+    "django_tasks": "contrib.django",
+}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,82 @@
+"""``InlineBackend``: the backend for tests of code that enqueues Django's tasks, without Redis and workers."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from fastq.contrib.django.backend import KNOWN_TASKS, FastqBackend
+from fastq.contrib.django.framework import AnyResult, AnyTask, TaskResultDoesNotExist
+from fastq.contrib.django.handlers import plain_handler_of
+from fastq.errors import TaskNotFoundError
+from fastq.info import TaskInfo
+from fastq.inspector.records import FailedAttempt
+from fastq.mux import ServeMux
+from fastq.states import TaskState
+from fastq.task import Task as Message
+from fastq.testing.inline import InlineClient
+from fastq.testing.runs import RunOutcome, TaskRun
+from fastq.worker.report import trace_of
+
+__all__ = ["InlineBackend"]
+
+_STATES = {
+    RunOutcome.DONE: TaskState.COMPLETED,
+    RunOutcome.RETRY: TaskState.RETRY,
+    RunOutcome.ARCHIVE: TaskState.ARCHIVED,
+}
+
+
+class InlineBackend(FastqBackend):
+    """A ``FastqBackend`` that runs each task at once, in this thread, so that it sees the transaction of the test.
+
+    It runs once; one that has failed and has retries left waits for ``client.run_waiting()``, as does one with a
+    ``run_after`` in the future. OPTIONS are those of ``FastqBackend``, but ``enqueue_on_commit`` is False by default.
+    With True, use Django's ``captureOnCommitCallbacks(execute=True)``. With ``raise_errors``, ``enqueue`` raises the
+    error of the task. ``client`` is the ``fastq.testing.InlineClient``.
+    """
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        options = {"enqueue_on_commit": False, **params.get("OPTIONS", {})}
+        raise_errors = bool(options.pop("raise_errors", False))
+        super().__init__(alias, {**params, "OPTIONS": options})
+        self._mux: ServeMux[Any] = ServeMux()
+        self._client = InlineClient(self._mux, raise_errors=raise_errors)
+
+    @property
+    def client(self) -> InlineClient:
+        """Return the client, which has the tasks and their runs."""
+        return self._client
+
+    def validate_task(self, task: AnyTask) -> None:
+        """Check a task, and make it known to the client."""
+        super().validate_task(task)
+        pattern = f"{task.module_path}\0"
+        if pattern not in self._mux.patterns():
+            self._mux.handle(pattern, plain_handler_of(KNOWN_TASKS.get(task.module_path, task)))
+
+    def _send(self, message: Message, result: AnyResult, run_after: datetime | None) -> None:
+        super()._send(message, result, run_after)
+        with suppress(TaskResultDoesNotExist):  # it was revoked
+            result.refresh()
+
+    def _read(self, queue: str, task_id: str) -> tuple[TaskInfo, Sequence[FailedAttempt]]:
+        found = [each for each in self._client.enqueued if (each.queue, each.id) == (queue, task_id)]
+        runs = [each for each in self._client.runs if (each.queue, each.id) == (queue, task_id)]
+        if not found or (runs and runs[-1].outcome is RunOutcome.REVOKE):
+            raise TaskNotFoundError(queue, task_id)
+        if not runs:
+            return found[0], ()
+        run, now = runs[-1], timezone.now()
+        attempts = [_attempt(each) for each in runs if each.error is not None]
+        retried = run.retried + (run.outcome is RunOutcome.RETRY and run.is_failure)
+        info = replace(found[0], state=_STATES[run.outcome], result=run.result, retried=retried, completed_at=now)
+        return replace(info, last_err=run.error_text, last_failed_at=now if attempts else None), attempts
+
+
+def _attempt(run: TaskRun) -> FailedAttempt:
+    assert run.error is not None
+    return FailedAttempt(run.retried + 1, None, timezone.now(), "inline", run.error_text, "", trace_of(run.error))

@@ -1,0 +1,54 @@
+"""Tasks for the tests of the backend."""
+
+from typing import Any
+
+from fastq.contrib.django.framework import TaskContext, task
+from fastq.errors import RevokeTask, Snooze
+
+
+@task
+def add(left: int, right: int = 1) -> int:
+    return left + right
+
+
+@task(queue_name="mail")
+async def aadd(left: int, right: int = 1) -> int:
+    return left + right
+
+
+@task(max_retry=0)
+def fail(text: str = "no") -> None:
+    raise ValueError(text) from KeyError("cause")
+
+
+@task(max_retry=1)
+def fail_twice() -> None:
+    raise SystemExit("at once")
+
+
+@task
+def revoke() -> None:
+    raise RevokeTask
+
+
+@task
+def snooze() -> None:
+    raise Snooze(60)
+
+
+@task
+def return_complex() -> Any:
+    return {"a": complex(1, 2), "b": 3}
+
+
+@task(takes_context=True)
+def tell(context: "TaskContext[Any, Any]", text: str) -> list[Any]:
+    return [context.task_result.id, context.attempt, context.task_result.args, text]
+
+
+@task(takes_context=True)
+async def atell(context: "TaskContext[Any, Any]", text: str) -> list[Any]:
+    return [context.task_result.id, context.attempt, context.task_result.args, text]
+
+
+not_a_task = "a text"
