@@ -39,8 +39,9 @@ _STATUS: Final = {
 
 
 def kept_value(value: object, started_at: datetime, worker_id: str) -> dict[str, Any]:
-    """Return what is kept of a run that has succeeded."""
-    return {"value": value, "started_at": started_at.isoformat(), "worker_id": worker_id}
+    """Return what is kept of a run that has succeeded just now."""
+    times = {"started_at": started_at.isoformat(), "finished_at": timezone.now().isoformat()}
+    return {"value": value, **times, "worker_id": worker_id}
 
 
 def result_of(backend: BaseTaskBackend, info: TaskInfo, attempts: Sequence[FailedAttempt]) -> AnyResult:
@@ -60,7 +61,7 @@ def result_of(backend: BaseTaskBackend, info: TaskInfo, attempts: Sequence[Faile
         enqueued_at=_local(_moment(info.headers.get(ENQUEUED_AT))),
         started_at=starts[0] if starts else None,
         last_attempted_at=starts[-1] if starts else None,
-        finished_at=_finished_at(status, info),
+        finished_at=_local(_finished_at(status, attempts, kept)),
         args=call["args"],
         kwargs=call["kwargs"],
         backend=backend.alias,
@@ -84,10 +85,10 @@ def _task_of(backend: BaseTaskBackend, info: TaskInfo) -> AnyTask:
     return replace(task, queue_name=info.queue, run_after=run_after, backend=backend.alias)
 
 
-def _finished_at(status: TaskResultStatus, info: TaskInfo) -> datetime | None:
+def _finished_at(status: TaskResultStatus, attempts: Sequence[FailedAttempt], kept: dict[str, Any]) -> datetime | None:
     if status == TaskResultStatus.SUCCESSFUL:
-        return _local(info.completed_at)
-    return _local(info.last_failed_at) if status == TaskResultStatus.FAILED else None
+        return _moment(kept.get("finished_at"))
+    return attempts[-1].ended_at if status == TaskResultStatus.FAILED else None
 
 
 def _worker_ids(

@@ -45,6 +45,7 @@ class InlineBackend(FastqBackend):
         super().__init__(alias, {**params, "OPTIONS": options})
         self._mux: ServeMux[Any] = ServeMux()
         self._client = InlineClient(self._mux, raise_errors=raise_errors)
+        self._seen: dict[tuple[str, int], datetime] = {}  # when the end of a run of a task was first seen
 
     @property
     def client(self) -> InlineClient:
@@ -70,7 +71,7 @@ class InlineBackend(FastqBackend):
             raise TaskNotFoundError(queue, task_id)
         if not runs:
             return found[0], ()
-        run, now = runs[-1], timezone.now()
+        run, now = runs[-1], self._seen.setdefault((task_id, len(runs)), timezone.now())
         attempts = [_attempt(each) for each in runs if each.error is not None]
         retried = run.retried + (run.outcome is RunOutcome.RETRY and run.is_failure)
         info = replace(found[0], state=_STATES[run.outcome], result=run.result, retried=retried, completed_at=now)

@@ -11,7 +11,7 @@ Order.objects.count()  # a query at the import, as of choices that are read from
 app = App()
 
 
-@task(retention=3600, max_retry=100)
+@task(retention=3600, max_retry=10_000)
 def confirm(order_id: int) -> dict[str, int]:
     with transaction.atomic():
         order = Order.objects.select_for_update().get(pk=order_id)
@@ -21,7 +21,7 @@ def confirm(order_id: int) -> dict[str, int]:
     return {"order": order.pk, "child": os.getpid(), "backend": backend_of_connection()}
 
 
-@task(retention=3600, max_retry=100)
+@task(retention=3600, max_retry=10_000)
 async def aconfirm(order_id: int) -> int:
     order = await Order.objects.aget(pk=order_id)
     assert order.item == f"item {order_id}", (order.item, order_id)
@@ -30,7 +30,7 @@ async def aconfirm(order_id: int) -> int:
     return order.pk
 
 
-@app.task("orders.typed", retention=3600, max_retry=100)
+@app.task("orders.typed", retention=3600, max_retry=10_000)
 def typed(order_id: int) -> int:
     return Order.objects.filter(pk=order_id).count()
 
@@ -43,3 +43,7 @@ def backend_of_connection() -> int:
         cursor.execute("select pg_backend_pid()")
         found: tuple[int] = cursor.fetchone()
     return found[0]
+
+
+def soon(retried: int, error: BaseException, task: object) -> float:
+    return 0.2

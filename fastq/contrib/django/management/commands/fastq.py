@@ -49,9 +49,11 @@ def _without_djangos(words: list[str]) -> list[str]:
 
 
 def _environment(words: list[str]) -> dict[str, str]:
+    """Return the environment with the project, its Redis and its queues; what is there already comes first."""
     backends = fastq_backends()
-    found = {ENVIRONMENT_VARIABLE: settings.SETTINGS_MODULE, **os.environ}
-    found["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[0], os.environ.get("PYTHONPATH")]))
+    found = {name: value for name, value in os.environ.items() if value or not name.startswith("FASTQ_")}
+    found[ENVIRONMENT_VARIABLE] = settings.SETTINGS_MODULE
+    found["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[0], found.get("PYTHONPATH")]))
     if (url := redis_of(backends)) is not None:
         found.setdefault("FASTQ_REDIS_URL", url)
     queues = sorted({queue for backend in backends for queue in backend.queues})
