@@ -1,4 +1,8 @@
 """Django: a backend of its tasks, ``manage.py fastq``, and database connections that survive forks and restarts.
 
-``FastqBackend`` is in ``backend``, the app that workers serve in ``worker``, the backend for tests in ``testing``.
+The app that workers serve is in ``worker``, the backend for tests in ``testing``.
 """
+
+from fastq.contrib.django.backend import FastqBackend, task
+
+__all__ = ["FastqBackend", "task"]

@@ -2,16 +2,17 @@
 
 import functools
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.utils import timezone
 
 from fastq.client import Client
+from fastq.contrib.django import framework
 from fastq.contrib.django.framework import (
     AnyResult,
     AnyTask,
@@ -31,7 +32,7 @@ from fastq.options import check_options
 from fastq.states import TaskState
 from fastq.task import Task as Message
 
-__all__ = ["KNOWN_TASKS", "FastqBackend", "FastqTask"]
+__all__ = ["KNOWN_TASKS", "FastqBackend", "FastqTask", "task"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,6 +41,29 @@ KNOWN_TASKS: Final[dict[str, "FastqTask"]] = {}
 """The tasks that this process has imported, by the path of their function."""
 
 _DEFAULTS: Final[Mapping[str, Any]] = {"retention": timedelta(days=1)}
+
+
+class TaskSettings(TypedDict, total=False):
+    """The arguments of ``task``: those of Django's decorator, and the options of ``FastqTask``."""
+
+    priority: int
+    queue_name: str
+    backend: str
+    takes_context: bool
+    max_retry: int
+    timeout: float | timedelta
+    retention: float | timedelta
+
+
+@overload
+def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> "Task[P, R]": ...
+@overload
+def task(function: Callable[P, R], /) -> "Task[P, R]": ...
+@overload
+def task(**settings: Unpack[TaskSettings]) -> Callable[[Callable[..., R]], "Task[..., R]"]: ...
+def task(*function: Any, **settings: Any) -> Any:
+    """Make the decorated function a task: Django's decorator, typed with the options that fastq adds."""
+    return framework.task(*function, **settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastq.contrib.django.framework import TaskContext, task
+from fastq.contrib.django import task
 from fastq.errors import RevokeTask, Snooze
 
 
@@ -33,7 +33,7 @@ def revoke() -> None:
 
 @task
 def snooze() -> None:
-    raise Snooze(60)
+    raise Snooze("later", after=60)
 
 
 @task
@@ -42,12 +42,12 @@ def return_complex() -> Any:
 
 
 @task(takes_context=True)
-def tell(context: "TaskContext[Any, Any]", text: str) -> list[Any]:
+def tell(context: Any, text: str) -> list[Any]:
     return [context.task_result.id, context.attempt, context.task_result.args, text]
 
 
 @task(takes_context=True)
-async def atell(context: "TaskContext[Any, Any]", text: str) -> list[Any]:
+async def atell(context: Any, text: str) -> list[Any]:
     return [context.task_result.id, context.attempt, context.task_result.args, text]
 
 

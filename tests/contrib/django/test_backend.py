@@ -22,11 +22,11 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from fastq import Client, Inspector, TaskState
+from fastq.contrib.django import task as django_task
 from fastq.contrib.django.backend import KNOWN_TASKS, FastqBackend, FastqTask
 from fastq.contrib.django.framework import (
     TaskResultDoesNotExist,
     TaskResultStatus,
-    task,
     task_backends,
     task_enqueued,
     task_finished,
@@ -39,6 +39,9 @@ from fastq.testing import TaskRun, drain
 from tests.contrib.django import jobs
 
 READY, SUCCESSFUL, FAILED = TaskResultStatus.READY, TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED
+
+task: Any = django_task  # wrong arguments are tried
+add: Any = jobs.add
 
 pytestmark = pytest.mark.usefixtures("tasks_are")
 Change = Callable[..., None]
@@ -59,21 +62,21 @@ def run_all(url: str) -> Callable[[], Any]:
 def test_the_decorator_makes_tasks_of_the_backend() -> None:
     backend = task_backends["default"]
     assert isinstance(backend, FastqBackend)
-    assert all(isinstance(each, FastqTask) for each in (jobs.add, jobs.aadd, jobs.fail))
-    assert isinstance(jobs.add.get_backend(), FastqBackend)
-    assert (jobs.add.name, jobs.aadd.queue_name) == ("add", "mail")
-    assert import_string(jobs.add.module_path) is jobs.add
-    assert KNOWN_TASKS[jobs.add.module_path] is jobs.add
+    assert all(isinstance(each, FastqTask) for each in (add, jobs.aadd, jobs.fail))
+    assert isinstance(add.get_backend(), FastqBackend)
+    assert (add.name, jobs.aadd.queue_name) == ("add", "mail")
+    assert import_string(add.module_path) is add
+    assert KNOWN_TASKS[add.module_path] is add
 
 
 def test_using_makes_another_task_and_leaves_the_first() -> None:
     later = datetime(2040, 1, 1, tzinfo=UTC)
-    changed = jobs.add.using(run_after=later).using(queue_name="mail", max_retry=7)
+    changed = add.using(run_after=later).using(queue_name="mail", max_retry=7)
     assert (changed.run_after, changed.queue_name, changed.max_retry) == (later, "mail", 7)
-    assert (jobs.add.run_after, jobs.add.queue_name, jobs.add.max_retry) == (None, "default", None)
-    assert jobs.add.using() == jobs.add
-    assert jobs.add.using() is not jobs.add
-    assert KNOWN_TASKS[jobs.add.module_path] is jobs.add
+    assert (add.run_after, add.queue_name, add.max_retry) == (None, "default", None)
+    assert add.using() == add
+    assert add.using() is not add
+    assert KNOWN_TASKS[add.module_path] is add
 
 
 def local() -> None:
@@ -87,13 +90,13 @@ def local() -> None:
     [
         (local, "module level"),
         (lambda: task(any), "module level"),
-        (lambda: jobs.add.using(run_after=datetime(2040, 1, 1)), "run_after must be an aware datetime"),
-        (lambda: jobs.add.using(queue_name="unknown"), "Queue 'unknown' is not valid"),
-        (lambda: jobs.add.using(priority=1), "does not support setting priority"),
-        (lambda: task(takes_context=True)(jobs.add.func), "first argument of 'context'"),
-        (lambda: jobs.add.using(backend="unknown"), "'unknown' doesn't exist"),
-        (lambda: task(max_retry="many")(jobs.add.func), "max_retry"),
-        (lambda: task(retries=3)(jobs.add.func), "retries"),
+        (lambda: add.using(run_after=datetime(2040, 1, 1)), "run_after must be an aware datetime"),
+        (lambda: add.using(queue_name="unknown"), "Queue 'unknown' is not valid"),
+        (lambda: add.using(priority=1), "does not support setting priority"),
+        (lambda: task(takes_context=True)(add.func), "first argument of 'context'"),
+        (lambda: add.using(backend="unknown"), "'unknown' doesn't exist"),
+        (lambda: task(max_retry="many")(add.func), "max_retry"),
+        (lambda: task(retries=3)(add.func), "retries"),
     ],
 )
 def test_a_wrong_task_is_refused(make: Callable[[], object], message: str) -> None:
@@ -112,11 +115,11 @@ def test_a_wrong_task_is_refused(make: Callable[[], object], message: str) -> No
 def test_wrong_options_of_a_backend_are_refused(tasks_are: Change, options: dict[str, Any], message: str) -> None:
     tasks_are(**options)
     with pytest.raises(ImproperlyConfigured, match=rf"TASKS\['default'\].*{message}"):
-        jobs.add.enqueue(1)
+        add.enqueue(1)
 
 
 def test_a_task_is_checked_again_when_it_is_enqueued(tasks_are: Change) -> None:
-    changed = jobs.add.using(queue_name="mail")
+    changed = add.using(queue_name="mail")
     tasks_are(queues=("other",))
     with pytest.raises(Exception, match="Queue 'mail' is not valid"):
         changed.enqueue(1)
@@ -128,8 +131,8 @@ def test_a_task_is_checked_again_when_it_is_enqueued(tasks_are: Change) -> None:
 
 def test_a_backend_with_an_empty_list_of_queues_takes_all(tasks_are: Change) -> None:
     tasks_are(queues=())
-    result = jobs.add.using(queue_name="any:name").enqueue(1)
-    assert jobs.add.get_result(result.id).task.queue_name == "any:name"
+    result = add.using(queue_name="any:name").enqueue(1)
+    assert add.get_result(result.id).task.queue_name == "any:name"
 
 
 # Enqueueing -----------------------------------------------------------------------------------------------------------
@@ -137,7 +140,7 @@ def test_a_backend_with_an_empty_list_of_queues_takes_all(tasks_are: Change) -> 
 
 def test_a_task_travels_with_its_arguments_and_options(url: str, tasks_are: Change) -> None:
     tasks_are(max_retry=4, timeout=60)
-    result = jobs.add.using(max_retry=2, run_after=timezone.now() + timedelta(hours=1)).enqueue(1, right=2)
+    result = add.using(max_retry=2, run_after=timezone.now() + timedelta(hours=1)).enqueue(1, right=2)
     assert (result.status, result.args, result.kwargs, result.attempts) == (READY, [1], {"right": 2}, 0)
     queue, _, task_id = result.id.partition(":")
     assert len(result.id) <= 64
@@ -146,27 +149,27 @@ def test_a_task_travels_with_its_arguments_and_options(url: str, tasks_are: Chan
     assert (info.type, info.payload) == ("tests.contrib.django.jobs.add", b'{"args":[1],"kwargs":{"right":2}}')
     assert (info.state, info.max_retry, info.timeout) == (TaskState.SCHEDULED, 2, timedelta(seconds=60))
     assert info.retention == timedelta(days=1)
-    found = jobs.add.get_result(result.id)
+    found = add.get_result(result.id)
     assert found.task.run_after == info.next_process_at
 
 
 @pytest.mark.parametrize("value", [datetime(2040, 1, 1), {1, 2}, b"\xff"])
 def test_arguments_that_are_no_json_are_refused(value: object) -> None:
     with pytest.raises((TypeError, ValueError), match="Unsupported"):
-        jobs.add.enqueue(value)
+        add.enqueue(value)
     with pytest.raises((TypeError, ValueError), match="Unsupported"):
-        asyncio.run(jobs.add.aenqueue(value))
+        asyncio.run(add.aenqueue(value))
 
 
 def test_numbers_that_json_lacks_are_refused_within_the_transaction() -> None:
     with pytest.raises(ValueError, match="nan"), transaction.atomic():
-        jobs.add.enqueue(float("nan"))
+        add.enqueue(float("nan"))
 
 
 def test_a_result_is_the_same_when_it_is_read() -> None:
-    result = jobs.add.enqueue(1)
-    assert jobs.add.get_result(result.id) == result
-    assert asyncio.run(jobs.add.aget_result(result.id)) == result
+    result = add.enqueue(1)
+    assert add.get_result(result.id) == result
+    assert asyncio.run(add.aget_result(result.id)) == result
     before = asdict(result)
     result.refresh()
     assert asdict(result) == before
@@ -182,7 +185,7 @@ def test_an_unknown_result_does_not_exist(result_id: str) -> None:
 
 
 def test_the_result_of_another_task_does_not_match() -> None:
-    result = jobs.add.enqueue(1)
+    result = add.enqueue(1)
     with pytest.raises(Exception, match="Task does not match"):
         jobs.aadd.get_result(result.id)
 
@@ -200,7 +203,7 @@ def test_a_task_can_be_pickled() -> None:
 
     if django.VERSION < (6, 1):
         pytest.skip("tasks can be pickled since Django 6.1")
-    assert pickle.loads(pickle.dumps(jobs.add)) == jobs.add
+    assert pickle.loads(pickle.dumps(add)) == add
 
 
 # Transactions ---------------------------------------------------------------------------------------------------------
@@ -217,7 +220,7 @@ def exists(result: Any) -> bool:
 def test_a_task_is_sent_when_the_outermost_transaction_is_committed() -> None:
     with transaction.atomic():
         with transaction.atomic():
-            result = jobs.add.enqueue(1)
+            result = add.enqueue(1)
         assert (exists(result), result.enqueued_at) == (False, None)
     assert exists(result)
     assert result.enqueued_at is not None
@@ -225,7 +228,7 @@ def test_a_task_is_sent_when_the_outermost_transaction_is_committed() -> None:
 
 def test_a_task_is_not_sent_when_the_transaction_is_rolled_back() -> None:
     with transaction.atomic():
-        result = jobs.add.enqueue(1)
+        result = add.enqueue(1)
         transaction.set_rollback(True)
     assert not exists(result)
 
@@ -234,7 +237,7 @@ def test_a_task_is_not_sent_when_the_transaction_is_rolled_back() -> None:
 def test_a_task_waits_for_the_transactions_of_all_databases(outer: str, inner: str) -> None:
     with transaction.atomic(using=outer):
         with transaction.atomic(using=inner):
-            result = jobs.add.enqueue(1)
+            result = add.enqueue(1)
         assert not exists(result)
     assert exists(result)
 
@@ -242,20 +245,20 @@ def test_a_task_waits_for_the_transactions_of_all_databases(outer: str, inner: s
 def test_a_task_is_sent_at_once_where_the_backend_is_told_so(tasks_are: Change) -> None:
     tasks_are(enqueue_on_commit=False)
     with transaction.atomic():
-        assert exists(jobs.add.enqueue(1))
+        assert exists(add.enqueue(1))
 
 
 def test_an_error_of_redis_at_the_commit_reaches_the_caller(tasks_are: Change) -> None:
     tasks_are(redis="redis://127.0.0.1:1/0")
     with pytest.raises(BrokerConnectionError), transaction.atomic():
-        jobs.add.enqueue(1)
+        add.enqueue(1)
 
 
 # Results --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_task_that_succeeds_has_its_return_value(run_all: Callable[[], list[TaskRun]]) -> None:
-    for job in (jobs.add, jobs.aadd):
+    for job in (add, jobs.aadd):
         result = job.enqueue(1, right=2)
         assert not result.is_finished
         with pytest.raises(ValueError, match="not finished"):
@@ -267,14 +270,15 @@ def test_a_task_that_succeeds_has_its_return_value(run_all: Callable[[], list[Ta
         assert result.enqueued_at is not None
         assert result.finished_at is not None
         assert result.started_at == result.last_attempted_at
-        assert result.enqueued_at <= result.started_at
+        assert result.started_at is not None
+        assert result.enqueued_at <= result.started_at <= result.finished_at
         assert result.errors == []
         assert (result.task, result.args, result.kwargs) == (job, [1], {"right": 2})
 
 
 def test_times_are_naive_without_use_tz(run_all: Callable[[], list[TaskRun]]) -> None:
     with override_settings(USE_TZ=False):
-        result = jobs.add.using(run_after=datetime(2020, 1, 1)).enqueue(1)
+        result = add.using(run_after=datetime(2020, 1, 1)).enqueue(1)
         run_all()
         result.refresh()
         times = [result.enqueued_at, result.started_at, result.finished_at, result.last_attempted_at]
@@ -319,7 +323,7 @@ def test_a_task_without_retention_has_no_result_once_it_is_done(
     tasks_are: Change, run_all: Callable[[], list[TaskRun]]
 ) -> None:
     tasks_are(retention=0)
-    result = jobs.add.enqueue(1)
+    result = add.enqueue(1)
     run_all()
     with pytest.raises(TaskResultDoesNotExist):
         result.refresh()
@@ -339,7 +343,7 @@ def test_a_task_that_takes_its_context_is_told_of_itself(run_all: Callable[[], l
 @pytest.mark.parametrize(
     ("job", "args", "told"),
     [
-        (jobs.add, [1], [READY, "RUNNING", SUCCESSFUL]),
+        (add, [1], [READY, "RUNNING", SUCCESSFUL]),
         (jobs.aadd, [1], [READY, "RUNNING", SUCCESSFUL]),
         (jobs.fail, [], [READY, "RUNNING", FAILED]),
         (jobs.fail_twice, [], [READY, "RUNNING", "RUNNING", FAILED]),

@@ -1,6 +1,7 @@
 """The app of a project, and what surrounds its tasks."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import override_settings
@@ -20,7 +21,7 @@ def test_the_app_has_the_tasks_of_all_apps(url: str) -> None:
     assert patterns[tasks.aconfirm.module_path] is True
     assert patterns[jobs.add.module_path] is False  # of no module tasks, but it was imported
     assert app.url == url
-    results = [jobs.add.enqueue(1), jobs.aadd.enqueue(1)]
+    results: list[Any] = [jobs.add.enqueue(1), jobs.aadd.enqueue(1)]
     drain(app, url)
     for result in results:
         result.refresh()

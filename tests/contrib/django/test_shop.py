@@ -95,6 +95,7 @@ def test_threads_have_connections_of_their_own_and_replace_those_that_broke(work
             "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database() "
             "and pid <> pg_backend_pid()"
         ).fetchone()
+    assert ended is not None
     assert 2 <= ended[0] <= 5  # of the threads, and of the coroutines
     results += enqueue(range(ORDERS // 2 + 1, ORDERS + 1))
     wait_until(lambda: are_done(worker, results))

@@ -10,7 +10,8 @@ from django.test import TestCase, override_settings
 from django.utils import timezone
 
 from fastq.contrib.django.framework import TaskResultDoesNotExist, TaskResultStatus, task_backends
-from fastq.testing import assert_enqueued
+from fastq.contrib.django.testing import InlineBackend
+from fastq.testing import InlineClient, assert_enqueued
 from tests.contrib.django import jobs
 from tests.contrib.django.shop.models import Order
 from tests.contrib.django.shop.tasks import aconfirm, confirm
@@ -22,6 +23,12 @@ def inline(**options: Any) -> Any:
     return override_settings(TASKS={"default": {"BACKEND": INLINE, "QUEUES": ["default", "mail"], "OPTIONS": options}})
 
 
+def client() -> InlineClient:
+    backend = task_backends["default"]
+    assert isinstance(backend, InlineBackend)
+    return backend.client
+
+
 @inline()
 class InlineTest(TestCase):
     def test_tasks_run_at_once_and_see_the_transaction_of_the_test(self) -> None:
@@ -30,13 +37,13 @@ class InlineTest(TestCase):
         result = confirm.enqueue(7)
         assert result.status == TaskResultStatus.SUCCESSFUL
         assert result.return_value["order"] == 7
-        asynchronous = aconfirm.enqueue(order_id=7)
+        asynchronous: Any = aconfirm.enqueue(order_id=7)
         assert (asynchronous.status, asynchronous.return_value) == (TaskResultStatus.SUCCESSFUL, 7)
         order.refresh_from_db()
         assert order.confirmed == 2
         assert confirm.get_result(result.id) == result
         assert (result.attempts, result.args, asynchronous.kwargs) == (1, [7], {"order_id": 7})
-        assert_enqueued(task_backends["default"].client, confirm.module_path, queue="default")
+        assert_enqueued(client(), confirm.module_path, queue="default")
 
     async def test_coroutines_enqueue_and_see_the_transaction_too(self) -> None:
         await Order.objects.acreate(pk=7, item="item 7")
@@ -45,7 +52,7 @@ class InlineTest(TestCase):
         assert (await Order.objects.aget(pk=7)).confirmed == 2
 
     def test_errors_are_kept_with_their_tracebacks(self) -> None:
-        result = jobs.fail.enqueue("no stock")
+        result: Any = jobs.fail.enqueue("no stock")
         assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 1)
         assert result.errors[0].exception_class is ValueError
         assert result.errors[0].traceback.endswith("ValueError: no stock\n")
@@ -57,7 +64,7 @@ class InlineTest(TestCase):
         later = jobs.add.using(run_after=timezone.now() + timedelta(hours=1)).enqueue(1)
         assert (failed.status, failed.attempts) == (TaskResultStatus.READY, 1)
         assert (later.status, later.attempts) == (TaskResultStatus.READY, 0)
-        task_backends["default"].client.run_waiting()
+        client().run_waiting()
         for result in (failed, later):
             result.refresh()
         assert (failed.status, len(failed.errors)) == (TaskResultStatus.FAILED, 2)
@@ -68,19 +75,18 @@ class InlineTest(TestCase):
             with pytest.raises(TaskResultDoesNotExist):
                 task_backends["default"].get_result(result_id)
 
-    @inline(raise_errors=True)
     def test_errors_are_raised_where_the_backend_is_told_so(self) -> None:
-        with pytest.raises(ValueError, match="no stock"):
+        with inline(raise_errors=True), pytest.raises(ValueError, match="no stock"):
             jobs.fail.enqueue("no stock")
 
-    @inline(enqueue_on_commit=True)
     def test_tasks_run_when_the_callbacks_of_the_commit_do(self) -> None:
-        with self.captureOnCommitCallbacks(execute=True), transaction.atomic():
-            result = jobs.add.enqueue(1)
+        with inline(enqueue_on_commit=True), self.captureOnCommitCallbacks(execute=True), transaction.atomic():
+            result: Any = jobs.add.enqueue(1)
             assert result.status == TaskResultStatus.READY
         assert result.status == TaskResultStatus.SUCCESSFUL
 
 
 def test_a_loop_of_ones_own_can_enqueue() -> None:
     with inline():
-        assert asyncio.run(jobs.aadd.aenqueue(1)).return_value == 2
+        result: Any = asyncio.run(jobs.aadd.aenqueue(1))
+    assert result.return_value == 2

@@ -2,5 +2,5 @@ from django.db import models
 
 
 class Order(models.Model):
-    item = models.CharField(max_length=50)
-    confirmed = models.IntegerField(default=0)
+    item: "models.CharField[str, str]" = models.CharField(max_length=50)
+    confirmed: "models.IntegerField[int, int]" = models.IntegerField(default=0)

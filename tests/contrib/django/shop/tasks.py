@@ -3,7 +3,7 @@ import os
 from django.db import connection, transaction
 
 from fastq.app.app import App
-from fastq.contrib.django.framework import task
+from fastq.contrib.django import task
 from tests.contrib.django.shop.models import Order
 
 Order.objects.count()  # a query at the import, as of choices that are read from the database
@@ -27,7 +27,7 @@ async def aconfirm(order_id: int) -> int:
     assert order.item == f"item {order_id}", (order.item, order_id)
     order.confirmed += 1
     await order.asave()
-    return order.pk
+    return order_id
 
 
 @app.task("orders.typed", retention=3600, max_retry=10_000)
