@@ -20,7 +20,16 @@ from tests.docs.blocks import PAGES, ROOT, Block, blocks_of
 ALL_PAGES = [*PAGES, ROOT / "README.md"]
 BLOCKS = [block for page in ALL_PAGES for block in blocks_of(page)]
 NOTES = {"python": {"", "typed", "compiled"}}
-OFFERED = {"fastq", "fastq.cron", "fastq.metrics", "fastq.testing", "fastq.web", "fastq.wire", "fastq.wire.codec"}
+OFFERED = {
+    "fastq",
+    "fastq.contrib.django",
+    "fastq.cron",
+    "fastq.metrics",
+    "fastq.testing",
+    "fastq.web",
+    "fastq.wire",
+    "fastq.wire.codec",
+}
 LANGUAGES = {"python", "go", "sh", "toml", "ini", "text", ""}
 
 

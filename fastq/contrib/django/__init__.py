@@ -4,5 +4,6 @@ The app that workers serve is in ``worker``, the backend for tests in ``testing`
 """
 
 from fastq.contrib.django.backend import FastqBackend, task
+from fastq.contrib.django.connections import FreshConnections
 
-__all__ = ["FastqBackend", "task"]
+__all__ = ["FastqBackend", "FreshConnections", "task"]

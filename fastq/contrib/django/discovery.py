@@ -4,42 +4,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import django
-from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
-from django.db import close_old_connections, connections
+from django.db import connections
 from django.utils.module_loading import autodiscover_modules, import_string
 
 from fastq.app.app import App
 from fastq.contrib.django.backend import KNOWN_TASKS, FastqBackend
+from fastq.contrib.django.connections import FreshConnections
 from fastq.contrib.django.framework import task_backends
 from fastq.contrib.django.handlers import handler_of
 from fastq.mux import ServeMux
 
-__all__ = ["FreshConnections", "fastq_backends", "redis_of", "worker_app"]
-
-
-class FreshConnections:
-    """A context manager around a task: database connections that are broken or too old are closed before and after.
-
-    A connection is too old after ``CONN_MAX_AGE``. Around a coroutine they are closed in the thread in which its
-    queries run.
-    """
-
-    def __init__(self, task: object) -> None:
-        pass
-
-    def __enter__(self) -> None:
-        close_old_connections()
-
-    def __exit__(self, *error: object) -> None:
-        close_old_connections()
-
-    async def __aenter__(self) -> None:
-        await sync_to_async(close_old_connections)()
-
-    async def __aexit__(self, *error: object) -> None:
-        await sync_to_async(close_old_connections)()
+__all__ = ["fastq_backends", "redis_of", "worker_app"]
 
 
 def worker_app() -> App:

@@ -17,7 +17,7 @@ from django.test import override_settings
 
 from fastq.contrib.django import backend
 
-BACKEND = "fastq.contrib.django.backend.FastqBackend"
+BACKEND = "fastq.contrib.django.FastqBackend"
 
 
 def _set_up() -> None:

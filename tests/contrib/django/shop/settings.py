@@ -14,7 +14,7 @@ if "SHOP_PG" in os.environ:
     server = {"HOST": "127.0.0.1", "PORT": os.environ["SHOP_PG"], "NAME": "postgres", "USER": "app"}
     DATABASES = {"default": {"ENGINE": "django.db.backends.postgresql", "CONN_MAX_AGE": 600, **server}}
 TASKS: dict[str, dict[str, Any]] = {
-    "default": {"BACKEND": "fastq.contrib.django.backend.FastqBackend", "QUEUES": ["default", "mail"]}
+    "default": {"BACKEND": "fastq.contrib.django.FastqBackend", "QUEUES": ["default", "mail"]}
 }
 if "SHOP_REDIS" in os.environ:
     TASKS["default"]["OPTIONS"] = {"redis": os.environ["SHOP_REDIS"]}
