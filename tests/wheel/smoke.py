@@ -22,10 +22,14 @@ from fastq.wire.codec import decode_task_message, encode_task_message
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "vectors.json"
 FASTQ = str(Path(sysconfig.get_path("scripts")) / "fastq")
 EXTRAS = {
-    "pytest": "fastq.testing.plugin",
-    "textual": "fastq.cli.dash",
-    "rich": "fastq.cli.dash",
+    "django": "fastq.contrib.django",
+    "jinja2": "fastq.web",
     "prometheus_client": "fastq.metrics",
+    "pytest": "fastq.testing.plugin",
+    "rich": "fastq.cli.dash",
+    "starlette": "fastq.web",
+    "textual": "fastq.cli.dash",
+    "uvicorn": "fastq.web",
 }
 """What is not installed with fastq, and the part of it that may need that."""
 

@@ -10,3 +10,4 @@ class FastqConfig(AppConfig):
 
     name = "fastq.contrib.django"
     label = "fastq"
+    default_auto_field = "django.db.models.BigAutoField"

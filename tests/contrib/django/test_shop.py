@@ -1,5 +1,6 @@
 """The shop on a real PostgreSQL, in whole processes, with a query at the import of its tasks."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +19,14 @@ from tests.waiting import wait_until
 MANAGE = (sys.executable, "-m", "tests.contrib.django.shop.manage")
 SETTINGS = "tests.contrib.django.shop.settings"
 ORDERS = 100
+KILLED = 5
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
     with postgres() as running:
+        env = {**os.environ, "SHOP_PG": str(running.port), "DJANGO_SETTINGS_MODULE": SETTINGS}
+        subprocess.run([*MANAGE, "migrate", "--run-syncdb", "-v0"], env=env, check=True)
         yield running
 
 
@@ -33,10 +37,9 @@ def workers(url: str, tmp_path: Path, tasks_are: Callable[..., None]) -> Iterato
 
 
 def start(workers: Workers, server: Postgres, *flags: str) -> Worker:
-    """Make the tables with their rows, and start a worker."""
+    """Make new orders, and start a worker."""
     with psycopg.connect(server.dsn, autocommit=True) as db:
-        db.execute("drop table if exists shop_order")
-        db.execute("create table shop_order (id bigint primary key, item text, confirmed int)")
+        db.execute("truncate shop_order")
         db.execute(f"insert into shop_order select id, 'item ' || id, 0 from generate_series(1, {ORDERS}) id")
     flags = ("--retry-delay", "tests.contrib.django.shop.tasks:soon", "--delayed-task-check-interval", "0.05", *flags)
     env = {"SHOP_PG": str(server.port), "SHOP_REDIS": workers.url, "FASTQ_REDIS_URL": ""}
@@ -100,6 +103,19 @@ def test_threads_have_connections_of_their_own_and_replace_those_that_broke(work
     results += enqueue(range(ORDERS // 2 + 1, ORDERS + 1))
     wait_until(lambda: are_done(worker, results))
     check(server, results)
+    assert worker.stop() == 0, worker.text
+
+
+def test_a_task_of_once_that_is_killed_after_its_commit_has_had_its_effects(workers: Workers, server: Postgres) -> None:
+    worker = start(workers, server, "--concurrency", "2")
+    results: list[Any] = [tasks.charge.enqueue(pk) for pk in range(1, KILLED + 1)]
+    wait_until(lambda: are_done(worker, results))
+    assert {result.attempts for result in results} == {2}
+    with psycopg.connect(server.dsn) as db:
+        kept = db.execute("select key, result from fastq_committedtask").fetchall()
+        charged = db.execute("select id, confirmed from shop_order where confirmed > 0 order by id").fetchall()
+    assert charged == [(pk, 1) for pk in range(1, KILLED + 1)]
+    assert dict(kept) == {result.id: result.return_value for result in results}
     assert worker.stop() == 0, worker.text
 
 

@@ -1,9 +1,12 @@
 import os
+import signal
 
 from django.db import connection, transaction
+from django.db.models import F
 
 from fastq.app.app import App
-from fastq.contrib.django import task
+from fastq.contrib.django import once, task
+from fastq.running import current_task
 from tests.contrib.django.shop.models import Order
 
 Order.objects.count()  # a query at the import, as of choices that are read from the database
@@ -28,6 +31,20 @@ async def aconfirm(order_id: int) -> int:
     order.confirmed += 1
     await order.asave()
     return order_id
+
+
+@task(retention=3600, max_retry=10_000)
+def charge(order_id: int) -> str:
+    receipt = charge_once(order_id)
+    if current_task().retried == 0:
+        os.kill(os.getpid(), signal.SIGKILL)  # after the commit, and before anybody knows
+    return receipt
+
+
+@once
+def charge_once(order_id: int) -> str:
+    Order.objects.filter(pk=order_id).update(confirmed=F("confirmed") + 1)
+    return f"receipt {order_id} of child {os.getpid()}"
 
 
 @app.task("orders.typed", retention=3600, max_retry=10_000)
