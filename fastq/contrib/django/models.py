@@ -10,7 +10,7 @@ __all__ = ["CommittedTask"]
 class CommittedTask(models.Model):
     """A task of ``once`` whose effects are committed, with its result."""
 
-    key: "models.CharField[str, str]" = models.CharField(primary_key=True, max_length=255)
+    key: "models.CharField[str, str]" = models.CharField(primary_key=True, max_length=500)
     result = models.JSONField(null=True)
     committed_at: "models.DateTimeField[datetime, datetime]" = models.DateTimeField(auto_now_add=True, db_index=True)
 

@@ -19,12 +19,14 @@ R = TypeVar("R")
 def once(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate the function of a task: its effects in the default database happen once, though it may run again.
 
-    The function runs in a transaction that also notes the id of the task and the result, which must be JSON. A later
-    run of the same task finds the note, and returns that result instead. A failed run leaves nothing. Outside a task,
-    the function just runs in a transaction. ``TypeError`` for a coroutine, which cannot have one.
+    The function runs in a transaction that also notes the id of the task, its own name and the result, which must be
+    JSON. A later run of the same task finds the note, and returns that result instead. A failed run leaves nothing.
+    Outside a task, the function just runs in a transaction. ``TypeError`` for a coroutine, which cannot have one.
     """
     if iscoroutinefunction(function):
         raise TypeError(f"@once needs a plain function, since Django has no async transactions: {function!r}")
+
+    path = f"{function.__module__}.{function.__qualname__}"  # a task may call several such functions
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -35,7 +37,7 @@ def once(function: Callable[P, R]) -> Callable[P, R]:
                 return function(*args, **kwargs)
             notes: Any = apps.get_model("fastq", "CommittedTask")._default_manager.using(DEFAULT_DB_ALIAS)
             # A rival that runs the same task waits here until this one has been committed or rolled back.
-            committed, is_new = notes.get_or_create(key=f"{task.queue}:{task.id}")
+            committed, is_new = notes.get_or_create(key=f"{task.queue}:{task.id} {path}")
             if is_new:
                 committed.result = function(*args, **kwargs)
                 committed.save(update_fields=["result"])

@@ -20,12 +20,18 @@ def sell(item: str) -> Any:
     return [order.item, Order.objects.count()] if item != "silence" else None
 
 
+@once
+def count() -> int:
+    return Order.objects.count()
+
+
 mux: ServeMux = ServeMux()
 
 
 @mux.handler("sell")
 def handle(task: Task) -> Any:
-    return sell(task.json())
+    sold, _ = sell(task.json()), count()
+    return sold
 
 
 class OnceTest(TransactionTestCase):
@@ -35,7 +41,7 @@ class OnceTest(TransactionTestCase):
         return run_task(mux, "sell", item, task_id=task_id, queue=queue, retention=60)
 
     def test_a_second_run_of_a_task_returns_the_result_of_the_first(self) -> None:
-        assert [self.run_it("book", "a").json() for _ in range(2)] == [["book", 1]] * 2
+        assert [self.run_it("book", "a").json() for _ in range(2)] == [["book", 1]] * 2  # and not that of count
         assert self.run_it("book", "b").json() == ["book", 2]
         assert self.run_it("book", "a", queue="other").json() == ["book", 3]
         assert Order.objects.count() == 3

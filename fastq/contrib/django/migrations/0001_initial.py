@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="CommittedTask",
             fields=[
-                ("key", models.CharField(max_length=255, primary_key=True, serialize=False)),
+                ("key", models.CharField(max_length=500, primary_key=True, serialize=False)),
                 ("result", models.JSONField(null=True)),
                 ("committed_at", models.DateTimeField(auto_now_add=True, db_index=True)),
             ],
