@@ -33,7 +33,7 @@ __all__ = [
     "snapshot",
 ]
 
-FASTQS_OF_A_TASK = {"lost"}
+FASTQS_OF_A_TASK = {"lost", "progress"}
 """What only fastq tells of a task: fields of ``TaskInfo`` that asynq has not."""
 
 HERE = Path(__file__).parent

@@ -17,7 +17,9 @@ _CHUNK: Final = 500
 def sweep(broker: BlockingBroker, books: Books, queues: Sequence[str]) -> None:
     """Delete all tasks in the books, and everything else of the queues."""
     for queue in queues:
-        names = [*_task_keys(books, queue), *keys_of_queue(queue)]
+        fingerprints: list[bytes] = broker.run(Operation("ZRANGE", (keys.errors(queue),), (0, -1), idempotent=True))
+        tracebacks = [keys.error(queue, fingerprint.decode()) for fingerprint in fingerprints]
+        names = [*_task_keys(books, queue), *tracebacks, *keys_of_queue(queue)]
         for start in range(0, len(names), _CHUNK):
             broker.run(Operation("UNLINK", names[start : start + _CHUNK], (), idempotent=True))
         broker.run(Operation("SREM", (keys.all_queues(),), (queue,), idempotent=True))

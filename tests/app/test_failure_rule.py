@@ -112,11 +112,11 @@ def test_snooze_counts_no_attempt_even_of_a_task_out_of_retries(app: App, retrie
     assert (ran.outcome, ran.retry_in, ran.is_failure, told) == (RunOutcome.RETRY, 30, False, [])
 
 
-@pytest.mark.parametrize("decision", [Retry(after=7), Snooze(after=7)])
-def test_a_decision_tells_what_it_was_raised_from(decision: Exception) -> None:
+@pytest.mark.parametrize(("decision", "before"), [(Retry(after=7), ""), (Snooze(after=7), "snoozed (not failed): ")])
+def test_a_decision_tells_what_it_was_raised_from(decision: Exception, before: str) -> None:
     decision.__cause__ = ConnectionError("refused")
     report = failure_report(Hooks(), running(), decision)
-    assert (report.error, report.retry_in_s) == ("ConnectionError: refused", 7)
+    assert (report.error, report.retry_in_s) == (f"{before}ConnectionError: refused", 7)
 
 
 @pytest.mark.parametrize(

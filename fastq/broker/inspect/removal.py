@@ -155,6 +155,7 @@ def keys_of_queue(queue: str) -> list[str]:
         keys.paused(queue),
         keys.processed_total(queue),
         keys.failed_total(queue),
+        keys.errors(queue),
         *(key_of(queue, day) for day in (today, today - timedelta(days=1)) for key_of in counters),
     ]
 
