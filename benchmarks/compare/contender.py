@@ -52,8 +52,9 @@ class Place:
 
     @property
     def url(self) -> str:
-        """Return the address of Redis, over loopback TCP for all."""
-        return f"{self.scheme}://127.0.0.1:{self.port}/0"
+        """Return the address of Redis, over loopback TCP for all; a certificate has the name, not the number."""
+        host = "localhost" if self.scheme == "rediss" else "127.0.0.1"
+        return f"{self.scheme}://{host}:{self.port}/0"
 
 
 @dataclass(frozen=True, slots=True)
