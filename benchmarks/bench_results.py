@@ -111,6 +111,7 @@ def test_many_waiters(
         async with AsyncClient(tcp_server.tcp_url) as client:
             idle = await client.submit_many(Task("bench:noop", queue="nobody") for _ in range(waiters))
             waiting = [asyncio.ensure_future(handle.result()) for handle in idle]
+            await asyncio.sleep(1)  # all of them wait
             found: list[float] = []
             asked: list[asyncio.Future[None]] = []
             began_s = time.perf_counter()
