@@ -69,8 +69,8 @@ ASK = {
 BESIDE = {f"pool/{name}.py" for name in ("supervisor", "seats", "timekeeper", "memory_watch", "census", "processes")}
 """What the pool's clock may do meanwhile."""
 CHILD = {"pool/child_main.py", "pool/control.py", "worker/runner.py", "running.py", "mux.py"}
-"""Beside these there are the extensions ``_prioritizer``, ``_codec``, ``_processor``, ``_tasks``, ``_dispatcher``,
-``_child_queue``, ``_ring``, ``_slots`` and ``_work``, and ``dequeue.lua`` and ``done.lua``."""
+"""Beside these there are the extensions ``_prioritizer``, ``_codec``, ``_processor``, ``_tasks``, ``_tally``,
+``_dispatcher``, ``_child_queue``, ``_ring``, ``_slots`` and ``_work``, and ``dequeue.lua`` and ``done.lua``."""
 
 
 def test_a_task_that_is_enqueued_passes_these_files(db: Redis, url: str) -> None:
@@ -130,4 +130,4 @@ def test_architecture_tells_the_way_with_these_files() -> None:
     run = FETCH | RUN | ACK | ASK | CHILD
     assert [file for file in sorted(ENQUEUE | run) if file.rpartition("/")[2] not in told] == []
     assert f"{len(ENQUEUE)} modules and 2 extensions to enqueue it" in told
-    assert f"{len(run)} and 9 to run and ack it" in told
+    assert f"{len(run)} and 10 to run and ack it" in told
