@@ -66,6 +66,8 @@ def test_writes_that_need_no_replica_are_told_of(own: RedisServer) -> None:
         assert seen(own.url, "replicas") == (Level.WARNING, "writes need none of 1")
         db.config_set("min-replicas-max-lag", 3600)
         db.config_set("min-replicas-to-write", 1)
+        # The replica knows of the link before its master takes it for up to date.
+        wait_until(lambda: db.info("replication").get("min_slaves_good_slaves") == 1)
         assert seen(own.url, "replicas") == (Level.OK, "writes need 1 of 1")
         db.config_set("min-replicas-to-write", 2)
         assert seen(own.url, "replicas") == (Level.PROBLEM, "1 of 2 (min-replicas-to-write) are up to date")
