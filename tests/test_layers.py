@@ -74,6 +74,7 @@ RESERVED = {
     "asgiref": "contrib.django",
     "django": "contrib.django",
     "django_tasks": "contrib.django",
+    "sqlalchemy": "contrib.sqlalchemy",
 }
 
 

@@ -158,6 +158,11 @@ for _name, _place, _summary in (
         "fastq.cli.run:run",
         "Run TASK (module:function) with the JSON object PAYLOAD here and now, and print what it returns.",
     ),
+    (
+        "outbox",
+        "fastq.cli.outbox:outbox",
+        "Enqueue the tasks of the table fastq_outbox of DATABASE, until a signal.",
+    ),
     ("schema", "fastq.cli.schema:schema", "Show what the typed tasks of an App take, and find what breaks."),
     (
         "demo",

@@ -24,7 +24,7 @@ TOGETHER = {
 """Which commands share a page; each other group has one of its name."""
 PAGE_OF = {word: name for name, words in TOGETHER.items() for word in words}
 SHOWN = sorted({line for page in PAGES.values() for line in re.findall(r"^\$ (fastq .*)$", page, re.MULTILINE)})
-SHOWN_ELSEWHERE = {"dash", "exporter", "metrics", "web"}
+SHOWN_ELSEWHERE = {"dash", "exporter", "metrics", "outbox", "web"}
 """What is shown in pictures, goes on until a signal, or writes whole files."""
 MISTAKEN = ["fastq stast"]
 

@@ -23,6 +23,7 @@ NOTES = {"python": {"", "typed", "compiled"}}
 OFFERED = {
     "fastq",
     "fastq.contrib.django",
+    "fastq.contrib.sqlalchemy",
     "fastq.cron",
     "fastq.metrics",
     "fastq.testing",

@@ -27,11 +27,12 @@ EXTRAS = {
     "prometheus_client": "fastq.metrics",
     "pytest": "fastq.testing.plugin",
     "rich": "fastq.cli.dash",
-    "starlette": "fastq.web",
+    "sqlalchemy": "fastq.contrib.sqlalchemy",
+    "starlette": "fastq.web fastq.contrib.starlette",
     "textual": "fastq.cli.dash",
     "uvicorn": "fastq.web",
 }
-"""What is not installed with fastq, and the part of it that may need that."""
+"""What is not installed with fastq, and the parts of it that may need that."""
 
 
 def say(line: str) -> None:
@@ -61,8 +62,8 @@ def imported(name: str) -> ModuleType | None:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        part = EXTRAS.get((error.name or "").partition(".")[0], "")
-        if part and f"{name}.".startswith(f"{part}."):
+        parts = EXTRAS.get((error.name or "").partition(".")[0], "").split()
+        if any(f"{name}.".startswith(f"{part}.") for part in parts):
             return None
         raise
 

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS, transaction
 
-from fastq.running import current_task
+from fastq.contrib.notes import note_key
 
 __all__ = ["once"]
 
@@ -26,18 +26,15 @@ def once(function: Callable[P, R]) -> Callable[P, R]:
     if iscoroutinefunction(function):
         raise TypeError(f"@once needs a plain function, since Django has no async transactions: {function!r}")
 
-    path = f"{function.__module__}.{function.__qualname__}"  # a task may call several such functions
-
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         with transaction.atomic():
-            try:
-                task = current_task()
-            except LookupError:
+            key = note_key(function)
+            if key is None:
                 return function(*args, **kwargs)
             notes: Any = apps.get_model("fastq", "CommittedTask")._default_manager.using(DEFAULT_DB_ALIAS)
             # A rival that runs the same task waits here until this one has been committed or rolled back.
-            committed, is_new = notes.get_or_create(key=f"{task.queue}:{task.id} {path}")
+            committed, is_new = notes.get_or_create(key=key)
             if is_new:
                 committed.result = function(*args, **kwargs)
                 committed.save(update_fields=["result"])

@@ -1,0 +1,86 @@
+"""``fastq outbox``: the shell command; SQLAlchemy is imported only when it runs."""
+
+import importlib
+from contextlib import closing, suppress
+from typing import Any, Final
+
+import click
+
+from fastq.cli.commands import Verb
+from fastq.cli.session import Session, pass_session
+from fastq.cli.streams import say_failure
+from fastq.client import Client
+from fastq.demo.interruption import Interrupted, Interruption
+from fastq.errors import FastqError
+
+__all__ = ["outbox"]
+
+RELAY: Final = "fastq.contrib.sqlalchemy.outbox"
+
+
+@click.command(
+    "outbox",
+    cls=Verb,
+    examples=["outbox postgresql+psycopg://app@db/shop", "outbox sqlite:///shop.db --burst"],
+)
+@click.argument("database", envvar="FASTQ_OUTBOX_DATABASE")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.01, 3600),
+    default=0.5,
+    show_default=True,
+    metavar="SECONDS",
+    help="how often to look for new tasks",
+)
+@click.option("--burst", is_flag=True, help="end once the outbox is empty; a failure ends it, too")
+@pass_session
+def outbox(session: Session, database: str, interval: float, burst: bool) -> None:
+    """Enqueue the tasks of the table fastq_outbox of DATABASE, until a signal.
+
+    DATABASE is a URL of SQLAlchemy, also in $FASTQ_OUTBOX_DATABASE. A task that is in its queue already counts as
+    enqueued, so any number of these may run, and end at any point. Needs fastq-worker[sqlalchemy].
+    """
+    with (
+        Client(session.url) as client,
+        closing(_relay(database, client)) as relay,
+        suppress(Interrupted),
+        Interruption() as interruption,
+    ):
+        _run(session, relay, interruption, None if burst else interval)
+
+
+def _relay(database: str, client: Client) -> Any:
+    try:
+        module = importlib.import_module(RELAY)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "sqlalchemy":
+            raise
+        raise FastqError("the outbox needs SQLAlchemy: pip install 'fastq-worker[sqlalchemy]'") from None
+    return module.Relay(database, client)
+
+
+def _run(session: Session, relay: Any, interruption: Interruption, interval_s: float | None) -> None:
+    """Relay until a signal, or without an interval until nothing is left."""
+    failure, total = "", 0
+    while True:
+        interruption.check()
+        try:
+            sent, refused = relay.run()
+        except FastqError as error:
+            if interval_s is None:
+                raise
+            if str(error) != failure:
+                failure = str(error)
+                say_failure(f"{failure}; trying again every {interval_s:g} s")
+            interruption.wait(interval_s)
+            continue
+        if failure:
+            session.notes.say("works again")
+            failure = ""
+        total += sent
+        if sent or refused:
+            continue
+        if interval_s is None:
+            session.screen.say(f"{total} tasks enqueued")
+            return
+        interruption.wait(interval_s)

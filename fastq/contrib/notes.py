@@ -1,0 +1,16 @@
+"""The notes of ``once``: by what key a database knows that a function of a task has been committed."""
+
+from collections.abc import Callable
+
+from fastq.running import current_task
+
+__all__ = ["note_key"]
+
+
+def note_key(function: Callable[..., object]) -> str | None:
+    """Return the key of a function in the running task, which may call several such functions; None outside a task."""
+    try:
+        task = current_task()
+    except LookupError:
+        return None
+    return f"{task.queue}:{task.id} {function.__module__}.{function.__qualname__}"

@@ -1,0 +1,126 @@
+"""The outbox: tasks that are written in a transaction of the database, and enqueued once it is committed."""
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, Unpack
+
+from sqlalchemy import Engine, create_engine, delete, select
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+
+from fastq.client import Client
+from fastq.clock import at_unix_ns
+from fastq.contrib.sqlalchemy.tables import OutboxTask, new_id
+from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError
+from fastq.info import TaskInfo
+from fastq.options import EnqueueOptions, check_options
+from fastq.task import Task, with_options
+
+__all__ = ["AT_ONCE", "Relay", "Relayed", "add_to_outbox", "relay"]
+
+AT_ONCE: Final = 500
+"""How many rows are relayed in one transaction."""
+KEPT_S: Final = 3600
+"""How long a relayed task is kept once it is completed, unless it says otherwise: meanwhile a repeat is a conflict."""
+
+_NS: Final = 1_000_000_000
+_TIMES: Final = ("deadline", "process_at")
+
+_log = logging.getLogger("fastq.outbox")
+
+
+class Relayed(NamedTuple):
+    """What came of a call of ``relay``: how many tasks are in their queues, and how many rows cannot be tasks."""
+
+    sent: int
+    refused: int
+
+
+def add_to_outbox(session: Session | AsyncSession, task: Task, **options: Unpack[EnqueueOptions]) -> str:
+    """Have a task enqueued by ``fastq outbox`` if the transaction of a session is committed; return the task's id.
+
+    The options are those of ``Client.enqueue``; ``process_in`` counts from now. Bad ones raise as there.
+    """
+    if not isinstance(task, Task):
+        raise TypeError(f"add_to_outbox takes a fastq.Task, as a typed task's task(...) makes it, not {task!r}")
+    made = with_options(task, check_options(options))
+    options_as_json = _as_json(made)
+    task_id: str = options_as_json.pop("task_id", None) or new_id()
+    session.add(OutboxTask(task_id=task_id, type=made.type, payload=made.payload, options=options_as_json))
+    return task_id
+
+
+def relay(engine: Engine, client: Client, at_once: int = AT_ONCE) -> Relayed:
+    """Enqueue the oldest tasks of the outbox, and delete their rows in one transaction.
+
+    A task is enqueued under the id in its row. So one that an interrupted relay has enqueued is a conflict, and counts
+    as sent, like one whose unique lock is held. A row that cannot be a task keeps the error, and is not looked at
+    again. ``BrokerError`` if Redis fails: all rows stay. Several may run at once; then tasks may change places.
+    """
+    with Session(engine) as session, session.begin():
+        waiting = select(OutboxTask).where(OutboxTask.error.is_(None)).order_by(OutboxTask.id).limit(at_once)
+        rows, tasks = [], []
+        refused = 0
+        for row in session.scalars(waiting.with_for_update(skip_locked=True)):
+            try:
+                tasks.append(_task_of(row))
+                rows.append(row)
+            except (TypeError, ValueError) as error:
+                row.error, refused = str(error), refused + 1
+                _log.error("row %s of %s is no task: %s", row.id, OutboxTask.__tablename__, error)
+        for result in client.enqueue_many(tasks):
+            if not isinstance(result, TaskInfo | TaskIDConflictError | DuplicateTaskError):
+                raise result
+        session.execute(delete(OutboxTask).where(OutboxTask.id.in_([row.id for row in rows])))
+    return Relayed(len(rows), refused)
+
+
+def _as_json(task: Task) -> dict[str, Any]:
+    """Return the checked options of a task as JSON, which ``_task_of`` reads."""
+    options = dict(task.options)
+    kind, process_ns = options.pop("process", ("", 0))
+    if kind:
+        at = at_unix_ns(process_ns) if kind == "at" else datetime.now(UTC) + timedelta(microseconds=process_ns / 1000)
+        options["process_at"] = at.isoformat()
+    if "deadline" in options:
+        options["deadline"] = at_unix_ns(options["deadline"] * _NS).isoformat()
+    if "unique" in options:
+        options["unique"] /= _NS
+    if task.headers:
+        options["headers"] = dict(task.headers)
+    return options
+
+
+def _task_of(row: OutboxTask) -> Task:
+    """Return the task of a row; ``TypeError`` or ``ValueError`` if it cannot be one."""
+    if not isinstance(row.options, Mapping):
+        raise TypeError(f"options must be a JSON object, not {row.options!r}")
+    options: Any = {"retention": KEPT_S, **row.options}
+    for name in _TIMES:
+        if isinstance(options.get(name), str):
+            options[name] = datetime.fromisoformat(options[name])
+    return Task(row.type, row.payload or None, **{**options, "task_id": row.task_id})
+
+
+class Relay:
+    """The outbox of a database, by its URL, and the client that enqueues; ``FastqError`` for a URL that is none."""
+
+    def __init__(self, database: str, client: Client) -> None:
+        self._client = client
+        try:
+            self._engine = create_engine(database, pool_pre_ping=True)
+        except (ArgumentError, ModuleNotFoundError) as error:
+            raise FastqError(f"the database of the outbox cannot be opened: {error}") from None
+
+    def run(self) -> Relayed:
+        """Relay the oldest tasks; ``BrokerError`` if Redis fails, ``FastqError`` if the database does."""
+        try:
+            return relay(self._engine, self._client)
+        except SQLAlchemyError as error:
+            raise FastqError(f"the outbox cannot be relayed: {str(error).partition(chr(10))[0]}") from error
+
+    def close(self) -> None:
+        """Close the connections to the database."""
+        self._engine.dispose()
