@@ -24,6 +24,7 @@ OFFERED = {
     "fastq",
     "fastq.contrib.django",
     "fastq.contrib.sqlalchemy",
+    "fastq.contrib.starlette",
     "fastq.cron",
     "fastq.metrics",
     "fastq.testing",
