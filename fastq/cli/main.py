@@ -164,6 +164,7 @@ for _name, _place, _summary in (
         "Enqueue the tasks of the table fastq_outbox of DATABASE, until a signal.",
     ),
     ("schema", "fastq.cli.schema:schema", "Show what the typed tasks of an App take, and find what breaks."),
+    ("celery", "fastq.cli.celery:celery", "Find what has to change in a project written for Celery."),
     (
         "demo",
         "fastq.cli.demo:main",

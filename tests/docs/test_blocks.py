@@ -22,6 +22,7 @@ BLOCKS = [block for page in ALL_PAGES for block in blocks_of(page)]
 NOTES = {"python": {"", "typed", "compiled"}}
 OFFERED = {
     "fastq",
+    "fastq.contrib.celery",
     "fastq.contrib.django",
     "fastq.contrib.sqlalchemy",
     "fastq.contrib.starlette",

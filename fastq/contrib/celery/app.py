@@ -1,0 +1,201 @@
+"""``Celery`` and ``shared_task``: tasks in Celery's manner, and the mux that serves them."""
+
+import functools
+import importlib
+import importlib.util
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
+
+from fastq.broker.transport.uri import parse_redis_uri
+from fastq.client import Client
+from fastq.contrib.celery.current import current_app, latest_app, set_current_app
+from fastq.contrib.celery.options import Settings, message_of, settings_of
+from fastq.contrib.celery.result import AsyncResult as Result
+from fastq.contrib.celery.result import result_id
+from fastq.contrib.celery.task import Task, links_of
+from fastq.contrib.celery.uses import OF_APP, OF_APP_ARGUMENTS, no_such_attribute, unknown_option
+from fastq.contrib.celery.values import decode, encode
+from fastq.durations import nanoseconds_of
+from fastq.errors import BrokerError, PayloadError, RevokeTask, Snooze, TaskIDConflictError
+from fastq.mux import ServeMux
+from fastq.running import RunningTask
+
+__all__ = ["Celery", "shared_task"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TRY_LINKS_AGAIN_S: Final = 5.0
+
+_shared: Final[dict[str, Task[..., Any]]] = {}
+
+
+class Celery(ServeMux[RunningTask]):
+    """The tasks of a project, which ``fastq-worker module:app`` runs.
+
+    ``main`` names tasks of the script that was started. ``broker`` is the URL of the Redis, None for that of the
+    environment. Results are kept there for ``result_expires`` (seconds or a timedelta). Tasks of ``shared_task`` are
+    part of it, those of before and those of after.
+    """
+
+    def __init__(
+        self,
+        main: str | None = None,
+        broker: str | None = None,
+        *,
+        result_expires: float | timedelta = 86_400,
+        **others: Any,
+    ) -> None:
+        super().__init__()
+        if others:
+            name, value = next(iter(others.items()))
+            raise TypeError(unknown_option("Celery", name, value, OF_APP_ARGUMENTS))
+        if broker is not None:
+            parse_redis_uri(broker)
+        self.main = main
+        self._url = broker
+        self._retention_s = nanoseconds_of(result_expires, name="result_expires") / 1e9
+        self._tasks: dict[str, Task[..., Any]] = {}
+        for task in _shared.values():
+            self._add_task(task)
+        set_current_app(self)
+
+    @functools.cached_property
+    def client(self) -> Client:
+        """Return the client that sends; another one may be set in its place."""
+        return Client(self._url)
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, *, name: str | None = None, **settings: Any) -> Callable[[Callable[..., R]], Task[..., R]]: ...
+
+    def task(self, *function: Any, name: str | None = None, **settings: Any) -> Any:
+        """Make the decorated function a task of this app, by default of the name ``module.function``."""
+        return _decorated(function, name, settings, self.main, lambda: self, self._add_task)
+
+    def send_task(
+        self, name: str, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Result:
+        """Send a task by its name, which may be that of another project; options are those of ``apply_async``."""
+        call: dict[str, Any] = {"args": [*(args or ())], "kwargs": {**(kwargs or {})}}
+        link = options.pop("link", None)
+        if link:
+            call["link"] = links_of(link)
+        settings = self._tasks[name].settings if name in self._tasks else Settings()
+        message = message_of(name, settings, call, options, self._retention_s)
+        info = self.client.enqueue(message)
+        return Result(result_id(info.queue, info.id), self)
+
+    def AsyncResult(self, id: str) -> Result:  # noqa: N802 - Celery's name
+        """Return the result of an id."""
+        return Result(id, self)
+
+    def autodiscover_tasks(self, packages: Iterable[str], related_name: str = "tasks") -> None:
+        """Import the module ``tasks`` of each package that has one, at once: so call it below the app."""
+        for package in packages:
+            name = f"{package}.{related_name}"
+            if importlib.util.find_spec(name) is not None:
+                importlib.import_module(name)
+
+    def _add_task(self, task: Task[..., Any]) -> None:
+        known = self._tasks.get(task.name)
+        if known is None:
+            self.handle(f"{task.name}\0", functools.partial(self._run, task.name))
+        elif (known.__module__, known.__qualname__) != (task.__module__, task.__qualname__):
+            raise ValueError(f"task {task.name!r} is already registered, for {known.run!r}")
+        self._tasks[task.name] = task  # of a module that was imported again, the later one
+
+    def _run(self, name: str, running: RunningTask) -> object:
+        """Run a task, and send what is linked to it."""
+        task = self._tasks[name]
+        running._rule = task.rule
+        call = _call_of(running)
+        if call.get("expires", float("inf")) <= time.time():
+            raise RevokeTask("the task has expired")
+        value = task.run(*call["args"], **call["kwargs"])
+        for number, link in enumerate(call.get("link", ())):
+            self._follow(running, number, link, value)
+        try:
+            return encode(value, "the result")
+        except (TypeError, ValueError):
+            return value  # the worker keeps as much of it as JSON can hold, and logs the rest
+
+    def _follow(self, running: RunningTask, number: int, link: dict[str, Any], value: object) -> None:
+        """Send a linked task, under an id made of that of its predecessor: a rerun of that one sends it once."""
+        args = link["args"] if link["immutable"] else [value, *link["args"]]
+        options = {"task_id": f"{running.id}-link-{number}", **link["options"]}
+        try:
+            self.send_task(link["task"], args, link["kwargs"], **options)
+        except TaskIDConflictError:
+            pass  # an earlier run of this task got so far
+        except BrokerError as error:
+            raise Snooze(f"{link['task']} cannot be sent", after=TRY_LINKS_AGAIN_S) from error
+
+    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_such_attribute(self, "the Celery app of fastq", OF_APP, name)
+
+
+@overload
+def shared_task(function: Callable[P, R], /) -> Task[P, R]: ...
+@overload
+def shared_task(*, name: str | None = None, **settings: Any) -> Callable[[Callable[..., R]], Task[..., R]]: ...
+
+
+def shared_task(*function: Any, name: str | None = None, **settings: Any) -> Any:
+    """Make the decorated function a task of the current app and of later ones.
+
+    Its name is ``module.function`` unless another one is given.
+    """
+
+    def add(task: Task[..., Any]) -> None:
+        _shared[task.name] = task
+        if isinstance(app := latest_app(), Celery):
+            app._add_task(task)
+
+    return _decorated(function, name, settings, None, current_app, add)
+
+
+def _decorated(
+    function: tuple[Any, ...],
+    name: str | None,
+    settings: Mapping[str, Any],
+    main: str | None,
+    home: Callable[[], Any],
+    add: Callable[[Task[..., Any]], None],
+) -> Any:
+    def make(function: Callable[..., Any]) -> Task[..., Any]:
+        own_name = name or _name_of(function, main)
+        task: Task[..., Any] = Task(function, own_name, settings_of(own_name, settings), home)
+        add(task)
+        return task
+
+    return make(*function) if function else make
+
+
+def _name_of(function: Callable[..., Any], main: str | None) -> str:
+    module = function.__module__
+    if module == "__main__":
+        if main is None:
+            raise TypeError(
+                f"the task of {function.__name__} needs a name, since it stands in the script that was started, which "
+                f"workers import under another name: name={function.__name__!r}"
+            )
+        module = main
+    return f"{module}.{function.__name__}"
+
+
+def _call_of(running: RunningTask) -> dict[str, Any]:
+    """Return the arguments of a task; ``PayloadError`` if its payload is not that of a call."""
+    try:
+        found = decode(running.payload)
+    except ValueError as error:
+        raise PayloadError(f"the payload is not JSON: {error}") from None
+    call: dict[str, Any] = found if isinstance(found, dict) else {}
+    if not isinstance(call.get("args"), list) or not isinstance(call.get("kwargs"), dict):
+        raise PayloadError('the payload is not a call: {"args": [...], "kwargs": {...}}')
+    return call

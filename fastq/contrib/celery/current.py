@@ -1,0 +1,42 @@
+"""The current app: the ``Celery`` that was made last, as in Celery."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from fastq.client import Client
+
+__all__ = ["Sender", "current_app", "latest_app", "set_current_app"]
+
+
+class Sender(Protocol):
+    """The part of a ``Celery`` that tasks and results need."""
+
+    @property
+    def client(self) -> Client:
+        """Return the client that enqueues."""
+
+    def send_task(
+        self, name: str, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Any:
+        """Send a task by its name."""
+
+
+_current: list[Sender] = []
+
+
+def set_current_app(app: Sender) -> None:
+    """Make an app the current one."""
+    _current[:] = [app]
+
+
+def latest_app() -> Sender | None:
+    """Return the app that was made last, None if there is none yet."""
+    return _current[0] if _current else None
+
+
+def current_app() -> Sender:
+    """Return the current app; ``RuntimeError`` if no ``Celery`` has been made."""
+    app = latest_app()
+    if app is None:
+        raise RuntimeError("there is no Celery app yet: import the module that makes it, before tasks are sent")
+    return app

@@ -1,0 +1,124 @@
+"""``AsyncResult``: the state and result of a task, by its id."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from fastq.broker.operations.ends import TaskKey
+from fastq.contrib.celery.current import Sender, current_app
+from fastq.contrib.celery.uses import OF_RESULT, no_such_attribute
+from fastq.contrib.celery.values import decode
+from fastq.errors import TaskFailedError, TaskGoneError
+from fastq.handles.handle import Handle
+from fastq.states import TaskState
+
+__all__ = ["AsyncResult", "key_of", "result_id"]
+
+DEFAULT_QUEUE: Final = "default"
+_STATES: Final = {
+    TaskState.ACTIVE: "STARTED",
+    TaskState.RETRY: "RETRY",
+    TaskState.COMPLETED: "SUCCESS",
+    TaskState.ARCHIVED: "FAILURE",
+}
+_READY: Final = frozenset({"SUCCESS", "FAILURE"})
+
+
+def result_id(queue: str, task_id: str) -> str:
+    """Return the id by which Celery's users know a task: it names the queue, unless that is ``default``."""
+    return task_id if queue == DEFAULT_QUEUE and ":" not in task_id else f"{queue}:{task_id}"
+
+
+def key_of(id: str) -> TaskKey:
+    """Return the queue and the id of a task in it."""
+    queue, colon, task_id = id.partition(":")
+    return (queue, task_id) if colon else (DEFAULT_QUEUE, id)
+
+
+class AsyncResult:
+    """The state and result of a task.
+
+    ``id`` is that of the result that ``delay`` returned. ``app`` is the ``Celery`` whose Redis has the task, by default
+    the one that was made last.
+    """
+
+    def __init__(self, id: str, app: Sender | None = None) -> None:
+        self.id = self.task_id = id
+        self._key = key_of(id)
+        self._app = current_app() if app is None else app
+
+    @property
+    def state(self) -> str:
+        """Return PENDING, STARTED, RETRY, FAILURE or SUCCESS; a task that is not known is PENDING."""
+        try:
+            state = self._handle.state()
+        except TaskGoneError:
+            return "PENDING"
+        return _STATES.get(state, "PENDING")
+
+    @property
+    def status(self) -> str:
+        """Return the state."""
+        return self.state
+
+    def ready(self) -> bool:
+        """Return whether the task has ended."""
+        return self.state in _READY
+
+    def successful(self) -> bool:
+        """Return whether the task has succeeded."""
+        return self.state == "SUCCESS"
+
+    def failed(self) -> bool:
+        """Return whether the task has failed for good."""
+        return self.state == "FAILURE"
+
+    def get(self, timeout: float | timedelta | None = None, propagate: bool = True) -> Any:
+        """Wait until the task has ended, and return what it returned.
+
+        If it failed, ``TaskFailedError`` is raised, or returned without ``propagate``. ``TaskGoneError`` if no such
+        task is kept, ``TimeoutError`` after ``timeout``, ``RuntimeError`` within a task.
+        """
+        try:
+            data = self._app.client.wait(*self._key, timeout=timeout)
+        except TaskFailedError as error:
+            if propagate:
+                raise
+            return error
+        return decode(data)
+
+    @property
+    def result(self) -> Any:
+        """Return what the task returned, or its error; None as long as it has not ended."""
+        return self.get(0, propagate=False) if self.ready() else None
+
+    @property
+    def traceback(self) -> str | None:
+        """Return the traceback of a task that has failed."""
+        error = self.result if self.failed() else None
+        return error.traceback or error.error if isinstance(error, TaskFailedError) else None
+
+    def revoke(self, terminate: bool = False) -> None:
+        """Delete the task if it waits; with ``terminate``, also stop it if it runs."""
+        if terminate or self.state in ("PENDING", "RETRY"):
+            self._handle.cancel()
+
+    @property
+    def _handle(self) -> Handle[Any]:
+        return Handle(self._app.client._waiter, self._key, decode)
+
+    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_such_attribute(self, "an AsyncResult", OF_RESULT, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsyncResult) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __str__(self) -> str:
+        return self.id
+
+    def __repr__(self) -> str:
+        return f"<AsyncResult: {self.id}>"

@@ -1,0 +1,212 @@
+"""``Task``: a function that is sent as in Celery, and ``Signature``: a call of it that is yet to be sent."""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
+
+from fastq.contrib.celery.current import Sender
+from fastq.contrib.celery.options import NO_LIMIT, Settings, due_after_s
+from fastq.contrib.celery.result import AsyncResult, result_id
+from fastq.contrib.celery.uses import OF_RETRY, OF_SIGNATURE, OF_TASK, no_such_attribute, unknown_option
+from fastq.contrib.celery.values import decode
+from fastq.errors import Retry
+from fastq.running import RunningTask, current_task
+
+__all__ = ["MaxRetriesExceededError", "Request", "Signature", "Task", "links_of"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class MaxRetriesExceededError(Exception):
+    """Raised by ``self.retry`` without an error when a task is out of retries."""
+
+
+class Request:
+    """The running task by Celery's names; outside of it, ``called_directly`` is true and ``id`` is None."""
+
+    def __init__(self, task: RunningTask | None) -> None:
+        call: dict[str, Any] = {} if task is None else decode(task.payload)
+        self.called_directly = task is None
+        self.id = None if task is None else result_id(task.queue, task.id)
+        self.task = None if task is None else task.type
+        self.args: list[Any] = call.get("args", [])
+        self.kwargs: dict[str, Any] = call.get("kwargs", {})
+        self.retries = 0 if task is None else task.retried
+        self.headers: Mapping[str, str] = {} if task is None else task.headers
+        self.delivery_info = {} if task is None else {"routing_key": task.queue}
+
+
+class Task(Generic[P, R]):
+    """A function that is a task: ``delay`` and ``apply_async`` send it, a call runs it here.
+
+    ``name`` is its type on the wire. With ``bind``, the function gets this object as its first argument.
+    """
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, function: Callable[..., R], name: str, settings: Settings, home: Callable[[], Sender]) -> None:
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(f"task {name!r} is a coroutine, which Celery's tasks are not: use @app.task of a fastq.App")
+        self.name = name
+        self.settings = settings
+        self.rule = settings.rule()
+        self.run = functools.partial(function, self) if settings.bind else function
+        self.max_retries = settings.max_retries
+        self._signature = inspect.signature(self.run)
+        self._home = home
+        wrapper: Any = self
+        functools.update_wrapper(wrapper, function)
+
+    @property
+    def app(self) -> Sender:
+        """Return the app that sends the task; of a shared task, the one that was made last."""
+        return self._home()
+
+    @property
+    def request(self) -> Request:
+        """Return the running task."""
+        return Request(self._running())
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself."""
+        return self.run(*args, **kwargs)
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult:
+        """Send the task with these arguments."""
+        return self.apply_async(args, kwargs)
+
+    def apply_async(
+        self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> AsyncResult:
+        """Send the task with these arguments; ``TypeError`` if the function does not take them.
+
+        ``countdown`` (seconds), ``eta`` (in UTC if it has no zone), ``expires`` (seconds or a time), ``queue``,
+        ``task_id``, ``link`` (a signature or a list of them), ``headers`` (text), ``ignore_result``, ``time_limit`` and
+        ``soft_time_limit`` are as in Celery.
+        """
+        self._signature.bind(*(args or ()), **(kwargs or {}))
+        sent: AsyncResult = self.app.send_task(self.name, args, kwargs, **options)
+        return sent
+
+    def s(self, *args: Any, **kwargs: Any) -> "Signature":
+        """Return a call of the task that is yet to be sent."""
+        return Signature(self, args, kwargs)
+
+    def si(self, *args: Any, **kwargs: Any) -> "Signature":
+        """Return a call of the task that takes no result of another one."""
+        return Signature(self, args, kwargs, immutable=True)
+
+    def retry(
+        self,
+        *,
+        exc: BaseException | None = None,
+        countdown: float | None = None,
+        eta: datetime | None = None,
+        max_retries: int | None = None,
+        **others: Any,
+    ) -> NoReturn:
+        """Have the running task retried, by raising ``Retry``; out of retries, raise ``exc`` or an error of its own.
+
+        ``max_retries`` may only be less than that of the task, which is sent with it.
+        """
+        if others:
+            name, value = next(iter(others.items()))
+            raise TypeError(unknown_option(f"retry of task {self.name!r}", name, value, OF_RETRY))
+        task = self._running()
+        if task is None:
+            raise exc or Retry("the task can be retried")
+        if max_retries is not None and max_retries > task.max_retry:
+            raise ValueError(
+                f"task {self.name!r} was sent with max_retries={task.max_retry}, and cannot be retried {max_retries} "
+                f"times: write @shared_task(max_retries={max_retries})"
+            )
+        limit = _first(max_retries, self.max_retries, NO_LIMIT)
+        if task.retried >= min(limit, task.max_retry):
+            raise exc or MaxRetriesExceededError(f"task {self.name!r} was retried {task.retried} times")
+        after_s = countdown if countdown is not None else self.settings.default_retry_delay
+        if eta is not None:
+            after_s = due_after_s(eta)
+        raise Retry(after=after_s) from exc or sys.exc_info()[1]
+
+    def _running(self) -> RunningTask | None:
+        try:
+            task = current_task()
+        except LookupError:
+            return None
+        return task if task.type == self.name else None
+
+    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_such_attribute(self, f"task {self.__dict__.get('name')!r}", OF_TASK, name)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name!r} of {self.run!r}>"
+
+
+class Signature:
+    """A task with arguments and options; as a ``link``, it gets the result of the other task before its arguments.
+
+    One that is immutable (``task.si(…)``) gets its own arguments only.
+    """
+
+    def __init__(
+        self, task: Task[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, immutable: bool = False
+    ) -> None:
+        self.task = task
+        self.args = args
+        self.kwargs = dict(kwargs)
+        self.options: dict[str, Any] = {}
+        self.immutable = immutable
+
+    def set(self, **options: Any) -> Self:
+        """Set options of ``apply_async``; return this signature."""
+        self.options.update(options)
+        return self
+
+    def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
+        """Send the task; these arguments come before its own."""
+        return self.apply_async(args, kwargs)
+
+    def apply_async(
+        self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> AsyncResult:
+        """Send the task; these arguments come before its own, and these options take precedence."""
+        if self.immutable:
+            args, kwargs = (), None
+        merged = {**self.options, **options}
+        return self.task.apply_async((*args, *self.args), {**self.kwargs, **(kwargs or {})}, **merged)
+
+    def as_link(self) -> dict[str, Any]:
+        """Return the form in which it travels with the task before it."""
+        options = dict(self.options)
+        if "link" in options:
+            options["link"] = links_of(options["link"])
+        own = {"args": [*self.args], "kwargs": self.kwargs, "immutable": self.immutable}
+        return {"task": self.task.name, **own, "options": options}
+
+    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_such_attribute(self, "a signature", OF_SIGNATURE, name)
+
+    def __repr__(self) -> str:
+        return f"<signature of {self.task!r}>"
+
+
+def links_of(given: Any) -> list[dict[str, Any]]:
+    """Return the links of an option ``link``: a signature, or a list of them; ``TypeError`` for anything else."""
+    links = given if isinstance(given, list | tuple) else [given]
+    for link in links:
+        if not isinstance(link, Signature | dict):  # a dict has travelled with a task
+            raise TypeError(f"link takes signatures, as task.s(...) makes them, not {link!r}")
+    return [link.as_link() if isinstance(link, Signature) else link for link in links]
+
+
+def _first(*values: Any) -> Any:
+    return next(value for value in values if value is not None)
