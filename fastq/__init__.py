@@ -5,6 +5,7 @@ Each name is imported with its dependencies when it is first used, so that a pro
 """
 
 import os
+import warnings
 from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
@@ -286,6 +287,16 @@ _importing: Final = RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
+    )
+
+
+if os.path.exists(os.path.join(os.path.dirname(__file__), "_fastq.py")):  # a file of that project
+    warnings.warn(
+        "the PyPI project 'fastq', which reads DNA data, is installed into the same package as fastq-worker: removing "
+        "or upgrading one of them breaks the other. Give each an environment of its own, here with: "
+        "pip uninstall --yes fastq fastq-worker && pip install fastq-worker",
+        RuntimeWarning,
+        stacklevel=2,
     )
 
 

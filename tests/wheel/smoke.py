@@ -10,7 +10,7 @@ import pkgutil
 import subprocess
 import sys
 import sysconfig
-from importlib.metadata import entry_points, version
+from importlib.metadata import distribution, version
 from pathlib import Path
 from types import ModuleType
 
@@ -100,7 +100,7 @@ def check_codec() -> None:
 
 def check_scripts() -> None:
     """Ask every installed command for its help."""
-    names = sorted(point.name for point in entry_points(group="console_scripts") if point.value.startswith("fastq."))
+    names = sorted(distribution("fastq-worker").entry_points.select(group="console_scripts").names)
     for name in names:
         program = Path(sysconfig.get_path("scripts")) / name
         subprocess.run([str(program), "--help"], check=True, stdout=subprocess.DEVNULL)
