@@ -33,7 +33,7 @@ OFFERED = {
     "fastq.wire",
     "fastq.wire.codec",
 }
-LANGUAGES = {"python", "go", "sh", "toml", "ini", "text", ""}
+LANGUAGES = {"python", "go", "sh", "toml", "ini", "yaml", "dockerfile", "text", ""}
 
 
 def of(language: str) -> list[Any]:

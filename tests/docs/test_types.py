@@ -10,7 +10,7 @@ import pytest
 from tests.docs.blocks import PAGES, ROOT, blocks_of
 
 # What our pages use and tests do not need: a checker takes anything of these.
-STRANGERS = ("aiohttp", "psycopg")
+STRANGERS = ("aiohttp", "psycopg", "torch")
 
 
 def check(directory: Path, pages: dict[str, str]) -> subprocess.CompletedProcess[str]:
