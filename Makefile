@@ -24,7 +24,7 @@ C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types lines check docs chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
+.PHONY: help setup demo test lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ check: lint types test ## Everything that must be green before a merge
 
 docs: $(BUILT) ## Write signatures and docstrings into docs/api
 	$(PY) docs/make_api.py
+
+site: $(VENV)/installed ## Build the site of the documentation in build/site, every link checked
+	$(PY) docs/make_site.py
 
 chaos: $(BUILT) ## Kill, freeze and cut off servers and Redis under load, account for each task (6-7 minutes)
 	@$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(TASKS),--tasks $(TASKS)) $(ARGS)

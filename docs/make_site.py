@@ -1,0 +1,83 @@
+"""Builds the site of all pages in build/site, and fails where a link leads nowhere: ``python docs/make_site.py``.
+
+The pages are copied to build/pages, each where it is in the repository, so that their links stay as they are. Only
+README.md becomes index.md, which a web server looks for. The contents of the site are the sections and links of
+docs/README.md, and of the overviews to which it links.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build"
+PARTS = ["*.md", "docs/**/*.md", "docs/*.json", "docs/*/*.svg", "docs/*/*.png", "benchmarks/*.md", "benchmarks/*.png"]
+PARTS += ["tests/interop/*.md"]
+TO_README = re.compile(r"(\]\([^)\s]*?)\bREADME\.md(?=[#)])")
+NOTE = re.compile(r"^(```\w+) \w+$", re.MULTILINE)
+"""A note for the tests, behind the language of a block."""
+SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
+ENTRY = re.compile(r"^(?:\||\d+\.) \[.*?\]\((.*?\.md)\)", re.MULTILINE)
+
+Contents = list["str | tuple[str, Contents]"]
+"""Pages by their paths, and sections."""
+
+
+def main() -> int:
+    """Copy the pages, build the site, and return the exit code."""
+    shutil.rmtree(BUILD / "pages", ignore_errors=True)
+    for source in sorted(path for part in PARTS for path in ROOT.glob(part)):
+        copy = BUILD / "pages" / path_of(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if source.suffix == ".md":
+            copy.write_text(NOTE.sub(r"\1", TO_README.sub(r"\1index.md", source.read_text("utf-8"))), "utf-8")
+        else:
+            shutil.copy(source, copy)
+    settings = (ROOT / "zensical.toml").read_text("utf-8")
+    nav = f"[project]\nnav = {as_toml(contents())}\n"
+    (BUILD / "zensical.toml").write_text(settings.replace("[project]\n", nav, 1), "utf-8")
+    build = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
+    return subprocess.run(build, cwd=BUILD, check=False).returncode
+
+
+def contents() -> Contents:
+    """Return the contents of the site: the sections of docs/README.md."""
+    overview = ROOT / "docs" / "README.md"
+    _, *parts = SECTION.split(overview.read_text("utf-8"))
+    sections = [(name, entries(overview, text)) for name, text in zip(parts[::2], parts[1::2], strict=True)]
+    return [*sections, path_of(overview)]
+
+
+def entries(page: Path, text: str) -> Contents:
+    """Return the pages to which a text links; an overview of a folder below becomes a section."""
+    found: Contents = []
+    for target in ENTRY.findall(text):
+        path = (page.parent / target).resolve()
+        if path.name == "README.md" and path.parent.parent == page.parent:
+            below = path.read_text("utf-8")
+            title = below.partition("\n")[0].removeprefix("# ").replace("`", "")
+            pages = [name for name in entries(path, below) if str(name).startswith(f"{path_of(path.parent)}/")]
+            found.append((title, [path_of(path), *pages]))
+        else:
+            found.append(path_of(path))
+    return found
+
+
+def path_of(page: Path) -> str:
+    """Return the path of a page among the copies."""
+    return str(page.relative_to(ROOT)).replace("README.md", "index.md")
+
+
+def as_toml(found: Contents) -> str:
+    """Return contents as the value of ``nav``."""
+    words = [
+        json.dumps(one) if isinstance(one, str) else f"{{ {json.dumps(one[0])} = {as_toml(one[1])} }}" for one in found
+    ]
+    return f"[{', '.join(words)}]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
