@@ -1,7 +1,7 @@
 """The selection of tasks by type, by error, and by the time when they failed or were completed."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -20,13 +20,14 @@ DATED: Final = (TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 class TaskFilter:
     """Tasks of a ``type`` (``*`` and ``?`` match as in file names), whose last error matches a regular expression.
 
-    ``since`` selects tasks that failed or were completed since a time, or within the given last period. A field that is
-    None matches any task.
+    ``since`` selects tasks that failed or were completed since a time, or within the given last period. ``test`` is a
+    function that returns whether it wants a task. A field that is None matches any task.
     """
 
     type: str | None = None
     error: str | re.Pattern[str] | None = None
     since: datetime | timedelta | None = None
+    test: Callable[[TaskInfo], bool] | None = None
 
     def __post_init__(self) -> None:
         _check_types(self.type, self.error, self.since)
@@ -46,7 +47,7 @@ class TaskFilter:
     @property
     def is_needed(self) -> bool:
         """Whether the filter has any condition."""
-        return (self.type, self.since, self.error) != (None, None, None)
+        return (self.type, self.since, self.error, self.test) != (None, None, None, None)
 
     def check(self, states: Iterable[TaskState]) -> None:
         """Refuse ``since`` for states that record no time."""
@@ -58,6 +59,8 @@ class TaskFilter:
         if self.type is not None and not fnmatchcase(info.type, self.type):
             return False
         if isinstance(self.error, re.Pattern) and not self.error.search(info.last_err):
+            return False
+        if self.test is not None and not self.test(info):
             return False
         if not isinstance(self.since, datetime):
             return True

@@ -9,18 +9,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from fastq.broker.operation import Flow
+from fastq.broker.operations.walk import TASKS_A_CALL, Source, Walk, WalkPage
 from fastq.errors import BrokerError, FastqError, TaskNotFoundError, TaskStateError
 from fastq.info import TaskInfo
 from fastq.inspector import actions
 from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, run_all_tasks
 from fastq.inspector.driver import Driver, operation
+from fastq.inspector.filters import TaskFilter
 from fastq.inspector.progress import OnProgress, Progress, counting
 from fastq.inspector.queues import pause, unpause
 from fastq.inspector.records import QueueInfo
+from fastq.inspector.search import described, sources_of
 from fastq.log.printable import clean
 from fastq.states import TaskState
 
-__all__ = ["Job", "JobMethods", "Place", "canceling", "doing", "doing_all", "may", "pausing"]
+__all__ = ["Job", "JobMethods", "Place", "canceling", "doing", "doing_all", "doing_where", "may", "pausing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def _ignore(progress: Progress) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The tasks of a queue in one state; ``group`` applies to aggregating tasks."""
+    """The tasks of a queue in one state; ``group`` applies to aggregating tasks, None is all groups."""
 
     queue: str
     state: TaskState
@@ -154,6 +157,31 @@ def doing_all(name: str, place: Place, count: int) -> Job:
     return Job(question, deed.past, count, work, destroys=deed is DELETE)
 
 
+def doing_where(name: str, places: Sequence[Place], where: TaskFilter, count: int) -> Job:
+    """Do something to the tasks of some places that match a filter, page by page; ``count`` is an estimate.
+
+    It reads as many tasks as there were at the start. A task that fails to change does not stop the others.
+    """
+    deed = DEEDS.get(name)
+
+    def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[None]:
+        def act(info: TaskInfo) -> Flow[None]:
+            return actions.cancel(info.id, None, info.queue) if deed is None else deed.one(info, now_ns)
+
+        for place in places:
+            for source in (yield from sources_of(place.queue, [place.state], place.group)):
+                yield from _each_where(source, where, now_ns, now, note, act)
+
+    verb, past, follows = ("Cancel", "asked to stop", "servers stop and retry them")
+    if deed is not None:
+        verb, past, follows = deed.verb, deed.past, deed.what_for
+    which = f"the tasks that match, {count:,} when they were counted"
+    if not where.is_needed and len(places) == 1:
+        which = f"all {count:,} {places[0]}"
+    question = f"{verb} {which}, {follows}?"
+    return Job(question, past, count, work, destroys=deed is DELETE)
+
+
 def pausing(info: QueueInfo) -> Job:
     """Pause a queue, or resume it if it is paused."""
     name, pending = clean(info.queue), f"its {info.pending:,} pending tasks"
@@ -172,18 +200,51 @@ def _each(
 ) -> Flow[None]:
     for info in infos:
         note(now)
-        try:
-            yield from act(info)
-        except BrokerError:
-            raise
-        except TaskStateError as error:
-            now.failures.append(_moved(info, error.state))
-        except TaskNotFoundError:
-            now.failures.append(_moved(info, "gone"))
-        except FastqError as error:
-            now.failures.append(str(error))
-        else:
-            now.done += 1
+        yield from _one(info, now, act)
+
+
+def _each_where(
+    source: Source,
+    where: TaskFilter,
+    now_ns: int,
+    now: Progress,
+    note: OnProgress,
+    act: Callable[[TaskInfo], Flow[None]],
+) -> Flow[None]:
+    walk = Walk(source)
+    left: int = yield source.size()
+    while left > 0:
+        note(now)
+        page: WalkPage = yield walk.page(min(left, TASKS_A_CALL))
+        if not page.tasks:
+            return
+        left -= len(page.tasks)
+        now.looked += len(page.tasks)
+        gone = set()
+        for task, info in described(source, page, now_ns):
+            if where.wants(info):
+                note(now)
+                if (yield from _one(info, now, act)) and source.state is not TaskState.ACTIVE:
+                    gone.add(task.id)
+        walk.passed(page, [task for task in page.tasks if task.id not in gone])
+
+
+def _one(info: TaskInfo, now: Progress, act: Callable[[TaskInfo], Flow[None]]) -> Flow[bool]:
+    """Change a task, and return whether that was possible."""
+    try:
+        yield from act(info)
+    except BrokerError:
+        raise
+    except TaskStateError as error:
+        now.failures.append(_moved(info, error.state))
+    except TaskNotFoundError:
+        now.failures.append(_moved(info, "gone"))
+    except FastqError as error:
+        now.failures.append(str(error))
+    else:
+        now.done += 1
+        return True
+    return False
 
 
 def _moved(info: TaskInfo, state: str) -> str:

@@ -27,12 +27,14 @@ PIECES: Final = frozenset({"delete_tasks", "run_tasks", "archive_tasks", "claim_
 class Progress:
     """The progress of work: ``done`` of the ``total`` tasks at its start; the same object each time.
 
-    ``unsure`` counts further tasks that may be done, because a reply about them was lost. ``trouble`` is the reason why
-    the work waits for Redis, None while it continues. ``failures`` are the errors of single tasks.
+    ``looked`` counts the tasks that were read, by work that changes only those that match. ``unsure`` counts further
+    tasks that may be done, because a reply about them was lost. ``trouble`` is the reason why the work waits for Redis,
+    None while it continues. ``failures`` are the errors of single tasks.
     """
 
     total: int = 0
     done: int = 0
+    looked: int = 0
     unsure: int = 0
     trouble: BrokerError | None = None
     failures: list[str] = field(default_factory=list)

@@ -33,6 +33,8 @@ def seconds(moment: datetime) -> int:
         (TaskFilter(since=NOW), True),
         (TaskFilter(since=NOW + timedelta(seconds=1)), False),
         (TaskFilter(type="mail:*", error="Key"), False),
+        (TaskFilter(test=lambda info: info.queue == "q"), True),
+        (TaskFilter(type="mail:*", test=lambda info: info.queue == "other"), False),
     ],
 )
 def test_all_that_is_given_must_match(where: TaskFilter, is_meant: bool) -> None:
