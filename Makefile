@@ -5,6 +5,7 @@
 # make chaos SEED=7 ARGS=--json        the same faults and tasks again, and the report as JSON
 # make compare ARGS='--only fastq,celery --quick'  two of the contenders, shortly
 # make demo TASKS=20000 REDIS=redis://…  fewer tasks, on a Redis that is there already
+# make demo WEB=1                       with the web UI, which stays until Ctrl-C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -32,7 +33,7 @@ help: ## List the targets
 setup: $(BUILT) ## Make .venv, install what development needs, compile the extensions
 
 demo: $(BUILT) ## Run 100 000 tasks through a private Redis and fastq-worker, account for each
-	@$(PY) -m fastq.cli.demo $(if $(TASKS),--tasks $(TASKS)) $(if $(REDIS),--redis '$(REDIS)') $(ARGS)
+	@$(PY) -m fastq.cli.demo $(if $(TASKS),--tasks $(TASKS)) $(if $(REDIS),--redis '$(REDIS)') $(if $(WEB),--web) $(ARGS)
 
 test: $(BUILT) ## Run the whole test suite
 	$(PY) -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)

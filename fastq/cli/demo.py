@@ -6,6 +6,7 @@ import click
 
 from fastq.cpus import whole_cpus
 from fastq.demo.interruption import Interrupted, Interruption
+from fastq.demo.pages import PagesEndedError
 from fastq.demo.run import DemoOptions, QueuesInUseError, run_demo
 from fastq.demo.screen import Screen
 from fastq.demo.shift import StalledError
@@ -23,6 +24,7 @@ _EPILOG = """\b
 Examples:
   fastq demo
   fastq demo --tasks 2000 --concurrency 2
+  fastq demo --web --tasks 500000
   fastq demo --redis redis://127.0.0.1:6379/9
 
 \b
@@ -62,17 +64,18 @@ def _check_url(context: click.Context, option: click.Parameter, value: str | Non
     help="A Redis to use instead of a private one; the queues are demo:critical, demo:default and demo:low, and are "
     "removed at the end.",
 )
-def main(tasks: int, seed: int, concurrency: int, redis: str | None) -> None:
+@click.option("--web", is_flag=True, help="Show it in the web UI, until Ctrl-C; needs fastq-worker[web].")
+def main(tasks: int, seed: int, concurrency: int, redis: str | None, web: bool) -> None:
     """Run a mixed workload through a real Redis and a real fastq-worker, and account for every task."""
     screen = Screen()
     try:
         with Interruption() as interruption:
-            added_up = run_demo(DemoOptions(tasks, seed, concurrency, redis), screen, interruption)
+            added_up = run_demo(DemoOptions(tasks, seed, concurrency, redis, web), screen, interruption)
     except Interrupted as error:
         screen.say()
         screen.say(f"{error}: stopping the worker and removing the demo's data.")
         sys.exit(EXIT_SIGNAL + error.signum)
-    except (BrokerError, QueuesInUseError, StalledError, WorkerEndedError) as error:
+    except (BrokerError, PagesEndedError, QueuesInUseError, StalledError, WorkerEndedError) as error:
         click.echo(f"fastq demo: {error}", err=True)
         sys.exit(EXIT_FAILED)
     sys.exit(0 if added_up else EXIT_FAILED)

@@ -1,8 +1,9 @@
 """The demo from start to end; whatever happens, its processes are ended and its data is removed."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,8 @@ from fastq.demo.audit import audit
 from fastq.demo.books import Books
 from fastq.demo.figures import measure
 from fastq.demo.findings import QueueCounts, find, read_counts
-from fastq.demo.interruption import Interruption
+from fastq.demo.interruption import Interrupted, Interruption
+from fastq.demo.pages import Pages
 from fastq.demo.screen import Screen, grouped
 from fastq.demo.shift import Shift
 from fastq.demo.summary import print_summary
@@ -38,12 +40,16 @@ class QueuesInUseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """The number of tasks, the seed, the number of children; ``redis`` is a URL, or None for a private server."""
+    """The number of tasks, the seed, the number of children; ``redis`` is a URL, or None for a private server.
+
+    With ``web`` the web UI shows the demo, also when all is done, until Ctrl-C.
+    """
 
     tasks: int
     seed: int
     concurrency: int
     redis: str | None = None
+    web: bool = False
 
 
 def run_demo(options: DemoOptions, screen: Screen, interruption: Interruption) -> bool:
@@ -59,6 +65,9 @@ def run_demo(options: DemoOptions, screen: Screen, interruption: Interruption) -
         interruption.check()
         _say_where(screen, broker, options)
         before = _counts_of_empty(broker, list(weights))
+        pages = stack.enter_context(Pages(url)) if options.web else None
+        if pages:
+            screen.say(f"The web UI: {pages.address}", bold=True)
         books, workload = Books(), Workload(options.tasks, options.seed, list(weights))
         if options.redis:
             stack.callback(sweep, broker, books, list(weights))
@@ -73,6 +82,10 @@ def run_demo(options: DemoOptions, screen: Screen, interruption: Interruption) -
         findings = find(broker, books, worker.ledger, interruption.check)
         result = audit(books, before, findings)
         print_summary(screen, books, result, measure(books, findings.runs), weights)
+        if pages:
+            screen.say(f"The web UI goes on at {pages.address} until Ctrl-C.", bold=True)
+            with suppress(Interrupted):
+                interruption.wait(math.inf)
     return not result.faults
 
 

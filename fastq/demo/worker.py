@@ -15,7 +15,7 @@ from typing import Final, Self
 from fastq.demo.ledger import LEDGER_VARIABLE
 from fastq.server.settings import EXTRA_KEYS, SETTINGS
 
-__all__ = ["Worker", "WorkerEndedError"]
+__all__ = ["Worker", "WorkerEndedError", "end_with_demo", "environment", "wait_or_kill"]
 
 _SHUTDOWN_S: Final = 2
 _HURRY_AFTER_S: Final = 0.2
@@ -35,7 +35,7 @@ class Worker:
         self.ledger = directory / "ledger"
         self._log = directory / "worker.log"
         self._arguments = _arguments(queues, concurrency)
-        self._environment = _environment() | {"FASTQ_REDIS_URL": redis, LEDGER_VARIABLE: str(self.ledger)}
+        self._environment = environment() | {"FASTQ_REDIS_URL": redis, LEDGER_VARIABLE: str(self.ledger)}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,7 +54,7 @@ class Worker:
                 stderr=log,
                 env=self._environment,
                 start_new_session=True,  # Ctrl-C is for the demo, which then ends the worker
-                preexec_fn=_end_with_demo,  # noqa: PLW1509 - the demo has one thread
+                preexec_fn=end_with_demo,  # noqa: PLW1509 - the demo has one thread
             )
         return self
 
@@ -67,14 +67,14 @@ class Worker:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_HURRY_AFTER_S)
         process.terminate()  # the second signal skips the waiting for handlers
-        _wait_or_kill(process)
+        wait_or_kill(process)
 
     def stop(self) -> None:
         """Shut it down as an operator would, and wait; ``WorkerEndedError`` unless it ends with exit code 0."""
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
-            if (code := _wait_or_kill(process)) != 0:
+            if (code := wait_or_kill(process)) != 0:
                 raise WorkerEndedError(f"fastq-worker exited with code {code} at its shutdown\n{self.last_words()}")
 
     def check(self) -> None:
@@ -100,19 +100,21 @@ def _arguments(queues: Mapping[str, int], concurrency: int) -> list[str]:
     ]
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return this process' environment without settings for other workers."""
     settings = {f"FASTQ_{name.upper()}" for name in (*SETTINGS, *EXTRA_KEYS, "config")}
     return {name: value for name, value in os.environ.items() if name not in settings}
 
 
-def _end_with_demo() -> None:
-    # Between fork and exec. Only for a demo that is killed, which cannot stop its worker.
+def end_with_demo() -> None:
+    """Let a child process end with the demo, between its fork and its exec."""
+    # Only for a demo that is killed, which cannot stop its processes.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _wait_or_kill(process: subprocess.Popen[bytes]) -> int:
+def wait_or_kill(process: subprocess.Popen[bytes]) -> int:
+    """Return the exit code of a process that was told to end."""
     try:
         return process.wait(_SHUTDOWN_S + _KILL_AFTER_S)
     except subprocess.TimeoutExpired:
