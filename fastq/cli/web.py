@@ -82,6 +82,7 @@ def _shared(name: str, **more: Any) -> Callable[[Any], Any]:
         "web",
         "web --host 0.0.0.0 --auth basic:users.txt --allow-host tasks.example.com",
         "web --new-user ann:operator > users.txt",
+        "web --queue 'mail*' --redact password --redact token",
     ],
 )
 @_own("host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="the address to listen on")
@@ -93,6 +94,9 @@ def _shared(name: str, **more: Any) -> Callable[[Any], Any]:
 @_own("allow-host", multiple=True, metavar="NAME", help="a name of this server; addresses and localhost need none")
 @_shared("read-only", is_flag=True, help="forbid all changes")
 @_own("forbid", multiple=True, metavar="ACTION", help="forbid one action, such as queue.delete")
+@_own("queue", multiple=True, metavar="GLOB", help="show only queues with such names")
+@_own("hide-payloads", is_flag=True, help="show no payloads and results")
+@_own("redact", multiple=True, metavar="KEY", help="hide the values of this member of JSON payloads")
 @_shared("max-payload-length", type=click.IntRange(0), default=200, help="characters of payloads in /api")
 @_shared("max-result-length", type=click.IntRange(0), default=200, help="characters of results in /api")
 @_shared("prometheus-addr", default="", metavar="URL", help="the Prometheus that /api/metrics asks")
@@ -105,7 +109,7 @@ def web(context: click.Context, /, **given: Any) -> int:
     """Serve the web UI, and asynqmon's REST API below /api.
 
     Takes asynqmon's flags and variables, too. Roles: viewers look, operators also pause, run, archive and cancel,
-    admins also delete. Needs fastq-worker[web].
+    admins also delete, stop servers and repair. Needs fastq-worker[web].
     """
     try:
         server = importlib.import_module(SERVER)
@@ -146,6 +150,9 @@ def _app(server: Any, url: str, given: Mapping[str, Any]) -> Any:
         read_only=given["read_only"],
         forbidden=given["forbid"],
         allowed_hosts=given["allow_host"],
+        queues=given["queue"] or ("*",),
+        hide_payloads=given["hide_payloads"],
+        redact=given["redact"],
         payload_formatter=server.shortened(given["max_payload_length"]),
         result_formatter=server.shortened(given["max_result_length"]),
         prometheus=given["prometheus_addr"],
@@ -155,13 +162,13 @@ def _app(server: Any, url: str, given: Mapping[str, Any]) -> Any:
 def _print_line(server: Any, user: str | None, token: str | None) -> int:
     name, _, role = (user or token or "").partition(":")
     if not name or not role:
-        raise ValueError(f"{user or token!r}: write NAME:ROLE, such as ann:operator")
-    known = server.Role.of(role)
+        raise ValueError(f"{user or token!r}: write NAME:ROLE, such as ann:operator, or ann:operator@mail*")
+    known = server.User.of(name, role)
     if user:
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-        click.echo(server.new_user_line(name, known, password))
+        click.echo(server.new_user_line(known, password))
     else:
-        secret, line = server.new_token(name, known)
+        secret, line = server.new_token(known)
         click.echo(line)
         click.echo(f"The token, which is not shown again: {secret}", err=True)
     return 0

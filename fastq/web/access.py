@@ -14,9 +14,9 @@ class Role(IntEnum):
     VIEWER = 1
     """Look at everything."""
     OPERATOR = 2
-    """Pause and resume queues; run, archive and cancel tasks."""
+    """Pause and resume queues; run, archive and cancel tasks; stop jobs."""
     ADMIN = 3
-    """Delete tasks and queues."""
+    """Delete tasks and queues; stop servers; repair."""
 
     @classmethod
     def of(cls, name: str) -> "Role":
@@ -36,16 +36,36 @@ ACTIONS: Final[Mapping[str, Role]] = {
     "task.archive": Role.OPERATOR,
     "task.cancel": Role.OPERATOR,
     "task.delete": Role.ADMIN,
+    "job.stop": Role.OPERATOR,
+    "server.quiet": Role.ADMIN,
+    "server.stop": Role.ADMIN,
+    "doctor.repair": Role.ADMIN,
 }
 """Everything that changes something, with the lowest role that may do it."""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Someone who asked, as the authentication named him."""
+    """Someone who asked, as the authentication named them; ``queues`` are patterns of the queues that they see."""
 
     name: str
     role: Role
+    queues: tuple[str, ...] = ("*",)
+
+    @classmethod
+    def of(cls, name: str, rights: str) -> "User":
+        """Return the user with rights such as ``operator`` or ``viewer@mail*,sms``; ``ValueError`` names bad ones."""
+        role, at, globs = rights.partition("@")
+        queues = tuple(globs.split(",")) if at else ("*",)
+        if "" in queues or ":" in globs:
+            raise ValueError(f"{rights!r}: write ROLE, or ROLE@QUEUE,QUEUE with patterns such as mail* (? for a colon)")
+        return cls(name, Role.of(role), queues)
+
+    @property
+    def rights(self) -> str:
+        """Return the rights as ``of`` reads them."""
+        role = self.role.name.lower()
+        return role if self.queues == ("*",) else f"{role}@{','.join(self.queues)}"
 
 
 EVERYONE: Final = User("", Role.ADMIN)

@@ -7,17 +7,23 @@ from urllib.parse import urlencode
 
 from starlette.responses import RedirectResponse, Response
 
-from fastq.errors import QueueNotFoundError, TaskNotFoundError
+from fastq.errors import BrokerError, QueueNotFoundError, ServerNotListeningError, TaskNotFoundError
 from fastq.info import TaskInfo
-from fastq.inspector.jobs import Job, Place, canceling, doing, doing_all, may
+from fastq.inspector import ServerInfo, TaskFilter
+from fastq.inspector.jobs import Job, Place, canceling, doing, doing_all, doing_where, may
 from fastq.states import TaskState
+from fastq.web.bulk import Order, ask, begin, did, is_quick
 from fastq.web.render import page
 from fastq.web.site import Call, Endpoint, Refusal, Route, name_in_path
+from fastq.web.work import Work
 
-__all__ = ["ACTING", "VERBS"]
+__all__ = ["ACTING", "VERBS", "did_of"]
 
 VERBS: Final = ("run", "cancel", "archive", "delete")
+OTHER_VERBS: Final = ("pause", "resume", "quiet", "stop")
 MOST_CHOSEN: Final = 1_000
+ORDER_S: Final = 1.0
+"""How long a server's new state is waited for, so that the page shows it."""
 
 
 def _doer(verb: str) -> Endpoint:
@@ -34,19 +40,17 @@ def _doer(verb: str) -> Endpoint:
         job = await (
             _of_all(call, verb, state, given.get("group") or None) if is_all else _of_some(call, verb, state, ids)
         )
-        if (job.destroys or is_all) and given.get("sure") != "yes":
-            call.notes = None
-            return page(
-                call, "confirm.jinja", title=verb, section="queues", job=job, verb=verb, fields=fields, back=_list(call)
-            )
+        order = Order(verb, job, _list(call), frozenset({call.names["queue"]}))
+        if (job.destroys or is_all) and (question := ask(call, order, fields)):
+            return question
+        group = {"group": given["group"]} if given.get("group") else {}
+        if is_all:
+            return await begin(call, order, group)
         done = await call.inspector.carry_out(job)
-        chosen = {} if is_all else {"tasks": ids}
-        call.notes = {**chosen, "count": done.done, "failed": done.failures}
+        call.notes = {"tasks": ids, "count": done.done, "failed": done.failures}
         to = given.get("to") == "task" and verb != "delete" and len(ids) == 1
         where = f"{_queue(call)}/tasks/{name_in_path(ids[0])}" if to else _list(call)
-        asked = {"did": verb, "done": done.done, "failed": len(done.failures) + (0 if is_all else len(ids) - job.total)}
-        group = {"group": given["group"]} if given.get("group") else {}
-        return RedirectResponse(f"{where}?{urlencode({**asked, **group})}", 303)
+        return RedirectResponse(f"{where}?{did(verb, done, group, missing=len(ids) - job.total)}", 303)
 
     return act
 
@@ -66,8 +70,7 @@ async def _of_all(call: Call, verb: str, state: TaskState, group: str | None) ->
     count = await call.inspector.count_tasks(queue, state, group=group)
     if verb != "cancel":
         return doing_all(verb, Place(queue, state, group), count)
-    infos = [info async for info in call.inspector.iter_tasks(queue, state)]
-    return canceling(infos[:MOST_CHOSEN])
+    return doing_where(verb, [Place(queue, state)], TaskFilter(), count)
 
 
 async def _of_some(call: Call, verb: str, state: TaskState, ids: Sequence[str]) -> Job:
@@ -92,6 +95,19 @@ def _queue(call: Call) -> str:
 
 def _list(call: Call) -> str:
     return f"{_queue(call)}/{call.names['state']}"
+
+
+def did_of(call: Call) -> tuple[str, int, int] | None:
+    """Return what the last action did, of which only numbers and known words come from the URL."""
+    verb = call.request.query_params.get("did", "")
+    if verb not in VERBS and verb not in OTHER_VERBS:
+        return None
+    count, failed = (int(text) if text.isdecimal() else 0 for text in (_query(call, "done"), _query(call, "failed")))
+    return verb, count, failed
+
+
+def _query(call: Call, name: str) -> str:
+    return call.request.query_params.get(name, "")[:9]
 
 
 async def pause(call: Call) -> Response:
@@ -121,12 +137,50 @@ async def delete(call: Call) -> Response:
         call.notes = None
         info = await call.inspector.get_queue_info(name)
         return page(call, "confirm_queue.jinja", title="delete", section="queues", info=info, back=_queue(call))
-    call.notes = {"force": "force" in given}
-    await call.inspector.delete_queue(name, force="force" in given)
-    return RedirectResponse(f"{call.base}/", 303)
+
+    async def do(work: Work) -> str:
+        await call.inspector.delete_queue(name, force="force" in given, progress=work.note)
+        return "The queue is deleted."
+
+    work = Work(f"Delete the queue {name}", call.user.name, frozenset({name}))
+    quick = await is_quick(call, "queue.delete", work, do)
+    return RedirectResponse(f"{call.base}/" if quick else f"{call.base}/jobs/{work.id}", 303)
+
+
+async def _server(call: Call) -> ServerInfo:
+    """Return a server, if the user sees all of its queues."""
+    found = next((each for each in await call.inspector.servers() if each.id == call.names["server"]), None)
+    if found is None or not all(map(call.view.sees, found.queues)):
+        raise Refusal(404, f"no running server has the id {call.names['server']!r}")
+    return found
+
+
+def _teller(verb: str) -> Endpoint:
+    async def tell(call: Call) -> Response:
+        server = await _server(call)
+        if dict(await call.form()).get("sure") != "yes":
+            call.notes = None
+            return page(call, "confirm_server.jinja", title=verb, section="servers", server=server, verb=verb)
+        status = "quiet" if verb == "quiet" else "stopping"
+        call.notes = {"host": server.host, "pid": server.pid}
+        try:
+            await (call.inspector.quiet_server if verb == "quiet" else call.inspector.stop_server)(server.id)
+            await call.inspector.wait_for_server(server.id, status, timeout=ORDER_S)
+        except ServerNotListeningError:
+            signal = "SIGTSTP" if verb == "quiet" else "SIGTERM"
+            text = f"this server takes no orders, as asynq's do not; send {signal} to {server.pid} on {server.host}"
+            raise Refusal(409, text) from None
+        except TimeoutError as error:
+            if isinstance(error, BrokerError):
+                raise
+            # It has the order; the page shows when it follows.
+        return RedirectResponse(f"{call.base}/servers?{urlencode({'did': verb})}", 303)
+
+    return tell
 
 
 ACTING: Final = [
+    *(Route("POST", f"/servers/{{server}}/{verb}", _teller(verb), f"server.{verb}") for verb in ("quiet", "stop")),
     Route("POST", "/queues/{queue}/pause", pause, "queue.pause"),
     Route("POST", "/queues/{queue}/resume", resume, "queue.resume"),
     Route("POST", "/queues/{queue}/delete", delete, "queue.delete"),

@@ -1,7 +1,6 @@
 """``FastqWeb``: the web UI and asynqmon's REST API as an ASGI app."""
 
 import inspect
-import json
 import logging
 import re
 from collections.abc import Sequence
@@ -17,11 +16,13 @@ from fastq.errors import BrokerError, FastqError
 from fastq.inspector import AsyncInspector
 from fastq.redis_url import is_cluster
 from fastq.web.access import EVERYONE, Access, User
+from fastq.web.audit import audit
 from fastq.web.auth import Auth, TooManyFailuresError
 from fastq.web.compat import ROUTES as API
 from fastq.web.guard import SAFE, SECURITY_HEADERS, is_known_host, is_same_origin
 from fastq.web.pages import ROUTES as PAGES
 from fastq.web.pages import error_page
+from fastq.web.redaction import Redaction
 from fastq.web.site import Call, Formatter, Refusal, Site, find_route
 
 __all__ = ["ROUTES", "FastqWeb"]
@@ -30,7 +31,6 @@ ROUTES: Final = [*API, *PAGES]
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
 
 _log = logging.getLogger("fastq.web")
-_audit = logging.getLogger("fastq.web.audit")
 
 
 @dataclass(eq=False, repr=False)  # its URL may hold a password
@@ -42,8 +42,10 @@ class FastqWeb:
     ``X-Forwarded-Prefix``. ``auth`` is a
     callable from a Starlette ``Request`` to a ``User``, or None to refuse; without it everyone who reaches the app is
     an admin. ``read_only`` forbids all changes, ``forbidden`` single actions. The ``Host`` of a request must be an
-    address, localhost, or one of ``allowed_hosts``. The formatters are asynqmon's: they get the type of a task and its
-    bytes. ``prometheus`` is the URL of a Prometheus server for ``/api/metrics``.
+    address, localhost, or one of ``allowed_hosts``. ``queues`` are patterns of the queues that anyone sees.
+    ``hide_payloads`` hides all payloads and results; ``redact`` names members of JSON objects whose values nobody
+    sees, and what is not JSON is hidden then. The formatters are asynqmon's: they get the type of a task and its bytes,
+    redacted. ``prometheus`` is the URL of a Prometheus server for ``/api/metrics``.
     """
 
     redis: str | None = None
@@ -52,6 +54,9 @@ class FastqWeb:
     read_only: bool = False
     forbidden: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
+    queues: Sequence[str] = ("*",)
+    hide_payloads: bool = False
+    redact: Sequence[str] = ()
     payload_formatter: Formatter | None = None
     result_formatter: Formatter | None = None
     prometheus: str = ""
@@ -60,9 +65,14 @@ class FastqWeb:
     def __post_init__(self) -> None:
         if not _PREFIX.fullmatch(self.root_path):
             raise ValueError(f"root_path must be like /monitoring/tasks, not {self.root_path!r}")
+        for name in ("forbidden", "allowed_hosts", "queues", "redact"):
+            if isinstance(given := getattr(self, name), str):
+                raise TypeError(f"{name} must be a sequence of str, not {given!r}")
         self.site = Site(
             inspector=AsyncInspector(self.redis),
             access=Access.of(self.read_only, self.forbidden),
+            redaction=Redaction.of(self.hide_payloads, self.redact),
+            queues=tuple(self.queues),
             payload_formatter=self.payload_formatter,
             result_formatter=self.result_formatter,
             prometheus=self.prometheus,
@@ -70,7 +80,9 @@ class FastqWeb:
         )
 
     async def close(self) -> None:
-        """Close the connections of the running loop."""
+        """Stop all jobs, each between two tasks, and close the connections of the running loop."""
+        await self.site.live.close()
+        await self.site.board.close()
         await self.site.inspector.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,6 +159,7 @@ class FastqWeb:
 
     async def _answer(self, call: Call, path: str) -> Response:
         route, call.names = find_route(ROUTES, call.request.method, path)
+        call.check_names()
         if route.action is None:
             return await route.endpoint(call)
         if self.read_only:
@@ -163,13 +176,7 @@ class FastqWeb:
             raise
         finally:
             if call.notes is not None:
-                _audit.info("%s", _audit_line(call, route.action, outcome))
-
-
-def _audit_line(call: Call, action: str, outcome: str) -> str:
-    client = call.request.client
-    line = {"user": call.user.name, "role": call.user.role.name.lower(), "client": client.host if client else ""}
-    return json.dumps({"action": action, **line, **call.names, **(call.notes or {}), "outcome": outcome})
+                audit(call, route.action, {"outcome": outcome, **call.notes})
 
 
 def _error(call: Call, path: str, status: int, text: str) -> Response:

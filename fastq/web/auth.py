@@ -124,7 +124,7 @@ class TokenAuth:
             parts = line.split(":")
             if len(parts) != 3:
                 raise ValueError(f"{parts[0]!r}: a line must be name:role:digest")
-            self._users[_unhex(parts[2], parts[0])] = User(parts[0], Role.of(parts[1]))
+            self._users[_unhex(parts[2], parts[0])] = User.of(parts[0], parts[1])
         if not self._users:
             raise ValueError("no token is listed; fastq web --new-token NAME:ROLE makes one")
 
@@ -135,14 +135,14 @@ class TokenAuth:
 
 
 class ProxyAuth:
-    """A header that holds the user's name, believed only if a trusted proxy connects; all users have one role."""
+    """A header that holds the user's name, believed only if a trusted proxy connects; all have the same rights."""
 
     challenge = ""
 
-    def __init__(self, header: str, role: Role, trusted: Sequence[str]) -> None:
+    def __init__(self, header: str, role: Role, trusted: Sequence[str], queues: Sequence[str] = ("*",)) -> None:
         if not trusted:
             raise ValueError(f"--auth header:{header} needs --trusted-proxy: the address of the proxy that sets it")
-        self._header, self._role = header, role
+        self._header, self._role, self._queues = header, role, tuple(queues)
         self._trusted = [ipaddress.ip_network(network, strict=False) for network in trusted]
 
     def __call__(self, request: Request) -> User | None:
@@ -154,7 +154,7 @@ class ProxyAuth:
         names = request.headers.getlist(self._header)
         if len(names) != 1 or not names[0] or not any(client in network for network in self._trusted):
             return None  # two are one of the proxy's and one of the client's
-        return User(names[0], self._role)
+        return User(names[0], self._role, self._queues)
 
 
 def auth_of(spec: str, trusted: Sequence[str] = ()) -> Auth:
@@ -168,23 +168,24 @@ def auth_of(spec: str, trusted: Sequence[str] = ()) -> Auth:
         case "tokens":
             return TokenAuth(_lines(rest))
         case "header":
-            header, _, role = rest.partition(":")
-            return ProxyAuth(header, Role.of(role or "viewer"), trusted)
+            header, _, rights = rest.partition(":")
+            user = User.of("", rights or "viewer")
+            return ProxyAuth(header, user.role, trusted, user.queues)
         case "call":
             return _imported(rest)
     raise ValueError(f"--auth {spec!r}: {kind!r} is none of basic, tokens, header, call")
 
 
-def new_user_line(name: str, role: Role, password: str) -> str:
+def new_user_line(user: User, password: str) -> str:
     """Return the line of a user for the file of ``--auth basic:FILE``."""
     salt = os.urandom(SALT_BYTES)
-    return f"{name}:{role.name.lower()}:{salt.hex()}:{_digest(password, salt).hex()}"
+    return f"{user.name}:{user.rights}:{salt.hex()}:{_digest(password, salt).hex()}"
 
 
-def new_token(name: str, role: Role) -> tuple[str, str]:
+def new_token(user: User) -> tuple[str, str]:
     """Return a token, and its line for the file of ``--auth tokens:FILE``."""
     token = base64.urlsafe_b64encode(os.urandom(TOKEN_BYTES)).decode().rstrip("=")
-    return token, f"{name}:{role.name.lower()}:{hashlib.sha256(token.encode()).hexdigest()}"
+    return token, f"{user.name}:{user.rights}:{hashlib.sha256(token.encode()).hexdigest()}"
 
 
 def _meant(lines: Sequence[str]) -> list[str]:
@@ -203,7 +204,7 @@ def _account(line: str) -> tuple[str, _Account]:
     if len(parts) != 4:
         raise ValueError(f"{parts[0]!r}: a line must be name:role:salt:digest")
     name, role, salt, digest = parts
-    return name, _Account(User(name, Role.of(role)), _unhex(salt, name), _unhex(digest, name))
+    return name, _Account(User.of(name, role), _unhex(salt, name), _unhex(digest, name))
 
 
 def _unhex(text: str, name: str) -> bytes:

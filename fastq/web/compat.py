@@ -38,6 +38,8 @@ MOST_PAGES: Final = 10**9
 DAYS_OF_QUEUE: Final = 10
 DAYS_OF_ALL: Final = 90
 CANCELED_A_PAGE: Final = 100
+NO_QUEUE: Final = "\n"
+"""Stands for no queue in a query of Prometheus."""
 
 One: TypeAlias = Callable[[Call, str, str], Awaitable[None]]
 All: TypeAlias = Callable[[Call, str, TaskState, str | None], Awaitable[int]]
@@ -56,7 +58,7 @@ def _nothing() -> Response:
 
 async def list_queues(call: Call) -> Response:
     """List all queues."""
-    return _json({"queues": [queue_json(info) for info in await queue_infos(call.inspector)]})
+    return _json({"queues": [queue_json(info) for info in await queue_infos(call.view)]})
 
 
 async def get_queue(call: Call) -> Response:
@@ -91,7 +93,7 @@ async def resume_queue(call: Call) -> Response:
 
 async def queue_stats(call: Call) -> Response:
     """Describe the last 90 days of all queues."""
-    names = await call.inspector.queues()
+    names = await call.view.queues()
     return _json(
         {
             "stats": {
@@ -122,7 +124,7 @@ def _page(call: Call) -> dict[str, int]:
 def _lister(state: TaskState) -> Endpoint:
     async def list_tasks(call: Call) -> Response:
         queue, group = call.names["queue"], call.names.get("group")
-        infos = await call.inspector.list_tasks(queue, state, group=group, **_page(call))
+        infos = await call.view.tasks(queue, state, group=group, **_page(call))
         stats: QueueInfo = await call.inspector.get_queue_info(queue)
         workers = await _workers(call, queue) if state is TaskState.ACTIVE else {}
         more = {"groups": await _groups(call)} if group is not None else {}
@@ -133,14 +135,14 @@ def _lister(state: TaskState) -> Endpoint:
 
 
 async def _workers(call: Call, queue: str) -> Mapping[str, WorkerInfo]:
-    servers = await call.inspector.servers()
+    servers = await call.view.servers()
     return {worker.task_id: worker for server in servers for worker in server.active_workers if worker.queue == queue}
 
 
 async def get_task(call: Call) -> Response:
     """Describe a task."""
     try:
-        info = await call.inspector.get_task_info(call.names["queue"], call.names["id"])
+        info = await call.view.task(call.names["queue"], call.names["id"])
     except (QueueNotFoundError, TaskNotFoundError) as error:
         raise Refusal(404, str(error)) from None
     return _json(task_json(call.site, info))
@@ -241,17 +243,20 @@ async def cancel_all(call: Call) -> Response:
 
 async def list_servers(call: Call) -> Response:
     """List the running servers."""
-    return _json({"servers": [server_json(call.site, server) for server in await call.inspector.servers()]})
+    return _json({"servers": [server_json(call.site, server) for server in await call.view.servers()]})
 
 
 async def list_entries(call: Call) -> Response:
     """List the periodic tasks."""
-    return _json({"entries": [entry_json(call.site, entry) for entry in await call.inspector.scheduler_entries()]})
+    return _json({"entries": [entry_json(call.site, entry) for entry in await call.view.scheduler_entries()]})
 
 
 async def list_events(call: Call) -> Response:
     """List the times at which a periodic task was enqueued."""
-    events = await call.inspector.list_scheduler_enqueue_events(call.names["entry"], **_page(call))
+    wanted = call.names["entry"]
+    if not call.view.is_of_all and wanted not in {entry.id for entry in await call.view.scheduler_entries()}:
+        return _json({"events": []})
+    events = await call.inspector.list_scheduler_enqueue_events(wanted, **_page(call))
     return _json({"events": [event_json(event) for event in events]})
 
 
@@ -278,14 +283,19 @@ async def _locations(call: Call) -> list[dict[str, Any]]:
             "keyslot": await call.inspector.cluster_key_slot(name),
             "nodes": [node.addr for node in await call.inspector.cluster_nodes(name)],
         }
-        for name in await call.inspector.queues()
+        for name in await call.view.queues()
     ]
 
 
 async def get_metrics(call: Call) -> Response:
     """Ask Prometheus for the nine series of asynqmon's page of metrics."""
     try:
-        return Response(await metrics(call.site.prometheus, call.request.query_params), media_type="application/json")
+        asked = dict(call.request.query_params)
+        if not call.view.is_of_all:
+            wanted = set(asked.get("queues", "").split(",")) - {""}
+            seen = [name for name in await call.view.queues() if "," not in name and (not wanted or name in wanted)]
+            asked["queues"] = ",".join(seen) or NO_QUEUE
+        return Response(await metrics(call.site.prometheus, asked), media_type="application/json")
     except ValueError as error:
         raise Refusal(400, f"invalid query parameter: {error}") from None
     except OSError as error:

@@ -8,7 +8,8 @@ from fastq.durations import format_duration, nanoseconds_of
 from fastq.info import TaskInfo
 from fastq.inspector import DailyStats, GroupInfo, QueueInfo, ServerInfo
 from fastq.states import TaskState
-from fastq.web.site import Site
+from fastq.web.redaction import HIDDEN
+from fastq.web.site import Formatter, Site
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 __all__ = [
@@ -49,11 +50,15 @@ def printable_text(data: bytes) -> str:
 
 
 def _payload(site: Site, type: str, payload: bytes) -> str:
-    return site.payload_formatter(type, payload) if site.payload_formatter else printable_text(payload)
+    return _formatted(site.payload_formatter, type, payload)
 
 
 def _result(site: Site, type: str, result: bytes | None) -> str:
-    return site.result_formatter(type, result or b"") if site.result_formatter else printable_text(result or b"")
+    return _formatted(site.result_formatter, type, result or b"")
+
+
+def _formatted(formatter: Formatter | None, type: str, data: bytes) -> str:
+    return printable_text(data) if formatter is None or data == HIDDEN else formatter(type, data)
 
 
 def queue_json(info: QueueInfo) -> dict[str, Any]:

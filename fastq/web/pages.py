@@ -12,12 +12,17 @@ from fastq.info import TaskInfo
 from fastq.inspector import AsyncInspector, DailyStats, QueueInfo, ServerInfo
 from fastq.inspector.jobs import may as is_possible
 from fastq.states import TaskState
-from fastq.web.acting import ACTING, VERBS
+from fastq.web.acting import ACTING, VERBS, did_of
+from fastq.web.bulk import JOBS
+from fastq.web.doctor import DOCTOR
 from fastq.web.payloads import shown
 from fastq.web.problems import problems_of
 from fastq.web.queue_infos import queue_infos
+from fastq.web.redaction import HIDDEN
 from fastq.web.render import asset, page
+from fastq.web.search import SEARCHING
 from fastq.web.site import Call, Refusal, Route, name_in_path
+from fastq.web.streaming import events_of
 from fastq.wire.messages import WorkerInfo
 
 __all__ = ["ROUTES", "error_page"]
@@ -58,7 +63,7 @@ class QueueRow:
 
 async def overview(call: Call) -> Response:
     """Show what is wrong, then all queues."""
-    infos, servers = await asyncio.gather(queue_infos(call.inspector), call.inspector.servers())
+    infos, servers = await asyncio.gather(queue_infos(call.view), call.view.servers())
     histories = await _histories(call.inspector, infos) if len(infos) <= MOST_WITH_HISTORY else [[]] * len(infos)
     rows = [QueueRow(info, days, _count(servers, info.queue)) for info, days in zip(infos, histories, strict=True)]
     return page(
@@ -107,7 +112,7 @@ async def _info(call: Call) -> QueueInfo:
 async def tasks(call: Call) -> Response:
     """Show a queue, and the tasks of one of its states."""
     state = _state(call)
-    info, servers = await asyncio.gather(_info(call), call.inspector.servers())
+    info, servers = await asyncio.gather(_info(call), call.view.servers())
     groups = await call.inspector.groups(info.queue) if state is TaskState.AGGREGATING else []
     group = call.request.query_params.get("group") or (groups[0].group if groups else None)
     size = call.number("size", PAGE_SIZE, MOST_A_PAGE)
@@ -115,9 +120,9 @@ async def tasks(call: Call) -> Response:
     infos: list[TaskInfo] = []
     count: int = getattr(info, state.value)
     if state is not TaskState.AGGREGATING:
-        infos = await call.inspector.list_tasks(info.queue, state, page=number, page_size=size)
+        infos = await call.view.tasks(info.queue, state, page=number, page_size=size)
     elif group:
-        infos = await call.inspector.list_tasks(info.queue, state, group=group, page=number, page_size=size)
+        infos = await call.view.tasks(info.queue, state, group=group, page=number, page_size=size)
         count = next((each.size for each in groups if each.group == group), 0)
     return page(
         call,
@@ -137,7 +142,7 @@ async def tasks(call: Call) -> Response:
         size=size,
         count=count,
         verbs=[verb for verb in VERBS if is_possible(verb, state) and call.may(f"task.{verb}")],
-        did=_did(call),
+        did=did_of(call),
     )
 
 
@@ -146,19 +151,6 @@ def _state(call: Call) -> TaskState:
         return TaskState(call.names["state"])
     except ValueError:
         raise Refusal(404, f"there is no state {call.names['state']!r}") from None
-
-
-def _did(call: Call) -> tuple[str, int, int] | None:
-    """Return what the last action did, of which only numbers and known words come from the URL."""
-    verb = call.request.query_params.get("did", "")
-    if verb not in VERBS and verb not in ("pause", "resume"):
-        return None
-    count, failed = (int(text) if text.isdecimal() else 0 for text in (_query(call, "done"), _query(call, "failed")))
-    return verb, count, failed
-
-
-def _query(call: Call, name: str) -> str:
-    return call.request.query_params.get(name, "")[:9]
 
 
 def _workers(servers: Sequence[ServerInfo], queue: str) -> dict[str, tuple[ServerInfo, WorkerInfo]]:
@@ -174,9 +166,9 @@ async def task(call: Call) -> Response:
     """Show all that is known about a task."""
     info = await _task(call)
     attempts, servers = await asyncio.gather(
-        call.inspector.get_failed_attempts(info.queue, info.id), call.inspector.servers()
+        call.inspector.get_failed_attempts(info.queue, info.id), call.view.servers()
     )
-    formatted = call.site.payload_formatter
+    formatter = None if info.payload == HIDDEN else call.site.payload_formatter
     return page(
         call,
         "task.jinja",
@@ -184,18 +176,18 @@ async def task(call: Call) -> Response:
         section="queues",
         info=info,
         payload=shown(info.payload),
-        formatted="" if formatted is None else formatted(info.type, info.payload),
+        formatted="" if formatter is None else formatter(info.type, info.payload),
         result=None if info.result is None else shown(info.result),
         attempts=attempts[::-1],
         worker=_workers(servers, info.queue).get(info.id),
         verbs=[verb for verb in VERBS if is_possible(verb, info.state) and call.may(f"task.{verb}")],
-        did=_did(call),
+        did=did_of(call),
     )
 
 
 async def _task(call: Call) -> TaskInfo:
     try:
-        return await call.inspector.get_task_info(call.names["queue"], call.names["id"])
+        return await call.view.task(call.names["queue"], call.names["id"])
     except (QueueNotFoundError, TaskNotFoundError) as error:
         raise Refusal(404, f"{error}; it may be done and deleted") from None
 
@@ -215,31 +207,16 @@ def _file(name: str, data: bytes) -> Response:
     return Response(data, headers=headers, media_type="application/octet-stream")
 
 
-async def find(call: Call) -> Response:
-    """Lead on to the task with an id, in whatever queue it is, or to the queue of this name."""
-    wanted = call.request.query_params.get("id", "").strip()
-    if not wanted:
-        return RedirectResponse(f"{call.base}/", 303)
-    names = await call.inspector.queues()
-    for name in names:
-        try:
-            await call.inspector.get_task_info(name, wanted)
-        except (QueueNotFoundError, TaskNotFoundError):
-            continue
-        return RedirectResponse(f"{call.base}/queues/{name_in_path(name)}/tasks/{name_in_path(wanted)}", 303)
-    if wanted in names:
-        return RedirectResponse(f"{call.base}/queues/{name_in_path(wanted)}", 303)
-    raise Refusal(404, f"no queue has a task with the id {wanted!r}, and none has this name")
-
-
 async def servers(call: Call) -> Response:
     """Show the running servers and what they work on."""
-    return page(call, "servers.jinja", title="Servers", section="servers", servers=await call.inspector.servers())
+    return page(
+        call, "servers.jinja", title="Servers", section="servers", servers=await call.view.servers(), did=did_of(call)
+    )
 
 
 async def schedulers(call: Call) -> Response:
     """Show the periodic tasks."""
-    entries = await call.inspector.scheduler_entries()
+    entries = await call.view.scheduler_entries()
     return page(call, "schedulers.jinja", title="Schedulers", section="schedulers", entries=entries)
 
 
@@ -247,11 +224,11 @@ async def entry(call: Call) -> Response:
     """Show a periodic task, and when it was enqueued."""
     wanted = call.names["entry"]
     entries, events = await asyncio.gather(
-        call.inspector.scheduler_entries(),
+        call.view.scheduler_entries(),
         call.inspector.list_scheduler_enqueue_events(wanted, page_size=EVENTS),
     )
     found = next((entry for entry in entries if entry.id == wanted), None)
-    if found is None and not events:
+    if found is None and (not events or not call.view.is_of_all):
         raise Refusal(404, str(SchedulerEntryNotFoundError(wanted)))
     payload = None if found is None else shown(found.task_payload)
     title = found.task_type if found else wanted
@@ -265,18 +242,20 @@ async def redis(call: Call) -> Response:
     return page(call, "redis.jinja", title="Redis", section="redis", info=info, is_cluster=is_cluster)
 
 
-ROUTES: Final = [
-    Route("GET", "/", overview),
+_SHOWING: Final = [
+    Route("GET", "/", overview, live_s=2),
     Route("GET", "/static/{version}/{name}", asset),
-    Route("GET", "/find", find),
     Route("GET", "/queues/{queue}", queue),
-    Route("GET", "/queues/{queue}/{state}", tasks),
-    Route("GET", "/queues/{queue}/tasks/{id}", task),
+    Route("GET", "/queues/{queue}/{state}", tasks, live_s=2),
+    Route("GET", "/queues/{queue}/tasks/{id}", task, live_s=2),
     Route("GET", "/queues/{queue}/tasks/{id}/payload", payload),
     Route("GET", "/queues/{queue}/tasks/{id}/result", result),
-    Route("GET", "/servers", servers),
-    Route("GET", "/schedulers", schedulers),
+    Route("GET", "/servers", servers, live_s=2),
+    Route("GET", "/schedulers", schedulers, live_s=2),
     Route("GET", "/schedulers/{entry}", entry),
-    Route("GET", "/redis", redis),
-    *ACTING,
+    Route("GET", "/redis", redis, live_s=2),
+    *SEARCHING,
+    *JOBS,
+    *DOCTOR,
 ]
+ROUTES: Final = [*_SHOWING, Route("GET", "/events", events_of(_SHOWING)), *ACTING]

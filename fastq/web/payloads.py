@@ -8,7 +8,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-__all__ = ["Shown", "preview", "shown"]
+__all__ = ["Shown", "preview", "shown", "tokens_of"]
 
 MOST_BYTES: Final = 64 * 1024
 MOST_HEX_BYTES: Final = 2 * 1024
@@ -51,6 +51,11 @@ def preview(data: bytes | None) -> str:
         return f"{len(data):,} bytes: {data[:ROW].hex(' ')}{' …' if len(data) > ROW else ''}"
     line = _visible(" ".join(text.split()))
     return f"{line[:PREVIEW]}…" if len(line) > PREVIEW or len(data) > 4 * PREVIEW else line
+
+
+def tokens_of(text: str) -> Iterator[re.Match[str]]:
+    """Yield the tokens of a JSON text."""
+    return _TOKEN.finditer(text)
 
 
 def _beginning(data: bytes, most: int) -> bytes:

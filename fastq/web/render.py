@@ -2,12 +2,13 @@
 
 import gzip
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib import resources
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 from starlette.responses import Response
 
@@ -19,7 +20,11 @@ from fastq.web.site import Call, Refusal, name_in_path
 
 __all__ = ["asset", "page"]
 
-_MEDIA: Final[Mapping[str, str]] = {"css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+_MEDIA: Final[Mapping[str, str]] = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
 _FOLDER: Final = resources.files("fastq.web") / "static"
 _FILES: Final = {path.name: path.read_bytes() for path in _FOLDER.iterdir() if path.name.rpartition(".")[2] in _MEDIA}
 _PACKED: Final = {name: gzip.compress(data, mtime=0) for name, data in _FILES.items()}
@@ -40,13 +45,21 @@ def _plural(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
+@pass_context
+def _part(context: Context, name: str, caller: Callable[[], Markup]) -> Markup:
+    """Mark a part of a page that is renewed while the page is looked at."""
+    html = caller()
+    context["call"].parts[name] = str(html)
+    return Markup('<div data-part="{}">{}</div>').format(name, html)
+
+
 _templates = Environment(
     loader=PackageLoader("fastq.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 _templates.filters.update(
     moment=_moment, number=number, plural=_plural, preview=preview, seg=name_in_path, share=share, size=size, span=span
 )
-_templates.globals.update(STATES=[state.value for state in TaskState], VERSION=__version__)
+_templates.globals.update(part=_part, STATES=[state.value for state in TaskState], VERSION=__version__)
 
 
 def page(call: Call, template: str, status: int = 200, **data: Any) -> Response:
@@ -58,7 +71,7 @@ def page(call: Call, template: str, status: int = 200, **data: Any) -> Response:
         now=datetime.now(UTC),
         may=call.may,
         where=call.inspector.where,
-        **data,
+        **{"refreshes": False, **data},
     )
     return Response(html, status, media_type="text/html")
 

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 import uvicorn
 
 from fastq.log.setup import set_up_logging
-from fastq.web.access import Role
+from fastq.web.access import User
 from fastq.web.app import FastqWeb
 from fastq.web.auth import auth_of, new_token, new_user_line
 from fastq.web.compat_records import printable_text
@@ -16,8 +16,8 @@ from fastq.web.site import Formatter
 
 __all__ = [
     "FastqWeb",
-    "Role",
     "ServeOptions",
+    "User",
     "auth_of",
     "is_loopback",
     "new_token",
@@ -76,4 +76,17 @@ def serve(app: FastqWeb, options: ServeOptions) -> None:
             ws="none",
             timeout_graceful_shutdown=GRACE_S,
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        _Server(config, app).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """A server whose shutdown ends the streams of open pages, for which it would wait."""
+
+    def __init__(self, config: uvicorn.Config, app: FastqWeb) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Shut down."""
+        await self._app.site.live.close()
+        await super().shutdown(sockets)

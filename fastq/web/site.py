@@ -9,8 +9,13 @@ from urllib.parse import parse_qsl, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fastq.errors import QueueNotFoundError
 from fastq.inspector import AsyncInspector
 from fastq.web.access import Access, User
+from fastq.web.live import Live
+from fastq.web.redaction import Redaction
+from fastq.web.view import View
+from fastq.web.work import Board
 
 __all__ = ["MOST_BODY_BYTES", "Call", "Formatter", "Refusal", "Route", "Site", "find_route", "name_in_path"]
 
@@ -33,14 +38,21 @@ class Refusal(Exception):  # noqa: N818 - the reply to a request, not a defect
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a ``FastqWeb`` serves; the formatters are None where bytes are shown as they are."""
+    """What a ``FastqWeb`` serves; the formatters are None where bytes are shown as they are.
+
+    ``queues`` are patterns of the queues that anyone sees.
+    """
 
     inspector: AsyncInspector
     access: Access
+    redaction: Redaction
+    queues: tuple[str, ...]
     payload_formatter: Formatter | None
     result_formatter: Formatter | None
     prometheus: str
     is_cluster: bool
+    board: Board = field(default_factory=Board)
+    live: Live = field(default_factory=Live)
 
 
 @dataclass(slots=True)
@@ -48,7 +60,8 @@ class Call:
     """One request that was let in.
 
     ``base`` is the path that all links begin with, ``names`` are the names in the path. ``notes`` is what the route
-    has to add to the audit line; it is None if the route changed nothing.
+    has to add to the audit line; it is None if the route changed nothing. ``parts`` are the parts of the page that
+    change while it is looked at, by name; ``is_live`` if these are all that is wanted.
     """
 
     site: Site
@@ -58,11 +71,24 @@ class Call:
     names: Mapping[str, str] = field(default_factory=dict)
     notes: dict[str, Any] | None = field(default_factory=dict)
     is_let_in: bool = False
+    parts: dict[str, str] = field(default_factory=dict)
+    is_live: bool = False
 
     @property
     def inspector(self) -> AsyncInspector:
-        """Return the inspector of the site's Redis."""
+        """Return the inspector, to act on what the user may see; ``view`` is for reading."""
         return self.site.inspector
+
+    @property
+    def view(self) -> View:
+        """Return what the user may see."""
+        return View(self.site.inspector, (self.site.queues, tuple(self.user.queues)), self.site.redaction)
+
+    def check_names(self) -> None:
+        """Refuse the path of a queue that the user does not see, as if there were none."""
+        queue = self.names.get("queue")
+        if queue is not None and not self.view.sees(queue):
+            raise Refusal(404, str(QueueNotFoundError(queue)))
 
     def may(self, action: str) -> bool:
         """Return whether the user may take an action here."""
@@ -100,13 +126,15 @@ Endpoint: TypeAlias = Callable[[Call], Awaitable[Response]]
 class Route:
     """A row of the route table: ``action`` is what it does, None if it only reads.
 
-    ``pattern`` is a path in which ``{name}`` stands for anything but a slash.
+    ``pattern`` is a path in which ``{name}`` stands for anything but a slash. ``live_s`` is how often the parts of the
+    page are renewed while it is looked at, 0 for never.
     """
 
     method: str
     pattern: str
     endpoint: Endpoint
     action: str | None = None
+    live_s: int = 0
     regex: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:

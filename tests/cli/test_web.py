@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from fastq import Client
 from fastq.cli.main import main
-from fastq.web.access import Role
+from fastq.web.access import Role, User
 from fastq.web.auth import new_user_line
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server
@@ -59,8 +59,11 @@ def test_it_says_where_it_listens_serves_and_ends(tmp_path: Path, url: str) -> N
         assert queues_of(line) == ["here"]
         request = urllib.request.Request(f"{line.split(' shows ')[0]}api/queues/here:pause", method="POST")
         urllib.request.urlopen(request, timeout=60).close()
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        with urllib.request.urlopen(f"{line.split(' shows ')[0]}events?of=/", timeout=60) as stream:
+            process.send_signal(signal.SIGTERM)  # which ends the streams of open pages
+            process.wait(60)
+            assert stream.read().startswith(b": here")
+        assert "graceful shutdown exceeded" not in (tmp_path / "log").read_text()
         (audit,) = [line for line in (tmp_path / "log").read_text().splitlines() if "queue.pause" in line]
         assert '"outcome": "done"' in audit
 
@@ -114,4 +117,4 @@ def test_a_line_for_a_user_is_made(tmp_path: Path) -> None:
     name, role, salt, digest = result.stdout.strip().split(":")
     assert (name, role, len(salt), len(digest)) == ("ann", "operator", 32, 128)
     assert "secret" not in result.stdout
-    assert new_user_line("ann", Role.OPERATOR, "secret") != result.stdout.strip()  # another salt each time
+    assert new_user_line(User("ann", Role.OPERATOR), "secret") != result.stdout.strip()  # another salt each time

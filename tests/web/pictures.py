@@ -29,9 +29,13 @@ PAGES: Final = {
     "schedulers": "/schedulers",
     "entry": "/schedulers/21f50a8d",
     "redis": "/redis",
+    "search": "/search?q=error:TimeoutError",
+    "searching": "/search",
+    "jobs": "/jobs",
+    "doctor": "/doctor",
     "missing": "/queues/nowhere/active",
 }
-SHOWN: Final = ("queues", "queue", "task", "servers", "schedulers")
+SHOWN: Final = ("queues", "queue", "task", "servers", "schedulers", "search")
 """The pages of which docs/web-ui.md has a picture."""
 
 

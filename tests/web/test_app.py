@@ -29,7 +29,7 @@ def by_header(request: Request) -> User | None:
 
 def filled_path(pattern: str) -> str:
     names = {"queue": "no-such-queue", "id": "x", "group": "g", "entry": "e", "state": "pending"}
-    names |= {"version": "0", "name": "app.css"}
+    names |= {"version": "0", "name": "app.css", "server": "s", "job": "0"}
     return pattern.format_map(names)
 
 
@@ -124,10 +124,10 @@ def test_passwords_let_in_and_too_many_wrong_ones_do_not(url: str, db: Redis, mo
         return {"Authorization": f"Basic {base64.b64encode(text.encode()).decode()}"}
 
     lines = [
-        new_user_line("ann", Role.ADMIN, "sécret:with colon"),
+        new_user_line(User("ann", Role.ADMIN), "sécret:with colon"),
         "# a comment",
         "",
-        new_user_line("bo", Role.VIEWER, "x"),
+        new_user_line(User("bo", Role.VIEWER), "x"),
     ]
     with serving(FastqWeb(url, auth=BasicAuth(lines))) as served:
         refused = served.get("/api/queues")
@@ -143,7 +143,7 @@ def test_passwords_let_in_and_too_many_wrong_ones_do_not(url: str, db: Redis, mo
 
 
 def test_tokens_and_trusted_proxies_let_in(url: str, db: Redis) -> None:
-    token, line = new_token("ci", Role.OPERATOR)
+    token, line = new_token(User("ci", Role.OPERATOR))
     assert token not in line
     with serving(FastqWeb(url, auth=TokenAuth([line]))) as served:
         assert served.get("/api/queues").status == 401

@@ -15,6 +15,7 @@ from redis import Redis
 from fastq import Client, Inspector
 from fastq.web import FastqWeb
 from tests.redis_servers import redis_server
+from tests.waiting import PATIENCE_S, wait_until
 from tests.web.chromium import launch
 from tests.web.pictures import PAGES
 from tests.web.scene import HOSTILE, add_hostile, fill
@@ -22,6 +23,7 @@ from tests.web.serving import Served, serving
 
 pytestmark = pytest.mark.browser
 
+PATIENCE_MS = PATIENCE_S * 1_000
 AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 # Axe takes some seconds a page: CI looks at a few, `make web-test` at all of them, dark and light, wide and narrow.
 LOOKS = [("queues", "light", 1440), ("queue", "dark", 360), ("task", "light", 360)]
@@ -156,3 +158,35 @@ def test_tasks_are_chosen_and_deleted_without_javascript_and_by_keyboard(
             expect(page.get_by_role("status")).to_have_text("The queue is paused.")
             assert inspector.get_queue_info("chosen").paused
         inspector.delete_queue("chosen", force=True)
+
+
+def test_an_open_page_follows_and_rows_in_use_stay(browser: Browser, url: str) -> None:
+    app = FastqWeb(url)
+    with Client(url) as client, serving(app) as served, browser.new_context() as context:
+        client.enqueue("t", queue="q", task_id="c1", process_in=3_600)
+        watched = Watched(context, served)
+        watched.open("/queues/q/scheduled")
+        page = watched.page
+        page.evaluate("window.kept = 1")
+        expect(page.locator("#live")).to_have_text("live")
+        client.enqueue("t", queue="q", task_id="c2", process_in=3_600)
+        expect(page.get_by_text("c2", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+        page.get_by_role("checkbox", name="Choose c2").check()
+        client.enqueue("t", queue="q", task_id="c3", process_in=3_600)
+        expect(page.locator("#live")).to_have_text("waits while a row is in use", timeout=PATIENCE_MS)
+        expect(page.locator(".tabs")).to_contain_text("scheduled 3")
+        assert page.get_by_text("c3", exact=True).count() == 0
+        page.get_by_role("checkbox", name="Choose c2").uncheck()
+        page.get_by_role("checkbox", name="Choose c2").blur()
+        page.mouse.move(1, 1)
+        expect(page.get_by_text("c3", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+        assert page.evaluate("window.kept") == 1
+        page.keyboard.press("/")
+        page.keyboard.type("c3")
+        page.keyboard.press("Enter")
+        expect(page.locator("h1")).to_contain_text("scheduled")
+        wait_until(lambda: app.site.live.viewers == 1)
+        hide = "Object.defineProperty(document, 'hidden', {get: () => true})"
+        page.evaluate(f"{hide}, document.dispatchEvent(new Event('visibilitychange'))")
+        wait_until(lambda: app.site.live.viewers == 0)
+        assert watched.faults == []

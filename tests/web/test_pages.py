@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 from markupsafe import Markup
+from redis import Redis
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -16,7 +17,9 @@ from fastq import Client, Inspector, TaskState
 from fastq.web import FastqWeb
 from fastq.web.payloads import preview
 from fastq.web.payloads import shown as layout
+from tests.cli.dash.scene import publish_server
 from tests.redis_servers import redis_server
+from tests.waiting import wait_until
 from tests.web.pictures import PAGES
 from tests.web.scene import EXACT, HOSTILE_QUEUE, add_hostile, fill
 from tests.web.serving import Answer, Served, serving
@@ -74,10 +77,11 @@ def test_what_is_wrong_comes_first(shown: Served) -> None:
         ("/queues/images/tasks/im-run-1", "Server worker-2:4211"),
         ("/queues/images/tasks/im-run-1", "Progress 42 of 120 · frames"),
         ("/queues/images/active", "42 of 120 · frames"),
-        ("/servers", "worker-1:4211 started 5h 12m ago 5 of 8 busy"),
+        ("/servers", "worker-1:4211 started 5h 12m ago Quiet\u2026 Stop\u2026 5 of 8 busy"),
         ("/schedulers", "@every 30s"),
         ("/schedulers/21f50a8d", "ping-000"),
         ("/redis", "Eviction noeviction"),
+        ("/jobs", "No jobs yet"),
     ],
 )
 def test_pages_show(shown: Served, path: str, seen: str) -> None:
@@ -122,9 +126,8 @@ def test_a_task_or_a_queue_is_found_by_its_name(shown: Served) -> None:
     found = shown.get("/find?id=binary")
     assert (found.status, found.headers["location"]) == (303, "/queues/reports/tasks/binary")
     assert shown.get("/find?id=images").headers["location"] == "/queues/images"
-    missing = shown.get("/find?id=nothing")
-    assert missing.status == 404
-    assert "no queue has a task with the id 'nothing'" in text_of(missing)
+    assert shown.get("/find?id=nothing+else").headers["location"] == "/search?q=nothing+else"
+    assert shown.get("/find?id=").headers["location"] == "/search"
 
 
 def test_names_that_attack_are_only_text(acting: Served, url: str) -> None:
@@ -178,7 +181,7 @@ def test_forms_act_on_tasks_and_ask_before_they_destroy(acting: Served, url: str
         asked = send(acting, "/queues/q/scheduled/run", all="1")
         assert (asked.status, "Run all 3 scheduled tasks of q" in text_of(asked)) == (200, True)
         send(acting, "/queues/q/scheduled/run", all="1", sure="yes")
-        assert states(inspector) == {"pending": 5, "archived": 1}
+        wait_until(lambda: states(inspector) == {"pending": 5, "archived": 1})
         assert send(acting, "/queues/q/pending/run", id="x/0").status == 400
         assert send(acting, "/queues/q/nothing/run", id="x/0").status == 404
 
@@ -196,6 +199,34 @@ def test_forms_act_on_queues(acting: Served, url: str) -> None:
         assert send(acting, "/queues/q/delete", sure="yes").status == 409  # it has a task, and no word about it
         assert send(acting, "/queues/q/delete", sure="yes", force="yes").headers["location"] == "/"
         assert inspector.queues() == []
+
+
+def test_servers_are_told_to_quiet_and_stop_after_a_question(acting: Served, db: Redis) -> None:
+    publish_server(db, "s1", "worker-1", [])
+    assert "Stop…" in text_of(acting.get("/servers"))
+    assert "Shut down worker-1:4211?" in text_of(send(acting, "/servers/s1/stop"))
+    deaf = send(acting, "/servers/s1/stop", sure="yes")
+    assert (deaf.status, "send SIGTERM to 4211 on worker-1" in text_of(deaf)) == (409, True)
+    with db.pubsub(ignore_subscribe_messages=True) as listener:  # type: ignore[no-untyped-call]  # redis-py
+        listener.subscribe("asynq:control:s1")
+        wait_until(lambda: db.pubsub_numsub("asynq:control:s1")[0][1] == 1)
+        told = send(acting, "/servers/s1/quiet", sure="yes")
+        assert told.headers["location"] == "/servers?did=quiet"
+        wait_until(lambda: (listener.get_message() or {}).get("data") == b'{"do":"quiet"}')
+    assert "told to fetch no more" in text_of(acting.get("/servers?did=quiet"))
+    assert send(acting, "/servers/s2/stop", sure="yes").status == 404
+
+
+def test_the_doctor_finds_and_repairs(acting: Served, url: str, db: Redis) -> None:
+    with Client(url) as client:
+        client.enqueue("t", queue="q")
+    db.lpush("asynq:{q}:pending", "ghost")
+    assert send(acting, "/doctor/repair", sure="yes").status == 409
+    wait_until(lambda: "Repair…" in text_of(acting.get("/doctor")), interval_s=0.2)
+    assert "ghost" in text_of(acting.get("/doctor"))
+    assert "Repair what can be repaired safely?" in text_of(send(acting, "/doctor/repair"))
+    assert send(acting, "/doctor/repair", sure="yes").status == 303
+    wait_until(lambda: db.llen("asynq:{q}:pending") == 1)
 
 
 def test_who_may_not_act_sees_no_buttons(url: str) -> None:

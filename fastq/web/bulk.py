@@ -1,0 +1,149 @@
+"""Actions on many tasks: the question before them, and the jobs that they are."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from starlette.responses import RedirectResponse, Response
+
+from fastq.inspector import Progress
+from fastq.inspector.jobs import Job
+from fastq.web.audit import audit
+from fastq.web.render import page
+from fastq.web.site import Call, Refusal, Route
+from fastq.web.work import Work, WorkState
+
+__all__ = ["JOBS", "Order", "ask", "begin", "did", "is_quick"]
+
+QUICK_S: Final = 0.4
+"""A job that takes no longer is shown by what it did, not on a page of its own."""
+ASK_ABOVE: Final = 1_000
+"""To destroy more tasks than this, their number has to be typed."""
+FAILURES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An action that was asked for: the job, where its form leads back to, and the queues that it is about."""
+
+    verb: str
+    job: Job
+    back: str
+    queues: frozenset[str]
+
+
+def ask(call: Call, order: Order, fields: Sequence[tuple[str, str]]) -> Response | None:
+    """Return the question, or None if it was answered."""
+    given = dict(fields)
+    asked = given.get("asked", str(order.job.total))
+    must_type = order.job.destroys and asked.isdecimal() and int(asked) > ASK_ABOVE
+    typed = "".join(each for each in given.get("count", "") if each.isdecimal())
+    if given.get("sure") == "yes" and (not must_type or typed == asked):
+        return None
+    call.notes = None
+    kept = [(name, value) for name, value in fields if name not in ("sure", "count", "asked")]
+    is_wrong = given.get("sure") == "yes"
+    most = order.job.total if order.job.destroys and order.job.total > ASK_ABOVE else 0
+    return page(
+        call,
+        "confirm.jinja",
+        title=order.verb,
+        section="queues",
+        order=order,
+        fields=kept,
+        to_type=most,
+        is_wrong=is_wrong,
+    )
+
+
+def did(verb: str, progress: Progress, more: Mapping[str, str] | None = None, *, missing: int = 0) -> str:
+    """Return the query with which a page says what was done."""
+    failed = len(progress.failures) + missing
+    return urlencode({"did": verb, "done": progress.done, "failed": failed, **(more or {})})
+
+
+async def begin(call: Call, order: Order, more: Mapping[str, str] | None = None) -> Response:
+    """Begin the job of an order, and lead to its page; or back, if it was quick."""
+    work = Work(order.job.question.rstrip("?"), call.user.name, order.queues)
+
+    async def do(work: Work) -> str:
+        work.progress.total = order.job.total
+        await call.inspector.carry_out(order.job, progress=work.note)
+        return order.job.outcome(work.progress)
+
+    if await is_quick(call, f"task.{order.verb}", work, do):
+        joint = "&" if "?" in order.back else "?"
+        return RedirectResponse(f"{order.back}{joint}{did(order.verb, work.progress, more)}", 303)
+    return RedirectResponse(f"{call.base}/jobs/{work.id}", 303)
+
+
+async def is_quick(call: Call, action: str, work: Work, do: Callable[[Work], Awaitable[str]]) -> bool:
+    """Begin a job, and return whether it has ended well by now; if not, its end is one more line of the audit."""
+    call.site.board.start(work, do)
+    await work.settle(QUICK_S)
+    if work.is_running:
+        call.notes = {"job": work.id, "outcome": "begun"}
+        work.on_end = lambda: audit(call, action, {"job": work.id, **_notes(work)})
+        return False
+    del call.site.board.jobs[work.id]
+    call.notes = _notes(work)
+    if work.state is not WorkState.DONE:
+        before = f"; {work.progress.done:,} tasks were done before" if work.progress.done else ""
+        raise Refusal(409, f"{work.said or 'it was stopped'}{before}")
+    return True
+
+
+def _notes(work: Work) -> dict[str, Any]:
+    progress = work.progress
+    notes: dict[str, Any] = {"count": progress.done, "failed": progress.failures[:FAILURES]}
+    if len(progress.failures) > FAILURES:
+        notes["failures"] = len(progress.failures)
+    match work.state:
+        case WorkState.STOPPED:
+            notes["outcome"] = f"stopped by {work.stopped_by}" if work.stopped_by else "stopped"
+        case WorkState.FAILED:
+            notes["outcome"] = f"failed: {work.said}"
+        case _:
+            notes["outcome"] = "done"
+    return notes
+
+
+async def jobs(call: Call) -> Response:
+    """List the jobs, the newest first."""
+    found = [work for work in reversed(call.site.board.jobs.values()) if _sees(call, work)]
+    return page(call, "jobs.jinja", title="Jobs", section="jobs", jobs=found)
+
+
+async def job(call: Call) -> Response:
+    """Show a job and its progress."""
+    work = _job(call)
+    return page(call, "job.jinja", title=work.title, section="jobs", job=work)
+
+
+async def stop(call: Call) -> Response:
+    """Stop a job before its next task."""
+    work = _job(call)
+    if not work.is_running:
+        raise Refusal(409, f"the job has ended already: {work.said or work.state}")
+    work.stop(call.user.name or "a user")
+    await work.settle(QUICK_S)
+    return RedirectResponse(f"{call.base}/jobs/{work.id}", 303)
+
+
+def _job(call: Call) -> Work:
+    work = call.site.board.jobs.get(call.names["job"])
+    if work is None or not _sees(call, work):
+        raise Refusal(404, "there is no such job; jobs are forgotten when fastq web ends")
+    return work
+
+
+def _sees(call: Call, work: Work) -> bool:
+    return all(map(call.view.sees, work.queues))
+
+
+JOBS: Final = [
+    Route("GET", "/jobs", jobs, live_s=1),
+    Route("GET", "/jobs/{job}", job, live_s=1),
+    Route("POST", "/jobs/{job}/stop", stop, "job.stop"),
+]

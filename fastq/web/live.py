@@ -1,0 +1,153 @@
+"""Pages that are brought up to date while they are looked at: one look at Redis for all who see the same page.
+
+Each page that is looked at is a room. A poller renders the page of each room every second or two, and sends its
+viewers the parts that have changed. It ends when nobody looks.
+"""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+__all__ = ["Live", "Render", "TroubleError"]
+
+TICK_S: Final = 1.0
+KEEP_ALIVE_S: Final = 15.0
+MOST_VIEWERS: Final = 500
+LIFE_S: Final = 600.0
+"""Then a browser connects again, and its rights are looked at again."""
+REST: Final = 3
+"""After a round the poller rests for at least this many times as long as it took."""
+_TIME: Final = re.compile(r"(<time [^>]*>)[^<]*")
+
+Render: TypeAlias = Callable[[], Awaitable[Mapping[str, str]]]
+"""Renders a page; returns its parts by name, or raises ``TroubleError``."""
+
+
+class TroubleError(Exception):
+    """Raised when a page cannot be rendered now; the text is for its viewers."""
+
+
+@dataclass(eq=False, slots=True)
+class _Viewer:
+    """One open stream, and what it has not been sent yet."""
+
+    parts: dict[str, str]
+    trouble: str = ""
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self) -> str:
+        """Return the next event."""
+        self.wake.clear()
+        parts, self.parts = self.parts, {}
+        now = datetime.now(UTC).isoformat()
+        if self.trouble:
+            return _event("trouble", {"text": self.trouble, "now": now})
+        return _event("parts", {"parts": parts, "now": now})
+
+
+@dataclass(eq=False, slots=True)
+class _Room:
+    """A page that is looked at: its parts as they were last sent, and its viewers."""
+
+    render: Render
+    ticks: int
+    """It is renewed at each so many ticks."""
+    parts: dict[str, str] = field(default_factory=dict)
+    viewers: set[_Viewer] = field(default_factory=set)
+    trouble: str = ""
+
+    async def renew(self) -> None:
+        """Render the page, and tell the viewers what has changed."""
+        before = self.trouble
+        try:
+            parts, self.trouble = dict(await self.render()), ""
+        except TroubleError as error:
+            parts, self.trouble = self.parts, str(error)
+        changed = {name: html for name, html in parts.items() if _lasting(html) != _lasting(self.parts.get(name, ""))}
+        self.parts = parts
+        if changed or self.trouble != before:
+            for viewer in self.viewers:
+                viewer.parts.update(changed)
+                viewer.trouble = self.trouble
+                viewer.wake.set()
+
+
+class Live:
+    """The rooms of a site, and its poller."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[object, _Room] = {}
+        self._poller: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def viewers(self) -> int:
+        """The number of open streams."""
+        return sum(len(room.viewers) for room in self._rooms.values())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further stream is possible."""
+        return self.viewers >= MOST_VIEWERS
+
+    async def watch(self, key: object, render: Render, ticks: int = 1) -> AsyncIterator[str]:
+        """Yield the events for one viewer of a page; viewers with the same key see the same."""
+        room = self._rooms.setdefault(key, _Room(render, ticks))
+        viewer = _Viewer(dict(room.parts), room.trouble)
+        if room.parts or room.trouble:
+            viewer.wake.set()
+        room.viewers.add(viewer)
+        try:
+            if self._poller is None or self._poller.done():
+                self._poller = asyncio.get_running_loop().create_task(self._poll(), name="poller of fastq web")
+            yield ": here\n\n"
+            until_s = time.monotonic() + LIFE_S
+            while not self._is_closed and time.monotonic() < until_s:
+                try:
+                    await asyncio.wait_for(viewer.wake.wait(), KEEP_ALIVE_S)
+                except TimeoutError:
+                    yield ": still here\n\n"
+                else:
+                    if not self._is_closed:
+                        yield viewer.take()
+        finally:
+            room.viewers.discard(viewer)
+            if not room.viewers and self._rooms.get(key) is room:
+                del self._rooms[key]
+
+    async def _poll(self) -> None:
+        took_s = 0.0
+        for tick in count(1):
+            await asyncio.sleep(max(TICK_S, REST * took_s))
+            if not self._rooms:
+                return
+            began_s = time.monotonic()
+            for room in list(self._rooms.values()):
+                if tick % room.ticks == 0:
+                    await room.renew()
+            took_s = time.monotonic() - began_s
+
+    async def close(self) -> None:
+        """End all streams; browsers connect again."""
+        self._is_closed = True
+        for room in self._rooms.values():
+            for viewer in room.viewers:
+                viewer.wake.set()
+        if self._poller is not None:
+            self._poller.cancel()
+            await asyncio.gather(self._poller, return_exceptions=True)
+
+
+def _lasting(html: str) -> str:
+    """Return a part without times as seen from now, which browsers renew by themselves."""
+    return _TIME.sub(r"\1", html)
+
+
+def _event(name: str, data: Mapping[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"

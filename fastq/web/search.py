@@ -1,0 +1,217 @@
+"""The search over all queues and states, and the actions on what it found."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+from urllib.parse import urlencode
+
+from starlette.responses import RedirectResponse, Response
+
+from fastq.errors import QueueNotFoundError, TaskNotFoundError
+from fastq.info import TaskInfo
+from fastq.inspector import Progress, QueueInfo, TaskFilter
+from fastq.inspector.jobs import Place, doing_where
+from fastq.inspector.jobs import may as is_possible
+from fastq.states import TaskState
+from fastq.web.acting import VERBS, did_of
+from fastq.web.bulk import Order, ask, begin
+from fastq.web.payloads import preview
+from fastq.web.query import Query, Test, pattern_of
+from fastq.web.queue_infos import queue_infos
+from fastq.web.render import page
+from fastq.web.site import Call, Endpoint, Refusal, Route, name_in_path
+from fastq.web.work import Work
+
+__all__ = ["SEARCHING"]
+
+SETTLE_S: Final = 0.5
+MOST_SHOWN: Final = 200
+MOST_KINDS: Final = 1_000
+KINDS_SHOWN: Final = 20
+OTHERS: Final = "others"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A task that was found, as it was then."""
+
+    queue: str
+    state: TaskState
+    id: str
+    type: str
+    error: str
+    preview: str
+    moment: datetime | None
+
+    @classmethod
+    def of(cls, info: TaskInfo) -> "Hit":
+        """Keep what the list shows."""
+        error = info.last_err.partition("\n")[0][:300]
+        moment = info.completed_at or info.last_failed_at or info.next_process_at
+        return cls(info.queue, info.state, info.id, info.type, error, preview(info.payload), moment)
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search has found: all of it counted by error, type, queue and state, the first of it as tasks."""
+
+    count: int = 0
+    hits: list[Hit] = field(default_factory=list)
+    errors: Counter[str] = field(default_factory=Counter)
+    types: Counter[str] = field(default_factory=Counter)
+    places: Counter[tuple[str, TaskState]] = field(default_factory=Counter)
+
+    def add(self, info: TaskInfo) -> None:
+        """Count a task."""
+        self.count += 1
+        if len(self.hits) < MOST_SHOWN:
+            self.hits.append(Hit.of(info))
+        if info.last_err:
+            _count(self.errors, pattern_of(info.last_err))
+        _count(self.types, info.type)
+        self.places[info.queue, info.state] += 1
+
+
+def _count(counts: Counter[str], name: str) -> None:
+    counts[name if name in counts or len(counts) < MOST_KINDS else OTHERS] += 1
+
+
+async def search(call: Call) -> Response:
+    """Show what a search has found so far; it goes on while this is looked at."""
+    text = call.request.query_params.get("q", "").strip()
+    work: Work | None = None
+    wrong = ""
+    if text:
+        try:
+            work = _look(call, Query.of(text))
+        except ValueError as error:
+            wrong = str(error)
+    if work is not None:
+        await work.settle(0.0 if call.is_live else SETTLE_S)
+    found: Found = work.result if work is not None else Found()
+    return page(
+        call,
+        "search.jinja",
+        title=f"Search: {text}" if text else "Search",
+        section="search",
+        query=text,
+        wrong=wrong,
+        work=work,
+        found=found,
+        errors=found.errors.most_common(KINDS_SHOWN),
+        types=found.types.most_common(KINDS_SHOWN),
+        narrowed=lambda name, value: urlencode({"q": f"{text} {name}:{_quoted(value)}"}),
+        verbs=[verb for verb in VERBS if call.may(f"task.{verb}") and _places(found, verb)],
+        did=did_of(call),
+        refreshes=work is not None and work.is_running,
+    )
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"' if set(value) & set(' "\\') else value
+
+
+def _key(call: Call, query: Query) -> str:
+    return repr((query.text, call.view.globs))
+
+
+def _look(call: Call, query: Query) -> Work:
+    key = _key(call, query)
+    known = call.site.board.lookup(key)
+    if call.is_live and known is not None:
+        return known  # what is done stays as it is while it is looked at
+
+    async def do(work: Work) -> str:
+        await _walk(call, query, work)
+        return ""
+
+    work = Work(f"Search for {query.text}", call.user.name, result=Found())
+    return call.site.board.look_up(key, work, do)
+
+
+async def _walk(call: Call, query: Query, work: Work) -> None:
+    """Look at all tasks, some hundreds at a time."""
+    infos = [info for info in await queue_infos(call.view) if query.reaches(info.queue)]
+    total = sum(getattr(info, state.value) for info in infos for state in query.states)
+    where = TaskFilter(test=_test(call, query))
+    looked = 0
+    async for place in _all_places(call, query, infos):
+
+        def note(progress: Progress, before: int = looked) -> None:
+            nonlocal looked
+            looked = before + progress.done
+            work.note(Progress(max(total, looked), looked=looked))
+
+        found = call.inspector.find_tasks(place.queue, place.state, where, group=place.group, progress=note)
+        with suppress(QueueNotFoundError):  # deleted meanwhile
+            async for task in found:
+                work.result.add(call.site.redaction.task(task))
+
+
+async def _all_places(call: Call, query: Query, infos: Sequence[QueueInfo]) -> AsyncIterator[Place]:
+    for state in query.states:
+        for info in infos:
+            if state is TaskState.AGGREGATING and info.aggregating:
+                for group in await call.inspector.groups(info.queue):
+                    yield Place(info.queue, state, group.group)
+            elif getattr(info, state.value):
+                yield Place(info.queue, state)
+
+
+def _test(call: Call, query: Query) -> Test:
+    redaction = call.site.redaction
+    if not query.reads_payloads:
+        return query.wants
+    return lambda info: query.wants(redaction.task(info))
+
+
+def _places(found: Found, verb: str) -> list[Place]:
+    return [Place(queue, state) for queue, state in found.places if is_possible(verb, state)]
+
+
+def _doer(verb: str) -> Endpoint:
+    async def act(call: Call) -> Response:
+        fields = await call.form()
+        query = Query.of(dict(fields).get("q", ""))
+        work = call.site.board.lookup(_key(call, query))
+        places = [] if work is None else _places(work.result, verb)
+        if work is None or not places:
+            raise Refusal(409, f"nothing was done: the search has found no task to {verb}; search again")
+        count = sum(work.result.places[place.queue, place.state] for place in places)
+        job = doing_where(verb, places, TaskFilter(test=_test(call, query)), count)
+        back = f"{call.base}/search?{urlencode({'q': query.text})}"
+        order = Order(verb, job, back, frozenset(place.queue for place in places))
+        if question := ask(call, order, fields):
+            return question
+        return await begin(call, order)
+
+    return act
+
+
+async def find(call: Call) -> Response:
+    """Lead on to the task with an id, in whatever queue it is, to the queue of this name, or to a search."""
+    wanted = call.request.query_params.get("id", "").strip()
+    if not wanted:
+        return RedirectResponse(f"{call.base}/search", 303)
+    names = await call.view.queues()
+    for name in names:
+        try:
+            await call.view.task(name, wanted)
+        except (QueueNotFoundError, TaskNotFoundError, ValueError):
+            continue
+        return RedirectResponse(f"{call.base}/queues/{name_in_path(name)}/tasks/{name_in_path(wanted)}", 303)
+    if wanted in names:
+        return RedirectResponse(f"{call.base}/queues/{name_in_path(wanted)}", 303)
+    return RedirectResponse(f"{call.base}/search?{urlencode({'q': wanted})}", 303)
+
+
+SEARCHING: Final = [
+    Route("GET", "/find", find),
+    Route("GET", "/search", search, live_s=1),
+    *(Route("POST", f"/search/{verb}", _doer(verb), f"task.{verb}") for verb in VERBS),
+]
+"""The search, and the paths to which its forms are sent."""

@@ -1,0 +1,178 @@
+"""What the web process does beside its replies: searches, examinations, and actions on many tasks, which are jobs.
+
+A job goes on until it has ended or is stopped. A lookup, which only reads, ends when nobody has looked at it for a
+while.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import count
+from typing import Any, Final
+
+from fastq.errors import FastqError
+from fastq.inspector import Progress
+
+__all__ = ["Board", "Work", "WorkState"]
+
+UNSEEN_S: Final = 15.0
+"""How long a lookup goes on after it was last looked at."""
+FRESH_S: Final = 5.0
+"""How long the result of a lookup is given to those who ask for it again."""
+MOST_LOOKUPS: Final = 12
+MOST_RUNNING: Final = 20
+MOST_JOBS: Final = 100
+
+_log = logging.getLogger("fastq.web")
+
+
+class WorkState(StrEnum):
+    """How far a piece of work is."""
+
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class _Stopped(Exception):  # noqa: N818 - no defect
+    """Raised within work to end it between two pieces."""
+
+
+@dataclass(eq=False, slots=True)
+class Work:
+    """A piece of work, its progress, and what came of it.
+
+    ``queues`` are those that it is about; who does not see them all does not see the work. ``result`` is what a lookup
+    has found so far. ``said`` is a sentence about the end.
+    """
+
+    title: str
+    by: str = ""
+    queues: frozenset[str] = frozenset()
+    result: Any = None
+    ends_unseen: bool = False
+    id: str = ""
+    state: WorkState = WorkState.RUNNING
+    said: str = ""
+    stopped_by: str | None = None
+    progress: Progress = field(default_factory=Progress)
+    began_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    ended_at: datetime | None = None
+    seen_s: float = field(default_factory=time.monotonic)
+    ended_s: float = 0.0
+    on_end: Callable[[], None] | None = None
+    end: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it goes on."""
+        return self.state is WorkState.RUNNING
+
+    def note(self, progress: Progress) -> None:
+        """Take the progress, and raise where the work has to stop."""
+        self.progress = progress
+        if self.stopped_by is not None:
+            raise _Stopped
+        if self.ends_unseen and time.monotonic() - self.seen_s > UNSEEN_S:
+            raise _Stopped
+
+    def stop(self, by: str) -> None:
+        """End it before its next piece."""
+        self.stopped_by = by
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for its end, but not for long."""
+        try:
+            await asyncio.wait_for(self.end.wait(), seconds)
+        except TimeoutError:
+            return
+
+    async def run(self, do: Callable[["Work"], Awaitable[str]]) -> None:
+        """Do it, and keep how it ended."""
+        try:
+            self.said = await do(self)
+            self.state = WorkState.DONE
+        except _Stopped:
+            self.state = WorkState.STOPPED
+        except asyncio.CancelledError:
+            self.state, self.stopped_by = WorkState.STOPPED, self.stopped_by or "the end of the web process"
+            raise
+        except (FastqError, ValueError) as error:
+            self.state, self.said = WorkState.FAILED, str(error)
+            _log.warning("%s failed: %s", self.title, error)
+        except BaseException:
+            self.state, self.said = WorkState.FAILED, "a defect; the log of fastq web has the traceback"
+            raise
+        finally:
+            self.ended_at, self.ended_s = datetime.now(UTC), time.monotonic()
+            self.end.set()
+            if self.on_end is not None:
+                self.on_end()
+
+
+class Board:
+    """All work of a web process; the newest jobs are kept for a while after they have ended."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Work] = {}
+        self._lookups: dict[str, Work] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ids = count(1)
+
+    def start(self, work: Work, do: Callable[[Work], Awaitable[str]]) -> None:
+        """Begin a job; ``ValueError`` if too many run."""
+        if sum(each.is_running for each in self.jobs.values()) >= MOST_RUNNING:
+            raise ValueError(f"{MOST_RUNNING} jobs run already; wait for one to end, or stop one")
+        work.id = str(next(self._ids))
+        self.jobs[work.id] = work
+        for old in [each for each in self.jobs.values() if not each.is_running][: max(0, len(self.jobs) - MOST_JOBS)]:
+            del self.jobs[old.id]
+        self._begin(work, do)
+
+    def lookup(self, key: str) -> Work | None:
+        """Return a lookup, to be looked at."""
+        work = self._lookups.get(key)
+        if work is not None:
+            work.seen_s = time.monotonic()
+        return work
+
+    def look_up(self, key: str, work: Work, do: Callable[[Work], Awaitable[str]]) -> Work:
+        """Return the lookup with a key, if it goes on or has just ended, else begin it."""
+        known = self.lookup(key)
+        if known is not None and (known.is_running or time.monotonic() - known.ended_s < FRESH_S):
+            return known
+        work.ends_unseen = True
+        self._lookups.pop(key, None)
+        if len(self._lookups) >= MOST_LOOKUPS:
+            oldest = min(self._lookups, key=lambda each: self._lookups[each].seen_s)
+            self._lookups.pop(oldest).stop("newer searches")
+        self._lookups[key] = work
+        self._begin(work, do)
+        return work
+
+    def forget(self, key: str) -> None:
+        """Let a lookup begin anew when it is asked for."""
+        if work := self._lookups.pop(key, None):
+            work.stop("newer data")
+
+    def _begin(self, work: Work, do: Callable[[Work], Awaitable[str]]) -> None:
+        task = asyncio.get_running_loop().create_task(work.run(do), name=work.title)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End all work, each between two pieces if it comes to one soon."""
+        for work in [*self.jobs.values(), *self._lookups.values()]:
+            if work.is_running:
+                work.stop("the end of the web process")
+        tasks = list(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=2.0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

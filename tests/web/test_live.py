@@ -1,0 +1,139 @@
+"""Open pages are brought up to date: one look at Redis for all viewers, none without viewers."""
+
+import asyncio
+import http.client
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from redis import Redis
+
+from fastq import Client
+from fastq.web import FastqWeb
+from fastq.web.live import Live, TroubleError
+from tests.redis_servers import redis_server
+from tests.waiting import PATIENCE_S, wait_until
+from tests.web.serving import Served, serving
+
+
+@contextmanager
+def stream(served: Served, page: str) -> Iterator[Iterator[tuple[str, dict[str, Any]]]]:
+    """Open the stream of a page; gives its events."""
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE_S)
+    connection.request("GET", f"/events?of={quote(page)}")
+    reply = connection.getresponse()
+    assert reply.status == 200
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    assert reply.headers["cache-control"] == "no-store"
+
+    def events() -> Iterator[tuple[str, dict[str, Any]]]:
+        name = ""
+        while line := reply.readline().decode():
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ").strip()
+            elif line.startswith("data: "):
+                yield name, json.loads(line.removeprefix("data: "))
+
+    try:
+        yield events()
+    finally:
+        reply.close()
+        connection.close()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.web.live.TICK_S", 0.02)
+    monkeypatch.setattr("fastq.web.live.REST", 1)
+
+
+def test_an_open_page_gets_the_parts_that_change_and_nothing_else(url: str, db: Redis) -> None:
+    app = FastqWeb(url)
+    with Client(url) as client, serving(app) as served:
+        client.enqueue("t", queue="q", task_id="first", process_in=3_600)
+        with stream(served, "/queues/q/scheduled?size=5") as events, stream(served, "/queues/q/pending") as others:
+            name, first = next(events)
+            assert (name, sorted(first["parts"])) == ("parts", ["facts", "tasks"])
+            assert "first" in first["parts"]["tasks"]
+            assert "No pending tasks" in next(others)[1]["parts"]["tasks"]
+            client.enqueue("t", queue="q", task_id="second", process_in=3_600)
+            while "second" not in next(events)[1]["parts"].get("tasks", ""):
+                pass
+            assert next(others)[1]["parts"].keys() == {"facts"}  # its own list has not changed
+            assert app.site.live.viewers == 2
+        wait_until(lambda: app.site.live.viewers == 0)
+        wait_until(lambda: app.site.live._poller is not None and app.site.live._poller.done())
+        for page in ("/nowhere", "/queues/q/tasks/x/payload", "/api/queues", "https://example.com/"):
+            assert served.get(f"/events?of={quote(page)}").status == 404
+
+
+def test_a_redis_that_is_down_is_told_and_found_again() -> None:
+    with (
+        redis_server() as redis,
+        redis.client() as db,
+        serving(FastqWeb(redis.url)) as served,
+        stream(served, "/") as events,
+    ):
+        assert "There are no queues yet" in next(events)[1]["parts"]["queues"]
+        db.ping()
+        away = f"{redis.socket_path}.away"
+        os.rename(redis.socket_path, away)
+        db.client_kill_filter(_type="normal", skipme=True)
+        name, told = next(events)
+        assert name == "trouble"
+        assert "Redis does not answer" in told["text"]
+        os.rename(away, redis.socket_path)
+        with Client(redis.url) as client:
+            client.enqueue("t", queue="back")
+        while (event := next(events))[0] != "parts" or "back" not in event[1]["parts"].get("queues", ""):
+            pass
+
+
+def test_fifty_viewers_cost_what_one_does() -> None:
+    asyncio.run(_fifty_viewers())
+
+
+async def _fifty_viewers() -> None:
+    live, renders, value = Live(), 0, "a"
+
+    async def render() -> Mapping[str, str]:
+        nonlocal renders
+        renders += 1
+        if value == "trouble":
+            raise TroubleError("it rains")
+        return {"changing": value, "still": f'<time datetime="x">{renders}s ago</time>'}
+
+    watched = [live.watch("page", render) for _ in range(50)]
+    seen = [await _event(each) for each in watched]
+    assert {event["parts"]["changing"] for event in seen} == {"a"}
+    before, value = renders, "b"
+    seen = [await _event(each) for each in watched]
+    # The time is renewed by browsers; and a viewer is woken once, however often the page was rendered meanwhile.
+    assert [event["parts"] for event in seen] == [{"changing": "b"}] * 50
+    assert renders - before < 10
+    late = live.watch("page", render)
+    assert (await _event(late))["parts"]["changing"] == "b"
+    value = "trouble"
+    assert (await _event(late))["text"] == "it rains"
+    for each in [*watched, late]:
+        await each.aclose()  # type: ignore[attr-defined]  # an async generator
+    assert live.viewers == 0
+    poller = live._poller
+    assert poller is not None
+    await poller
+    after = renders
+    await asyncio.sleep(0)
+    assert renders == after
+    await live.close()
+
+
+async def _event(watched: Any) -> dict[str, Any]:
+    async for text in watched:
+        if text.startswith("event: "):
+            data: dict[str, Any] = json.loads(text.partition("data: ")[2])
+            return data
+    raise AssertionError("the stream has ended")
