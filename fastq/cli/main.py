@@ -177,6 +177,11 @@ for _name, _place, _summary in (
         "Estimate what a load needs: children, servers, Redis; how long bursts take; which limit comes next.",
     ),
     (
+        "acl",
+        "fastq.cli.acl:acl",
+        "Print the ACL rules of a Redis user with each ROLE: producer, worker, scheduler, inspector or admin.",
+    ),
+    (
         "completion",
         "fastq.cli.about:completion",
         "Print the shell code that completes commands, flags, states, and names of queues.",

@@ -57,6 +57,7 @@ TALKING = [
 
 def test_every_command_that_talks_to_redis_is_tried() -> None:
     silent = {
+        "acl",
         "worker",
         "scheduler",
         "run",

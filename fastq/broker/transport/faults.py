@@ -65,7 +65,7 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
     (
         ("NOPERM", "no permissions", "The user executing the script"),
         BrokerAuthError,
-        "the Redis user may not do this; extend its ACL rules",
+        "the Redis user may not do this; extend its ACL rules, which fastq acl prints",
     ),
     (
         ("READONLY", "read only replica"),

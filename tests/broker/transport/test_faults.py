@@ -191,7 +191,7 @@ def test_a_password_where_none_is_wanted(shared_server: RedisServer, way: str) -
 def test_a_user_without_the_right(user: str, call: str, users_server: RedisServer, way: str) -> None:
     error = error_at(f"redis://{user}:pw@127.0.0.1:{users_server.port}", way, CALLS[call])
     assert type(error) is BrokerAuthError
-    assert "the Redis user may not do this; extend its ACL rules (Redis: " in str(error)
+    assert "the Redis user may not do this; extend its ACL rules, which fastq acl prints (Redis: " in str(error)
     assert not error.maybe_applied
 
 

@@ -1,0 +1,77 @@
+"""ACL rules for the users of Redis that fastq runs as: for each role the keys, channels and commands that it needs.
+
+A role's commands include those of its scripts, since Redis checks them one by one.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from fastq.wire import keys
+
+__all__ = ["ROLES", "acl_rules"]
+
+_CONNECTION: Final = "asking client|setname cluster|slots command eval evalsha ping select"
+_ENQUEUING: Final = "del exists hget hset lpush publish sadd set wait zadd zrange"
+_READING: Final = """
+cluster|info dbsize exists get hexists hget hgetall hmget hstrlen hvals info lindex llen lpos lrange memory|usage mget
+pttl scan scard sismember smembers srandmember sscan time type zcard zcount zrange zrangebyscore zrank zrevrange zscan
+zscore
+"""
+_SERVERS: Final = (f"{keys.all_servers()}*", f"{keys.all_workers()}*", keys.server_notice("{*"))
+_SCHEDULERS: Final = (f"{keys.all_schedulers()}*", keys.scheduler_history("*"))
+_ORDERS: Final = (keys.CANCEL_CHANNEL, keys.CANCEL_AS_CHANNEL, keys.control_channel("*"))
+_INBOXES: Final = (keys.inbox_channel("*"),)
+
+
+class _Role(NamedTuple):
+    """What a role may do, beyond the keys of its queues and the list of queues."""
+
+    commands: str
+    keys: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+
+
+ROLES: Final = {
+    "producer": _Role(f"{_ENQUEUING} subscribe", channels=_INBOXES),
+    "worker": _Role(
+        f"""{_ENQUEUING} client|tracking expire expireat get hdel hgetall hincrby hmget incrby info lindex llen lpos
+        lrange lrem lset mget pttl rename rpop rpush scan scard setex sismember srem sscan subscribe type unlink zcard
+        zcount zmscore zpopmin zrangebyscore zrangestore zrank zrem zremrangebyrank zremrangebyscore zscore""",
+        (*_SERVERS, keys.semaphore("*")),
+        (*_ORDERS, *_INBOXES),
+    ),
+    "scheduler": _Role(f"{_ENQUEUING} expire get llen scard zcard zrem zremrangebyrank", _SCHEDULERS),
+    "inspector": _Role(_READING, (*_SERVERS, *_SCHEDULERS)),
+    "admin": _Role(
+        f"""{_ENQUEUING} {_READING} hdel hincrby hlen lpop lrem lset ltrim pubsub|numsub rpush slowlog|get srem
+        subscribe unlink zmscore zrem zremrangebyrank zremrangebyscore""",
+        (*_SERVERS, *_SCHEDULERS),
+        (*_ORDERS, *_INBOXES),
+    ),
+}
+
+
+def acl_rules(roles: Sequence[str], queues: Sequence[str] = ("*",)) -> str:
+    """Return the rules of a user with these roles, for ACL SETUSER or an ACL file.
+
+    ``queues`` are names or glob patterns. The rules replace those that the user had; its password and whether it is on
+    are left alone. ``ValueError`` for a queue whose keys no pattern can name.
+    """
+    for queue in queues:
+        if not queue or "}" in queue or any(char.isspace() or char in "\"'" for char in queue):
+            raise ValueError(f"{queue!r} is no pattern of queues; write ? in place of a blank or quote")
+    chosen = [ROLES[role] for role in roles]
+    words = {word for role in chosen for word in (*_CONNECTION.split(), *role.commands.split())}
+    names = [keys.all_queues(), *(name for role in chosen for name in role.keys)]
+    names += [f"{keys.queue_prefix(queue)}*" for queue in queues]
+    channels = [name for role in chosen for name in role.channels]
+    if "publish" in words:
+        channels += [keys.due_channel(queue) for queue in queues]
+    return " ".join(
+        (
+            "resetkeys resetchannels -@all",
+            *(f"~{name}" for name in dict.fromkeys(names)),
+            *(f"&{name}" for name in dict.fromkeys(channels)),
+            *(f"+{word}" for word in sorted(words)),
+        )
+    )
