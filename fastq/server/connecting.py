@@ -1,18 +1,24 @@
-"""The first contact with Redis: waits until it answers, logs now and then that it waits, and reads its version."""
+"""The first contact with Redis: waits until it answers, and logs now and then that it waits.
+
+Then it checks what the Redis user may do, and reads the version and settings of Redis.
+"""
 
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 from typing import Final
 
-from fastq.broker.operations.health import ping, server_version
+from fastq.broker.operations.health import eviction_policy, ping, server_version
+from fastq.broker.operations.lease import list_leases
 from fastq.broker.transport.aio import AsyncBroker
-from fastq.errors import BrokerError
+from fastq.errors import BrokerAuthError, BrokerError
 
-__all__ = ["FirstContact", "describe_redis", "wait_for_redis"]
+__all__ = ["FirstContact", "check_rights", "describe_redis", "wait_for_redis"]
 
 LOG_EVERY_S: Final = 3.0
 LONGEST_PAUSE_S: Final = 2.0
+NO_EVICTION: Final = "noeviction"
 
 _log = logging.getLogger("fastq")
 
@@ -49,10 +55,22 @@ async def wait_for_redis(broker: AsyncBroker, within_s: float) -> None:
         await asyncio.sleep(pause_s)
 
 
+async def check_rights(broker: AsyncBroker, queues: Iterable[str]) -> None:
+    """Raise ``BrokerAuthError`` if the Redis user may not run a script on a queue; actors report all other errors."""
+    for result in await broker.run_many([list_leases(queue, "0", "0", 0) for queue in queues]):
+        if isinstance(result, BrokerAuthError):
+            raise result
+
+
 async def describe_redis(broker: AsyncBroker) -> str:
-    """Return product, version and address of Redis, without the version if the user may not read it."""
-    try:
-        version = await broker.run(server_version())
-    except BrokerError:
-        version = ""
+    """Return product, version and address of Redis, and warn if it evicts keys; skip what the user may not read."""
+    version, policy = (
+        "" if isinstance(fact, BrokerError) else fact
+        for fact in await broker.run_many((server_version(), eviction_policy()))
+    )
+    if policy not in ("", NO_EVICTION):
+        text = (
+            "Redis evicts keys once its memory is full (maxmemory-policy %s), and tasks vanish with them; set it to %s"
+        )
+        _log.warning(text, policy, NO_EVICTION)
     return f"{version or 'Redis'} at {broker.transport.where}"

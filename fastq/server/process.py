@@ -45,7 +45,7 @@ from fastq.server.children.hook_child import HookChild
 from fastq.server.children.reloader import Reloader
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig, seconds_of
-from fastq.server.connecting import describe_redis, wait_for_redis
+from fastq.server.connecting import check_rights, describe_redis, wait_for_redis
 from fastq.server.countdown import GOODBYE_S, LAST_WRITES_S, Countdown, within
 from fastq.server.destinations import log_unserved, refusal_of
 from fastq.server.inflight.ack_writer import AckWriter
@@ -249,6 +249,7 @@ class ServerProcess:
         if refusal := refusal_of(self._options.app, self.processor.app, self._options.redis):
             raise PoolStartError(refusal, is_misuse=True)
         await wait_for_redis(self._broker, self._options.connect_timeout_s)
+        await check_rights(self._broker, self.config.queues)
         self.where = await describe_redis(self._broker)
         await self.archive_keeper.set_rules()
         self._publish_app()
