@@ -8,6 +8,7 @@ is meant for another server. Only options override the parts of a URL.
 import difflib
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,7 @@ from urllib.parse import parse_qsl, quote
 
 import click
 
-from fastq.redis_url import DEFAULT_URL, ConnectionSpec, parse_redis_uri, url_variable
+from fastq.redis_url import DEFAULT_URL, parse_redis_uri, url_variable
 from fastq.server.settings import EXTRA_KEYS, SETTINGS, parse_kind, read_table
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "note_given",
     "redis_url",
     "runner_url",
+    "search_here",
     "server_is_named",
 ]
 
@@ -36,12 +38,15 @@ CONNECTION_NAMES: Final = (
     "db",
     "username",
     "password",
+    "redis_credentials",
     "cluster",
     "cluster_addrs",
     "tls",
     "tls_server",
     "insecure",
 )
+RUNNER_NAMES: Final = ("redis", "redis_credentials")
+"""Those of them that a command that runs an app has as options and in its file."""
 _FLAGS: Final = frozenset({"cluster", "tls", "insecure"})
 _WITH_USER: Final = frozenset({"redis", "rediss", "redis-cluster", "rediss-cluster"})
 _SECURE: Final = {"redis": "rediss", "redis-cluster": "rediss-cluster", "redis-sentinel": "rediss-sentinel"}
@@ -62,6 +67,10 @@ def connection_options(*, hidden: bool) -> list[click.Parameter]:
         option("--db", "-n", type=click.IntRange(0), metavar="N", help="the database number"),
         option("--username", "-U", metavar="NAME", help="the Redis user"),
         option("--password", "-p", metavar="TEXT", help="the password; $FASTQ_PASSWORD or the file is safer"),
+        option(
+            "--redis-credentials", metavar="MODULE:FUNCTION|FILE",
+            help="in place of a password: a function that returns it, alone or after the user's name, or a file",
+        ),
         option("--cluster", is_flag=True, default=None, help="Redis is a cluster"),
         option(
             "--cluster-addrs", "--cluster_addrs", metavar="HOST:PORT,...", help="some nodes of the cluster"
@@ -103,11 +112,9 @@ def redis_url(context: click.Context) -> str:
             raise ValueError("--redis and --cluster-addrs both name a server; one of them is enough")
         layers = [flags, *_layers(named)]
         parts = _merged(layers)
-        url = _composed(parts, flags)
-        _check_server_name(parse_redis_uri(url), parts.get("tls_server"))
+        return _checked(_composed(parts, flags))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    return url
 
 
 def _layers(named: str | None) -> Iterator[dict[str, Any]]:
@@ -129,13 +136,17 @@ def _merged(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return parts
 
 
-def _check_server_name(spec: ConnectionSpec, name: str | None) -> None:
-    """Refuse a name that would not be checked: the certificate is checked against the host of the connection."""
-    for host in [address.host for address in spec.addresses if name and address.host != name]:
-        raise ValueError(
-            f"--tls-server {name!r} is not the host, {host!r}, whose name the certificate must have; "
-            "write that name in the URL, or --insecure"
-        )
+def _checked(url: str) -> str:
+    """Return a URL that is right; let a function that gives the credentials be found in the current directory."""
+    if parse_redis_uri(url).credentials:
+        search_here()
+    return url
+
+
+def search_here() -> None:
+    """Let the user's modules be found in the current directory, as with ``python -m``."""
+    if not any(entry in ("", os.getcwd()) for entry in sys.path):
+        sys.path.insert(0, os.getcwd())
 
 
 def given_defaults(context: click.Context) -> dict[str, Any]:
@@ -145,17 +156,18 @@ def given_defaults(context: click.Context) -> dict[str, Any]:
     return ({"redis": redis_url(context)} if given else {}) | ({"config": file} if file else {})
 
 
-def runner_url(option: str | None, file: Mapping[str, Any]) -> str | None:
-    """Return the URL for a command that runs an app: its option, then the environment, then its file; None if none."""
-    flags = {} if option is None else {"redis": option}
-    in_file = file.get("redis")
-    said = {} if in_file is None else {"redis": _value("redis", in_file, "redis in the file")}
+def runner_url(options: Mapping[str, Any], file: Mapping[str, Any]) -> str | None:
+    """Return the URL for a command that runs an app: its options, then the environment, then its file; None if none."""
+    flags, said = (
+        {
+            name: _value(name, value, f"{name} in {where}")
+            for name in RUNNER_NAMES
+            if (value := source.get(name)) is not None
+        }
+        for source, where in ((options, "the options"), (file, "the file"))
+    )
     parts = _merged((flags, _from_environment(os.environ), said))
-    if not parts:
-        return None
-    url = _composed(parts, flags)
-    _check_server_name(parse_redis_uri(url), parts.get("tls_server"))
-    return url
+    return _checked(_composed(parts, flags)) if parts else None
 
 
 def config_path(given: str | None) -> Path | None:
@@ -231,23 +243,29 @@ def _composed(parts: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
             given["db"] = parts["db"]
         for name, value in given.items():
             query = _with_parameter(query, name, value)
-    if parts.get("insecure"):
-        query = _with_parameter(query, "ssl_cert_reqs", "none")
+    for name, value in (
+        ("credentials", parts.get("redis_credentials")),
+        ("ssl_server_name", parts.get("tls_server")),
+        ("ssl_cert_reqs", "none" if parts.get("insecure") else None),
+    ):
+        if value:
+            query = _with_parameter(query, name, value)
     return f"{scheme}://{authority}{path}{query}"
 
 
 def _own_parts(scheme: str, rest: str) -> set[str]:
-    """Return the database, user and password in a URL."""
+    """Return which of database, user, password and credentials are in a URL."""
     authority, path, query = _split(rest)
     username, _, password = authority.rpartition("@")[0].partition(":")
     said = dict(parse_qsl(query[1:]))
+    own = {"redis_credentials"} if said.get("credentials") else set()
     if scheme in _WITH_USER:
         said = {"db": path.strip("/")}
     elif scheme in _SENTINELS:
         said["db"] = path.strip("/")
     if scheme not in _SENTINELS:  # there they belong to the sentinels
         said = {"username": username, "password": password, **{name: text for name, text in said.items() if text}}
-    return {name for name in ("db", "username", "password") if said.get(name)}
+    return own | {name for name in ("db", "username", "password") if said.get(name)}
 
 
 def _base(parts: Mapping[str, Any]) -> str:

@@ -50,7 +50,7 @@ def run(context: click.Context, task: str, payload: str, task_type: str | None, 
         text = f"unexpected argument {context.args[0]!r}; a task of an app is chosen by --type {payload}"
         raise click.UsageError(text)
     try:
-        if url := runner_url(redis, {}):
+        if url := runner_url({"redis": redis}, {}):
             os.environ["FASTQ_REDIS_URL"] = url
     except ValueError as error:
         raise click.UsageError(str(error)) from None

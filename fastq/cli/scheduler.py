@@ -41,6 +41,7 @@ def _choices(name: str) -> click.Choice[str]:
 )
 @click.argument("app", required=False)
 @click.option("--redis", "-u", metavar="URL", help="the Redis URL  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379/0]")
+@click.option("--redis-credentials", metavar="MODULE:FUNCTION|FILE", help="what gives the password, in place of one")
 @click.option("--connect-timeout", metavar="SECONDS", help="how long to wait for Redis at the start  [default: 30]")
 @click.option(
     "--log-level", type=_choices("log_level"), help=f"{SETTINGS['log_level'].metadata['help']}  [default: info]"

@@ -2,14 +2,13 @@
 
 import math
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from fastq.cli.connection import runner_url
+from fastq.cli.connection import runner_url, search_here
 from fastq.log.traces import own_trace
 from fastq.server.settings import from_file, parse_kind
 from fastq.worker.names import AppNameError, resolve, split_name
@@ -38,7 +37,7 @@ class Sources:
 
     def redis(self) -> str | None:
         """Return the URL of Redis, None if no source names one."""
-        return runner_url(self._flags["redis"], self.file)
+        return runner_url(self._flags, self.file)
 
     def connect_timeout_s(self) -> float:
         """Return how long to wait for Redis at the start."""
@@ -113,9 +112,3 @@ def import_app(name: str) -> Any:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything at its import
         click.echo(f"fastq: the import of {name} failed:\n{own_trace(error)}", err=True, nl=False)
         raise click.exceptions.Exit(1) from None
-
-
-def search_here() -> None:
-    """Let the app be found in the current directory, as with ``python -m``."""
-    if not any(entry in ("", os.getcwd()) for entry in sys.path):
-        sys.path.insert(0, os.getcwd())

@@ -96,6 +96,7 @@ class _PlainSpoken(click.Command):
 )
 @click.argument("app", required=False)
 @click.option("--redis", "-u", metavar="URL", help="the Redis URL  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379/0]")
+@click.option("--redis-credentials", metavar="MODULE:FUNCTION|FILE", help="what gives the password, in place of one")
 @click.option("--burst", is_flag=True, default=None, help="exit when the queues are empty and all tasks taken are done")
 @click.option("--exit-when-idle", metavar="SECONDS", help="exit after so long without a task")
 @click.option("--max-tasks", metavar="N", help="exit after so many tasks")

@@ -110,7 +110,10 @@ class ServerProcess:
         self._options = options
         self._clock = clock or SystemClock()
         config = self.config = options.config
-        self._broker: AsyncBroker = open_async_broker(options.redis)
+        self._broker: AsyncBroker = open_async_broker(
+            options.redis,
+            ask=lambda name: self.hooks.credentials(name),  # noqa: PLW0108 - it is made later
+        )
         self.commands = Commands(self._broker, self._broker.transport.lane_of)
         self.owner = Owner.draw()
         self.identity = new_identity()

@@ -16,7 +16,16 @@ from fastq.server.config import ServerConfig, setting_kind
 __all__ = ["SETTINGS", "build_config", "from_environment", "from_file", "parse_kind", "parse_setting", "read_table"]
 
 SETTINGS: Final[Mapping[str, Field[Any]]] = {setting.name: setting for setting in fields(ServerConfig)}
-EXTRA_KEYS: Final = ("app", "redis", "burst", "exit_when_idle", "max_tasks", "reload", "connect_timeout")
+EXTRA_KEYS: Final = (
+    "app",
+    "redis",
+    "redis_credentials",
+    "burst",
+    "exit_when_idle",
+    "max_tasks",
+    "reload",
+    "connect_timeout",
+)
 """Further keys that a file may have: settings of ``fastq-worker`` that are not the server's."""
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b?)", re.IGNORECASE)

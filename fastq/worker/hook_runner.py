@@ -1,7 +1,7 @@
-"""The runner of hooks that belong to no live child: for tasks of dead children, lost tasks, and the health check.
+"""The runner of hooks of no live child: for tasks of dead children, lost tasks, health check, and credentials.
 
 The server keeps a pool of one child for it, which loads it by name (``fastq.worker.hook_runner:load``). A request is a
-line of JSON and the task's message, if there is one. An answer is a ``FailureReport`` or nothing.
+line of JSON and the task's message, if there is one. An answer is a ``FailureReport``, JSON (credentials) or nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,10 +23,10 @@ from fastq.pool.event_kind import EventKind
 from fastq.pool.runner import Answer, TaskContext
 from fastq.running import RunningTask
 from fastq.wire.codec import decode_task_message
-from fastq.worker.hooks import ChildHooks, child_hooks_of, failure_report, hooks_named, lost_report
+from fastq.worker.hooks import ChildHooks, child_hooks_of, failure_report, hooks_named, lost_report, resolve_hook
 from fastq.worker.names import resolve
 
-__all__ = ["HookRunner", "health_request", "judge_request", "load"]
+__all__ = ["HookRunner", "credentials_request", "health_request", "judge_request", "load"]
 
 ERRORS: Final[dict[str, Callable[[str], BaseException]]] = {
     "crashed": WorkerCrashedError,
@@ -44,6 +44,11 @@ def judge_request(error: str, text: str, message: bytes) -> bytes:
 def health_request(error: str | None) -> bytes:
     """Return the request to call the health check with None or an error's text."""
     return orjson.dumps({"health": error}) + b"\n"
+
+
+def credentials_request(name: str) -> bytes:
+    """Return the request to call the function that returns the credentials for Redis."""
+    return orjson.dumps({"credentials": name}) + b"\n"
 
 
 def load(argument: str) -> "HookRunner":
@@ -91,6 +96,8 @@ class HookRunner:
             text = request["health"]
             self._health_check(None if text is None else BrokerError(text))
             return None
+        if "credentials" in request:
+            return EventKind.RESULT, orjson.dumps(resolve_hook("redis_credentials", request["credentials"])())
         task = RunningTask(decode_task_message(message), _EndedContext(context))
         error = ERRORS[request["judge"]](request["text"])
         if isinstance(error, LeaseExpiredError):

@@ -30,7 +30,12 @@ def url_of(*words: str) -> str:
         ("-u host -p s", "redis://:s@host"),
         ("-u host --tls", "rediss://host"),
         ("-u rediss://host --tls", "rediss://host"),
-        ("-u host --tls_server host", "rediss://host"),
+        ("-u host --tls_server name", "rediss://host?ssl_server_name=name"),
+        ("-u host --redis-credentials m.n:f", "redis://host?credentials=m.n%3Af"),
+        (
+            "-u unix:///r.sock?credentials=/old --redis-credentials ./new",
+            "unix:///r.sock?credentials=.%2Fnew&credentials=/old",
+        ),
         ("-u host --insecure", "rediss://host?ssl_cert_reqs=none"),
         ("-u rediss://host?ssl_ca_certs=f --insecure", "rediss://host?ssl_cert_reqs=none&ssl_ca_certs=f"),
         ("-u unix:///r.sock?db=1 -n 2 -p s", "unix:///r.sock?db=2&password=s&db=1"),
@@ -52,7 +57,8 @@ def test_options_make_a_url(words: str, url: str) -> None:
     ("words", "text"),
     [
         ("-u unix:///r.sock --tls", "--tls goes with redis://, redis-cluster://, redis-sentinel://, not with unix://"),
-        ("-u 10.0.0.1:6380 --tls-server redis.example", "is not the host, '10.0.0.1', whose name the certificate"),
+        ("-u redis://:s@h --redis-credentials m:f", "credentials go neither with a password nor "),
+        ("-u h --redis-credentials m.f", "credentials must be module:function or the path of a file, not 'm.f'"),
         ("-u redis://h --cluster", "write redis-cluster://host:port"),
         ("--cluster -n 3", "a cluster has database 0 only, not 3"),
         ("-u rediss://h?ssl_cert_reqs=perhaps", "ssl_cert_reqs must be none or required, not 'perhaps'"),
@@ -79,7 +85,7 @@ def test_an_empty_url_is_misuse_for_what_runs_an_app_and_in_a_file(tmp_path: Pat
         url_of("--config", str(file))
     for option, said in (("", {}), (None, {"redis": ""})):
         with pytest.raises(ValueError, match="is empty: ''"):
-            runner_url(option, said)
+            runner_url({"redis": option}, said)
 
 
 def test_the_environment_gives_what_options_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,14 +143,22 @@ def test_a_file_that_is_named_must_be_there(monkeypatch: pytest.MonkeyPatch, wor
 
 
 def test_the_environment_counts_for_what_runs_apps_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert runner_url(None, {}) is None
+    assert runner_url({}, {}) is None
     monkeypatch.setenv("FASTQ_DB", "3")
     monkeypatch.setenv("FASTQ_PASSWORD", "secret")
-    assert runner_url(None, {}) == "redis://:secret@127.0.0.1:6379/3"
-    assert runner_url(None, {"redis": "redis://h"}) == "redis://:secret@h/3"
-    assert runner_url("redis://h", {"redis": "redis://other"}) == "redis://h"
+    assert runner_url({}, {}) == "redis://:secret@127.0.0.1:6379/3"
+    assert runner_url({}, {"redis": "redis://h"}) == "redis://:secret@h/3"
+    assert runner_url({"redis": "redis://h"}, {"redis": "redis://other"}) == "redis://h"
     monkeypatch.setenv("FASTQ_REDIS_URL", "host:1")
-    assert runner_url(None, {"redis": "redis://other"}) == "redis://:secret@host:1/3"
+    assert runner_url({}, {"redis": "redis://other"}) == "redis://:secret@host:1/3"
+    for name in ("PASSWORD", "DB"):
+        monkeypatch.delenv(f"FASTQ_{name}")
+    monkeypatch.setenv("FASTQ_REDIS_CREDENTIALS", "m:f")
+    assert runner_url({}, {}) == "redis://host:1?credentials=m%3Af"
+    assert runner_url({"redis_credentials": "m:g"}, {}) == "redis://host:1?credentials=m%3Ag"
+    monkeypatch.delenv("FASTQ_REDIS_CREDENTIALS")
+    monkeypatch.delenv("FASTQ_REDIS_URL")
+    assert runner_url({}, {"redis": "redis://h", "redis_credentials": "/run/pw"}) == "redis://h?credentials=%2Frun%2Fpw"
 
 
 FILE = 'uri = "host:1"\npassword = "secret"\ndb = 2\ncluster_addrs = []\nconcurrency = 3\n'

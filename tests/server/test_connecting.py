@@ -1,6 +1,7 @@
 """The first contact with Redis: what is checked and said before a server is ready."""
 
 import logging
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -86,3 +87,19 @@ def test_a_policy_that_evicts_is_said(
     assert where.startswith("Redis at " if rules else "Redis ")
     assert where.endswith(f" at {server.socket_path}")
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == texts
+
+
+def test_a_child_calls_the_function_that_gives_the_credentials(server: RedisServer) -> None:
+    async def serve(name: str) -> None:
+        url = f"unix://{server.socket_path}?credentials=tests.server.login:{name}"
+        process = ServerProcess(ProcessOptions("tests.inspector.acl_app:mux", url, ServerConfig(concurrency=1)))
+        await process.run(process.begin_shutdown)
+        assert process.has_begun
+
+    user(server)
+    run(serve("current"))
+    with pytest.raises(
+        BrokerAuthError, match=r"no credentials for Redis from tests\.server\.login:broken: .*no token today"
+    ):
+        run(serve("broken"))
+    assert "tests.server.login" not in sys.modules

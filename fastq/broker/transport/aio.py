@@ -13,6 +13,7 @@ from redis.exceptions import ResponseError
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.broker.transport.blocking import address_of, peer_of
 from fastq.broker.transport.confirm import NO_TERMS, Terms
+from fastq.broker.transport.credentials import credentials_of
 from fastq.broker.transport.exchange import Command, Exchange, in_pieces
 from fastq.broker.transport.faults import (
     CONNECT_FAULTS,
@@ -80,6 +81,7 @@ class AsyncNodeTransport:
 
     def __init__(self, pool: AsyncPool, terms: Terms = NO_TERMS) -> None:
         self._pool = pool
+        self._credentials = credentials_of(pool)
         self._connect_within_s, self._confirm = terms
         # One connection of a given pool is left for a subscription.
         self._turns = asyncio.Semaphore(max(1, min(MOST_AT_ONCE, getattr(pool, "max_connections", 100) - 1)))
@@ -122,10 +124,12 @@ class AsyncNodeTransport:
             return replies if self._confirm is None or lines is commands else self._confirm.replies(commands, replies)
 
     async def _connection(self) -> Any:
+        credentials, pool = self._credentials, self._pool
+        lending = pool.get_connection() if credentials is None else credentials.lend_async(pool)
         if self._connect_within_s is None:
-            return await self._pool.get_connection()
+            return await lending
         async with asyncio.timeout(self._connect_within_s):
-            return await self._pool.get_connection()
+            return await lending
 
 
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:

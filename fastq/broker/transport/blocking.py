@@ -14,6 +14,7 @@ from redis.exceptions import ResponseError
 
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.broker.transport.confirm import Confirm
+from fastq.broker.transport.credentials import credentials_of
 from fastq.broker.transport.exchange import Command, Exchange, in_pieces
 from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, NoReply, Unsent, is_demoted
 from fastq.broker.transport.limit import Limit
@@ -117,6 +118,7 @@ class NodeTransport:
 
     def __init__(self, pool: Pool, *, keep: bool = False, confirm: Confirm | None = None) -> None:
         self._pool = pool
+        self._credentials = credentials_of(pool)
         self._confirm = confirm
         self._keep = keep
         self._follow: Callable[[], None] | None = getattr(pool, "follow", None)
@@ -207,7 +209,9 @@ class NodeTransport:
     def _connected(self, limit: Limit | None) -> "_Lent":
         if limit is not None:
             limit.require(2)
-        return _Lent(self._pool.get_connection(), time.monotonic())
+        pool = self._pool
+        connection = self._credentials.lend(pool) if self._credentials is not None else pool.get_connection()
+        return _Lent(connection, time.monotonic())
 
     def _give_back(self, lent: "_Lent") -> None:
         if self._keep and not lent.connection.should_reconnect():

@@ -5,7 +5,7 @@ again. So these retries are off in every client made here; only the broker knows
 """
 
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from redis import Redis, RedisCluster
@@ -23,8 +23,11 @@ from redis.connection import AbstractConnection
 from redis.exceptions import AuthenticationError, RedisClusterException, RedisError, ResponseError
 from redis.retry import Retry
 
+from fastq.broker.transport.credentials import Ask, Credentials
 from fastq.broker.transport.embedded import shared_socket
+from fastq.broker.transport.faults import CredentialsError
 from fastq.broker.transport.sentinel import async_master, master
+from fastq.broker.transport.tls import check_files, tls_class, use_tls
 from fastq.broker.transport.uri import ConnectionKind, ConnectionSpec, default_url, parse_redis_uri
 from fastq.errors import BrokerAuthError, BrokerConnectionError
 
@@ -70,28 +73,32 @@ def connect(
         case ConnectionKind.CLUSTER:
             return _cluster(spec, settings)
         case _:
-            return Redis(**settings, **_place(spec))
+            client = Redis(**settings, **_place(spec))
+            use_tls(spec.tls, client.connection_pool)
+            return client
 
 
 def connect_async(
-    redis: str | AsyncRedisClient | None = None, *, read_timeout_s: float = READ_TIMEOUT_S
+    redis: str | AsyncRedisClient | None = None, *, read_timeout_s: float = READ_TIMEOUT_S, ask: Ask | None = None
 ) -> AsyncRedisClient:
     """Return an asyncio client for a URL (``None``: that of the environment), or the client given, untouched.
 
-    Nothing is sent before the first use, but an ``embedded://`` server is started, which takes about 0.1 s.
+    Nothing is sent before the first use, but an ``embedded://`` server is started, which takes about 0.1 s. ``ask``
+    calls the function of the credentials, by default a thread of this process.
     """
     _refuse_pipeline(redis)
     if isinstance(redis, AsyncRedis | AsyncRedisCluster):
         return redis
     spec = _spec(redis, "redis.asyncio.Redis or redis.asyncio.RedisCluster")
-    settings = _settings(spec, read_timeout_s, CONNECT_TIMEOUT_S) | {"retry": AsyncRetry(NoBackoff(), 0)}
+    settings = _settings(spec, read_timeout_s, CONNECT_TIMEOUT_S, ask) | {"retry": AsyncRetry(NoBackoff(), 0)}
     if spec.kind is ConnectionKind.CLUSTER:
-        nodes = [AsyncClusterNode(*address) for address in spec.addresses]
-        return _AsyncCluster(startup_nodes=nodes, client_name=CLIENT_NAME, **_without_db(settings))
+        return _async_cluster(spec, settings)
     settings |= {"redis_connect_func": _introduce_async, "socket_read_size": READ_SIZE}
     if spec.kind is ConnectionKind.SENTINEL:
         return async_master(spec, settings)
-    return AsyncRedis(**settings, **_place(spec))
+    client = AsyncRedis(**settings, **_place(spec))
+    use_tls(spec.tls, client.connection_pool)
+    return client
 
 
 def _refuse_pipeline(redis: object) -> None:
@@ -114,17 +121,22 @@ def _spec(redis: object, clients: str) -> ConnectionSpec:
     return spec
 
 
-def _settings(spec: ConnectionSpec, read_timeout_s: float, connect_timeout_s: float) -> dict[str, Any]:
+def _settings(
+    spec: ConnectionSpec, read_timeout_s: float, connect_timeout_s: float, ask: Ask | None = None
+) -> dict[str, Any]:
+    if spec.tls is not None:
+        check_files(spec.tls)
+    login: dict[str, Any] = {"username": spec.username or None, "password": spec.password or None}
+    if spec.credentials:
+        login = {"credential_provider": Credentials(spec.credentials, spec.username, ask)}
     return {
         "db": max(spec.db, 0),
-        "username": spec.username or None,
-        "password": spec.password or None,
+        **login,
         "socket_connect_timeout": connect_timeout_s,
         "socket_timeout": read_timeout_s,
         "socket_keepalive": True,
         # So replies are the same from every server and with every redis-py, and Redis pushes no messages.
         "protocol": 2,
-        **({"ssl": True, **asdict(spec.tls)} if spec.tls else {}),
     }
 
 
@@ -142,13 +154,35 @@ def _without_db(settings: dict[str, Any]) -> dict[str, Any]:
 def _cluster(spec: ConnectionSpec, settings: dict[str, Any]) -> RedisCluster:
     nodes = [ClusterNode(*address) for address in spec.addresses]  # type: ignore[no-untyped-call]  # redis-py's
     settings["redis_connect_func"] = _set_name  # the cluster's own function logs in, then calls this one
+    if spec.tls is not None:
+        # A class of connections is taken only along with a URL, whose address is one more node to begin with.
+        host, port = spec.addresses[0]
+        settings["url"] = f"redis://{f'[{host}]' if ':' in host else host}:{port}"
+        settings["connection_class"] = tls_class(spec.tls)
     try:
-        return RedisCluster(startup_nodes=nodes, **_without_db(settings))
+        return _Cluster(startup_nodes=nodes, **_without_db(settings))
     except (RedisError, RedisClusterException) as error:
+        if isinstance(error.__cause__, CredentialsError):
+            raise BrokerAuthError(str(error.__cause__), operation="connect") from error
         if isinstance(error.__cause__, AuthenticationError):
             text = _login_text(error.__cause__, spec.username)
             raise BrokerAuthError(text, operation="connect") from error
         raise BrokerConnectionError(str(error), operation="connect") from error
+
+
+class _Cluster(RedisCluster):
+    def close(self) -> None:
+        """Close the connections, also those of pools that redis-py takes for the user's."""
+        super().close()
+        self.disconnect_connection_pools()  # type: ignore[no-untyped-call]  # redis-py's
+
+
+def _async_cluster(spec: ConnectionSpec, settings: dict[str, Any]) -> "_AsyncCluster":
+    nodes = [AsyncClusterNode(*address) for address in spec.addresses]
+    cluster = _AsyncCluster(startup_nodes=nodes, client_name=CLIENT_NAME, **_without_db(settings))
+    use_tls(spec.tls, *cluster.startup_nodes)
+    cluster.connection_kwargs["connection_class"] = cluster.startup_nodes[0].connection_class
+    return cluster
 
 
 class _AsyncCluster(AsyncRedisCluster):

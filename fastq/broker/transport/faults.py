@@ -24,6 +24,7 @@ __all__ = [
     "CONNECT_FAULTS",
     "REFUSALS",
     "ClientClosedError",
+    "CredentialsError",
     "NoReply",
     "Silent",
     "Unconfirmed",
@@ -36,6 +37,11 @@ __all__ = [
     "was_turned_away",
 ]
 
+
+class CredentialsError(redis_errors.ConnectionError):
+    """Raised when there are no credentials to log in with."""
+
+
 CONNECTION_FAULTS = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 """redis-py's exceptions for a failed connection, not a failed command."""
 
@@ -46,8 +52,9 @@ REFUSALS = (
     redis_errors.AuthenticationError,
     redis_errors.AuthorizationError,
     redis_errors.BusyLoadingError,
+    CredentialsError,
 )
-"""Subclasses of redis-py's ConnectionError that are really error replies: Redis answered, and did nothing."""
+"""Subclasses of redis-py's ConnectionError that are no failed connection: nothing was done."""
 
 _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
     (
@@ -157,6 +164,8 @@ def refusal(error: Exception, operation: str) -> BrokerError:
     if isinstance(error, Unconfirmed):
         text = f"written, but {text}; a failover may lose it"
         return BrokerNotConfirmedError(text, operation=operation, maybe_applied=True)
+    if isinstance(error, CredentialsError):
+        return BrokerAuthError(text, operation=operation)
     # redis-py removes the code of the errors it knows, and has one class for several: so the text is checked first. In
     # scripts, Redis 6.2 wraps the code in a sentence of its own: so a mark may be anywhere in the text.
     found = _hint_for(lambda mark: mark in text) or _hint_for(_CLASS_MARKS.get(type(error).__name__, "").__eq__)

@@ -12,6 +12,7 @@ from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
 from fastq.broker.transport.cluster import AsyncClusterTransport, ClusterTransport
 from fastq.broker.transport.confirm import Confirm, Terms
 from fastq.broker.transport.connection import READ_TIMEOUT_S, connect, connect_async
+from fastq.broker.transport.credentials import Ask
 from fastq.broker.transport.gather import GatheringTransport
 from fastq.broker.transport.limit import step_s
 from fastq.broker.transport.loops import LoopTransport, Opened
@@ -56,11 +57,15 @@ def open_async_broker(
     gather: bool = False,
     timeout_s: float | None = None,
     confirm: Confirm | None = None,
+    ask: Ask | None = None,
 ) -> AsyncBroker:
-    """Open a broker for asyncio, as ``open_broker`` does; with ``gather`` concurrent callers share pipelines."""
+    """Open a broker for asyncio, as ``open_broker`` does; with ``gather`` concurrent callers share pipelines.
+
+    ``ask`` calls the function of changing credentials.
+    """
     url_or_client = default_url() if given is None else given
     limits = _limits(confirm) if timeout_s is None else {"read_timeout_s": timeout_s}
-    client = connect_async(url_or_client, **limits)
+    client = connect_async(url_or_client, ask=ask, **limits)
     _check_encoding(client.get_encoder().encoding)
     terms = Terms(None if timeout_s is None else timeout_s / 2, confirm)
 
@@ -68,7 +73,7 @@ def open_async_broker(
         if client is url_or_client:
             _check_loop(client)
             return _opened(client, terms, gather=gather, ours=False)
-        return _opened(connect_async(url_or_client, **limits), terms, gather=gather, ours=True)
+        return _opened(connect_async(url_or_client, ask=ask, **limits), terms, gather=gather, ours=True)
 
     first = _opened(client, terms, gather=gather, ours=client is not url_or_client)
     transport = LoopTransport(first, another)

@@ -32,6 +32,7 @@ from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
 from fastq.broker.transport.events import SentinelEvents
 from fastq.broker.transport.faults import CONNECT_FAULTS, REFUSALS
+from fastq.broker.transport.tls import use_tls
 from fastq.broker.transport.uri import ConnectionSpec
 from fastq.clock import Clock, SystemClock
 
@@ -48,18 +49,22 @@ _LONGEST_PAUSE_S = 30.0  # not longer, since a partition ends, and then the old 
 def master(spec: ConnectionSpec, settings: dict[str, Any]) -> Redis:
     """Return a blocking client of the master; ``settings`` are those of its connections."""
     sentinels = _Sentinels(spec.addresses, _sentinel_settings(spec, settings))
-    return Redis.from_pool(_MasterPool(spec.master_name, sentinels, **settings))
+    pool = _MasterPool(spec.master_name, sentinels, **settings)
+    use_tls(spec.tls, pool, *(sentinel.connection_pool for sentinel in sentinels.sentinels))
+    return Redis.from_pool(pool)
 
 
 def async_master(spec: ConnectionSpec, settings: dict[str, Any]) -> AsyncRedis:
     """Return an asyncio client of the master; ``settings`` are those of its connections."""
     sentinels = _AsyncSentinels(spec.addresses, _sentinel_settings(spec, settings))
-    return AsyncRedis.from_pool(AsyncMasterPool(spec.master_name, sentinels, **settings))
+    pool = AsyncMasterPool(spec.master_name, sentinels, **settings)
+    use_tls(spec.tls, pool, *(sentinel.connection_pool for sentinel in sentinels.sentinels))
+    return AsyncRedis.from_pool(pool)
 
 
 def _sentinel_settings(spec: ConnectionSpec, settings: dict[str, Any]) -> dict[str, Any]:
     own = {"db": 0, "username": spec.sentinel_username or None, "password": spec.sentinel_password or None}
-    return settings | own
+    return settings | own | {"credential_provider": None}
 
 
 def is_replaced(pool: Any, connection: Any) -> bool:
@@ -134,6 +139,7 @@ class Search:
         self._known = known
         self._known_epoch = known.epoch
         self._errors: list[Exception] = []
+        self._refusal: Exception | None = None
         self._said: list[str] = []
         self._answers: list[_Answer] = []
         self._was_answered = False
@@ -147,6 +153,8 @@ class Search:
     def note(self, sentinel: Any, error: Exception) -> None:
         """Note that a sentinel could not be asked."""
         self._errors.append(error)
+        if isinstance(error, (*REFUSALS, NoPermissionError)) and self._refusal is None:
+            self._refusal = type(error)(f"the sentinel at {_address(sentinel)}: {error}")
         self._note_words(sentinel, str(error).rstrip("."))
 
     def take(self, sentinel: Any, answers: Sequence[Any]) -> bool:
@@ -182,17 +190,20 @@ class Search:
         return self._known.note(self._name, latest, may_go_back=may_go_back)
 
     def _failure(self) -> Exception:
-        for error in self._errors:
-            if isinstance(error, (*REFUSALS, NoPermissionError)):
-                return error
+        if self._refusal is not None:
+            return self._refusal
         text = f"No master found for {self._name!r}: {'; '.join(self._said)}"
         timed_out = any(isinstance(error, (RedisTimeoutError, TimeoutError)) for error in self._errors)
         return RedisTimeoutError(text) if timed_out and not self._was_answered else MasterNotFoundError(text)
 
     def _note_words(self, sentinel: Any, words: str) -> None:
-        place = sentinel.connection_pool.connection_kwargs
-        address = f"{place['host']}:{place['port']}"
+        address = _address(sentinel)
         self._said.append(words if address in words else f"{address}: {words}")
+
+
+def _address(sentinel: Any) -> str:
+    place = sentinel.connection_pool.connection_kwargs
+    return f"{place['host']}:{place['port']}"
 
 
 class _Sentinels(Sentinel):

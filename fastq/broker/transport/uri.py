@@ -10,14 +10,16 @@
 ``embedded://`` and ``embedded:///data/dir``              a private server, without and with persistence
 ========================================================  ============================================================
 
-TLS takes ``?ssl_ca_certs=file``, ``ssl_certfile`` and ``ssl_keyfile``, and ``ssl_cert_reqs=none`` to accept any
-certificate. Other parameters are ignored, as in asynq.
+TLS takes ``?ssl_ca_certs=file``, ``ssl_certfile``, ``ssl_keyfile`` and ``ssl_password`` (of that key),
+``ssl_server_name=name`` for a certificate of another name than the host, ``ssl_min_version=TLSv1.3``, and
+``ssl_cert_reqs=none`` to accept any certificate. ``?credentials=`` names, in place of a password, a function
+(``module:function``) or a file that gives it. Other parameters are ignored, as in asynq.
 """
 
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -45,6 +47,8 @@ _URI = re.compile(
 )
 _ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[0-9]*))?")
 _NUMBER = re.compile(r"[+-]?[0-9]+")
+_FUNCTION = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 
 class ConnectionKind(StrEnum):
@@ -66,15 +70,19 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TLSFiles:
-    """The PEM files of a TLS connection; without ``ssl_ca_certs`` the system's authorities are used.
+    """The PEM files of a TLS connection, and what is asked of it; the system's authorities are known, too.
 
-    With ``ssl_cert_reqs`` "none" the server's certificate is not checked: anybody could pose as that server.
+    ``ssl_password`` is that of an encrypted key. The server's certificate must have ``ssl_server_name``, by default the
+    host's. With ``ssl_cert_reqs`` "none" it is not checked: anybody could pose as that server.
     """
 
     ssl_ca_certs: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
+    ssl_password: str = field(default="", repr=False)
     ssl_cert_reqs: str = "required"
+    ssl_min_version: str = ""
+    ssl_server_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +90,8 @@ class ConnectionSpec:
     """The Redis to connect to, and the user; empty strings mean "none".
 
     ``addresses`` are those of the sentinels or of some cluster nodes, if there are any. ``path`` is the Unix socket, or
-    the data directory of an embedded server. A ``db`` below 0 means 0, as in asynq. ``tls`` is ``None`` for a plain
-    connection.
+    the data directory of an embedded server. A ``db`` below 0 means 0, as in asynq. ``credentials`` is the name of a
+    function, or a path with a slash. ``tls`` is ``None`` for a plain connection.
     """
 
     kind: ConnectionKind
@@ -92,6 +100,7 @@ class ConnectionSpec:
     db: int = 0
     username: str = ""
     password: str = field(default="", repr=False)
+    credentials: str = ""
     master_name: str = ""
     sentinel_username: str = ""
     sentinel_password: str = field(default="", repr=False)
@@ -135,14 +144,14 @@ def parse_redis_uri(uri: str) -> ConnectionSpec:
         parse = _PARSERS.get(parts.scheme)
         if parse is None:
             raise _FlawError(f"scheme {parts.scheme!r} is none of {', '.join(_PARSERS)}")
-        return parse(parts)
+        return _with_credentials(parse(parts), parts.query.get("credentials", ""))
     except _FlawError as flaw:
         raise ValueError(f"bad Redis URI {mask_password(uri)!r}: {flaw}") from None
 
 
 def mask_password(uri: str) -> str:
     """Return ``uri`` for a log: with ``***`` in place of a password, or of a part that may be meant as one."""
-    uri = re.sub(r"([?&]password=)[^&#]*", r"\1***", uri)
+    uri = re.sub(r"([?&](?:ssl_)?password=)[^&#]*", r"\1***", uri)
     scheme, separator, rest = uri.partition("://") if "://" in uri else ("", "", uri)
     # Up to the last "@", since an unencoded one may be part of the password.
     userinfo, at, hosts = rest.rpartition("@")
@@ -248,7 +257,21 @@ def _tls(parts: _Parts) -> TLSFiles | None:
         raise _FlawError(f"{', '.join(sorted(unknown))} is none of {', '.join(sorted(names))}")
     if (reqs := given.get("ssl_cert_reqs", "none")) not in ("none", "required"):
         raise _FlawError(f"ssl_cert_reqs must be none or required, not {reqs!r}")
+    if (version := given.get("ssl_min_version", _TLS_VERSIONS[0])) not in _TLS_VERSIONS:
+        raise _FlawError(f"ssl_min_version must be {' or '.join(_TLS_VERSIONS)}, not {version!r}")
+    if "ssl_keyfile" in given and "ssl_certfile" not in given:
+        raise _FlawError("ssl_keyfile needs ssl_certfile")
     return TLSFiles(**given)
+
+
+def _with_credentials(spec: ConnectionSpec, name: str) -> ConnectionSpec:
+    if not name:
+        return spec
+    if "/" not in name and not _FUNCTION.fullmatch(name):
+        raise _FlawError(f"credentials must be module:function or the path of a file, not {name!r}")
+    if spec.password or spec.kind is ConnectionKind.EMBEDDED:
+        raise _FlawError("credentials go neither with a password nor with an embedded server")
+    return replace(spec, credentials=name)
 
 
 def _parse_tcp(parts: _Parts) -> ConnectionSpec:

@@ -17,7 +17,7 @@ from fastq.server.children.spare_child import SpareChild
 from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.inflight.dispositions import report_of
 from fastq.server.inflight.tasks import InFlightTask
-from fastq.worker.hook_runner import health_request, judge_request
+from fastq.worker.hook_runner import credentials_request, health_request, judge_request
 from fastq.worker.report import FailureReport
 
 __all__ = ["HookChild"]
@@ -70,6 +70,14 @@ class HookChild:
     async def check_health(self, error: BrokerError | None) -> None:
         """Run the health check with None or the error."""
         await self._ask(health_request(None if error is None else str(error)))
+
+    async def credentials(self, name: str) -> object:
+        """Return what the user's function returns; ``RuntimeError`` if it fails, which is said in the log."""
+        event = await self._ask(credentials_request(name))
+        if event is None or event.kind is not EventKind.RESULT:
+            trace = b"" if event is None else event.data
+            raise RuntimeError(trace.decode(errors="replace").rstrip().rpartition("\n")[2] or "no answer")
+        return orjson.loads(event.data)
 
     async def stop(self) -> None:
         """End the child, if there is one."""

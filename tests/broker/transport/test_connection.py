@@ -7,14 +7,21 @@ from typing import Any, TypeVar
 
 import pytest
 import redis.asyncio
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from redis import Redis, RedisCluster
-from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import AuthenticationError, RedisClusterException, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from fastq.broker.transport.connection import AsyncRedisClient, connect, connect_async
 from fastq.broker.transport.uri import default_url
 from fastq.errors import BrokerAuthError, BrokerConnectionError
+from tests.certificates import make_certificates
 from tests.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.ports import free_port
 from tests.redis_servers import (
@@ -151,12 +158,96 @@ def test_sentinels_and_their_master_are_talked_to_by_tls(tmp_path: Path) -> None
     with tls_sentinel(tmp_path) as (master, port, authority):
         url = f"rediss-sentinel://localhost:{port}/2?master=mymaster"
         assert_writes(f"{url}&ssl_ca_certs={authority}", master.client(2))
+        by_address = f"{url.replace('localhost', '127.0.0.1')}&ssl_server_name=localhost"
+        assert_writes(f"{by_address}&ssl_ca_certs={authority}", master.client(2))
         with connect(url) as client, pytest.raises(RedisConnectionError, match="certificate verify failed"):
             client.ping()
         with pytest.raises(RedisConnectionError, match="certificate verify failed"):
             run_async(url, lambda client: client.ping())
         with connect(url.replace("rediss", "redis")) as client, pytest.raises(RedisConnectionError):
             client.ping()
+
+
+def encrypted_key(directory: Path, password: str) -> Path:
+    """Write the key of the server's certificate encrypted."""
+    key = load_pem_private_key((directory / "server.key").read_bytes(), None)
+    path = directory / "encrypted.key"
+    encryption = BestAvailableEncryption(password.encode())
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+    return path
+
+
+def test_a_certificate_may_have_another_name_than_the_host(tls_server: tuple[RedisServer, int, Path]) -> None:
+    server, port, authority = tls_server
+    url = f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}&ssl_server_name="
+    assert_writes(f"{url}localhost", server.client())
+    with connect(f"{url}other") as client, pytest.raises(RedisConnectionError, match="not valid for 'other'"):
+        client.ping()
+    with pytest.raises(RedisConnectionError, match="not valid for 'other'"):
+        run_async(f"{url}other", lambda client: client.ping())
+
+
+def test_the_version_of_tls_has_a_lower_limit(tls_server: tuple[RedisServer, int, Path]) -> None:
+    server, port, authority = tls_server
+    url = f"rediss://localhost:{port}?ssl_ca_certs={authority}&ssl_min_version="
+    with server.client() as look:
+        assert_writes(f"{url}TLSv1.3", server.client())
+        look.config_set("tls-protocols", "TLSv1.2")
+        try:
+            assert_writes(f"{url}TLSv1.2", server.client())
+            with connect(f"{url}TLSv1.3") as client, pytest.raises(RedisConnectionError, match=r"(?i)version"):
+                client.ping()
+            with pytest.raises(RedisConnectionError):
+                run_async(f"{url}TLSv1.3", lambda client: client.ping())
+        finally:
+            look.config_set("tls-protocols", "")
+
+
+def test_a_key_may_be_encrypted(tls_server: tuple[RedisServer, int, Path]) -> None:
+    server, port, authority = tls_server
+    certificate, key = authority.with_name("server.pem"), encrypted_key(authority.parent, "s3cret")
+    url = f"rediss://localhost:{port}?ssl_ca_certs={authority}&ssl_certfile={certificate}&ssl_keyfile={key}"
+    assert_writes(f"{url}&ssl_password=s3cret", server.client())
+    for wrong in (url, f"{url}&ssl_password=wrong"):
+        for connecting in (connect, connect_async):
+            with pytest.raises(BrokerConnectionError, match=f"ssl_certfile: cannot use {certificate} with {key}: "):
+                connecting(wrong)
+
+
+@pytest.mark.parametrize("scheme", ["rediss", "rediss-sentinel", "rediss-cluster"])
+def test_a_file_that_cannot_be_used_is_named(scheme: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    for name, file, text in (
+        ("ssl_ca_certs", "ca.pem", "cannot read {}: No such file or directory"),
+        ("ssl_certfile", "", "cannot read {}: Is a directory"),
+        ("ssl_ca_certs", "empty", "{} holds no certificate"),
+        ("ssl_certfile", "empty", "cannot use {} with the key in it"),
+    ):
+        path = tmp_path / file
+        with pytest.raises(BrokerConnectionError, match=f"connect: {name}: {text.format(path)}") as caught:
+            connect(f"{scheme}://h?master=m&{name}={path}")
+        assert not caught.value.transient
+
+
+def test_a_cluster_is_talked_to_by_tls(tmp_path: Path) -> None:
+    files, port = make_certificates(tmp_path), free_port()
+    key = encrypted_key(tmp_path, "s3cret")
+    config = {
+        "tls-port": str(port),
+        "tls-cert-file": str(files.certificate),
+        "tls-key-file": str(files.key),
+        "tls-ca-cert-file": str(files.authority),
+        "tls-cluster": "yes",
+        "cluster-node-timeout": "1000",  # how long a node that meets itself counts twice
+    }
+    with redis_cluster(1, config=config) as (server,):
+        url = f"rediss-cluster://127.0.0.1:{port}?ssl_ca_certs={files.authority}&ssl_certfile={files.certificate}"
+        url += f"&ssl_keyfile={key}&ssl_password=s3cret&ssl_min_version=TLSv1.3&ssl_server_name="
+        assert_writes(f"{url}localhost", server.client())
+        with pytest.raises(BrokerConnectionError, match="not valid for 'other'"):
+            connect(f"{url}other")
+        with pytest.raises(RedisClusterException, match="not valid for 'other'"):
+            run_async(f"{url}other", lambda client: client.ping())
 
 
 def test_a_sentinel_names_the_master(sentinel_setup: SentinelSetup) -> None:

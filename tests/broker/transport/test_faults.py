@@ -357,6 +357,7 @@ def test_a_password_that_the_sentinels_refuse(way: str) -> None:
             error = error_at(f"redis-sentinel://{credentials}{hosts}/?master=mymaster", way)
             assert type(error) is BrokerAuthError
             assert text in str(error)
+            assert f"(Redis: the sentinel at 127.0.0.1:{port}: " in str(error)
 
 
 def test_a_user_who_may_not_ask_the_sentinels(way: str) -> None:

@@ -94,6 +94,28 @@ def _address(text: str) -> Address:
             ConnectionSpec(ConnectionKind.TCP, (Address("h", 6379),), tls=TLSFiles("/ca.pem", "/c.pem", "/k.pem")),
         ),
         (
+            "rediss://h?ssl_certfile=/c&ssl_password=p%26&ssl_min_version=TLSv1.3&ssl_server_name=n&ssl_cert_reqs=none",
+            ConnectionSpec(
+                ConnectionKind.TCP,
+                (Address("h", 6379),),
+                tls=TLSFiles(None, "/c", None, "p&", "none", "TLSv1.3", "n"),
+            ),
+        ),
+        (
+            "redis://u@h?credentials=a.b:c",
+            ConnectionSpec(ConnectionKind.TCP, (Address("h", 6379),), username="u", credentials="a.b:c"),
+        ),
+        (
+            "redis-sentinel://:sp@h?master=m&credentials=./file",
+            ConnectionSpec(
+                ConnectionKind.SENTINEL,
+                (Address("h", 26379),),
+                master_name="m",
+                sentinel_password="sp",
+                credentials="./file",
+            ),
+        ),
+        (
             "unix://u:p@/a%20b.sock?db=2",
             ConnectionSpec(ConnectionKind.UNIX, path="/a b.sock", db=2, username="u", password="p"),
         ),
@@ -166,6 +188,12 @@ def test_uris_that_asynq_has_no_word_for_are_read(uri: str, spec: ConnectionSpec
         ("redis-sentinel://h?master=m&ssl_ca_certs=/ca", "ssl_ca_certs needs TLS; write rediss in place of redis"),
         ("rediss-sentinel://h", "add [?]master=NAME"),
         ("rediss://h?ssl_ca_cert=/ca", "ssl_ca_cert is none of ssl_ca_certs, "),
+        ("rediss://h?ssl_min_version=TLSv1", "ssl_min_version must be TLSv1.2 or TLSv1.3, not 'TLSv1'"),
+        ("rediss://h?ssl_keyfile=/k", "ssl_keyfile needs ssl_certfile"),
+        ("redis://h?credentials=password", "must be module:function or the path of a file, not 'password'"),
+        ("redis://h?credentials=m:f()", "must be module:function or the path of a file"),
+        ("redis://:p@h?credentials=m:f", "credentials go neither with a password nor "),
+        ("embedded://?credentials=m:f", "nor with an embedded server"),
         ("redis-cluster://h/1", "database 0 only"),
         ("redis-cluster://", "names no host"),
         ("redis-sentinel://?master=m", "names no host"),
@@ -194,6 +222,7 @@ def test_a_bad_uri_is_shown_with_its_remedy(uri: str, remedy: str) -> None:
         ("redis-cluster://a:1,b:2", "redis-cluster://a:1,b:2"),
         ("redis://[::1]:6379", "redis://[::1]:6379"),
         ("unix:///s?db=1&password=SECRET@#x", "unix:///s?db=1&password=***#x"),
+        ("rediss://h?ssl_password=SECRET&x=1", "rediss://h?ssl_password=***&x=1"),
         ("redis-sentinel://:SECRET@h?password=SECRET:SECRET@SECRET&master=m", "redis-sentinel://:***@h?password=***&master=m"),
     ],
 )  # fmt: skip
