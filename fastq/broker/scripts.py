@@ -12,6 +12,8 @@ from importlib import resources
 
 __all__ = ["Script", "load_script", "script_names"]
 
+_FOR_DRAGONFLY = "--!df flags=allow-undeclared-keys\n"
+"""Dragonfly runs a script that builds keys only if this is its first line; to others it is a comment."""
 _INCLUDE = re.compile(r"^-- include: (\w+)\n", re.MULTILINE)
 
 
@@ -30,7 +32,7 @@ def _read_all() -> dict[str, Script]:
     found = {}
     for name, text in texts.items():
         if not name.startswith("_"):
-            whole = _INCLUDE.sub(lambda include: texts[f"_{include[1]}"], text)
+            whole = _FOR_DRAGONFLY + _INCLUDE.sub(lambda include: texts[f"_{include[1]}"], text)
             found[name] = Script(name, whole, hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest())
     return found
 
