@@ -190,7 +190,7 @@ class _Importing:
             self._registered.add(queue)
         most = (yield from self._rule(queue)).most - self._would_archive[queue]
         tasks, is_trial = [task for _, task in wanted], self._wishes.is_trial
-        outcomes: list[PutOutcome] = yield put_tasks(queue, tasks, is_trial=is_trial, most_archived=most)
+        outcomes: list[PutOutcome] = yield from put_tasks(queue, tasks, is_trial=is_trial, most_archived=most)
         for (each, task), outcome in zip(wanted, outcomes, strict=True):
             self._note(each, outcome)
             if is_trial and outcome > 0:

@@ -118,7 +118,7 @@ class Move:
             self._task_to_put(task, next(each_left) if lock else NOT_HELD)
             for task, lock in zip(tasks, locks, strict=True)
         ]
-        outcomes: list[PutOutcome] = yield put_tasks(self.target, kept, token=token)
+        outcomes: list[PutOutcome] = yield from put_tasks(self.target, kept, token=token)
         back = []
         for task, outcome in zip(tasks, outcomes, strict=True):
             if outcome not in (PutOutcome.DONE, PutOutcome.DONE_BEFORE):

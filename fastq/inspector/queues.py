@@ -1,6 +1,7 @@
 """The inspector's methods for whole queues."""
 
 from datetime import timedelta
+from itertools import chain
 from typing import Final
 
 from fastq.broker.inspect.queues import (
@@ -71,9 +72,10 @@ class QueueMethods(Driver):
         check_count(days, "days", MAX_DAYS)
         today = at_unix_ns(self._now_ns()).date()
         dates = [today - timedelta(days=ago) for ago in range(days)]
-        exists, counts = yield from together(queue_exists(queue), read_counters(queue, dates))
+        exists, *pages = yield from together(queue_exists(queue), *read_counters(queue, dates))
         if not exists:
             raise QueueNotFoundError(queue)
+        counts = chain.from_iterable(pages)
         return [
             DailyStats(queue, processed, failed, day) for day, (processed, failed) in zip(dates, counts, strict=True)
         ]

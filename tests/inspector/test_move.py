@@ -102,7 +102,7 @@ def test_the_group_of_a_scheduled_task_is_listed_where_it_is_put(url: str, db: A
     due_s = db.zscore(keys.scheduled("a"), "s1")
     assert broker.drive(moving().run(sources("a"))) == 1
     del fields[b"state"]
-    assert broker.run(put_tasks("c", [TaskToPut(b"s2", "scheduled", fields, str(due_s))])) == [PutOutcome.DONE]
+    assert broker.drive(put_tasks("c", [TaskToPut(b"s2", "scheduled", fields, str(due_s))])) == [PutOutcome.DONE]
     for queue in ("b", "c"):
         assert db.smembers(keys.groups(queue)) == {b"g"}
         assert db.zrange(keys.scheduled_groups(queue), 0, -1, withscores=True) == [(b"g", due_s)]

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fastq.broker.inspect.tasks import containers
-from fastq.broker.operation import Operation, Word, scripted
+from fastq.broker.operation import Flow, Operation, Word, scripted
 from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
 from fastq.wire import keys
 from fastq.wire.codec import rewrite_task_message, view_task_message
 
 __all__ = ["MOVING", "PutOutcome", "TaskToPut", "lock_of", "put_tasks", "read_lock", "readdress"]
 
+WORDS_A_CALL: Final = 3_900
 MOVING = "moving"
 """The state of a task between two queues; not one of asynq's."""
 
@@ -50,35 +51,35 @@ def put_tasks(
     token: str = "",
     is_trial: bool = False,
     most_archived: int = ARCHIVE_MAX_SIZE,
-) -> Operation[list[PutOutcome]]:
+) -> Flow[list[PutOutcome]]:
     """Put tasks into a queue, each unless its id exists; ``is_trial`` writes nothing and returns the same results.
 
     Tasks that would fill the archive beyond ``most_archived`` are not put. With the ``token`` of a move, those with
-    free locks are parked instead, and the call may be repeated.
+    free locks are parked instead, and the call may be repeated. More than one call is made for over 3 900 words.
     """
+    width = 6 + 2 * max(len(task.fields) for task in tasks)
+    terms = (token, "1" if is_trial else "", width, most_archived)
+    a_call = max(1, WORDS_A_CALL // width)
+    outcomes: list[PutOutcome] = []
+    for at in range(0, len(tasks), a_call):
+        words = [word for task in tasks[at : at + a_call] for word in _words(task, width)]
+        outcomes += yield _put(queue, (*terms, *words), is_repeatable=is_trial or bool(token))
+    return outcomes
+
+
+def _put(queue: str, args: tuple[Word, ...], *, is_repeatable: bool) -> Operation[list[PutOutcome]]:
     script_keys = (
         *containers(queue, active=False),
         keys.groups(queue),
         keys.moving(queue),
         keys.scheduled_groups(queue),
     )
-    width = 6 + 2 * max(len(task.fields) for task in tasks)
-    words = [word for task in tasks for word in _words(task, width)]
-    args = (
-        keys.task_prefix(queue),
-        keys.group_prefix(queue),
-        token,
-        "1" if is_trial else "",
-        width,
-        most_archived,
-        *words,
-    )
     return scripted(
         "put_tasks",
         script_keys,
-        args,
+        (keys.task_prefix(queue), keys.group_prefix(queue), *args),
         lambda reply: list(map(PutOutcome, reply)),
-        idempotent=is_trial or bool(token),
+        idempotent=is_repeatable,
     )
 
 

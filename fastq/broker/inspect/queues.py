@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 GROUPS_A_CALL: Final = 500
+COUNTERS_A_CALL: Final = 2_000
 SAMPLED_TASKS: Final = 20
 SAMPLED_GROUPS: Final = 5
 
@@ -215,10 +216,13 @@ def group_sizes(queue: str) -> Flow[dict[str, int]]:
             return sizes
 
 
-def read_counters(queue: str, days: Sequence[date]) -> Operation[list[tuple[int, int]]]:
-    """Read how many tasks were processed and how many of these failed, for each UTC day."""
+def read_counters(queue: str, days: Sequence[date]) -> tuple[Operation[list[tuple[int, int]]], ...]:
+    """Read how many tasks were processed and how many of these failed, for each UTC day, 1 000 days a call."""
     names = [name for day in days for name in (keys.processed(queue, day), keys.failed(queue, day))]
-    return Operation("MGET", names, (), _parse_counters, idempotent=True)
+    return tuple(
+        Operation("MGET", names[at : at + COUNTERS_A_CALL], (), _parse_counters, idempotent=True)
+        for at in range(0, len(names), COUNTERS_A_CALL)
+    )
 
 
 def _parse_counters(reply: list[bytes | None]) -> list[tuple[int, int]]:

@@ -9,16 +9,22 @@ from fastq.wire import keys
 __all__ = ["MAX_EVENTS", "clear_scheduler", "publish_scheduler", "record_event"]
 
 MAX_EVENTS: Final = 1000
+ENTRIES_A_CALL: Final = 2_000
 
 
 def publish_scheduler(
     scheduler_id: str, entries: Sequence[bytes], now_s: int, ttl_s: int
 ) -> tuple[Operation[int], ...]:
-    """Publish encoded SchedulerEntry messages, the next one due first, for ``ttl_s`` seconds."""
+    """Publish encoded SchedulerEntry messages, the next one due first, for ``ttl_s`` seconds.
+
+    Up to 2 000 are sent in one call, which replaces those before; the rest follows in calls of that size.
+    """
     key = keys.scheduler_entries(scheduler_id)
+    first, *others = [entries[at : at + ENTRIES_A_CALL] for at in range(0, len(entries), ENTRIES_A_CALL)] or [()]
     return (
         Operation("ZADD", (keys.all_schedulers(),), (now_s + ttl_s, key), int, idempotent=True),
-        scripted("write_scheduler_entries", (key,), (ttl_s, *entries), int, idempotent=True),
+        scripted("write_scheduler_entries", (key,), (ttl_s, *first), int, idempotent=True),
+        *(Operation("LPUSH", (key,), some, int) for some in others),
     )
 
 
