@@ -25,7 +25,7 @@ C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
+.PHONY: help setup demo test lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean test-servers
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ demo: $(BUILT) ## Run 100 000 tasks through a private Redis and fastq-worker, ac
 
 test: $(BUILT) ## Run the whole test suite
 	$(PY) -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
+
+test-servers: $(BUILT) ## Test broker and servers on Redis 6.2, 7, 8 and Valkey 9 (about 25 minutes)
+	$(PY) -m tests.other_servers $(if $(ARGS),$(ARGS),tests/broker tests/e2e --numprocesses $(JOBS) --dist loadfile)
 
 lint: $(VENV)/installed ## Check style and format
 	$(VENV)/bin/ruff check .

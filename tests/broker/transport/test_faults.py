@@ -245,9 +245,8 @@ def test_a_script_that_keeps_redis_busy(way: str) -> None:
             db.script_kill()
             endless.join()
         assert type(error) is BrokerTimeoutError
-        assert "Redis is busy with a script that runs too long (Redis: BUSY Redis is busy running a script." in str(
-            error
-        )
+        told = r"Redis is busy with a script that runs too long \(Redis: BUSY \w+ is busy running a script\."
+        assert re.search(told, str(error)), error  # Valkey says its own name
         assert not error.maybe_applied
         assert written(server) == []
 

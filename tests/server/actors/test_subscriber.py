@@ -196,9 +196,8 @@ def test_a_user_who_may_listen_to_asynqs_channel_only_still_cancels_and_it_is_sa
 ) -> None:
     monkeypatch.setattr("fastq.server.actors.actor.MAX_BACKOFF_S", 0.01)
     admin: Any = db
-    admin.acl_setuser(
-        "s", enabled=True, passwords=["+p"], categories=["+@all"], keys=["*"], channels=[keys.CANCEL_CHANNEL]
-    )
+    rights = {"categories": ["+@all"], "keys": ["*"], "reset_channels": True, "channels": [keys.CANCEL_CHANNEL]}
+    admin.acl_setuser("s", enabled=True, passwords=["+p"], **rights)
     held = Held("a")
 
     async def test(bench: Bench) -> None:
@@ -249,7 +248,8 @@ def test_a_user_who_may_not_listen_to_orders_still_hears_outcomes(
 ) -> None:
     admin: Any = db
     channels = [keys.CANCEL_CHANNEL, keys.CANCEL_AS_CHANNEL]
-    admin.acl_setuser("s", enabled=True, passwords=["+p"], categories=["+@all"], keys=["*"], channels=channels)
+    rights = {"categories": ["+@all"], "keys": ["*"], "reset_channels": True, "channels": channels}
+    admin.acl_setuser("s", enabled=True, passwords=["+p"], **rights)
     held = Held("a")
 
     async def test(bench: Bench) -> None:
