@@ -115,7 +115,11 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
         "the cluster is moving this queue to another node; try again in a moment",
     ),
     (("CLUSTERDOWN", "MASTERDOWN"), BrokerConnectionError, "the part of the Redis cluster that holds this key is down"),
-    (("unknown command",), BrokerError, "this Redis lacks a command that fastq needs; fastq needs Redis 6.2 or newer"),
+    (
+        ("unknown command", "unknown subcommand"),
+        BrokerError,
+        "this Redis does not have the command: its provider has disabled it, or it is older than 6.2",
+    ),
 )
 
 

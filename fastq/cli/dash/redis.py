@@ -79,6 +79,7 @@ class RedisView(View):
         if self._commands:
             text.append(f" {'Commands/s':<17}", style="dim").append(f"{number(round(self._commands[-1])):<9}")
             text.append(f" {spark(self._commands, SPARK)}\n", style="green")
+        if self._memory:
             text.append(f" {'Memory, lately':<17}", style="dim").append(f"{size(int(self._memory[-1])):<9}")
             text.append(f" {spark(self._memory, SPARK)}\n", style="cyan")
         return text

@@ -19,15 +19,19 @@ def check_redis(vitals: Vitals) -> list[Finding]:
     if isinstance(vitals.info, Refused):
         names = "version", "role", "replicas", "persistence", "memory", "eviction", "connections"
         return [unseen(name, vitals.info.why) for name in names]
-    return [
-        _version(vitals),
-        _role(vitals),
-        *_replicas(vitals),
-        _persistence(vitals),
-        _memory(vitals),
-        _eviction(vitals),
-        _connections(vitals),
+    # The field without which a check would be a guess: the INFO of some hosted Redis is short.
+    checks = (
+        ("version", "redis_version", _version),
+        ("role", "role", _role),
+        ("persistence", "aof_enabled", _persistence),
+        ("memory", "used_memory", _memory),
+        ("eviction", "maxmemory_policy", _eviction),
+        ("connections", "connected_clients", _connections),
+    )
+    found = [
+        check(vitals) if vitals.text(field) else unseen(name, f"INFO has no {field}") for name, field, check in checks
     ]
+    return [*found, *_replicas(vitals)]
 
 
 def _version(vitals: Vitals) -> Finding:

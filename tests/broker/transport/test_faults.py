@@ -273,7 +273,8 @@ def _is_busy(db: Redis) -> bool:
             BrokerReadOnlyError,
             "it cannot save to disk; see its log and its",
         ),
-        ("ERR unknown command 'EVALSHA', with args", BrokerError, "fastq needs Redis 6.2 or newer"),
+        ("ERR unknown command 'EVALSHA', with args", BrokerError, "disabled it, or it is older than 6.2"),
+        ("ERR unknown subcommand 'TRACKING'. Try CLIENT HELP.", BrokerError, "its provider has disabled it"),
         ("NOREPLICAS Not enough good replicas to write.", BrokerReadOnlyError, "too few of its replicas are there"),
         (
             "WRONGTYPE Operation against a key",

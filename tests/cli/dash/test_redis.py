@@ -4,7 +4,8 @@ from typing import Any
 
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
-from tests.redis_servers import redis_cluster
+from tests.faulty_proxy import Act, Fault, faulty_proxy
+from tests.redis_servers import RedisServer, redis_cluster
 
 
 @on_a_loop
@@ -26,6 +27,18 @@ async def test_who_may_not_ask_is_told_so_and_sees_the_rest(filled: Fastq, db: A
             await dash.sees("The Redis user may not read it.", no="refuses")
     finally:
         db.execute_command("ACL", "DELUSER", "reader")
+
+
+@on_a_loop
+async def test_an_info_that_lacks_most_fields_is_shown(filled: Fastq, shared_server: RedisServer) -> None:
+    """As on a hosted Redis."""
+    info = b"# Stats\r\ninstantaneous_ops_per_sec:7\r\n"
+    answer = b"$%d\r\n%s\r\n" % (len(info), info)
+    with faulty_proxy(shared_server.socket_path, Fault("INFO", Act.ANSWER, times=None, answer=answer)) as proxy:
+        async with driven(proxy.url) as dash:
+            await dash.sees("default")
+            await dash.press("f4")
+            await dash.sees("Commands/s", "Connections      -", no="Memory, lately")
 
 
 @on_a_loop

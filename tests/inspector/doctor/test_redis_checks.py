@@ -151,7 +151,8 @@ def test_a_user_without_permissions_gets_what_he_may_see(own: RedisServer) -> No
 
 
 def vitals(cluster: dict[str, str] | Refused = NO, slow: list[SlowCommand] | Refused = NO, **facts: Any) -> Vitals:
-    info = {"redis_version": "7.0.15", "role": "master", **{name: str(fact) for name, fact in facts.items()}}
+    told = {"redis_version": "7.0.15", "role": "master", "aof_enabled": 0, **facts}
+    info = {name: str(fact) for name, fact in told.items()}
     return Vitals(info, NO, NO, NO, slow, cluster, time.time(), 0.0, 0.0)
 
 
@@ -191,6 +192,12 @@ def vitals(cluster: dict[str, str] | Refused = NO, slow: list[SlowCommand] | Ref
         ({"connected_clients": 85, "maxclients": 100}, "connections", Level.WARNING, "85 of 100: 85%"),
         ({"connected_clients": 99, "maxclients": 100}, "connections", Level.PROBLEM, "99 of 100: 99%"),
         ({"connected_clients": 99}, "connections", Level.OK, "99"),
+        ({"redis_version": ""}, "version", Level.UNSEEN, "not checked: INFO has no redis_version"),
+        ({"role": ""}, "role", Level.UNSEEN, "not checked: INFO has no role"),
+        ({"aof_enabled": ""}, "persistence", Level.UNSEEN, "not checked: INFO has no aof_enabled"),
+        ({}, "memory", Level.UNSEEN, "not checked: INFO has no used_memory"),
+        ({}, "eviction", Level.UNSEEN, "not checked: INFO has no maxmemory_policy"),
+        ({}, "connections", Level.UNSEEN, "not checked: INFO has no connected_clients"),
     ],
 )
 def test_facts_are_judged(facts: dict[str, Any], check: str, level: Level, seen: str) -> None:
