@@ -4,6 +4,7 @@
 # make test ARGS='-k codec -x' JOBS=0   more arguments for pytest; one process instead of two
 # make chaos SEED=7 ARGS=--json        the same faults and tasks again, and the report as JSON
 # make compare ARGS='--only fastq,celery --quick'  two of the contenders, shortly
+# make upgrade OLD=../old/.venv/bin/python  the old version: a checkout of it after `make setup`, or its wheel
 # make demo TASKS=20000 REDIS=redis://…  fewer tasks, on a Redis that is there already
 # make demo WEB=1                       with the web UI, which stays until Ctrl-C
 
@@ -25,7 +26,7 @@ C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean test-servers
+.PHONY: help setup demo test lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean test-servers upgrade
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +41,10 @@ test: $(BUILT) ## Run the whole test suite
 
 test-servers: $(BUILT) ## Test broker and servers on Redis 6.2, 7, 8 and Valkey 9 (about 25 minutes)
 	$(PY) -m tests.other_servers $(if $(ARGS),$(ARGS),tests/broker tests/e2e --numprocesses $(JOBS) --dist loadfile)
+
+upgrade: $(BUILT) ## Run this and an old version on one Redis, up and down, account for each task (OLD, about 5 minutes)
+	@test -n "$(OLD)" || { echo "OLD is to be the Python of an environment with the old version"; exit 2; }
+	$(PY) -m tests.upgrade --old $(OLD) $(ARGS)
 
 lint: $(VENV)/installed ## Check style and format
 	$(VENV)/bin/ruff check .

@@ -19,7 +19,7 @@ MAX_CLASS_LINES = 300
 MAX_PARAMETERS = 6
 
 # Where tests may wait for time to pass, since there is no signal to wait for.
-MAY_SLEEP = ("tests/e2e/", "tests/chaos/")
+MAY_SLEEP = ("tests/e2e/", "tests/chaos/", "tests/upgrade/")
 # Handlers that are run by tests in processes of their own: to hang is what they are for.
 JOB_BODIES = {"tests/pool/runners.py", "tests/pool/unruly.py", "tests/interop/crowd/app.py"}
 

@@ -8,17 +8,19 @@ import orjson
 
 from fastq.errors import InvalidMessageError
 
-__all__ = ["FORMAT", "ServerNotice"]
+__all__ = ["DATA_FORMAT", "FORMAT", "ServerNotice"]
 
 FORMAT: Final = 1
 """Changes only if present readers would misread the new form; new fields do not change it."""
+DATA_FORMAT: Final = 1
+"""The form of what fastq keeps in Redis beyond asynq's; see docs/upgrading.md for when it changes."""
 MAX_NAME_BYTES: Final = 64_000
 """Bounded, because every server writes its notice every 5 s, and others read those of all servers at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerNotice:
-    """The queues of a server and the patterns of its mux.
+    """The queues of a server, the patterns of its mux, and the form of the data that it writes.
 
     ``left_out`` counts the names without room.
     """
@@ -27,6 +29,7 @@ class ServerNotice:
     queues: tuple[str, ...]
     patterns: tuple[str, ...]
     left_out: int = 0
+    data_format: int = DATA_FORMAT
 
     def encode(self) -> bytes:
         """Return the JSON, with as many names as fit."""
@@ -35,6 +38,7 @@ class ServerNotice:
         fields = {
             "format": FORMAT,
             "version": self.version,
+            "data_format": self.data_format,
             "queues": self.queues[:room],
             "patterns": self.patterns[: max(0, room - len(self.queues))],
             "left_out": self.left_out + len(names) - room,
@@ -49,7 +53,8 @@ class ServerNotice:
             if fields["format"] != FORMAT:
                 raise InvalidMessageError(f"a server's notice has format {fields['format']!r}, not {FORMAT}")
             queues, patterns = _names(fields["queues"]), _names(fields["patterns"])
-            return cls(str(fields["version"]), queues, patterns, int(fields["left_out"]))
+            data_format = int(fields.get("data_format", 1))
+            return cls(str(fields["version"]), queues, patterns, int(fields["left_out"]), data_format)
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidMessageError):
                 raise

@@ -13,6 +13,7 @@ def test_a_notice_is_read_as_it_was_written() -> None:
     assert orjson.loads(notice.encode()) == {
         "format": 1,
         "version": "1.2",
+        "data_format": 1,
         "queues": ["critical", "ü"],
         "patterns": ["email:", 'with "quotes"'],
         "left_out": 0,
@@ -40,6 +41,14 @@ def test_queues_that_do_not_fit_are_counted_and_left_out() -> None:
 def test_fields_of_later_versions_are_passed_over() -> None:
     data = orjson.dumps({**orjson.loads(ServerNotice("1", ("q",), ("a",)).encode()), "children": [1]})
     assert ServerNotice.decode(data) == ServerNotice("1", ("q",), ("a",))
+
+
+def test_the_form_of_the_data_is_told_and_that_of_servers_that_do_not_tell_it_is_the_first() -> None:
+    notice = ServerNotice("2", ("q",), ("a",), data_format=3)
+    assert ServerNotice.decode(notice.encode()).data_format == 3
+    fields = orjson.loads(notice.encode())
+    del fields["data_format"]
+    assert ServerNotice.decode(orjson.dumps(fields)).data_format == 1
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from fastq.inspector.doctor.redis_checks import check_redis
 from fastq.inspector.doctor.repairs import Repair, forget_servers, repairs_of
 from fastq.inspector.doctor.slow import check_slow_commands
 from fastq.inspector.doctor.suspects import KEY_KINDS, Survey
+from fastq.inspector.doctor.versions import check_formats
 from fastq.inspector.doctor.vitals import Vitals, read_vitals
 from fastq.inspector.doctor.walk import Scope, survey_keys, survey_queue
 
@@ -102,11 +103,13 @@ class _Round:
         report, vitals = self._report, self._vitals
         registry = yield from attempt(read_registry())
         if isinstance(registry, Refused):
-            report.findings += [unseen(name, registry.why) for name in ("server lists", "server clocks")]
+            names = "server lists", "server clocks", "data formats"
+            report.findings += [unseen(name, registry.why) for name in names]
             return
         passed_s = self._order.now_ns() / 1e9 - vitals.now_s
         lists = check_registry(registry, vitals)
         report.findings += [lists, check_server_clocks(registry, vitals, passed_s)]
+        report.findings.append((yield from check_formats(registry)))
         if lists.count:
             report.repairs.append(forget_servers(lists.count, stale_before(vitals)))
 

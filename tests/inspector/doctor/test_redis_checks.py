@@ -142,7 +142,7 @@ def test_a_user_without_permissions_gets_what_he_may_see(own: RedisServer) -> No
         assert found["ids without task"].level is Level.OK
         db.execute_command("ACL", "SETUSER", "u", "-time", "-eval", "-evalsha", "-zrange")
         found = look(url)
-        for check in ("clock", "server lists", "server clocks", "served", "queue", "tasks"):
+        for check in ("clock", "server lists", "server clocks", "data formats", "served", "queue", "tasks"):
             assert (found[check].level, found[check].seen) == (Level.UNSEEN, "not checked: no permission"), check
         db.execute_command("ACL", "SETUSER", "u", "-smembers")
         assert look(url)["queues"].level is Level.UNSEEN

@@ -1,0 +1,1 @@
+"""Two versions of fastq at once on one Redis, under load: ``make upgrade``."""
