@@ -39,7 +39,7 @@ demo: $(BUILT) ## Run 100 000 tasks through a private Redis and fastq-worker, ac
 test: $(BUILT) ## Run the whole test suite
 	$(PY) -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
-test-servers: $(BUILT) ## Test broker and servers on Redis 6.2, 7, 8 and Valkey 9 (about 25 minutes)
+test-servers: $(BUILT) ## Test broker and servers on Redis 6.2, 7, 8 and Valkey 9
 	$(PY) -m tests.other_servers $(if $(ARGS),$(ARGS),tests/broker tests/e2e --numprocesses $(JOBS) --dist loadfile)
 
 upgrade: $(BUILT) ## Run this and an old version on one Redis, up and down, account for each task (OLD, about 5 minutes)
