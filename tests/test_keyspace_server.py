@@ -31,6 +31,7 @@ from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.actors.recoverer import LostTaskRules, Recoverer
 from fastq.server.commands import Commands
 from fastq.server.config import MAX_LOST, ServerConfig
+from fastq.server.inflight._tally import Tally
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.dispositions import disposition_of
 from fastq.server.inflight.in_flight import InFlight
@@ -172,7 +173,7 @@ async def lease_long_ago(stage: Stage) -> None:
 
 
 async def recover(stage: Stage) -> None:
-    clock, rules = stage.in_flight.clock, LostTaskRules(lambda retried: 3600.0, MAX_LOST, None)
+    clock, rules = stage.in_flight.clock, LostTaskRules(lambda retried: 3600.0, MAX_LOST, None, Tally)
     in_flight = InFlight.of(US, StallWatch(clock), clock, TRUSTING)  # another server's: it holds none of them
     await Recoverer(stage.commands, [QUEUE], in_flight, rules, None).tick()
 

@@ -23,6 +23,7 @@ from fastq.inspector.records import (
     ServerInfo,
     TaskEvent,
 )
+from fastq.inspector.runs import Durations, RunHistory, RunStats
 from fastq.inspector.transfer import MovePlan
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "ClusterNode",
     "DailyStats",
     "Drain",
+    "Durations",
     "FailedAttempt",
     "Finding",
     "GroupInfo",
@@ -43,6 +45,8 @@ __all__ = [
     "QueueInfo",
     "Repair",
     "Report",
+    "RunHistory",
+    "RunStats",
     "ServerInfo",
     "TaskEvent",
     "TaskFilter",

@@ -13,6 +13,7 @@ from fastq.inspector.jobs import JobMethods
 from fastq.inspector.processes import ServerMethods
 from fastq.inspector.queues import QueueMethods
 from fastq.inspector.retry import RetryMethods
+from fastq.inspector.runs import RunMethods
 from fastq.inspector.search import SearchMethods
 from fastq.inspector.tasks import TaskMethods
 from fastq.inspector.transfer import TransferMethods
@@ -22,6 +23,7 @@ __all__ = ["AsyncInspector", "Inspector"]
 
 class _Methods(
     QueueMethods,
+    RunMethods,
     TaskMethods,
     ActionMethods,
     BulkMethods,

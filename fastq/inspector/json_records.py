@@ -22,6 +22,7 @@ from fastq.inspector.records import (
     ServerInfo,
     TaskEvent,
 )
+from fastq.inspector.runs import Durations, RunHistory, RunStats
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "entry_record",
     "event_record",
     "follow_record",
+    "history_record",
     "import_record",
     "moved_record",
     "queue_record",
@@ -101,6 +103,34 @@ def queue_record(info: QueueInfo) -> dict[str, Any]:
 def daily_record(day: DailyStats) -> dict[str, Any]:
     """Describe the runs that ended on one UTC day."""
     return {"date": day.date.isoformat(), "processed": day.processed, "failed": day.failed}
+
+
+def history_record(history: RunHistory) -> dict[str, Any]:
+    """Describe the runs of a queue's tasks."""
+    return {
+        "queue": history.queue,
+        "step_s": history.step.total_seconds(),
+        "total": _runs_record(history.total),
+        "types": {name: _runs_record(stats) for name, stats in history.types.items()},
+        "points": [_runs_record(stats) for stats in history.points],
+    }
+
+
+def _runs_record(stats: RunStats) -> dict[str, Any]:
+    return {
+        "start": time_text(stats.start),
+        **{name: getattr(stats, name) for name in ("done", "failed", "retried", "archived", "lost")},
+        **{
+            f"{name}_p{round(100 * share)}_s": _quantile_s(durations, share)
+            for name, durations in (("run", stats.run), ("wait", stats.wait))
+            for share in (0.5, 0.95, 0.99)
+        },
+    }
+
+
+def _quantile_s(durations: Durations, share: float) -> float | None:
+    bound = durations.quantile(share)
+    return None if bound is None else bound.total_seconds()
 
 
 def task_record(info: TaskInfo) -> dict[str, Any]:

@@ -150,6 +150,7 @@ class ServerConfig:
     )
     async_concurrency: int = _setting("count", 100, "coroutines that one child runs at once", least=1, most=100_000)
     prefetch_time: Duration = _setting("seconds", 0.05, "how much work to prefetch for a child", least=0.001)
+    history: bool = _setting("flag", True, "keep what tasks did in Redis: 8 hours by minute, 14 days by hour")
     metrics_listen: str | None = _setting(
         "address", None, "serve /metrics, /healthz and /readyz here, for example 127.0.0.1:9464; port 0: any free one"
     )

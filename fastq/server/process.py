@@ -34,6 +34,7 @@ from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.forwarder import Forwarder
 from fastq.server.actors.healthchecker import Healthchecker
 from fastq.server.actors.heartbeater import Heartbeater
+from fastq.server.actors.historian import Historian
 from fastq.server.actors.janitor import Janitor
 from fastq.server.actors.recoverer import LostTaskRules, Recoverer
 from fastq.server.actors.subscriber import Subscriber, due_topic, order_topic
@@ -180,7 +181,10 @@ class ServerProcess:
         child = AggregationChild(config, timing.aggregation_s, self._options.app, self.forks)
         self.aggregation = Aggregation(config, timing, commands, clock, child, stats)
         rules = LostTaskRules(
-            default_retry_delay, config.max_lost, self.hooks.judge_lost if self.hooks.judges else None
+            default_retry_delay,
+            config.max_lost,
+            self.hooks.judge_lost if self.hooks.judges else None,
+            self.processor.tally,
         )
         self.recoverer = Recoverer(commands, queues, self.in_flight, rules, self.aggregation.reclaimer.reclaim)
         self.watch = TaskWatch(self._broker.transport)
@@ -204,6 +208,7 @@ class ServerProcess:
             lambda: self.pool.can_work,
             self.presence.set_can_work,
         )
+        self.historian = Historian(commands, stats, clock, timing.heartbeat_interval_s)
         self.watchdog = Watchdog(lambda: self.actors, timing, stats)
 
     @property
@@ -222,6 +227,7 @@ class ServerProcess:
             self.janitor,
             self.custodian,
             *self.aggregation.actors,
+            *([self.historian] if self.config.history else ()),
         ]
 
     # Life -------------------------------------------------------------------------------------------------------
@@ -377,10 +383,10 @@ class ServerProcess:
         await stop_all(self.subscriber)
         await self._write_what_is_left(left_s())
         last_s = LAST_WRITES_S if answers() else GOODBYE_S  # checked now: an actor that is stopped clears its failures
-        await self.heartbeater.finish(last_s)
+        await asyncio.gather(self.heartbeater.finish(last_s), self.historian.finish(last_s))
         await stop_all(*self.actors)
         self.stall.stop()
-        await within(last_s, self._broker.run_many(clear_server_state(self.identity)))
+        await within(last_s, self._say_goodbye())
         await within(LAST_WRITES_S, self._broker.close())
 
     async def _write_what_is_left(self, seconds: float) -> None:
@@ -394,6 +400,12 @@ class ServerProcess:
                 "they count as lost when their leases expire, and a recoverer takes them",
                 unwritten,
             )
+
+    async def _say_goodbye(self) -> None:
+        """Write the rest of the history, and delete the published data."""
+        rest = (self.historian.tick(),) if self.config.history else ()
+        cleared = self._broker.run_many(clear_server_state(self.identity))
+        await asyncio.gather(cleared, *rest, return_exceptions=True)
 
     async def _drain(self) -> None:
         """Let handlers and aggregator finish."""

@@ -30,6 +30,8 @@ __all__ = [
     "group",
     "group_prefix",
     "groups",
+    "history_hours",
+    "history_minutes",
     "inbox_channel",
     "last_tick",
     "lease",
@@ -238,6 +240,18 @@ def failed(queue: str, day: date) -> str:
 def lost(queue: str, day: date) -> str:
     """Name the counter of one UTC day's lost tasks (not asynq's); an aware datetime is converted to UTC."""
     return f"asynq:{{{queue}}}:lost:{_day_text(day)}"
+
+
+def history_minutes(queue: str, hour: datetime) -> str:
+    """Name the hash of what a queue did in each minute of one UTC hour, by type; not asynq's. See ``history.py``."""
+    if hour.utcoffset() is None:
+        raise ValueError(f"hour must be a timezone-aware datetime, got the naive {hour!r}")
+    return f"asynq:{{{queue}}}:history:{hour.astimezone(UTC):%Y-%m-%dT%H}"
+
+
+def history_hours(queue: str, day: date) -> str:
+    """Name the hash of what a queue did in each hour of one UTC day (not asynq's); an aware datetime is converted."""
+    return f"asynq:{{{queue}}}:history:{_day_text(day)}"
 
 
 def unique(queue: str, task_type: str, payload: bytes | None) -> str:

@@ -4,13 +4,18 @@ import os
 import pty
 import subprocess
 import sys
+import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from redis import Redis
 
+from fastq.broker.operations.history import add_history
+from fastq.broker.transport.open import open_broker
 from fastq.wire import keys
+from fastq.wire.history import BUCKETS, COUNTERS
 from tests.cli.commands import Fastq, read_terminal
 from tests.e2e.harness import ROOT
 
@@ -109,3 +114,48 @@ def test_a_queue_whose_name_is_no_text_is_skipped_and_that_is_said(filled: Fastq
         result = filled.run(*words)
         assert (result.exit_code, "default" in result.stdout) == (0, True)
         assert result.stderr == "fastq: skipped: queue must be valid Unicode text: '\\udcff'\n"
+
+
+def add_runs(db: Redis, url: str) -> None:
+    """Let servers have done something of late in the queue default."""
+    mail, image = ([0] * COUNTERS for _ in range(2))
+    mail[:5] = 1203, 4, 3, 1, 2
+    image[0] = 7
+    mail[5 + 1] = mail[5 + BUCKETS + 13] = 1207  # run times of at most 2.5 ms, waits of at most 30 s
+    db.set(keys.processed_total("default"), 1)
+    with closing(open_broker(url)) as broker:
+        assert broker.run(add_history("default", int(time.time()), {"mail:": mail, "image\x1b": image}))
+
+
+def test_stats_since_shows_what_became_of_runs(filled: Fastq, db: Redis) -> None:
+    add_runs(db, filled.url)
+    lines = filled.lines("stats", "--since", "90m")
+    assert lines[0] == "The last 1h 30m"
+    assert lines[1] == "QUEUE DONE FAILED ERRORS RETRIED ARCHIVED LOST RUN P50 RUN P95 WAIT P50 WAIT P95"
+    numbers = "4 0.33% 3 1 2 2.5ms 2.5ms 30s 30s"
+    assert lines[2:] == [
+        f"default 1,210 {numbers}",
+        "By type",
+        "QUEUE TYPE DONE FAILED ERRORS RETRIED ARCHIVED LOST RUN P50 RUN P95 WAIT P50 WAIT P95",
+        r"default image\x1b 7 0 0.00% 0 0 0 - - - -",
+        f"default mail: 1,203 {numbers}",
+    ]
+    assert "By type" not in filled.done("stats", "--since", "336h")
+
+
+def test_stats_since_as_json_has_a_point_a_minute(filled: Fastq, db: Redis) -> None:
+    add_runs(db, filled.url)
+    found = filled.json("stats", "--since", "1h")
+    assert (found["since_s"], [one["queue"] for one in found["queues"]]) == (3600, ["critical", "default", "low"])
+    critical, default, _ = found["queues"]
+    assert (critical["types"], critical["total"]["done"], critical["total"]["run_p50_s"]) == ({}, 0, None)
+    assert (default["step_s"], len(default["points"])) == (60, 60)
+    assert sum(point["done"] for point in default["points"]) == default["total"]["done"] == 1210
+    mail = default["types"]["mail:"]
+    assert (mail["failed"], mail["lost"], mail["run_p99_s"], mail["wait_p50_s"]) == (4, 2, 0.0025, 30)
+
+
+def test_stats_since_without_history_says_so(filled: Fastq) -> None:
+    assert "No fastq server has written of any run" in filled.done("stats", "--since", "1h")
+    for word, text in (("soon", "neither seconds nor a duration"), ("337h", "at most 14 days"), ("0", "above 0")):
+        assert text in filled.failure("stats", "--since", word, code=2)

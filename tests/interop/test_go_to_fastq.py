@@ -15,6 +15,7 @@ from fastq.clock import SystemClock
 from fastq.server.actors.recoverer import LostTaskRules, Recoverer
 from fastq.server.commands import Commands
 from fastq.server.config import MAX_LOST
+from fastq.server.inflight._tally import Tally
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
 from fastq.wire import keys
@@ -160,7 +161,7 @@ def lose(db: Any, url: str, task_id: str) -> None:
         broker = open_async_broker(url)
         clock = SystemClock()
         in_flight = InFlight.of(Owner.draw(), StallWatch(clock), clock, TRUSTING)
-        rules = LostTaskRules(lambda retried: 3600.0, MAX_LOST, None)
+        rules = LostTaskRules(lambda retried: 3600.0, MAX_LOST, None, Tally)
         await Recoverer(Commands(broker), ["default"], in_flight, rules, None).tick()
         await broker.close()
 

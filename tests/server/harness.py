@@ -18,6 +18,7 @@ from fastq.clock import Clock
 from fastq.server.actors.recoverer import LostTaskRules, Reclaim, Recoverer
 from fastq.server.commands import Commands
 from fastq.server.config import MAX_LOST
+from fastq.server.inflight._tally import Tally
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
@@ -90,7 +91,7 @@ class Bench:
         self.db.zadd(keys.lease(QUEUE), {task_id: NOW_S + 60})
 
 
-RULES = LostTaskRules(lambda retried: 100.0 + retried, MAX_LOST, None)
+RULES = LostTaskRules(lambda retried: 100.0 + retried, MAX_LOST, None, Tally)
 
 
 def recoverer(

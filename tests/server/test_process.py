@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from redis import Redis
 
-from fastq import AsyncClient
+from fastq import AsyncClient, AsyncInspector, Task
 from fastq.pool.protocol import EventKind
 from fastq.server.config import ServerConfig
 from fastq.server.process import ProcessOptions, ServerProcess
@@ -59,3 +59,27 @@ def test_a_task_that_is_scheduled_wakes_the_forwarder_in_time(db: Redis, url: st
         await scheduling[0]
 
     run(test())
+
+
+def test_the_history_of_a_run_without_faults_has_what_redis_has_counted(db: Redis, url: str) -> None:
+    """What was not written before is written at the end; deleting the queue leaves none of it."""
+    tasks = [*(Task("ok") for _ in range(20)), Task("fail", max_retry=0), Task("fail", max_retry=3)]
+
+    async def test() -> None:
+        async with AsyncClient(url) as client, AsyncInspector(url) as inspector:
+            for is_kept in (True, False):
+                await client.enqueue_many(tasks)
+                config = ServerConfig(concurrency=1, history=is_kept)
+                options = ProcessOptions(APP, url, config, idle_s=0)
+                await ServerProcess(options).run(lambda: None)
+            info = await inspector.get_queue_info("default")
+            history = await inspector.run_history("default", 8 * 3600, by_type=True)
+            await inspector.delete_queue("default", force=True)
+        total = history.total
+        assert (2 * total.processed, 2 * total.failed) == (info.processed_total, info.failed_total) == (44, 4)
+        assert (total.retried, total.archived, total.lost) == (1, 1, 0)
+        assert total.run.count == total.wait.count == 22
+        assert {name: stats.processed for name, stats in history.types.items()} == {"fail": 2, "ok": 20}
+
+    run(test())
+    assert db.keys("*{default}*") == []

@@ -89,6 +89,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"low": "trim", "*": "pause"}, "low=trim,*=pause", '{low = "trim", "*" = "pause"}'),
     ],
     "archive_spill_to": [Example("/var/spool/x", "/var/spool/x", '"/var/spool/x"')],
+    "history": [Example(False, "no", "false"), Example(True, "yes", "true")],
     "log_level": [Example("debug", "debug", '"debug"')],
     "log_format": [Example("json", "json", '"json"')],
     "metrics_listen": [Example("[::1]:9464", "[::1]:9464", '"[::1]:9464"')],
@@ -99,7 +100,7 @@ EXAMPLES: dict[str, list[Example]] = {
 def by_flags(name: str, text: str) -> ServerConfig:
     flag = f"--{name.replace('_', '-')}"
     words = [flag, text]
-    if name == "strict_priority":
+    if name in ("strict_priority", "history"):
         words = [flag if parse_setting(name, text) else f"--no-{flag[2:]}"]
     try:
         with main.make_context("fastq-worker", ["app:mux", *words]) as context:

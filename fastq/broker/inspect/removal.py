@@ -13,6 +13,7 @@ from fastq.broker.operations.enqueue import forget_registered
 from fastq.broker.operations.walk import Source
 from fastq.states import TaskState
 from fastq.wire import keys
+from fastq.wire.history import HOUR_S, MINUTES_KEPT_S
 
 __all__ = [
     "CloseOutcome",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 KEYS_A_CALL: Final = 1000
+HOURS_OF_MINUTES: Final = MINUTES_KEPT_S // HOUR_S + 1
 
 
 class CloseOutcome(NamedTuple):
@@ -148,15 +150,16 @@ def sweep_queue(queue: str) -> Flow[int]:
 
 def keys_of_queue(queue: str) -> list[str]:
     """Name all keys of a queue that had tasks for less than a day, but those of tasks, groups and locks."""
-    today = datetime.now(UTC).date()
-    counters = (keys.processed, keys.failed, keys.lost)
+    now = datetime.now(UTC)
+    counters = (keys.processed, keys.failed, keys.lost, keys.history_hours)
     return [
         *_containers(queue),
         keys.paused(queue),
         keys.processed_total(queue),
         keys.failed_total(queue),
         keys.errors(queue),
-        *(key_of(queue, day) for day in (today, today - timedelta(days=1)) for key_of in counters),
+        *(key_of(queue, day) for day in (now, now - timedelta(days=1)) for key_of in counters),
+        *(keys.history_minutes(queue, now - timedelta(hours=ago)) for ago in range(HOURS_OF_MINUTES)),
     ]
 
 

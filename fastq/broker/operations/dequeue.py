@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Any, Final
 
 from fastq.broker.operation import Operation, scripted
-from fastq.broker.operations.lease import Leased, parse_leased
+from fastq.broker.operations.lease import Leased
 from fastq.wire import keys
 
 __all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_TASKS", "NoTasks", "dequeue"]
@@ -12,6 +12,8 @@ __all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_TASKS", "NoTasks", "dequeue"]
 MAX_BATCH_TASKS: Final = 500
 MAX_BATCH_BYTES: Final = 256_000
 """Without this limit, 500 messages of 100 kB would block Redis for 121 ms."""
+LONGEST_TIME: Final = 19
+"""The digits of a time in nanoseconds."""
 
 
 class NoTasks(Enum):
@@ -32,4 +34,12 @@ def dequeue(queue: str, count: int, lease_score: str) -> Operation[Leased | NoTa
 
 
 def _parse(reply: Any) -> Leased | NoTasks:
-    return NoTasks(reply) if isinstance(reply, int) else parse_leased(reply)
+    if isinstance(reply, int):
+        return NoTasks(reply)
+    dangling, first_since, last_since = reply[:3]
+    return Leased(reply[3::2], reply[4::2], dangling, (_time_ns(first_since), _time_ns(last_since)))
+
+
+def _time_ns(word: bytes) -> int:
+    """Return a time; 0 if it is none, whatever a peer has written."""
+    return int(word) if len(word) <= LONGEST_TIME and word.isdigit() else 0

@@ -58,11 +58,15 @@ class LeasedTask(NamedTuple):
 
 
 class Leased(NamedTuple):
-    """Leased tasks as parallel lists of ids and messages, and how many ids without a task were dropped."""
+    """Leased tasks as parallel lists of ids and messages, and how many ids without a task were dropped.
+
+    ``pending_since_ns`` are the Unix times since when the first and the last of them had been pending, 0 if not known.
+    """
 
     ids: list[bytes]
     messages: list[bytes]
     dangling: int = 0
+    pending_since_ns: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(cls, tasks: Iterable[LeasedTask]) -> "Leased":
@@ -89,7 +93,7 @@ class Leased(NamedTuple):
 
 
 def parse_leased(reply: list[Any]) -> Leased:
-    """Parse the reply of dequeue: a count, then an id and a message for each task."""
+    """Parse a reply with tasks: a count, then an id and a message for each of them."""
     return Leased(reply[1::2], reply[2::2], reply[0])
 
 

@@ -10,13 +10,14 @@ from typing import Final
 from fastq.cli.dash.health import Health
 from fastq.cli.dash.tracks import Tracks
 from fastq.errors import QueueNotFoundError
-from fastq.inspector import AsyncInspector, QueueInfo
+from fastq.inspector import AsyncInspector, QueueInfo, RunHistory
 from fastq.inspector.checks import check_queue
 from fastq.redis_url import is_cluster
 
 __all__ = ["Desk", "Options"]
 
 AT_ONCE: Final = 4
+HISTORY_S: Final = 3600.0
 """The number of queues that are read at once, each over its own connection."""
 
 
@@ -38,6 +39,7 @@ class Desk:
         self.inspector = AsyncInspector(options.url)
         self.health = Health()
         self.tracks = Tracks()
+        self._histories: dict[str, RunHistory] = {}
         self.queues: Sequence[QueueInfo] | None = None
         self.looked_at: datetime | None = None
         self.said = ""
@@ -51,19 +53,30 @@ class Desk:
         """Return the last snapshot of a queue."""
         return next((info for info in self.queues or () if info.queue == name), None)
 
+    def lately(self, queue: str) -> Sequence[float | None]:
+        """Return the recent course of a queue: its runs by minute, or the rates seen here if only Go serves it.
+
+        The minute that is not over is left out.
+        """
+        history = self._histories.get(queue)
+        minutes = [point.processed for point in history.points[:-1]] if history is not None else []
+        return minutes if any(minutes) else self.tracks.of(queue).processed
+
     async def look(self) -> None:
         """Read all queues."""
         turns = asyncio.Semaphore(AT_ONCE)
 
-        async def describe(name: str) -> QueueInfo | None:
+        async def describe(name: str) -> tuple[QueueInfo, RunHistory] | None:
             with suppress(QueueNotFoundError):  # deleted since it was listed
                 async with turns:
-                    return await self.inspector.get_queue_info(name)
+                    info = await self.inspector.get_queue_info(name)
+                    return info, await self.inspector.run_history(name, HISTORY_S)
             return None
 
         names = _askable(await self.inspector.queues())
-        found = await asyncio.gather(*map(describe, names))
-        self.queues = [info for info in found if info is not None]
+        found = [one for one in await asyncio.gather(*map(describe, names)) if one is not None]
+        self.queues = [info for info, _ in found]
+        self._histories = {history.queue: history for _, history in found}
         self.tracks.note(self.queues)
         self.looked_at = datetime.now(UTC)
 

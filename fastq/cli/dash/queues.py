@@ -89,7 +89,7 @@ class QueuesView(View):
             state_bar(info, width),
             number(info.size),
             per_second(track.rate),
-            Cell(spark(track.processed, width - 2), fg="green"),
+            Cell(spark(self.desk.lately(info.queue), width - 2), fg="green"),
             span(info.latency) if info.pending else "-",
             size(info.memory_usage),
             share(info.failed, info.processed),

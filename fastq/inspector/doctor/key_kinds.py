@@ -47,7 +47,7 @@ _PLACES: Final = frozenset(
 )
 _ASIDE: Final = re.compile(
     r"paused|moved|archive_rule|scheduled_groups|(processed|failed)(:\d{4}-\d\d-\d\d)?|lost:\d{4}-\d\d-\d\d"
-    r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}",
+    r"|history:\d{4}-\d\d-\d\d(T\d\d)?|(tick|last_tick):.*|errors|error:[0-9a-f]{16}",
     re.DOTALL,
 )
 _SHARED: Final = re.compile(

@@ -21,6 +21,7 @@ from fastq.errors import BrokerError, InvalidMessageError
 from fastq.server.actors.actor import Actor, first_of
 from fastq.server.actors.answers import Answers
 from fastq.server.commands import Commands
+from fastq.server.inflight._tally import Tally
 from fastq.server.inflight.dispositions import undecodable
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import view_leased
@@ -51,6 +52,8 @@ class LostTaskRules(NamedTuple):
     """How often a task may be lost; then it is archived as poison."""
     judge: Judge | None
     """Asks the app's hooks for the time of a retry; None without such hooks."""
+    tally: Callable[[str, str], Tally]
+    """Returns what counts the tasks of a queue and type."""
 
 
 class _LostTask(NamedTuple):
@@ -61,6 +64,8 @@ class _LostTask(NamedTuple):
     retry_at_s: int = 0
     why_archived: str = ""
     attempt: bytes = b""
+    type: str = ""
+    """Empty if the message cannot be read."""
 
 
 class Recoverer(Actor):
@@ -185,6 +190,8 @@ class Recoverer(Actor):
         self._done[RepairKind.RECOVERED] += len(moved)
         if moved:
             self._log_lost(queue, moved)
+            for one in moved:
+                self._rules.tally(queue, one.type).lost += 1
             await self._count_lost(queue, len(moved))
         astray = [
             one.id for one, outcome in zip(lost_tasks, outcomes, strict=True) if outcome is FinishOutcome.NOT_ACTIVE
@@ -238,11 +245,11 @@ class Recoverer(Actor):
         message = rewrite_task_message(task.message, error_msg=f"{LEASE_EXPIRED}: {error}", last_failed_at=now_s)
         attempt = AttemptRecord(view.retried + 1, 0, now_s * 1000, "", f"LeaseExpiredError: {error}").encode()
         if why:
-            return _LostTask(task.id, message, why_archived=why, attempt=attempt)
+            return _LostTask(task.id, message, why_archived=why, attempt=attempt, type=view.type)
         delay_s = await self._hooks_delay_s(task)
         if delay_s is None:
             delay_s = self._rules.retry_delay_s(view.retried)
-        return _LostTask(task.id, message, retry_at_s=int(now_s + delay_s), attempt=attempt)
+        return _LostTask(task.id, message, retry_at_s=int(now_s + delay_s), attempt=attempt, type=view.type)
 
     async def _hooks_delay_s(self, task: LeasedTask) -> float | None:
         """Ask the app's hooks for the time of the retry; as in asynq, the error handler is not called."""

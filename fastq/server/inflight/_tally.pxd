@@ -4,6 +4,7 @@ cdef enum:
     MOST_BOUNDS = 24
     OUTCOMES = 6
     KINDS = 13
+    HISTORY = 43
 
 
 cdef class Histogram:
@@ -18,6 +19,11 @@ cdef class Tally:
     cdef readonly str queue
     cdef readonly str type
     cdef readonly Histogram run_s
+    cdef readonly Histogram wait_s
+    cdef public int64_t lost
     cdef int64_t by_outcome[OUTCOMES]
     cdef int64_t by_kind[KINDS]
+    cdef int64_t excused
+    cdef int64_t taken[HISTORY]
+    cdef int fill(self, int64_t *counts) noexcept
     cdef void count(self, object disposition, int failure) noexcept

@@ -3,7 +3,6 @@ from typing import Final, final
 from fastq.pool.protocol import EventKind
 
 OUTCOME_NAMES: Final[tuple[str, ...]]
-RUN_BOUNDS_S: Final[tuple[float, ...]]
 
 @final
 class Histogram:
@@ -20,7 +19,11 @@ class Tally:
     queue: str
     type: str
     run_s: Histogram
+    wait_s: Histogram
+    lost: int
     def __init__(self, queue: str, type: str) -> None: ...
+    def take(self) -> list[int] | None: ...
+    def give_back(self, counts: list[int]) -> None: ...
     @property
     def outcomes(self) -> dict[str, int]: ...
     @property

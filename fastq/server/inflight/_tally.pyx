@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t
 
 from fastq.broker.operations.finish import Archived, Completed, Done, Requeued, Retried
 from fastq.pool.protocol import EventKind
+from fastq.wire import history
 
 cdef object DONE = Done
 cdef object COMPLETED = Completed
@@ -24,9 +25,7 @@ cdef enum:
     IS_DELETED
 
 OUTCOME_NAMES = ("done", "completed", "retried", "archived", "requeued", "deleted")
-RUN_BOUNDS_S = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0
-)
+assert history.COUNTERS == HISTORY and history.OUTCOMES == ("done", "failed", "retried", "archived", "lost")
 
 
 cdef class Histogram:
@@ -65,15 +64,17 @@ cdef class Histogram:
 
 
 cdef class Tally:
-    """The counts of one queue's tasks of one type: ends that are written, causes of failures, run times.
+    """The counts of one queue's tasks of one type: ends that are written, causes of failures, waits and run times.
 
-    ``type`` is the pattern of the app that matched, so that an app has a bounded number of tallies.
+    ``type`` is the pattern of the app that matched, so that an app has a bounded number of tallies. ``lost`` tasks were
+    brought back from dead servers.
     """
 
     def __init__(self, queue: str, type: str) -> None:
         self.queue = queue
         self.type = type
-        self.run_s = Histogram(RUN_BOUNDS_S)
+        self.run_s = Histogram(history.BOUNDS_S)
+        self.wait_s = Histogram(history.BOUNDS_S)
 
     cdef void count(self, object disposition, int failure) noexcept:
         kind = type(disposition)
@@ -84,12 +85,49 @@ cdef class Tally:
             self.by_outcome[IS_COMPLETED] += 1
         elif kind is RETRIED:
             self.by_outcome[IS_RETRIED] += 1
+            if not disposition.is_failure:
+                self.excused += 1
         elif kind is ARCHIVED:
             self.by_outcome[IS_ARCHIVED] += 1
         elif kind is REQUEUED:
             self.by_outcome[IS_REQUEUED] += 1
         if 0 < failure < KINDS:
             self.by_kind[failure] += 1
+
+    cdef int fill(self, int64_t *counts) noexcept:
+        """Write the counters of the history, in the order of ``wire/history.py``."""
+        cdef int at, buckets = self.run_s.size + 1
+        counts[0] = self.by_outcome[IS_DONE] + self.by_outcome[IS_COMPLETED] + self.by_outcome[IS_DELETED]
+        counts[1] = self.by_outcome[IS_RETRIED] - self.excused + self.by_outcome[IS_ARCHIVED]
+        counts[2] = self.by_outcome[IS_RETRIED]
+        counts[3] = self.by_outcome[IS_ARCHIVED]
+        counts[4] = self.lost
+        for at in range(buckets):
+            counts[5 + at] = self.run_s.filled[at]
+            counts[5 + buckets + at] = self.wait_s.filled[at]
+        return 0
+
+    def take(self) -> list[int] | None:
+        """Return what was counted for the history since the last call; None if nothing was."""
+        cdef int64_t counts[HISTORY]
+        cdef int at
+        cdef bint is_any = False
+        self.fill(counts)
+        for at in range(HISTORY):
+            is_any |= counts[at] != self.taken[at]
+        if not is_any:
+            return None
+        new = []
+        for at in range(HISTORY):
+            new.append(counts[at] - self.taken[at])
+            self.taken[at] = counts[at]
+        return new
+
+    def give_back(self, counts: list[int]) -> None:
+        """Let the next ``take`` return these counts again."""
+        cdef int at
+        for at in range(HISTORY):
+            self.taken[at] -= <int64_t>counts[at]
 
     @property
     def outcomes(self) -> dict[str, int]:

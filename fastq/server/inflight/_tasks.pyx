@@ -168,6 +168,22 @@ cdef class InFlightTasks:
         return sum([len(tasks.by_id) for tasks in self.queues.values()])
 
 
+def count_waits(tasks: list[InFlightTask], first_ns: int, last_ns: int, now_ns: int) -> None:
+    """Count how long tasks had been pending, in their order; only of the first and the last it is known.
+
+    A first of 0 means that it is not known.
+    """
+    cdef InFlightTask task
+    cdef double wait_s = (now_ns - first_ns) / 1e9
+    cdef double step_s = (first_ns - last_ns) / 1e9 / max(1, len(tasks) - 1)
+    if first_ns == 0 or last_ns == 0:
+        return
+    for task in tasks:
+        if task.tally is not None:
+            task.tally.wait_s.add(max(0.0, wait_s))
+        wait_s += step_s
+
+
 def count_ends(tasks: list[InFlightTask]) -> None:
     """Count tasks whose ends were just written, each of them once."""
     cdef InFlightTask task

@@ -32,6 +32,7 @@ from fastq.pool.protocol import (
 from fastq.server.config import ServerConfig
 from fastq.server.inflight._processor import SubmissionMaker, split_done, submissions_of
 from fastq.server.inflight._tally import Tally
+from fastq.server.inflight._tasks import count_waits
 from fastq.server.inflight.dispositions import (
     DelayRule,
     canceled_of,
@@ -188,6 +189,7 @@ class Processor:
             self._callbacks.finish(self._return(queue, leased, leased_s))
             return
         tasks, odd = self._maker.take(queue, leased.ids, leased.messages, leased_s)
+        count_waits(tasks, *leased.pending_since_ns, self._clock.unix_ns())
         rejected: list[InFlightTask] = []
         try:
             if odd:
@@ -206,7 +208,7 @@ class Processor:
         most = max(0, self.max_tasks - self.taken)
         surplus = Leased(leased.ids[most:], leased.messages[most:])
         self._callbacks.finish(self._return(queue, surplus, asked_s or self._clock.monotonic_s()))
-        return Leased(leased.ids[:most], leased.messages[:most])
+        return leased._replace(ids=leased.ids[:most], messages=leased.messages[:most])
 
     def _return(self, queue: str, leased: Leased, leased_s: float) -> list[InFlightTask]:
         """Requeue tasks that arrived too late; unreadable ones are left to a recoverer."""
@@ -265,6 +267,11 @@ class Processor:
         """End a task that was canceled before it began."""
         assert task.submission is not None, "it has been made, whether or not it was submitted"
         return self._end(task, Event(EventKind.CANCELED, task.submission, _CANCELED_EARLY))
+
+    def tally(self, queue: str, task_type: str) -> Tally:
+        """Return what counts the tasks of a type."""
+        _, tally = self._look_up(queue, task_type)
+        return tally
 
     def _look_up(self, queue: str, task_type: str) -> tuple[int, Tally]:
         """Return how the tasks of a type run, and what counts them."""

@@ -56,6 +56,12 @@ def _of_tasks(process: ServerProcess) -> Iterator[Family]:
         "How long handlers ran, whatever the end.",
         ((labels(queue=tally.queue, type=tally.type), tally.run_s) for tally in tallies),
     )
+    yield Family(
+        "fastq_task_wait_seconds",
+        "histogram",
+        "How long tasks had been pending when the server took them.",
+        ((labels(queue=tally.queue, type=tally.type), tally.wait_s) for tally in tallies),
+    )
     yield _gauge("fastq_tasks_in_flight", "Tasks that are leased to this server.", stats.in_flight)
     yield _gauge(
         "fastq_unwritten_results",

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,8 @@ KEY_PATTERNS: dict[str, str] = {
     "group": keys.group("q", "{group}"),
     "lost": keys.lost("q", date(2000, 1, 1)).replace("2000-01-01", "{day}"),
     "processed": keys.processed("q", date(2000, 1, 1)).replace("2000-01-01", "{day}"),
+    "history_hours": keys.history_hours("q", date(2000, 1, 1)).replace("2000-01-01", "{day}"),
+    "history_minutes": keys.history_minutes("q", datetime(2000, 1, 1, tzinfo=UTC)).replace("2000-01-01T00", "{hour}"),
     "entries": keys.scheduler_entries("host:pid:id"),
     "notice": keys.server_notice(keys.server_info("host", 0, "id")).replace(":0:", ":pid:"),
     "last_tick": keys.last_tick("q", "{name}"),

@@ -53,6 +53,15 @@ def test_a_task_taken_is_leased_to_its_owner_and_no_longer_pending_since(bench: 
     assert bench.scores("lease") == {"a": NOW_S + 30 + OURS.fraction}
 
 
+def test_it_tells_since_when_the_first_and_the_last_task_were_pending(bench: QueueBench) -> None:
+    bench.pend("a", "b", "c", "d", "e")
+    for task_id, since in (("a", "7"), ("b", "8"), ("c", "9"), ("d", "soon")):
+        bench.db.hset(keys.task(QUEUE, task_id), "pending_since", since)
+    bench.db.hdel(keys.task(QUEUE, "e"), "pending_since")
+    found = [take(bench, count).pending_since_ns for count in (2, 1, 1, 1)]
+    assert found == [(7, 8), (9, 9), (0, 0), (0, 0)]
+
+
 def test_a_batch_leaves_what_was_active_before_behind_it(bench: QueueBench) -> None:
     bench.pend("a", "b", "c")
     take(bench, 1)

@@ -1,11 +1,16 @@
 """The view of all queues."""
 
+import time
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 from redis import Redis
 
+from fastq.broker.operations.history import add_history
+from fastq.broker.transport.open import open_broker
 from fastq.wire import keys
+from fastq.wire.history import COUNTERS
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.cli.dash.scene import pass_time
@@ -59,6 +64,18 @@ async def test_rates_are_told_once_there_were_two_looks(filled: Fastq, db: Redis
         text = await dash.until(lambda text: "█" in dash.row("default ").split("%")[0].split("12", 1)[1], "a sparkline")
         assert " -/s" not in text
         assert "failed/s" in text
+
+
+@on_a_loop
+async def test_the_recent_course_is_that_of_the_history_if_there_is_one(filled: Fastq, db: Redis) -> None:
+    now_s = int(time.time())
+    db.set(keys.processed_total("default"), 1)
+    with closing(open_broker(filled.url)) as broker:
+        for ago_min, done in ((3, 8), (2, 4), (1, 8)):
+            counts = [done, *(0,) * (COUNTERS - 1)]
+            broker.run(add_history("default", now_s - 60 * ago_min, {"t": counts}))
+    async with driven(filled.url, refresh_s=3600.0) as dash:
+        await dash.sees("default", "█▅█")
 
 
 @on_a_loop

@@ -1,6 +1,6 @@
 """Every key that keys.py makes is known to the doctor for what it is."""
 
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -30,6 +30,8 @@ KNOWN = {
         keys.processed(QUEUE, date(2026, 1, 2)),
         keys.failed(QUEUE, date(2026, 1, 2)),
         keys.lost(QUEUE, date(2026, 1, 2)),
+        keys.history_hours(QUEUE, date(2026, 1, 2)),
+        keys.history_minutes(QUEUE, datetime(2026, 1, 2, 3, tzinfo=UTC)),
         keys.tick(QUEUE, "n:x", 7),
         keys.last_tick(QUEUE, "n"),
     ],
@@ -45,6 +47,7 @@ KNOWN = {
     KeyKind.UNKNOWN: [
         "asynq:{q}:dead",
         "asynq:{q}:processed:today",
+        "asynq:{q}:history:today",
         "asynq:{q}:error:x",
         "asynq:other",
         "asynq:{q}",

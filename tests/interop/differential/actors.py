@@ -12,6 +12,7 @@ from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.actors.recoverer import LostTaskRules, Recoverer
 from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.config import MAX_LOST, ServerConfig
+from fastq.server.inflight._tally import Tally
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.outage import Outage
@@ -49,7 +50,7 @@ def _actor(stage: Stage, name: str, queue: str) -> Actor:
             config = ServerConfig(queues={queue: 1})
             return Janitor(commands, config, ArchiveKeeper(stage.broker, config, clock), clock, Outage())
     in_flight = InFlight.of(US, StallWatch(clock), clock, TRUSTING)  # another server's: it holds none of the stage's
-    rules = LostTaskRules(lambda retried: 3600.0, MAX_LOST, None)
+    rules = LostTaskRules(lambda retried: 3600.0, MAX_LOST, None, Tally)
     return Recoverer(commands, [queue], in_flight, rules, Reclaimer(commands, clock, aggregates=True).reclaim)
 
 

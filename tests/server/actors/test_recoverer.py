@@ -9,6 +9,7 @@ from redis import Redis
 from fastq.errors import BrokerError
 from fastq.server.actors.recoverer import LostTaskRules
 from fastq.server.commands import Commands
+from fastq.server.inflight._tally import Tally
 from fastq.server.stats import RepairKind
 from fastq.wire import keys
 from fastq.wire.attempts import AttemptRecord, decode_attempts
@@ -93,7 +94,7 @@ def test_a_task_that_was_lost_too_often_is_archived_as_poison(
         bench.queue.activate("a", until_s=1, retried=7)
         if before:
             bench.db.hset(keys.task(QUEUE, "a"), "lost", before)
-        recovering = recoverer(bench, rules=LostTaskRules(lambda retried: 100.0 + retried, max_lost, None))
+        recovering = recoverer(bench, rules=LostTaskRules(lambda retried: 100.0 + retried, max_lost, None, Tally))
         await recovering.tick()
         assert bench.queue.places() == {goes_to: ["a"]}
         assert bench.queue.task("a")["lost"] == str(before + 1).encode()
@@ -260,7 +261,7 @@ def test_the_apps_hooks_decide_on_a_task_that_is_tried_again_and_on_no_other(db:
 
         bench.queue.activate("hooked", "default", until_s=1)
         bench.queue.activate("dead", until_s=1, retry=0)
-        recovering = recoverer(bench, rules=LostTaskRules(lambda retried: 100.0 + retried, 3, judge))
+        recovering = recoverer(bench, rules=LostTaskRules(lambda retried: 100.0 + retried, 3, judge, Tally))
         await recovering.tick()
         assert asked == [message("default"), message("hooked")]
         assert bench.queue.scores("retry") == {"hooked": NOW_S + 7, "default": NOW_S + 100}

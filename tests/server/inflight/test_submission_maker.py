@@ -7,9 +7,10 @@ from fastq.broker.operations.finish import Archived, Completed, Disposition, Don
 from fastq.pool.protocol import Event, EventKind, Sort
 from fastq.server.inflight._processor import SubmissionMaker, split_done
 from fastq.server.inflight._tally import Tally
-from fastq.server.inflight._tasks import count_ends
+from fastq.server.inflight._tasks import count_ends, count_waits
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.wire.codec import view_task_message
+from fastq.wire.history import OUTCOMES
 from tests.broker.harness import NOW_S, message
 
 
@@ -196,6 +197,27 @@ def test_each_written_end_is_counted_once_with_its_cause(in_flight: InFlightTask
     assert tally is not None
     assert tally.outcomes == {"done": 1, "completed": 1, "retried": 2, "archived": 1, "requeued": 1, "deleted": 1}
     assert tally.failures == {EventKind.REVOKED: 1, EventKind.FAILED: 1, EventKind.TIMEOUT: 1}
+    counts = tally.take()
+    assert counts is not None
+    # As Redis counts them: what was retried without being a failure was not processed, either.
+    assert dict(zip(OUTCOMES, counts, strict=False)) == {"done": 3, "failed": 2, "retried": 2, "archived": 1, "lost": 0}
+
+
+def test_waits_are_spread_evenly_between_the_first_and_the_last_of_a_batch(in_flight: InFlightTasks) -> None:
+    now_ns = 10_000_000_000
+    for first_s, last_s, waits in (
+        (1.0, 9.0, {1.0: 1, 5.0: 1, 10.0: 1}),  # 9, 5 and 1 s
+        (8.0, 8.0, {2.5: 3}),
+        (9.0, 12.0, {0.001: 2, 1.0: 1}),  # the clock of the producer is fast: 1, -0.5 and -2 s
+        (0.0, 9.0, {}),  # not known
+    ):
+        tasks, _ = take(in_flight, "a", "b", "c")
+        count_waits(tasks, int(first_s * 1e9), int(last_s * 1e9), now_ns)
+        (tally,) = {task.tally for task in tasks}
+        assert tally is not None
+        found = {bound: count for bound, count in zip(tally.wait_s.bounds, tally.wait_s.counts, strict=False) if count}
+        assert found == waits
+        in_flight.drop_all(tasks)
 
 
 def test_a_task_that_never_got_to_the_pool_is_not_counted(in_flight: InFlightTasks) -> None:

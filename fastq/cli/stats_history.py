@@ -1,0 +1,87 @@
+"""``fastq stats --since``: what the tasks of all queues did lately, by queue and type."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from fastq.cli.human import clean, number, share, span
+from fastq.cli.session import Session, askable, emit
+from fastq.cli.tables import Column, heading, table
+from fastq.cli.times import read_duration
+from fastq.errors import QueueNotFoundError
+from fastq.inspector import Durations, RunHistory, RunStats
+from fastq.inspector.json_records import history_record
+from fastq.inspector.runs import check_since
+from fastq.wire.history import MINUTES_KEPT_S
+
+__all__ = ["show_history"]
+
+_NUMBERS: Final = (
+    Column("DONE", right=True),
+    Column("FAILED", right=True),
+    Column("ERRORS", right=True, rank=1),
+    Column("RETRIED", right=True, rank=5),
+    Column("ARCHIVED", right=True, short="ARCH", rank=3),
+    Column("LOST", right=True, rank=2),
+    Column("RUN P50", right=True, rank=6),
+    Column("RUN P95", right=True),
+    Column("WAIT P50", right=True, rank=7),
+    Column("WAIT P95", right=True),
+)
+_QUEUE: Final = Column("QUEUE", cut=True)
+_TYPE: Final = Column("TYPE", cut=True)
+
+
+def show_history(session: Session, since: str, *, as_json: bool) -> None:
+    """Write the history of all queues."""
+    since_s = check_since(read_duration(since))
+    by_type = since_s <= MINUTES_KEPT_S
+    found = []
+    for name in askable(session.inspector.queues()):
+        with suppress(QueueNotFoundError):  # deleted since it was listed
+            found.append(session.inspector.run_history(name, since_s, by_type=by_type))
+    if as_json:
+        emit({"since_s": since_s, "queues": [history_record(one) for one in found]})
+    else:
+        _show(session, found, since_s)
+
+
+def _show(session: Session, found: Sequence[RunHistory], since_s: float) -> None:
+    screen = session.screen
+    heading(screen, f"The last {span(timedelta(seconds=since_s))}")
+    rows = [(one.queue, one.total) for one in found if _is_any(one.total)]
+    if not rows:
+        screen.say("No fastq server has written of any run; those of Go write nothing.")
+        return
+    table(screen, (_QUEUE, *_NUMBERS), [[clean(name), *_numbers(total)] for name, total in rows])
+    types = [(one.queue, name, of_type) for one in found for name, of_type in one.types.items()]
+    if types:
+        screen.say()
+        heading(screen, "By type")
+        rows_of_types = [[clean(queue), clean(name), *_numbers(of_type)] for queue, name, of_type in types]
+        table(screen, (_QUEUE, _TYPE, *_NUMBERS), rows_of_types)
+
+
+def _is_any(total: RunStats) -> bool:
+    return any((total.done, total.failed, total.retried, total.lost, total.run.count, total.wait.count))
+
+
+def _numbers(stats: RunStats) -> list[str]:
+    return [
+        number(stats.done),
+        number(stats.failed),
+        share(stats.failed, stats.processed),
+        number(stats.retried),
+        number(stats.archived),
+        number(stats.lost),
+        *(_time(times, part) for times in (stats.run, stats.wait) for part in (0.5, 0.95)),
+    ]
+
+
+def _time(durations: Durations, part: float) -> str:
+    """Write the upper bound of a bucket, which is exact in milliseconds."""
+    bound = durations.quantile(part)
+    if bound is None:
+        return "-"
+    return f"{bound.total_seconds() * 1000:g}ms" if bound < timedelta(seconds=1) else span(bound)

@@ -1,0 +1,170 @@
+"""The history of queues: what fastq's servers counted of the runs of tasks, by minute or by hour."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from fastq.broker.inspect.history import Records, read_hours, read_minutes, read_minutes_by_type
+from fastq.broker.inspect.queues import queue_exists
+from fastq.broker.operation import Flow, Operation, together
+from fastq.clock import at_unix_ns
+from fastq.durations import nanoseconds_of
+from fastq.errors import QueueNotFoundError
+from fastq.inspector.checks import check_queue
+from fastq.inspector.driver import Driver, operation
+from fastq.wire.history import (
+    ALL_TYPES,
+    BOUNDS_S,
+    BUCKETS,
+    COUNTERS,
+    DAY_S,
+    HOUR_S,
+    HOURS_KEPT_S,
+    MINUTE_S,
+    MINUTES_KEPT_S,
+    OUTCOMES,
+    sum_of,
+)
+
+__all__ = ["Durations", "RunHistory", "RunMethods", "RunStats", "check_since"]
+
+SECOND_NS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """How many durations each bucket has, from at most 1 ms to more than 1 h."""
+
+    counts: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """Return the number of durations."""
+        return sum(self.counts)
+
+    def quantile(self, share: float) -> timedelta | None:
+        """Return a time that this share of the durations did not exceed: the upper bound of a bucket.
+
+        It is None if there are no durations, and 1 h if it lies beyond that.
+        """
+        if not 0 < share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1: {share!r}")
+        wanted, passed = share * self.count, 0
+        for bound_s, count in zip(BOUNDS_S, self.counts, strict=False):
+            passed += count
+            if count and passed >= wanted:
+                return timedelta(seconds=bound_s)
+        return timedelta(seconds=BOUNDS_S[-1]) if self.count else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStats:
+    """What became of runs that ended in a time that began at ``start`` (UTC).
+
+    ``done`` runs ended without a failure, those of revoked tasks included. ``failed`` runs counted as failures.
+    ``retried`` and ``archived`` say what became of tasks after such a run, or after one that counted as no failure.
+    ``lost`` tasks were brought back from dead servers. ``run`` has the run times of handlers, ``wait`` how long tasks
+    had been pending when a server took them.
+    """
+
+    start: datetime
+    done: int
+    failed: int
+    retried: int
+    archived: int
+    lost: int
+    run: Durations
+    wait: Durations
+
+    @property
+    def processed(self) -> int:
+        """Return the number of runs."""
+        return self.done + self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class RunHistory:
+    """The runs of a queue's tasks until now: one ``RunStats`` for each ``step``, the oldest first, and their ``total``.
+
+    The last one is not over yet. ``types`` has the sums by type, if they were asked for; a type is the pattern that
+    matched, and "other" stands for all beyond 200.
+    """
+
+    queue: str
+    step: timedelta
+    points: Sequence[RunStats]
+    total: RunStats
+    types: Mapping[str, RunStats] = field(default_factory=dict)
+
+
+class RunMethods(Driver):
+    """The inspector's methods for the history of runs."""
+
+    @operation
+    def run_history(self, queue: str, since: float | timedelta, *, by_type: bool = False) -> Flow[RunHistory]:
+        """Read what fastq's servers did with the tasks of a queue, for a time until now.
+
+        Up to 8 h are read by minute, and with ``by_type`` also by type; up to 14 days by hour. Go's servers write no
+        history; ``history`` has the days of both.
+        """
+        check_queue(queue)
+        since_s = check_since(since, by_type=by_type)
+        step_s, piece_s = (MINUTE_S, HOUR_S) if since_s <= MINUTES_KEPT_S else (HOUR_S, DAY_S)
+        end = self._now_ns() // SECOND_NS // step_s
+        steps = range(end - max(1, -(-since_s // step_s)) + 1, end + 1)
+        pieces = range(steps[0] * step_s // piece_s, end * step_s // piece_s + 1)
+        reads = [_read(queue, piece * piece_s, piece_s, by_type=by_type) for piece in pieces]
+        exists, *found = yield from together(queue_exists(queue), *reads)
+        if not exists:
+            raise QueueNotFoundError(queue)
+        counts: defaultdict[str, dict[int, Sequence[int]]] = defaultdict(dict)
+        for piece, records in zip(pieces, found, strict=True):
+            for name, of_type in (records if by_type else {ALL_TYPES: records}).items():
+                first = piece * piece_s // step_s
+                counts[name] |= {first + at: one for at, one in of_type.items() if first + at in steps}
+        return _history(queue, steps, step_s, counts)
+
+
+def check_since(since: float | timedelta, *, by_type: bool = False) -> int:
+    """Return a time for which a history is kept, in whole seconds."""
+    since_s = -(-nanoseconds_of(since, name="since") // SECOND_NS)
+    if not 0 < since_s <= HOURS_KEPT_S:
+        raise ValueError(f"since must be above 0 and at most 14 days: {since!r}")
+    if by_type and since_s > MINUTES_KEPT_S:
+        raise ValueError(f"by_type goes with at most 8 hours, for which types are kept, not with since={since!r}")
+    return since_s
+
+
+def _read(queue: str, start_s: int, piece_s: int, *, by_type: bool) -> Operation[Any]:
+    start = at_unix_ns(start_s * SECOND_NS)
+    if piece_s == DAY_S:
+        return read_hours(queue, start)
+    return read_minutes_by_type(queue, start) if by_type else read_minutes(queue, start)
+
+
+def _history(queue: str, steps: range, step_s: int, counts: Mapping[str, Records]) -> RunHistory:
+    of_all, nothing = counts.get(ALL_TYPES, {}), (0,) * COUNTERS
+    start_s = steps[0] * step_s
+    return RunHistory(
+        queue,
+        timedelta(seconds=step_s),
+        [_stats(step * step_s, of_all.get(step, nothing)) for step in steps],
+        _stats(start_s, sum_of(of_all.values())),
+        {
+            name: _stats(start_s, sum_of(records.values()))
+            for name, records in sorted(counts.items())
+            if records and name != ALL_TYPES
+        },
+    )
+
+
+def _stats(start_s: int, counts: Sequence[int]) -> RunStats:
+    outcomes, times = counts[: len(OUTCOMES)], tuple(counts[len(OUTCOMES) :])
+    return RunStats(
+        at_unix_ns(start_s * SECOND_NS),
+        **dict(zip(OUTCOMES, outcomes, strict=True)),
+        run=Durations(times[:BUCKETS]),
+        wait=Durations(times[BUCKETS:]),
+    )

@@ -1,0 +1,68 @@
+"""The historian: writes what this server counted of its tasks to the history of their queues.
+
+Wakes: every 5 s. Writes: the counts since the last time, to the current minute by type and to the current hour. If it
+dies: what it has not written is missing, at most one interval of a server that is killed.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from fastq.broker.operations.history import add_history
+from fastq.clock import Clock
+from fastq.errors import BrokerError
+from fastq.server.actors.actor import Actor
+from fastq.server.commands import Commands
+from fastq.server.inflight._tally import Tally
+from fastq.server.stats import ServerStats
+from fastq.wire.history import MAX_TYPES
+
+__all__ = ["Historian"]
+
+
+class Historian(Actor):
+    """The actor that writes the history, one call for each queue with news."""
+
+    name = "historian"
+
+    def __init__(self, commands: Commands, stats: ServerStats, clock: Clock, interval_s: float) -> None:
+        super().__init__(stats.outage)
+        self._commands = commands
+        self._stats = stats
+        self._clock = clock
+        self._interval_s = interval_s
+
+    def first_tick_after_s(self) -> float:
+        """Wait one interval."""
+        return self._interval_s
+
+    async def tick(self) -> float:
+        """Write what is new; a failing queue does not delay the others."""
+        by_queue: defaultdict[str, list[Tally]] = defaultdict(list)
+        for tally in self._stats.tallies.values():
+            by_queue[tally.queue].append(tally)
+        failure: BrokerError | None = None
+        for queue, tallies in by_queue.items():
+            for at in range(0, len(tallies), MAX_TYPES):
+                failure = await self._write(queue, tallies[at : at + MAX_TYPES]) or failure
+        if failure is not None:
+            raise failure
+        return self._interval_s
+
+    async def _write(self, queue: str, tallies: Sequence[Tally]) -> BrokerError | None:
+        """Write what is new of some types.
+
+        If it is not known whether Redis added the counts, or this is canceled, they are dropped: missing counts are
+        better than counts that are there twice.
+        """
+        new = [(tally, counts) for tally in tallies if (counts := tally.take()) is not None]
+        if not new:
+            return None
+        now_s = self._clock.unix_ns() // 1_000_000_000
+        by_type = {tally.type: counts for tally, counts in new}
+        (result,) = await self._commands.run_many([add_history(queue, now_s, by_type)])
+        if not isinstance(result, BrokerError):
+            return None
+        if not result.maybe_applied:
+            for tally, counts in new:
+                tally.give_back(counts)
+        return result

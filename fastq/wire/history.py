@@ -1,0 +1,76 @@
+"""The history of a queue: what servers count of its tasks' runs, and the text in which Redis keeps the counts.
+
+A value has a record for each minute or hour: ``;``, its number, then the counts that are not 0, each a letter and a
+number, such as ``;59a120h118w2``. A letter keeps its meaning for good, since old values are read by new code.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from string import ascii_letters
+from typing import Final
+
+__all__ = [
+    "ALL_TYPES",
+    "BOUNDS_S",
+    "BUCKETS",
+    "COUNTERS",
+    "DAY_S",
+    "HOURS_KEPT_S",
+    "HOUR_S",
+    "MAX_TYPES",
+    "MINUTES_KEPT_S",
+    "MINUTE_S",
+    "OTHER_TYPES",
+    "OUTCOMES",
+    "decode_records",
+    "encode_counts",
+    "sum_of",
+]
+
+OUTCOMES: Final = ("done", "failed", "retried", "archived", "lost")
+"""The first counters. Those after them are the buckets of run times, and then the buckets of waits."""
+BOUNDS_S: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0
+)  # fmt: skip
+"""The upper bounds of all buckets but the last, which has none."""
+BUCKETS: Final = len(BOUNDS_S) + 1
+COUNTERS: Final = len(OUTCOMES) + 2 * BUCKETS
+
+ALL_TYPES: Final = ""
+"""The field with the sums of all types; no task has this type."""
+OTHER_TYPES: Final = "other"
+"""The type under which those beyond ``MAX_TYPES`` are counted."""
+MAX_TYPES: Final = 200
+
+MINUTE_S: Final = 60
+HOUR_S: Final = 3600
+DAY_S: Final = 86_400
+MINUTES_KEPT_S: Final = 8 * HOUR_S
+HOURS_KEPT_S: Final = 14 * DAY_S
+
+_LETTERS: Final = ascii_letters[:COUNTERS]
+_RECORD: Final = re.compile(rb";(\d+)([a-zA-Z0-9]*)")
+_COUNT: Final = re.compile(rb"([a-zA-Z])(\d+)")
+_PLACES: Final = {letter.encode(): place for place, letter in enumerate(_LETTERS)}
+
+
+def encode_counts(counts: Sequence[int]) -> str:
+    """Return the counts that are not 0 as text."""
+    return "".join([f"{letter}{count}" for letter, count in zip(_LETTERS, counts, strict=True) if count])
+
+
+def decode_records(value: bytes) -> dict[int, tuple[int, ...]]:
+    """Return the counts of each minute or hour; what is not known, such as a letter of a later version, is skipped."""
+    found: dict[int, tuple[int, ...]] = {}
+    for number, text in _RECORD.findall(value):
+        counts = [0] * COUNTERS
+        for letter, count in _COUNT.findall(text):
+            if letter in _PLACES:
+                counts[_PLACES[letter]] = int(count)
+        found[int(number)] = tuple(counts)
+    return found
+
+
+def sum_of(all_counts: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """Add up counts; all 0 if there are none."""
+    return tuple(map(sum, zip((0,) * COUNTERS, *all_counts, strict=True)))
