@@ -75,6 +75,7 @@ RESERVED = {
     "django": "contrib.django",
     "django_tasks": "contrib.django",
     "sqlalchemy": "contrib.sqlalchemy",
+    "opentelemetry": "contrib.otel",
 }
 
 

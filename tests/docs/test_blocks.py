@@ -24,6 +24,7 @@ OFFERED = {
     "fastq",
     "fastq.contrib.celery",
     "fastq.contrib.django",
+    "fastq.contrib.otel",
     "fastq.contrib.sqlalchemy",
     "fastq.contrib.starlette",
     "fastq.cron",

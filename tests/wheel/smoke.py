@@ -24,6 +24,7 @@ FASTQ = str(Path(sysconfig.get_path("scripts")) / "fastq")
 EXTRAS = {
     "django": "fastq.contrib.django",
     "jinja2": "fastq.web",
+    "opentelemetry": "fastq.contrib.otel",
     "prometheus_client": "fastq.metrics",
     "pytest": "fastq.testing.plugin",
     "rich": "fastq.cli.dash",

@@ -1,0 +1,194 @@
+"""Traces: spans of sending and of attempts, joined by the headers of the tasks; nothing if they are not asked for."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from fastq import Client, DuplicateTaskError, GroupedTask, RevokeTask, RunningTask, ServeMux, SkipRetry, Task
+from fastq.contrib.otel import trace_aggregator, trace_client, trace_mux
+from fastq.testing import AsyncInlineClient, InlineClient
+from fastq.wire import keys
+from fastq.wire.codec import TaskMessage, decode_task_message
+
+EXPORTER = InMemorySpanExporter()
+TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-01")
+FOREIGN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-03"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _provider() -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(EXPORTER))
+    trace.set_tracer_provider(provider)  # once for a process
+
+
+@pytest.fixture(autouse=True)
+def _no_spans() -> None:
+    EXPORTER.clear()
+
+
+@pytest.fixture
+def mux() -> ServeMux:
+    mux: ServeMux = ServeMux()
+    trace_mux(mux)
+
+    @mux.handler("image:")
+    def resize(task: RunningTask) -> None:
+        if task.payload:
+            raise {b"revoke": RevokeTask, b"skip": SkipRetry, b"fail": ZeroDivisionError}[task.payload](task.type)
+
+    @mux.handler("async")
+    async def wait(task: RunningTask) -> None:
+        await asyncio.sleep(0)
+
+    return mux
+
+
+def spans(name: str) -> list[ReadableSpan]:
+    return [span for span in EXPORTER.get_finished_spans() if span.name == name]
+
+
+def facts(span: ReadableSpan) -> dict[str, Any]:
+    """Return what a span says, without the parts that all have."""
+    assert span.attributes is not None
+    shared = {"messaging.system", "messaging.operation.name", "messaging.operation.type"}
+    assert span.attributes.keys() >= shared
+    return {name: value for name, value in span.attributes.items() if name not in shared}
+
+
+def test_an_attempt_is_a_child_of_the_span_that_sent_its_task(mux: ServeMux) -> None:
+    client = InlineClient(mux)
+    trace_client(client)
+    info = client.enqueue("image:resize", queue="media", max_retry=3)
+    (sent,), (run,) = spans("send media"), spans("process image:")
+    assert (sent.kind, run.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
+    assert run.parent is not None
+    assert sent.context is not None
+    assert (run.parent.trace_id, run.parent.span_id) == (sent.context.trace_id, sent.context.span_id)
+    assert sent.parent is None
+    place = {"messaging.destination.name": "media", "messaging.message.id": info.id}
+    task = {"messaging.asynq.task.type": "image:resize"}
+    assert facts(sent) == {**place, **task}
+    counts = {"messaging.asynq.task.attempt": 1, "messaging.asynq.task.max_retry": 3}
+    assert facts(run) == {**place, **task, **counts}
+    assert run.status.status_code is StatusCode.UNSET
+
+
+def test_each_failed_attempt_has_a_span_with_its_error(mux: ServeMux) -> None:
+    client = InlineClient(mux)
+    for payload in (b"fail", b"skip", b"revoke"):
+        client.enqueue("image:x", payload, max_retry=1)
+    client.run_waiting()
+    failed, skipped, revoked, again = spans("process image:")
+    zero, skip = "ZeroDivisionError", "SkipRetry"
+    for span, error, attempt in ((failed, zero, 1), (again, zero, 2), (skipped, skip, 1)):
+        told = facts(span)
+        assert (told["error.type"], told["messaging.asynq.task.attempt"]) == (error, attempt)
+        assert span.status.status_code is StatusCode.ERROR
+        assert [event.name for event in span.events] == ["exception"]
+    assert facts(revoked)["messaging.asynq.task.outcome"] == "revoked"
+    assert (revoked.status.status_code, list(revoked.events)) == (StatusCode.UNSET, [])
+
+
+def test_headers_have_no_flag_that_old_go_services_do_not_know(db: Any, url: str) -> None:
+    with Client(url) as client:
+        trace_client(client)
+        info = client.enqueue("t", headers={"mine": "1"})
+    headers = decode_task_message(db.hget(keys.task("default", info.id), "msg")).headers
+    assert headers["mine"] == "1"
+    found = TRACEPARENT.fullmatch(headers["traceparent"])
+    (sent,) = spans("send default")
+    assert sent.context is not None
+    assert found is not None
+    assert (int(found[1], 16), int(found[2], 16)) == (sent.context.trace_id, sent.context.span_id)
+
+
+def test_a_context_that_the_user_has_set_stays_as_it_is(mux: ServeMux) -> None:
+    client = InlineClient(mux)
+    trace_client(client)
+    given = {"Traceparent": FOREIGN}
+    assert client.enqueue("image:a", headers=given).headers == given
+    (run,) = spans("process image:")
+    assert run.parent is not None
+    assert f"{run.parent.trace_id:032x}-{run.parent.span_id:016x}" == FOREIGN[3:-3]
+
+
+def test_many_tasks_have_one_span_for_each_round_trip(mux: ServeMux) -> None:
+    client = InlineClient(mux)
+    trace_client(client)
+    client.enqueue_many([Task("image:a", queue="a"), Task("image:b", queue="b")])
+    (sent,) = spans("send")
+    assert (sent.kind, facts(sent)) == (SpanKind.CLIENT, {"messaging.batch.message_count": 2})
+    assert sent.context is not None
+    assert {run.parent and run.parent.span_id for run in spans("process image:")} == {sent.context.span_id}
+
+
+def test_traces_do_not_make_tasks_unique(url: str, db: Any) -> None:
+    with Client(url) as client:
+        trace_client(client)
+        client.enqueue("t", unique=60)
+        with pytest.raises(DuplicateTaskError):
+            client.enqueue("t", unique=60)
+    first, second = spans("send default")
+    assert (first.status.status_code, second.status.status_code) == (StatusCode.UNSET, StatusCode.ERROR)
+    assert facts(second)["error.type"] == "DuplicateTaskError"
+
+
+def test_async_clients_and_handlers_are_traced_alike(mux: ServeMux) -> None:
+    async def send() -> None:
+        async with AsyncInlineClient(mux) as client:
+            trace_client(client)
+            await client.enqueue("async")
+
+    asyncio.run(send())
+    (sent,), (run,) = spans("send default"), spans("process async")
+    assert run.parent is not None
+    assert sent.context is not None
+    assert run.parent.span_id == sent.context.span_id
+
+
+def test_an_aggregated_task_has_links_to_those_that_it_replaces(mux: ServeMux) -> None:
+    @trace_aggregator
+    def combine(group: str, tasks: Sequence[GroupedTask]) -> Task:
+        return Task("image:all", max_retry=len(tasks))
+
+    parts = [GroupedTask(TaskMessage("image:a", b"", f"id-{n}")) for n in range(3)]
+    parts[1].headers = {"traceparent": FOREIGN}
+    made = combine("night", parts)
+    (span,) = spans("aggregate")
+    assert [f"{link.context.trace_id:032x}-{link.context.span_id:016x}" for link in span.links] == [FOREIGN[3:-3]]
+    assert span.attributes == {
+        "messaging.system": "asynq",
+        "messaging.batch.message_count": 3,
+        "messaging.asynq.task.group": "night",
+    }
+    InlineClient(mux).enqueue(made)
+    (run,) = spans("process image:")
+    assert run.parent is not None
+    assert span.context is not None
+    assert (run.parent.trace_id, run.parent.span_id) == (span.context.trace_id, span.context.span_id)
+
+
+@pytest.mark.parametrize("wrong", ["client", ServeMux()])
+def test_what_is_no_client_is_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="client must be a Client or AsyncClient"):
+        trace_client(wrong)
+    with pytest.raises(TypeError, match="mux must be an App or ServeMux"):
+        trace_mux(Client)  # type: ignore[arg-type]  # on purpose
+
+
+def test_nothing_is_imported_unless_it_is_asked_for() -> None:
+    names = "fastq, fastq.testing, fastq.server.process, fastq.worker.runner, fastq.cli.worker"
+    # redis-py imports opentelemetry by itself where it is installed.
+    code = f"import sys, {names}; sys.exit('fastq.contrib.otel' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
