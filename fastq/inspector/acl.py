@@ -34,9 +34,10 @@ class _Role(NamedTuple):
 ROLES: Final = {
     "producer": _Role(f"{_ENQUEUING} subscribe", channels=_INBOXES),
     "worker": _Role(
-        f"""{_ENQUEUING} client|tracking expire expireat get hdel hgetall hincrby hmget incrby info lindex llen lpos
-        lrange lrem lset mget pttl rename rpop rpush scan scard setex sismember srem sscan subscribe type unlink zcard
-        zcount zmscore zpopmin zrangebyscore zrangestore zrank zrem zremrangebyrank zremrangebyscore zscore""",
+        f"""{_ENQUEUING} client|tracking expire expireat get hdel hexists hgetall hincrby hlen hmget
+        incrby info lindex llen lpos lrange lrem lset mget pttl rename rpop rpush scan scard setex
+        sismember srem sscan subscribe type unlink zcard zcount zmscore zpopmin zrangebyscore zrangestore
+        zrank zrem zremrangebyrank zremrangebyscore zscore""",
         (*_SERVERS, keys.semaphore("*")),
         (*_ORDERS, *_INBOXES),
     ),

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -30,6 +30,7 @@ NAMES = {
     "payload": b"",
     "unique_key": "",
     "day": date(2026, 11, 22),
+    "hour": datetime(2026, 11, 22, 6, tzinfo=UTC),
     "info_key": "asynq:servers:{HOST:PID:SERVER}",
 }
 
@@ -38,7 +39,7 @@ NAMES = {
 def test_every_key_is_there(name: str) -> None:
     found = getattr(keys, name)
     key = found if isinstance(found, str) else found(*(NAMES[one] for one in inspect.signature(found).parameters))
-    shown = re.sub("2026-11-22", "DAY", re.sub("d41d8cd98f00b204e9800998ecf8427e", "MD5", key))
+    shown = re.sub("2026-11-22", "DAY", re.sub("T06$", "THOUR", re.sub("d41d8cd98f00b204e9800998ecf8427e", "MD5", key)))
     assert f"`{shown}" in PAGE if name.endswith("_prefix") else f"`{shown}`" in PAGE
 
 
