@@ -1,12 +1,13 @@
 """Inboxes: how a server tells a waiting client that its tasks have ended.
 
 A task that somebody waits for names a client's inbox in a header. An inbox is a pub/sub channel, whose messages are
-JSON: ``{"queue": …, "ended": [[id, kind, error], …]}``. A message saves the client a look; what a client misses it
-finds in Redis.
+JSON: ``{"queue": …, "ended": [[id, kind, error or result], …]}``. A message saves the client a look; what a client
+misses it finds in Redis.
 """
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -15,12 +16,24 @@ import orjson
 from fastq.errors import InvalidMessageError
 from fastq.wire.codec import decode_task_message
 
-__all__ = ["INBOX_HEADER", "EndKind", "TaskEnd", "encode_ends", "error_in", "inbox_of", "read_ends_message"]
+__all__ = [
+    "INBOX_HEADER",
+    "EndKind",
+    "TaskEnd",
+    "encode_end",
+    "encode_ends",
+    "error_in",
+    "inbox_of",
+    "opening_of",
+    "read_ends_message",
+]
 
 INBOX_HEADER: Final = "fastq-inbox"
 _INBOX: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 MAX_ERROR: Final = 300
 """Characters of an error in a message; the task in the archive has all of it."""
+MAX_RESULT: Final = 500
+"""Bytes of a result in a message; a longer one, or one that is not UTF-8, is read from the task."""
 
 
 class EndKind(StrEnum):
@@ -69,8 +82,22 @@ def error_in(message: bytes | None) -> str:
 
 def encode_ends(queue: str, ends: Iterable[tuple[str, TaskEnd]]) -> bytes:
     """Return the message that tells of ends by task id."""
-    listed = [(task_id, end.kind, end.error[:MAX_ERROR]) if end.error else (task_id, end.kind) for task_id, end in ends]
-    return orjson.dumps({"queue": queue, "ended": listed})
+    return opening_of(queue) + b",".join(encode_end(*each) for each in ends) + b"]}"
+
+
+def opening_of(queue: str) -> bytes:
+    """Return a message up to its first end."""
+    return b'{"queue":%b,"ended":[' % orjson.dumps(queue)
+
+
+def encode_end(task_id: str, end: TaskEnd) -> bytes:
+    """Return the part of a message that tells of one end."""
+    if end.error:
+        return orjson.dumps((task_id, end.kind, end.error[:MAX_ERROR]))
+    if end.result is not None and len(end.result) <= MAX_RESULT:
+        with suppress(UnicodeDecodeError):
+            return orjson.dumps((task_id, end.kind, end.result.decode()))
+    return orjson.dumps((task_id, end.kind))
 
 
 def read_ends_message(data: bytes | str) -> list[tuple[tuple[str, str], TaskEnd]]:
@@ -86,11 +113,15 @@ def read_ends_message(data: bytes | str) -> list[tuple[tuple[str, str], TaskEnd]
     if not is_formed or not all(map(_is_formed, body["ended"])):
         raise ValueError(f"{data[:200]!r} is not a message of ends")
     queue = body["queue"]
-    return [
-        ((queue, task_id), _ENDS[kind]._replace(error=error[0]) if error else _ENDS[kind])
-        for task_id, kind, *error in body["ended"]
-        if kind in _ENDS
-    ]
+    return [((queue, entry[0]), _end_in(*entry[1:3])) for entry in body["ended"] if entry[1] in _ENDS]
+
+
+def _end_in(kind: str, more: str | None = None) -> TaskEnd:
+    if more is not None and kind == EndKind.FAILED:
+        return TaskEnd(EndKind.FAILED, more)
+    if more is not None and kind == EndKind.RESULT:
+        return TaskEnd(EndKind.RESULT, result=more.encode(), is_whole=True)
+    return _ENDS[kind]
 
 
 def _is_formed(entry: Any) -> bool:

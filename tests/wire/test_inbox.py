@@ -9,12 +9,20 @@ def test_the_ends_in_a_message_are_read() -> None:
     ends = [
         ("a", TaskEnd(EndKind.DONE)),
         ("b", TaskEnd(EndKind.RESULT)),
+        ("long", TaskEnd(EndKind.RESULT, result=b"x" * 501)),
+        ("binary", TaskEnd(EndKind.RESULT, result=b"\xff")),
+        ("text", TaskEnd(EndKind.RESULT, result=b'"\0\xc3\xa9"')),
+        ("empty", TaskEnd(EndKind.RESULT, result=b"")),
         ("c", TaskEnd(EndKind.FAILED, "ValueError: no")),
         ("d", TaskEnd(EndKind.GONE)),
     ]
     assert read_ends_message(encode_ends("low", ends)) == [
         (("low", "a"), TaskEnd(EndKind.DONE, is_whole=True)),
         (("low", "b"), TaskEnd(EndKind.RESULT)),
+        (("low", "long"), TaskEnd(EndKind.RESULT)),
+        (("low", "binary"), TaskEnd(EndKind.RESULT)),
+        (("low", "text"), TaskEnd(EndKind.RESULT, result=b'"\0\xc3\xa9"', is_whole=True)),
+        (("low", "empty"), TaskEnd(EndKind.RESULT, result=b"", is_whole=True)),
         (("low", "c"), TaskEnd(EndKind.FAILED, "ValueError: no")),
         (("low", "d"), TaskEnd(EndKind.GONE, is_whole=True)),
     ]

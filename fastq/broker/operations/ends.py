@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from fastq.broker.operation import Flow, Operation, Receive, Send, scripted, together
+from fastq.broker.operation import Flow, Operation, Receive, Send, Word, scripted, together
 from fastq.broker.operations.errors import read_tracebacks
+from fastq.broker.operations.finish import Completed
 from fastq.errors import BrokerError
 from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.attempts import decode_attempts
-from fastq.wire.inbox import EndKind, TaskEnd, encode_ends, error_in
+from fastq.wire.inbox import EndKind, TaskEnd, encode_end, encode_ends, error_in, opening_of
 from fastq.wire.progress import TaskProgress, read_progress
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "read_progress_of",
     "read_rest",
     "read_state",
+    "tell_completed",
     "tell_inbox",
 ]
 
@@ -47,6 +49,16 @@ def tell_inbox(inbox: str, queue: str, ends: Iterable[tuple[str, TaskEnd]]) -> O
     """Publish to a client how tasks of a queue have ended."""
     # Without a key: in a cluster a message reaches the subscribers of all nodes.
     return Operation("PUBLISH", (), (keys.inbox_channel(inbox), encode_ends(queue, ends)), int)
+
+
+def tell_completed(inbox: str, queue: str, tasks: Iterable[Completed]) -> Operation[int]:
+    """Publish to a client which of these tasks are completed; to be sent right behind the operation that does it."""
+    words: list[Word] = []
+    for task in tasks:
+        end = _DONE if task.result is None else TaskEnd(EndKind.RESULT, result=task.result)
+        words += (task.id, task.kept_until_s, encode_end(task.id, end))
+    args: tuple[Word, ...] = (keys.inbox_channel(inbox), opening_of(queue), *words)
+    return scripted("publish_completed", (keys.completed(queue),), args, int)
 
 
 def read_state(queue: str, task_id: str) -> Operation[TaskState | None]:

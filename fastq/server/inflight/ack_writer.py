@@ -57,7 +57,8 @@ class AckWriter:
         try:
             calls = plan_acks(tasks, self._tasks, self._owner, self._clock.unix_ns(), checks_done=checks_done)
             before = self.progress.with_ends_of(tasks) if self.progress.unwritten else []
-            results = await self._commands.run_many([*before, *(call.operation for call in calls)])
+            behind = self.inboxes.with_completed(calls)
+            results = await self._commands.run_many([*before, *(call.operation for call in calls), *behind])
         except asyncio.CancelledError:
             self._ends.keep(tasks, BrokerConnectionError("the write was canceled", maybe_applied=True))
             raise
@@ -67,7 +68,8 @@ class AckWriter:
             raise
         self._stats.round_trips_s[RoundTrip.ACK].observe(self._clock.monotonic_s() - began_s)
         self._stats.acked.observe(len(tasks))
-        for call, outcome in zip(calls, results[len(before) :], strict=True):
+        told = len(before) + len(calls)
+        for call, outcome in zip(calls, results[len(before) : told], strict=True):
             if isinstance(outcome, BrokerError):
                 if not self._is_outage:
                     _log.warning("cannot save the outcomes of %d tasks yet: %s; retrying", len(call.tasks), outcome)
@@ -75,6 +77,7 @@ class AckWriter:
                 self._ends.keep(call.tasks, outcome)
             else:
                 self._settle(call.tasks, outcome)
+        self.inboxes.note(results[told:])
         if self._is_outage and not self._ends.waiting:
             self._is_outage = False
             _log.info("all outcomes that waited for Redis are saved")

@@ -1,18 +1,23 @@
-"""Tells clients that the tasks that they wait for have ended: one message an inbox and ack call, after the write.
+"""Tells clients that the tasks that they wait for have ended: one message an inbox and ack call.
 
-A message that is lost, or not sent for want of a reply to the write, is no harm: the client looks by itself.
+Of completed tasks Redis tells itself, in the pipeline of the write: clients wait for most of these, and hear of them a
+round trip sooner. Of the others the acker tells after the write. A message that is lost, or not sent for want of a
+reply to the write, is no harm: the client looks by itself.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fastq.broker.operations.ends import tell_inbox
+from fastq.broker.operation import Operation
+from fastq.broker.operations.ends import tell_completed, tell_inbox
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done
 from fastq.errors import BrokerError
 from fastq.server.commands import Commands
+from fastq.server.inflight._tasks import awaited
+from fastq.server.inflight.ack_planner import AckCall
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.inbox import EndKind, TaskEnd, error_in
 
@@ -29,8 +34,19 @@ class Inboxes:
         self._under_way: set[asyncio.Future[list[Any]]] = set()
         self._has_failed = False
 
+    def with_completed(self, calls: Iterable[AckCall]) -> list[Operation[Any]]:
+        """Return the operations that go behind the ends of tasks, to tell of those that are completed."""
+        operations = []
+        for call in calls:
+            by_inbox = defaultdict[str, list[Completed]](list)
+            for task in awaited(call.tasks):
+                if isinstance(task.disposition, Completed) and task.inbox is not None:
+                    by_inbox[task.inbox].append(task.disposition)
+            operations += [tell_completed(inbox, call.tasks[0].queue, tasks) for inbox, tasks in by_inbox.items()]
+        return operations
+
     def tell(self, tasks: Sequence[InFlightTask]) -> None:
-        """Begin to tell of awaited tasks of one queue, whose ends are written."""
+        """Begin to tell of awaited tasks of one queue, whose ends are written; but for those completed."""
         by_inbox = defaultdict[str, list[tuple[str, TaskEnd]]](list)
         for task in tasks:
             end = _end_of(task.disposition)
@@ -51,19 +67,21 @@ class Inboxes:
 
     def _told(self, telling: asyncio.Future[list[Any]]) -> None:
         self._under_way.discard(telling)
-        if telling.cancelled() or self._has_failed:
-            return
-        if error := next((each for each in telling.result() if isinstance(each, BrokerError)), None):
+        if not telling.cancelled():
+            self.note(telling.result())
+
+    def note(self, results: Iterable[Any]) -> None:
+        """Log the first failure to tell."""
+        error = next((each for each in results if isinstance(each, BrokerError)), None)
+        if error is not None and not self._has_failed:
             self._has_failed = True
             _log.warning("cannot tell a client that its tasks have ended: %s; such clients find out within 5 s", error)
 
 
 def _end_of(disposition: Disposition | None) -> TaskEnd | None:
-    if isinstance(disposition, Completed):
-        return _DONE if disposition.result is None else _RESULT
     if isinstance(disposition, Archived):
         return TaskEnd(EndKind.FAILED, error_in(disposition.message))
     return _GONE if isinstance(disposition, Done) else None
 
 
-_DONE, _RESULT, _GONE = TaskEnd(EndKind.DONE), TaskEnd(EndKind.RESULT), TaskEnd(EndKind.GONE)
+_GONE = TaskEnd(EndKind.GONE)

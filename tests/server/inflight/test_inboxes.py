@@ -55,17 +55,20 @@ def test_one_message_an_inbox_and_call_tells_how_tasks_have_ended(db: Redis, url
                 ended(bench, "f", "one", Done("f")),
                 ended(bench, "g", "one", Retried("g", message("g"), NOW_S + 60)),
                 ended(bench, "h", "one", Requeued("h")),
+                ended(bench, "i", "two", completed("i", b"\xff")),
+                ended(bench, "j", "two", completed("j", b"x" * 501)),
             ]
             await bench.writer.write(tasks, checks_done=False)
             await bench.writer.inboxes.settle()
             one, two = keys.inbox_channel("one"), keys.inbox_channel("two")
-            done, result = TaskEnd(EndKind.DONE, is_whole=True), TaskEnd(EndKind.RESULT)
+            done, kept = TaskEnd(EndKind.DONE, is_whole=True), TaskEnd(EndKind.RESULT)
+            result = TaskEnd(EndKind.RESULT, result=b"r", is_whole=True)
             gone = TaskEnd(EndKind.GONE, is_whole=True)
             failed = TaskEnd(EndKind.FAILED, ("ValueError: x" * 100)[:300])
             assert sorted(heard(bench, pubsub), key=str) == sorted(
                 [
                     (one, [(QUEUE, "a", done), (QUEUE, "c", result)]),
-                    (two, [(QUEUE, "b", result)]),
+                    (two, [(QUEUE, "b", result), (QUEUE, "i", kept), (QUEUE, "j", kept)]),
                     (one, [(QUEUE, "e", failed)]),
                     (one, [(QUEUE, "f", gone)]),
                 ],
@@ -80,10 +83,16 @@ def test_an_end_that_was_not_written_is_not_told(db: Redis, url: str) -> None:
         with bench.db.pubsub() as pubsub:
             pubsub.psubscribe("asynq:inbox:*")
             ours, theirs = (ended(bench, name, "one", Archived(name, message(name))) for name in "ab")
-            bench.take_away("b")
-            await bench.writer.write([ours, theirs], checks_done=False)
+            done, lost, also_lost = (ended(bench, name, "one", completed(name)) for name in "cde")
+            also_lost.inbox = "two"
+            for name in "bde":
+                bench.take_away(name)
+            await bench.writer.write([ours, theirs, done, lost, also_lost], checks_done=True)
             await bench.writer.inboxes.settle()
-            assert [ends for _, ends in heard(bench, pubsub)] == [[(QUEUE, "a", TaskEnd(EndKind.FAILED))]]
+            assert [ends for _, ends in heard(bench, pubsub)] == [
+                [(QUEUE, "c", TaskEnd(EndKind.DONE, is_whole=True))],
+                [(QUEUE, "a", TaskEnd(EndKind.FAILED))],
+            ]
 
     on_bench(db, url, test)
 
@@ -98,7 +107,7 @@ def test_a_client_that_cannot_be_told_costs_one_line(db: Redis, url: str, caplog
         finally:
             bench.db.execute_command("ACL", "SETUSER", "default", "+@all")
         (line,) = logged(caplog)
-        assert line.startswith("cannot tell a client that its tasks have ended: PUBLISH: the Redis user may not")
+        assert line.startswith("cannot tell a client that its tasks have ended: publish_completed: the Redis user may")
         assert bench.in_flight_ids() == []
 
     on_bench(db, url, test)

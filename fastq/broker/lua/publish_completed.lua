@@ -1,0 +1,18 @@
+--[[ publish_completed: publish to a client which of its tasks have just been completed.
+KEYS[1] completed   asynq:{q}:completed
+ARGV[1] channel     of the client's inbox
+ARGV[2] opening     the message up to its first end
+ARGV[3...] ends     three values each: id, unix seconds it is kept until, the end in the message
+builds  no keys
+returns number of ends that were told; one of a task that is not kept until then is not told: its write was refused
+asynq   none
+]]
+local completed, channel, opening = KEYS[1], ARGV[1], ARGV[2]
+local ids, told = {}, {}
+for at = 3, #ARGV, 3 do ids[#ids + 1] = ARGV[at] end
+for nth, score in ipairs(redis.call("ZMSCORE", completed, unpack(ids))) do
+  local at = 3 * nth
+  if score == ARGV[at + 1] then told[#told + 1] = ARGV[at + 2] end
+end
+if #told > 0 then redis.call("PUBLISH", channel, opening .. table.concat(told, ",") .. "]}") end
+return #told
