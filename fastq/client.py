@@ -117,9 +117,9 @@ class Client:
         The task is kept for an hour once it is completed, unless it has another ``retention``. The result of a typed
         task is what its function returned, that of any other is the bytes that are kept of it.
         """
-        task = awaited(as_task(task, payload, self._codec), check_options(options), self._waiter.open_inbox())
-        info = self.enqueue(task)
-        return Handle(self._waiter, (info.queue, info.id), decoder_of(task))
+        inbox = self._waiter.open_inbox()
+        task = awaited(as_task(task, payload, self._codec), check_options(options), inbox)
+        return Handle(self._waiter, inbox.submitted(self.enqueue(task)), decoder_of(task))
 
     @overload
     def submit_many(self, tasks: Iterable[TaskCall[R]], **options: Unpack[EnqueueOptions]) -> list[Handle[R]]: ...
@@ -255,9 +255,9 @@ class AsyncClient:
         self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]
     ) -> AsyncHandle[Any]:
         """Enqueue one task, and return a handle to await its result; see ``Client.submit``."""
-        task = awaited(as_task(task, payload, self._codec), check_options(options), await self._waiter.open_inbox())
-        info = await self.enqueue(task)
-        return AsyncHandle(self._waiter, (info.queue, info.id), decoder_of(task))
+        inbox = await self._waiter.open_inbox()
+        task = awaited(as_task(task, payload, self._codec), check_options(options), inbox)
+        return AsyncHandle(self._waiter, inbox.submitted(await self.enqueue(task)), decoder_of(task))
 
     @overload
     async def submit_many(

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing, suppress
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing, closing, suppress
+from typing import Any, TypeVar
 
 from fastq.broker.operations.cancel import cancel_task
 from fastq.broker.operations.ends import (
@@ -13,20 +13,18 @@ from fastq.broker.operations.ends import (
     parts_of,
     read_end,
     read_progress_of,
-    read_rest,
     read_state,
 )
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.end_task import end_task
 from fastq.broker.transport.subscription import listen
 from fastq.errors import BrokerError, TaskGoneError
+from fastq.handles.collecting import READ_AT_ONCE, Collection, Hear, collect
 from fastq.handles.handle import AsyncHandle, Outcome, Timeout, value_of
 from fastq.handles.waits import (
     HEARD_WITHIN_S,
     LOOK_EVERY_S,
     OPEN_WITHIN_S,
-    READ_AT_ONCE,
-    Collection,
     Deadline,
     Failures,
     Inbox,
@@ -38,13 +36,11 @@ from fastq.handles.waits import (
 )
 from fastq.states import TaskState
 from fastq.wire import keys
-from fastq.wire.inbox import TaskEnd
 from fastq.wire.progress import TaskProgress
 
 __all__ = ["AsyncWaiter"]
 
 R = TypeVar("R")
-_Ends: TypeAlias = "asyncio.Queue[tuple[TaskKey, Outcome]]"
 
 _log = logging.getLogger("fastq")
 
@@ -65,27 +61,10 @@ class AsyncWaiter:
     async def wait_for(self, handle: AsyncHandle[Any], timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
         if handle.end is None:
-            refuse_in_handler()
-            handle.end = await self._wait_for(handle.task, Deadline(timeout))
+            async for _ in self._collect(Collection.of_one(handle), Deadline(timeout)):
+                pass
+        assert handle.end is not None, "it has been collected"
         return handle.end
-
-    async def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
-        waits = await self._listener().listening(deadline)
-        ended: _Ends = asyncio.Queue()
-        waits.add((task,), ended.put_nowait)
-        try:
-            end = await self._broker.drive(read_end(task))
-            if end is not None:
-                await self._settle_gone(waits, waits.settle(((task, end),)), deadline)
-            return (await self._next(ended, deadline, describe(task)))[task]
-        finally:
-            waits.remove((task,), ended.put_nowait)
-
-    async def _settle_gone(self, waits: Waits, gone: Sequence[TaskKey], deadline: Deadline) -> None:
-        """Take tasks as gone, once what servers may be telling of them is heard."""
-        if gone:
-            await asyncio.sleep(deadline.within_s(HEARD_WITHIN_S))
-            waits.settle_gone(gone)
 
     def as_completed(self, handles: Iterable[AsyncHandle[R]], timeout: Timeout) -> AsyncIterator[AsyncHandle[R]]:
         """Yield handles as their tasks end."""
@@ -97,38 +76,17 @@ class AsyncWaiter:
     ) -> AsyncIterator[AsyncHandle[R]]:
         for handle in collection.ended:
             yield handle
-        waits = await self._listener().listening(deadline)
-        ended: _Ends = asyncio.Queue()
-        waits.add(collection.pending, ended.put_nowait)
-        gone: list[TaskKey] = []
-        try:
-            for part in parts_of(list(collection.pending)):
-                gone += waits.settle(await self._broker.drive(look_at(part)))
-                while not ended.empty():
-                    for handle in collection.take(await self._next(ended, deadline, collection.describe())):
+        ended = _Ends()
+        with closing(collect(collection, await self._listener().listening(deadline), ended.put, deadline)) as steps:
+            reply: Any = None
+            with suppress(StopIteration):
+                while True:
+                    step, reply = steps.send(reply), None
+                    if not isinstance(step, list):
+                        reply = await (ended.get(step.within_s) if isinstance(step, Hear) else self._broker.drive(step))
+                        continue
+                    for handle in step:
                         yield handle
-            await self._settle_gone(waits, gone, deadline)
-            while collection.pending:
-                for handle in collection.take(await self._next(ended, deadline, collection.describe())):
-                    yield handle
-        finally:
-            waits.remove(collection.pending, ended.put_nowait)
-
-    async def _next(self, ended: _Ends, deadline: Deadline, what: str) -> dict[TaskKey, TaskEnd]:
-        """Wait for the next ends, and read what belongs to them."""
-        found: dict[TaskKey, TaskEnd] = {}
-        try:
-            async with asyncio.timeout(deadline.left_s()):
-                task, end = await ended.get()
-        except TimeoutError:
-            raise deadline.over(what) from None
-        while True:
-            if isinstance(end, Exception):
-                raise end
-            found[task] = end
-            if len(found) == READ_AT_ONCE or ended.empty():
-                return await self._broker.drive(read_rest(found))
-            task, end = ended.get_nowait()
 
     async def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
         """Return the result of a task that names no inbox, or another's."""
@@ -170,6 +128,32 @@ class AsyncWaiter:
                 self._by_loop.pop(other, None)  # another thread may have seen it, too
             listener = self._by_loop[loop] = _Listener(self._broker, self._look_every_s)
         return listener
+
+
+class _Ends:
+    """What there is to be heard of the ends of tasks, for one that waits."""
+
+    __slots__ = ("_heard", "_waiting")
+
+    def __init__(self) -> None:
+        self._heard: list[tuple[TaskKey, Outcome]] = []
+        self._waiting: asyncio.Future[None] | None = None
+
+    def put(self, ends: Iterable[tuple[TaskKey, Outcome]]) -> None:
+        """Add ends."""
+        self._heard += ends
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def get(self, within_s: float | None) -> dict[TaskKey, Outcome]:
+        """Return some of them once there are any, or none in time."""
+        if not self._heard and within_s != 0:
+            self._waiting = asyncio.get_running_loop().create_future()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._waiting
+        found, self._heard = self._heard[:READ_AT_ONCE], self._heard[READ_AT_ONCE:]
+        return dict(found)
 
 
 class _Listener:

@@ -8,7 +8,9 @@ import os
 import queue
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from threading import Event, Lock, Thread
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,7 +21,6 @@ from fastq.broker.operations.ends import (
     parts_of,
     read_end,
     read_progress_of,
-    read_rest,
     read_state,
     tell_inbox,
 )
@@ -27,13 +28,12 @@ from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.blocking_subscription import BlockingSubscription
 from fastq.clock import Clock
 from fastq.errors import BrokerError, TaskGoneError
+from fastq.handles.collecting import READ_AT_ONCE, Collection, Hear, collect
 from fastq.handles.handle import Handle, Outcome, Timeout, value_of
 from fastq.handles.waits import (
     HEARD_WITHIN_S,
     LOOK_EVERY_S,
     OPEN_WITHIN_S,
-    READ_AT_ONCE,
-    Collection,
     Deadline,
     Failures,
     Inbox,
@@ -45,7 +45,6 @@ from fastq.handles.waits import (
 )
 from fastq.states import TaskState
 from fastq.wire import keys
-from fastq.wire.inbox import TaskEnd
 from fastq.wire.progress import TaskProgress
 
 __all__ = ["BlockingWaiter"]
@@ -54,7 +53,7 @@ CLOSE_WITHIN_S = 5.0
 HEAR_MOST_S = 1.0
 
 R = TypeVar("R")
-_Ends: TypeAlias = "queue.SimpleQueue[tuple[TaskKey, Outcome]]"
+_Ends: TypeAlias = "queue.SimpleQueue[Sequence[tuple[TaskKey, Outcome]]]"
 
 _log = logging.getLogger("fastq")
 
@@ -81,27 +80,9 @@ class BlockingWaiter:
     def wait_for(self, handle: Handle[Any], timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
         if handle.end is None:
-            refuse_in_handler()
-            handle.end = self._wait_for(handle.task, Deadline(timeout))
+            deque(self._collect(Collection.of_one(handle), Deadline(timeout)), maxlen=0)
+        assert handle.end is not None, "it has been collected"
         return handle.end
-
-    def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
-        waits = self._listening(deadline)
-        ended: _Ends = queue.SimpleQueue()
-        waits.add((task,), ended.put)
-        try:
-            end = self._broker.drive(read_end(task))
-            if end is not None:
-                self._settle_gone(waits, waits.settle(((task, end),)), deadline)
-            return self._next(ended, deadline, describe(task))[task]
-        finally:
-            waits.remove((task,), ended.put)
-
-    def _settle_gone(self, waits: Waits, gone: Sequence[TaskKey], deadline: Deadline) -> None:
-        """Take tasks as gone, once what servers may be telling of them is heard."""
-        if gone:
-            time.sleep(deadline.within_s(HEARD_WITHIN_S))
-            waits.settle_gone(gone)
 
     def as_completed(self, handles: Iterable[Handle[R]], timeout: Timeout) -> Iterator[Handle[R]]:
         """Yield handles as their tasks end."""
@@ -110,37 +91,16 @@ class BlockingWaiter:
 
     def _collect(self, collection: Collection[Handle[R]], deadline: Deadline) -> Iterator[Handle[R]]:
         yield from collection.ended
-        waits = self._listening(deadline)
         ended: _Ends = queue.SimpleQueue()
-        waits.add(collection.pending, ended.put)
-        gone: list[TaskKey] = []
-        try:
-            for part in parts_of(list(collection.pending)):
-                gone += waits.settle(self._broker.drive(look_at(part)))
-                while not ended.empty():
-                    yield from collection.take(self._next(ended, deadline, collection.describe()))
-            self._settle_gone(waits, gone, deadline)
-            while collection.pending:
-                yield from collection.take(self._next(ended, deadline, collection.describe()))
-        finally:
-            waits.remove(collection.pending, ended.put)
-
-    def _next(self, ended: _Ends, deadline: Deadline, what: str) -> dict[TaskKey, TaskEnd]:
-        """Wait for the next ends, and read what belongs to them."""
-        found: dict[TaskKey, TaskEnd] = {}
-        try:
-            task, end = ended.get(timeout=deadline.left_s())
-            while True:
-                if isinstance(end, Exception):
-                    raise end
-                found[task] = end
-                if len(found) == READ_AT_ONCE:
-                    break
-                task, end = ended.get_nowait()
-        except queue.Empty:
-            if not found:
-                raise deadline.over(what) from None
-        return self._broker.drive(read_rest(found))
+        with closing(collect(collection, self._listening(deadline), ended.put, deadline)) as steps:
+            reply: Any = None
+            with suppress(StopIteration):
+                while True:
+                    step, reply = steps.send(reply), None
+                    if isinstance(step, list):
+                        yield from step
+                    else:
+                        reply = _heard(ended, step.within_s) if isinstance(step, Hear) else self._broker.drive(step)
 
     def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
         """Return the result of a task that names no inbox, or another's."""
@@ -190,6 +150,15 @@ class BlockingWaiter:
         if not listener.is_ready.wait(within_s) and within_s == OPEN_WITHIN_S:
             listener.is_ready.set()  # nobody waits for it again
         return listener.waits
+
+
+def _heard(ended: _Ends, within_s: float | None) -> dict[TaskKey, Outcome]:
+    found: dict[TaskKey, Outcome] = {}
+    with suppress(queue.Empty):
+        found.update(ended.get(timeout=within_s))
+        while len(found) < READ_AT_ONCE:
+            found.update(ended.get_nowait())
+    return found
 
 
 class _Own:

@@ -1,16 +1,18 @@
-"""What one client waits for: the calls to make when tasks end; and what both kinds of clients share of waiting."""
+"""What one client waits for: the calls to make when tasks end."""
 
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import Lock
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from fastq.broker.operations.ends import TaskKey
 from fastq.durations import nanoseconds_of
 from fastq.errors import BrokerConnectionError, BrokerError
-from fastq.handles.handle import AnyHandle, Outcome, Timeout
+from fastq.handles.handle import Outcome, Timeout
+from fastq.info import TaskInfo
 from fastq.running import CURRENT
 from fastq.wire.inbox import EndKind, TaskEnd, read_ends_message
 
@@ -18,8 +20,7 @@ __all__ = [
     "HEARD_WITHIN_S",
     "LOOK_EVERY_S",
     "OPEN_WITHIN_S",
-    "READ_AT_ONCE",
-    "Collection",
+    "Call",
     "Deadline",
     "Failures",
     "Inbox",
@@ -32,7 +33,7 @@ __all__ = [
 
 _log = logging.getLogger("fastq")
 
-H = TypeVar("H", bound=AnyHandle)
+E = TypeVar("E", bound=tuple[TaskKey, Outcome])
 
 LOOK_EVERY_S: Final = 5.0
 """How often a client looks at all that it waits for: a message may be lost, and Go servers send none."""
@@ -43,13 +44,11 @@ OPEN_WITHIN_S: Final = 1.0
 HEARD_WITHIN_S: Final = 0.2
 """How long after a task was found gone a message may say that it has failed: a full archive drops it at once."""
 
-READ_AT_ONCE: Final = 500
-"""Ends whose results are read together."""
-
 MAX_TOLD: Final = 100_000
 """Failures of tasks that nobody waits for yet; the oldest go first."""
 
-Call: TypeAlias = Callable[[tuple[TaskKey, Outcome]], object]
+Call: TypeAlias = Callable[[Sequence[tuple[TaskKey, Outcome]]], object]
+"""What takes the ends of tasks that were heard of, or found, together."""
 
 
 class Waits:
@@ -58,6 +57,7 @@ class Waits:
     def __init__(self) -> None:
         self._calls: dict[TaskKey, list[Call]] = {}
         self._told: dict[TaskKey, TaskEnd] = {}
+        self._last: TaskKey | None = None
         self._lock = Lock()
         self._over: Exception | None = None
         self._has_warned = False
@@ -69,6 +69,14 @@ class Waits:
                 raise self._over
             for task in tasks:
                 self._calls.setdefault(task, []).append(call)
+
+    def submitted(self, task: TaskKey) -> None:
+        """Note the last submitted task: it has hardly ended yet, unless a message says so."""
+        self._last = task
+
+    def is_new(self, tasks: Collection[TaskKey]) -> bool:
+        """Return whether all that is waited for is the last submitted task, and no message has told of it."""
+        return len(tasks) == 1 and self._last in tasks
 
     def remove(self, tasks: Iterable[TaskKey], call: Call) -> None:
         """Have it not called for those that have not ended."""
@@ -91,7 +99,7 @@ class Waits:
 
         A message may have told more. One that is gone may have failed: a full archive drops failed tasks at once.
         """
-        gone = []
+        gone, settled = [], list[tuple[TaskKey, Outcome]]()
         for task, found in ends:
             if task in self._calls:
                 is_bare = found.kind is EndKind.GONE or (found.kind is EndKind.FAILED and not found.is_whole)
@@ -99,13 +107,13 @@ class Waits:
                 if end.kind is EndKind.GONE:
                     gone.append(task)
                 else:
-                    self._settle(task, end)
+                    settled.append((task, end))
+        self._settle(settled)
         return gone
 
     def settle_gone(self, gone: Iterable[TaskKey]) -> None:
         """Take tasks as gone, except those that a message has meanwhile told more of."""
-        for task in gone:
-            self._settle(task, self._told.get(task, _GONE))
+        self._settle([(task, self._told.get(task, _GONE)) for task in gone])
 
     def take_message(self, data: bytes | str) -> None:
         """Take the ends in a message to the inbox; drop one that is not well-formed."""
@@ -116,10 +124,10 @@ class Waits:
                 self._has_warned = True
                 _log.warning("dropped a message to this client's inbox: %s; later such messages are not logged", error)
             return
-        for task, end in ends:
-            if task in self._calls:
-                self._settle(task, end)
-            elif end.kind is EndKind.FAILED:
+        for task, end in self._settle(ends):
+            if task == self._last:
+                self._last = None
+            if end.kind is EndKind.FAILED:
                 with self._lock:
                     self._told[task] = end
                     if len(self._told) > MAX_TOLD:
@@ -132,8 +140,7 @@ class Waits:
 
     def fail(self, error: Exception) -> None:
         """End all waits by an error."""
-        for task in self.tasks:
-            self._settle(task, error)
+        self._settle([(task, error) for task in self.tasks])
 
     def end(self, error: Exception) -> None:
         """End all waits for good: later ones end by the same error."""
@@ -141,12 +148,22 @@ class Waits:
             self._over = self._over or error
         self.fail(error)
 
-    def _settle(self, task: TaskKey, outcome: Outcome) -> None:
+    def _settle(self, ends: Iterable[E]) -> list[E]:
+        """Make the calls for tasks; return the ends of those that nobody waits for."""
+        by_call = defaultdict[Call, list[E]](list)
+        unknown = []
         with self._lock:
-            calls = self._calls.pop(task, ())
-            self._told.pop(task, None)
-        for call in calls:
-            call((task, outcome))
+            for each in ends:
+                calls = self._calls.pop(each[0], None)
+                if calls is None:
+                    unknown.append(each)
+                    continue
+                self._told.pop(each[0], None)
+                for call in calls:
+                    by_call[call].append(each)
+        for call, of_call in by_call.items():
+            call(of_call)
+        return unknown
 
 
 _GONE: Final = TaskEnd(EndKind.GONE, is_whole=True)
@@ -158,34 +175,12 @@ class Inbox(NamedTuple):
     name: str
     waits: Waits | None = None
 
-
-class Collection(Generic[H]):
-    """The handles of one ``as_completed``, by the tasks that have not ended as far as is known."""
-
-    def __init__(self, handles: Iterable[H], waiter: object) -> None:
-        refuse_in_handler()
-        self.ended: list[H] = []
-        self.pending: dict[TaskKey, list[H]] = {}
-        for handle in handles:
-            if getattr(handle, "waiter", None) is not waiter:
-                raise ValueError(f"as_completed and gather take handles of the same client, not {handle!r}")
-            if handle.end is not None:
-                self.ended.append(handle)
-            else:
-                self.pending.setdefault(handle.task, []).append(handle)
-
-    def take(self, ends: Mapping[TaskKey, Outcome]) -> Sequence[H]:
-        """Give handles the ends of their tasks, and return them."""
-        taken: list[H] = []
-        for task, end in ends.items():
-            for handle in self.pending.pop(task, ()):
-                handle.end = end
-                taken.append(handle)
-        return taken
-
-    def describe(self) -> str:
-        """Return the words for what is pending in an error."""
-        return f"{len(self.pending)} tasks have"
+    def submitted(self, info: TaskInfo) -> TaskKey:
+        """Note that a task was enqueued just now, and return where."""
+        task = info.queue, info.id
+        if self.waits is not None:
+            self.waits.submitted(task)
+        return task
 
 
 class Deadline:

@@ -7,8 +7,9 @@ from fastq.broker.operations.ends import TaskKey
 from fastq.errors import TaskGoneError
 from fastq.handles.aio import AsyncWaiter
 from fastq.handles.blocking import BlockingWaiter
+from fastq.handles.collecting import Collection
 from fastq.handles.handle import AsyncHandle, Handle, Outcome, Timeout, value_of
-from fastq.handles.waits import Collection, Deadline, Inbox
+from fastq.handles.waits import Deadline, Inbox
 from fastq.states import TaskState
 from fastq.wire.inbox import EndKind, TaskEnd
 
@@ -29,9 +30,6 @@ class InlineWaiter(BlockingWaiter):
     def open_inbox(self) -> Inbox:
         """Return a name: nothing is told."""
         return Inbox("inline")
-
-    def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
-        return self._end_of(task)
 
     def _collect(self, collection: Collection[Handle[R]], deadline: Deadline) -> Iterator[Handle[R]]:
         yield from collection.ended
@@ -63,9 +61,6 @@ class AsyncInlineWaiter(AsyncWaiter):
     async def open_inbox(self) -> Inbox:
         """Return a name: nothing is told."""
         return Inbox("inline")
-
-    async def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
-        return self._end_of(task)
 
     async def _collect(
         self, collection: Collection[AsyncHandle[R]], deadline: Deadline

@@ -24,6 +24,7 @@ from fastq import (
 from fastq.handles.waits import Waits
 from fastq.running import CURRENT
 from fastq.wire import keys
+from fastq.wire.inbox import EndKind, TaskEnd, encode_ends
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.handles.site import GARBLED, QUEUE, Site
 from tests.redis_servers import RedisServer
@@ -415,6 +416,43 @@ def test_a_failure_is_not_that_of_a_later_task_of_the_same_id(client: Client, si
             later.result()
         with pytest.raises(TaskGoneError):
             failed.result()
+
+
+def test_a_new_task_that_a_message_tells_of_is_not_looked_at(
+    client: Client, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.handles.collecting.NEW_WITHIN_S", PATIENCE_S)
+    client._waiter._look_every_s = 1e6
+    client.submit("t", task_id="first")
+    wait_until(lambda: client._waiter.own.listener._look_at_s > 1e5)  # type: ignore[union-attr]  # it listens, and has looked
+    waiting = begin(client, client.submit("t", task_id="a").result)
+    looks = site.looks()
+    site.end("a", result=b"7", tells=False)
+    inbox = keys.inbox_channel(client._waiter.own.inbox)
+    site.db.publish(inbox, encode_ends(QUEUE, [("a", TaskEnd(EndKind.RESULT, result=b"8"))]))
+    assert waiting.ended() == b"8", "the result is that in the message"
+    assert site.looks() == looks
+
+
+def test_while_messages_come_handles_are_not_looked_at(
+    client: Client, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.handles.collecting.HEARD_WITHIN_S", PATIENCE_S)
+    client._waiter._look_every_s = 1e6
+    handles = client.submit_many(Task("t", task_id=f"{number}") for number in range(2_500))
+    inbox = keys.inbox_channel(client._waiter.own.inbox)
+    done = TaskEnd(EndKind.DONE)
+    drive, looks = client._broker.drive, list[object]()
+
+    def tell(flow: Any) -> Any:
+        looks.append(flow.__name__)
+        if looks == ["look_at"]:
+            site.db.publish(inbox, encode_ends(QUEUE, [(handle.id, done) for handle in handles]))
+        return drive(flow)
+
+    client._broker.drive = tell  # type: ignore[method-assign]  # tells of all at the first look, and does the same
+    assert len(list(client.as_completed(handles))) == 2_500
+    assert looks.count("look_at") == 1
 
 
 def test_many_handles_are_looked_at_in_parts(client: Client, site: Site) -> None:

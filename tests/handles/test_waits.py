@@ -18,7 +18,7 @@ def told(task_id: str, end: TaskEnd = FAILED) -> bytes:
 
 def test_a_task_is_gone_unless_a_message_says_soon_that_it_has_failed() -> None:
     waits, heard = Waits(), list[object]()
-    waits.add((A, B), heard.append)
+    waits.add((A, B), heard.extend)
     gone = waits.settle(((A, GONE), (B, GONE)))
     assert (gone, heard) == ([A, B], [])
     waits.take_message(told("a"))
@@ -30,30 +30,41 @@ def test_a_failure_that_was_told_is_that_of_one_task_alone() -> None:
     waits, heard = Waits(), list[object]()
     whole = FAILED._replace(is_whole=True)
     waits.take_message(told("a"))
-    waits.add((A,), heard.append)
+    waits.add((A,), heard.extend)
     assert waits.settle(((A, whole),)) == []
-    waits.add((A,), heard.append)
+    waits.add((A,), heard.extend)
     waits.settle_gone(waits.settle(((A, GONE),)))
     waits.take_message(told("a"))
     waits.forget(A)
-    waits.add((A,), heard.append)
+    waits.add((A,), heard.extend)
     waits.settle_gone(waits.settle(((A, GONE),)))
     waits.take_message(told("a"))
-    waits.add((A,), heard.append)
+    waits.add((A,), heard.extend)
     waits.settle(((A, TaskEnd(EndKind.RESULT)),))
     assert heard == [(A, whole), (A, GONE), (A, GONE), (A, TaskEnd(EndKind.RESULT))]
 
 
+def test_the_last_submitted_task_is_new_until_a_message_tells_of_it() -> None:
+    waits = Waits()
+    waits.submitted(B)
+    waits.submitted(A)
+    assert [waits.is_new(tasks) for tasks in ((A,), (B,), (A, B), ())] == [True, False, False, False]
+    waits.take_message(told("b"))
+    assert waits.is_new((A,))
+    waits.take_message(told("a"))
+    assert not waits.is_new((A,))
+
+
 def test_waits_that_have_ended_for_good_take_no_more() -> None:
     waits, heard = Waits(), list[object]()
-    waits.add((A,), heard.append)
+    waits.add((A,), heard.extend)
     waits.fail(ValueError("once"))
-    waits.add((A,), heard.append)
+    waits.add((A,), heard.extend)
     error = closed()
     waits.end(error)
     waits.end(ValueError("later"))
     with pytest.raises(BrokerConnectionError, match="the client was closed while it waited"):
-        waits.add((B,), heard.append)
+        waits.add((B,), heard.extend)
     assert heard[1:] == [(A, error)]
     assert waits.tasks == []
 

@@ -124,7 +124,11 @@ def parts_of(tasks: Iterable[TaskKey]) -> Iterator[Part]:
 
 
 def look_at(part: Part) -> Flow[list[tuple[TaskKey, TaskEnd]]]:
-    """Return which tasks of a part have ended, without results and errors."""
+    """Return which tasks of a part have ended, without results and errors; but all of one task alone."""
+    if len(part) == len(part[0][1]) == 1:
+        task = part[0][0], part[0][1][0]
+        end = yield from read_end(task)
+        return [] if end is None else [(task, end)]
     replies = yield from together(*(read_ends(queue, ids, whole=False) for queue, ids in part))
     return [
         ((queue, task_id), end)

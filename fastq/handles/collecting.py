@@ -1,0 +1,111 @@
+"""How handles are given the ends of their tasks, without the waiting itself, which is that of the kind of client.
+
+What is told is heard first. A client looks only at what it has not heard of by then: a look costs Redis as much as half
+of the run of a small task.
+"""
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from fastq.broker.operation import Flow
+from fastq.broker.operations.ends import TaskKey, look_at, parts_of, read_rest
+from fastq.handles.handle import AnyHandle, Outcome
+from fastq.handles.waits import HEARD_WITHIN_S, Call, Deadline, Waits, describe, refuse_in_handler
+
+__all__ = ["READ_AT_ONCE", "Collection", "Hear", "Steps", "collect"]
+
+H = TypeVar("H", bound=AnyHandle)
+
+READ_AT_ONCE: Final = 500
+"""Ends whose results are read together."""
+
+NEW_WITHIN_S: Final = 0.05
+"""How long a message of a task that was just submitted is waited for before the first look."""
+
+
+class Hear(NamedTuple):
+    """A request to wait until there are ends, None: for any time; it is sent some of them, or none in time."""
+
+    within_s: float | None
+
+
+Steps: TypeAlias = Generator[Hear | Flow[Any] | list[H], Any, None]
+"""What the client is to do: hear, drive a flow and send its result, or pass handles on."""
+
+
+class Collection(Generic[H]):
+    """The handles of one wait, by the tasks that have not ended as far as is known."""
+
+    def __init__(self, handles: Iterable[H], waiter: object, what: str = "") -> None:
+        refuse_in_handler()
+        self.ended: list[H] = []
+        self.pending: dict[TaskKey, list[H]] = {}
+        self._what = what
+        for handle in handles:
+            if getattr(handle, "waiter", None) is not waiter:
+                raise ValueError(f"as_completed and gather take handles of the same client, not {handle!r}")
+            if handle.end is not None:
+                self.ended.append(handle)
+            else:
+                self.pending.setdefault(handle.task, []).append(handle)
+
+    @classmethod
+    def of_one(cls, handle: H) -> "Collection[H]":
+        """Return that of a handle alone."""
+        return cls((handle,), handle.waiter, describe(handle.task))
+
+    def take(self, ends: Mapping[TaskKey, Outcome]) -> list[H]:
+        """Give handles the ends of their tasks, and return them."""
+        taken: list[H] = []
+        for task, end in ends.items():
+            for handle in self.pending.pop(task, ()):
+                handle.end = end
+                taken.append(handle)
+        return taken
+
+    def describe(self) -> str:
+        """Return the words for what is pending in an error."""
+        return self._what or f"{len(self.pending)} tasks have"
+
+
+def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadline) -> Steps[H]:
+    """Give handles the ends of their tasks; ``call`` is called with what is there to be heard.
+
+    Raises what has ended the waits, and ``TimeoutError`` after the deadline.
+    """
+    pending = collection.pending
+    waits.add(pending, call)
+    try:
+        yield from _hear(collection, deadline, NEW_WITHIN_S if waits.is_new(pending) else 0.0)
+        gone: list[TaskKey] = []
+        is_told = False
+        for part in parts_of(task for task in list(pending) if task in pending):
+            found = yield look_at(part)
+            gone += waits.settle(found)
+            # Where none has ended unheard, messages come; so the others are looked at only when they do not.
+            yield from _hear(collection, deadline, 0.0 if found or is_told else HEARD_WITHIN_S)
+            is_told = is_told or not found
+        if gone:
+            yield from _hear(collection, deadline, HEARD_WITHIN_S)
+            waits.settle_gone(gone)
+        yield from _hear(collection, deadline, None)
+    finally:
+        waits.remove(pending, call)
+
+
+def _hear(collection: Collection[H], deadline: Deadline, within_s: float | None) -> Steps[H]:
+    """Pass on all handles whose ends come, until none has come for so long."""
+    while collection.pending:
+        heard: dict[TaskKey, Any] = yield Hear(deadline.left_s() if within_s is None else deadline.within_s(within_s))
+        for error in filter(_is_error, heard.values()):
+            raise error
+        if heard:
+            yield collection.take((yield read_rest(heard)))
+        elif within_s is None:
+            raise deadline.over(collection.describe())
+        else:
+            return
+
+
+def _is_error(end: Outcome) -> bool:
+    return isinstance(end, Exception)
