@@ -75,13 +75,18 @@ class AsyncTransport(Protocol):
 
 
 class AsyncNodeTransport:
-    """A transport to one Redis server through a redis-py asyncio connection pool, one pipeline a call."""
+    """A transport to one Redis server through a redis-py asyncio connection pool, one pipeline a call.
+
+    With ``keep``, connections stay here between calls, as in the blocking one. The pool must not be shared then.
+    """
 
     lane_of: Callable[[str], str] | None = None
 
-    def __init__(self, pool: AsyncPool, terms: Terms = NO_TERMS) -> None:
+    def __init__(self, pool: AsyncPool, terms: Terms = NO_TERMS, *, keep: bool = False) -> None:
         self._pool = pool
         self._credentials = credentials_of(pool)
+        self._keep = keep and self._credentials is None  # else each is lent with the last login
+        self._kept: list[Any] = []
         self._connect_within_s, self._confirm = terms
         # One connection of a given pool is left for a subscription.
         self._turns = asyncio.Semaphore(max(1, min(MOST_AT_ONCE, getattr(pool, "max_connections", 100) - 1)))
@@ -118,18 +123,29 @@ class AsyncNodeTransport:
             finally:
                 if self._is_closed:
                     await connection.disconnect(nowait=True)  # the client may have been closed while it connected
-                await self._pool.release(connection)
+                await self._give_back(connection)
             if self._is_closed:
                 replies = list(map(given_up, replies))
             return replies if self._confirm is None or lines is commands else self._confirm.replies(commands, replies)
 
     async def _connection(self) -> Any:
+        while self._kept:
+            kept = self._kept.pop()
+            if kept.is_connected and not kept._reader.at_eof():
+                return kept
+            await self._pool.release(kept)  # Redis has closed it; the pool connects it again
         credentials, pool = self._credentials, self._pool
         lending = pool.get_connection() if credentials is None else credentials.lend_async(pool)
         if self._connect_within_s is None:
             return await lending
         async with asyncio.timeout(self._connect_within_s):
             return await lending
+
+    async def _give_back(self, connection: Any) -> None:
+        if self._keep and connection.is_connected and not connection.should_reconnect():
+            self._kept.append(connection)
+        else:
+            await self._pool.release(connection)
 
 
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:

@@ -92,7 +92,7 @@ def _opened(client: AsyncRedis, terms: Terms, *, gather: bool, ours: bool) -> Op
     elif isinstance(client.connection_pool, AsyncMasterPool):
         transport = MasterTransport(client.connection_pool, terms)
     else:
-        transport = AsyncNodeTransport(client.connection_pool, terms)
+        transport = AsyncNodeTransport(client.connection_pool, terms, keep=ours)
     if gather and not isinstance(transport, AsyncClusterTransport):
         transport = GatheringTransport(transport)
 
