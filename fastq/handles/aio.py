@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, closing, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from fastq.broker.operations.cancel import cancel_task
@@ -13,19 +14,21 @@ from fastq.broker.operations.ends import (
     parts_of,
     read_end,
     read_progress_of,
+    read_rest,
     read_state,
 )
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.end_task import end_task
 from fastq.broker.transport.subscription import listen
 from fastq.errors import BrokerError, TaskGoneError
-from fastq.handles.collecting import READ_AT_ONCE, Collection, Hear, collect
+from fastq.handles.collecting import NEW_WITHIN_S, READ_AT_ONCE, Collection, Hear, collect, without_errors
 from fastq.handles.handle import AsyncHandle, Outcome, Timeout, value_of
 from fastq.handles.waits import (
     HEARD_WITHIN_S,
     LOOK_EVERY_S,
     OPEN_WITHIN_S,
     Deadline,
+    Ends,
     Failures,
     Inbox,
     Waits,
@@ -36,6 +39,7 @@ from fastq.handles.waits import (
 )
 from fastq.states import TaskState
 from fastq.wire import keys
+from fastq.wire.inbox import TaskEnd
 from fastq.wire.progress import TaskProgress
 
 __all__ = ["AsyncWaiter"]
@@ -61,10 +65,29 @@ class AsyncWaiter:
     async def wait_for(self, handle: AsyncHandle[Any], timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
         if handle.end is None:
-            async for _ in self._collect(Collection.of_one(handle), Deadline(timeout)):
-                pass
-        assert handle.end is not None, "it has been collected"
+            refuse_in_handler()
+            handle.end = await self._wait_for(handle.task, Deadline(timeout))
         return handle.end
+
+    async def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
+        # Many wait at once, so what one consists of counts: the garbage collector goes through it again and again.
+        listener = self._listener()
+        waits = await listener.listening(deadline)
+        heard: asyncio.Future[Ends] = asyncio.get_running_loop().create_future()
+        call = partial(_give, heard)
+        waits.add((task,), call)
+        try:
+            listener.look_soon(task)
+            if (left_s := deadline.left_s()) is None:
+                await heard
+            elif not (await asyncio.wait((heard,), timeout=left_s))[0]:
+                found = await self._broker.drive(look_at(((task[0], [task[1]]),)))
+                waits.settle_gone(waits.settle(found))
+                if not heard.done():
+                    raise deadline.over(describe(task))
+        finally:
+            waits.remove((task,), call)
+        return (await self._broker.drive(read_rest(without_errors(dict(heard.result())))))[task]
 
     def as_completed(self, handles: Iterable[AsyncHandle[R]], timeout: Timeout) -> AsyncIterator[AsyncHandle[R]]:
         """Yield handles as their tasks end."""
@@ -130,6 +153,11 @@ class AsyncWaiter:
         return listener
 
 
+def _give(heard: asyncio.Future[Ends], ends: Ends) -> None:
+    if not heard.done():  # the wait may have been canceled
+        heard.set_result(ends)
+
+
 class _Ends:
     """What there is to be heard of the ends of tasks, for one that waits."""
 
@@ -166,6 +194,8 @@ class _Listener:
         self._look_every_s = look_every_s
         self._is_ready = asyncio.Event()
         self._look_now = asyncio.Event()
+        self._look_at_all_s = 0.0
+        self._unseen: list[TaskKey] = []
         self._failures = Failures()
         self._tasks: list[asyncio.Task[None]] = []
         self.is_over = False
@@ -218,25 +248,44 @@ class _Listener:
                             continue
                         self._failures.clear()
                         self._is_ready.set()
-                        self._look_now.set()  # what was published meanwhile was not heard
+                        self._look_at_all_s = 0.0  # what was published meanwhile was not heard
+                        self._look_now.set()
             except BrokerError as error:
                 self._failures.add(error)
                 self._is_ready.set()
             await asyncio.sleep(self._failures.pause_s)
 
+    def look_soon(self, task: TaskKey) -> None:
+        """Look at a task that is waited for from now on, together with others; at a new one only after a while."""
+        if self._waits.is_new((task,)):
+            asyncio.get_running_loop().call_later(NEW_WITHIN_S, self._look_at, task)
+        else:
+            self._look_at(task)
+
+    def _look_at(self, task: TaskKey) -> None:
+        if self._waits.has(task):
+            self._unseen.append(task)
+            self._look_now.set()
+
     async def _look(self) -> None:
+        now_s = asyncio.get_running_loop().time
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._look_every_s):
+                async with asyncio.timeout_at(self._look_at_all_s):
                     await self._look_now.wait()
             self._look_now.clear()
-            gone: list[TaskKey] = []
-            try:
-                for part in parts_of(self._waits.tasks):
-                    gone += self._waits.settle(await self._broker.drive(look_at(part)))
-            except BrokerError as error:
-                if not error.transient:
-                    self._waits.fail(error)
-            if gone:
-                await asyncio.sleep(HEARD_WITHIN_S)
-                self._waits.settle_gone(gone)
+            unseen, self._unseen = self._unseen, []
+            if now_s() < self._look_at_all_s:
+                await self._look_through(unseen, unseen)
+            else:
+                self._look_at_all_s = now_s() + self._look_every_s
+                await self._look_through(self._waits.tasks, unseen)
+
+    async def _look_through(self, tasks: Iterable[TaskKey], unseen: Sequence[TaskKey]) -> None:
+        """Look at tasks; of those that nobody has looked at, the waits end if that fails."""
+        try:
+            for part in parts_of(tasks):
+                if gone := self._waits.settle(await self._broker.drive(look_at(part))):
+                    asyncio.get_running_loop().call_later(HEARD_WITHIN_S, self._waits.settle_gone, gone)
+        except BrokerError as error:
+            self._waits.fail(error, unseen if error.transient else tasks)

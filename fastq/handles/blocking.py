@@ -252,7 +252,7 @@ class _Listener:
                 gone += self.waits.settle(self._broker.drive(look_at(part)))
             except BrokerError as error:
                 if not error.transient:
-                    self.waits.fail(error)
+                    self.waits.fail(error, self.waits.tasks)
                 break
             hear(0)
             if self.is_closing.is_set():

@@ -5,14 +5,15 @@ of the run of a small task.
 """
 
 from collections.abc import Generator, Iterable, Mapping
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from fastq.broker.operation import Flow
 from fastq.broker.operations.ends import TaskKey, look_at, parts_of, read_rest
 from fastq.handles.handle import AnyHandle, Outcome
 from fastq.handles.waits import HEARD_WITHIN_S, Call, Deadline, Waits, describe, refuse_in_handler
+from fastq.wire.inbox import TaskEnd
 
-__all__ = ["READ_AT_ONCE", "Collection", "Hear", "Steps", "collect"]
+__all__ = ["NEW_WITHIN_S", "READ_AT_ONCE", "Collection", "Hear", "Steps", "collect", "without_errors"]
 
 H = TypeVar("H", bound=AnyHandle)
 
@@ -96,16 +97,20 @@ def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadl
 def _hear(collection: Collection[H], deadline: Deadline, within_s: float | None) -> Steps[H]:
     """Pass on all handles whose ends come, until none has come for so long."""
     while collection.pending:
-        heard: dict[TaskKey, Any] = yield Hear(deadline.left_s() if within_s is None else deadline.within_s(within_s))
-        for error in filter(_is_error, heard.values()):
-            raise error
+        heard: dict[TaskKey, Outcome] = yield Hear(
+            deadline.left_s() if within_s is None else deadline.within_s(within_s)
+        )
         if heard:
-            yield collection.take((yield read_rest(heard)))
+            yield collection.take((yield read_rest(without_errors(heard))))
         elif within_s is None:
             raise deadline.over(collection.describe())
         else:
             return
 
 
-def _is_error(end: Outcome) -> bool:
-    return isinstance(end, Exception)
+def without_errors(heard: dict[TaskKey, Outcome]) -> dict[TaskKey, TaskEnd]:
+    """Return ends that were heard; raise what has ended the waits."""
+    for end in heard.values():
+        if isinstance(end, Exception):
+            raise end
+    return cast("dict[TaskKey, TaskEnd]", heard)

@@ -22,6 +22,7 @@ __all__ = [
     "OPEN_WITHIN_S",
     "Call",
     "Deadline",
+    "Ends",
     "Failures",
     "Inbox",
     "Waits",
@@ -47,8 +48,9 @@ HEARD_WITHIN_S: Final = 0.2
 MAX_TOLD: Final = 100_000
 """Failures of tasks that nobody waits for yet; the oldest go first."""
 
-Call: TypeAlias = Callable[[Sequence[tuple[TaskKey, Outcome]]], object]
-"""What takes the ends of tasks that were heard of, or found, together."""
+Ends: TypeAlias = Sequence[tuple[TaskKey, Outcome]]
+"""Ends that were heard of, or found, together."""
+Call: TypeAlias = Callable[[Ends], object]
 
 
 class Waits:
@@ -94,6 +96,10 @@ class Waits:
         with self._lock:
             return list(self._calls)
 
+    def has(self, task: TaskKey) -> bool:
+        """Return whether a task is waited for."""
+        return task in self._calls
+
     def settle(self, ends: Iterable[tuple[TaskKey, TaskEnd]]) -> list[TaskKey]:
         """Take the ends that a look found; return the tasks that are gone, for ``settle_gone``.
 
@@ -138,15 +144,15 @@ class Waits:
         with self._lock:
             self._told.pop(task, None)
 
-    def fail(self, error: Exception) -> None:
-        """End all waits by an error."""
-        self._settle([(task, error) for task in self.tasks])
+    def fail(self, error: Exception, tasks: Iterable[TaskKey]) -> None:
+        """End the waits for tasks by an error."""
+        self._settle([(task, error) for task in tasks])
 
     def end(self, error: Exception) -> None:
         """End all waits for good: later ones end by the same error."""
         with self._lock:
             self._over = self._over or error
-        self.fail(error)
+        self.fail(error, self.tasks)
 
     def _settle(self, ends: Iterable[E]) -> list[E]:
         """Make the calls for tasks; return the ends of those that nobody waits for."""
@@ -185,6 +191,8 @@ class Inbox(NamedTuple):
 
 class Deadline:
     """The time that a call may wait."""
+
+    __slots__ = ("_at_s", "_pause_s", "_timeout_s")
 
     def __init__(self, timeout: Timeout) -> None:
         self._at_s: float | None = None

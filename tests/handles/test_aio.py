@@ -105,6 +105,60 @@ def test_handles_come_as_their_tasks_end(db: Redis, url: str) -> None:
     on_loop(url, db, use)
 
 
+def test_waits_that_begin_together_are_looked_at_together(db: Redis, url: str) -> None:
+    async def use(client: AsyncClient, site: Site) -> None:
+        handles = await client.submit_many(Task("t", task_id=f"{number}") for number in range(300))
+        drive, looks = client._broker.drive, list[str]()
+
+        async def count(flow: Any) -> Any:
+            looks.append(flow.__name__)
+            return await drive(flow)
+
+        client._broker.drive = count  # type: ignore[method-assign]  # counts, and does the same
+        waiting = asyncio.gather(*handles)
+        await until(lambda: bool(looks))
+        for handle in handles:
+            site.end(handle.id)
+        await waiting
+        assert looks.count("look_at") < 10
+
+    on_loop(url, db, use)
+
+
+def test_a_wait_that_has_no_time_looks_once(db: Redis, url: str) -> None:
+    async def use(client: AsyncClient, site: Site) -> None:
+        done, gone = await client.submit_many([Task("t", task_id="a"), Task("t", task_id="b")])
+        site.end("a", result=b"7", tells=False)
+        site.end("b", "gone", tells=False)
+        assert await done.result(timeout=0) == b"7"
+        with pytest.raises(TaskGoneError):
+            await gone.result(timeout=0)
+
+    on_loop(url, db, use)
+
+
+def test_a_wait_that_cannot_look_when_it_begins_ends_and_an_older_one_goes_on(db: Redis, url: str) -> None:
+    async def use(client: AsyncClient, site: Site) -> None:
+        older, later = await client.submit_many([Task("t", task_id="a"), Task("t", task_id="b")])
+        looks = site.looks()
+        waiting = await begin(client, older.result())
+        await until(lambda: site.looks() > looks)
+        drive = client._broker.drive
+
+        async def fail(flow: Any) -> Any:
+            flow.close()
+            raise BrokerConnectionError("away")
+
+        client._broker.drive = fail  # type: ignore[method-assign]  # Redis is away
+        with pytest.raises(BrokerConnectionError, match="away"):
+            await later
+        client._broker.drive = drive  # type: ignore[method-assign]  # as it was
+        site.end("a")
+        assert await waiting is None
+
+    on_loop(url, db, use)
+
+
 def test_a_wait_has_its_time_and_a_canceled_one_leaves_nothing(db: Redis, url: str) -> None:
     async def use(client: AsyncClient, site: Site) -> None:
         handle, refused = await client.submit_many([Task("t", task_id="a", unique=60), Task("t", unique=60)])
@@ -193,9 +247,17 @@ def test_a_failure_wins_over_a_look_that_finds_no_task_and_ends_with_it(db: Redi
 
 def test_a_wait_for_anybodys_task_ends_with_the_client(db: Redis, url: str) -> None:
     async def use(client: AsyncClient, site: Site) -> None:
-        task_id, looks = (await client.submit("t")).id, site.looks()
+        task_id = (await client.submit("t")).id
+        drive, has_looked = client._broker.drive, asyncio.Event()
+
+        async def look(flow: Any) -> Any:
+            found = await drive(flow)
+            has_looked.set()
+            return found
+
+        client._broker.drive = look  # type: ignore[method-assign]  # tells that it has a reply
         waiting = asyncio.ensure_future(client.wait(QUEUE, task_id))
-        await until(lambda: site.looks() > looks)
+        await has_looked.wait()
         await client.close()
         with pytest.raises(BrokerConnectionError, match=r"^the client was closed while it waited for a task$"):
             await waiting

@@ -58,7 +58,7 @@ def test_the_last_submitted_task_is_new_until_a_message_tells_of_it() -> None:
 def test_waits_that_have_ended_for_good_take_no_more() -> None:
     waits, heard = Waits(), list[object]()
     waits.add((A,), heard.extend)
-    waits.fail(ValueError("once"))
+    waits.fail(ValueError("once"), (A,))
     waits.add((A,), heard.extend)
     error = closed()
     waits.end(error)
