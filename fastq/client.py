@@ -19,7 +19,7 @@ from fastq.encoding import PayloadCodec
 from fastq.handles.aio import AsyncWaiter
 from fastq.handles.blocking import BlockingWaiter
 from fastq.handles.handle import AsyncHandle, Handle
-from fastq.handles.submitting import awaited, decoder_of, places_of
+from fastq.handles.submitting import awaited, awaited_together, decoder_of
 from fastq.info import TaskInfo
 from fastq.middleware import ClientMiddleware, Sender, SentChunks, chained, only_info
 from fastq.options import EnqueueOptions, check_options, check_queue_name, check_text
@@ -131,12 +131,11 @@ class Client:
 
         The handle of a task that was not enqueued, as a duplicate, raises the error of that.
         """
-        checked, inbox = check_options(options), self._waiter.open_inbox()
-        submitted = [awaited(task, checked, inbox) for task in tasks]
-        results = self.enqueue_many(submitted)
+        submitted, common = awaited_together(tasks, options, self._waiter.open_inbox())
+        results = self.enqueue_many(submitted, **common)
         return [
             Handle(self._waiter, place, decoder_of(task), error)
-            for task, (place, error) in zip(submitted, places_of(results), strict=True)
+            for task, (place, error) in zip(submitted, results.places(), strict=True)
         ]
 
     def as_completed(
@@ -268,12 +267,11 @@ class AsyncClient:
 
     async def submit_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> list[AsyncHandle[Any]]:
         """Enqueue many tasks, and return a handle for each; see ``Client.submit_many``."""
-        checked, inbox = check_options(options), await self._waiter.open_inbox()
-        submitted = [awaited(task, checked, inbox) for task in tasks]
-        results = await self.enqueue_many(submitted)
+        submitted, common = awaited_together(tasks, options, await self._waiter.open_inbox())
+        results = await self.enqueue_many(submitted, **common)
         return [
             AsyncHandle(self._waiter, place, decoder_of(task), error)
-            for task, (place, error) in zip(submitted, places_of(results), strict=True)
+            for task, (place, error) in zip(submitted, results.places(), strict=True)
         ]
 
     def as_completed(

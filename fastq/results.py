@@ -79,6 +79,11 @@ class ChunkResult:
         state = starting_state(process_at_ns, fields["group_key"])
         return replace(self.options, fields=fields, state=state, process_at_ns=process_at_ns)
 
+    def queue(self, index: int) -> str:
+        """Return the queue of a task."""
+        column = self.columns.get("queue")
+        return self.options.queue if column is None else str(column[index])
+
     def error(self, index: int) -> FastqError | None:
         """Return what went wrong with a task, None if it was enqueued."""
         if self.outcomes is None:
@@ -110,6 +115,9 @@ class ResultPart(Protocol):
 
     def task_id(self, index: int) -> str:
         """Return a task's id."""
+
+    def queue(self, index: int) -> str:
+        """Return the queue of a task."""
 
     def error(self, index: int) -> FastqError | None:
         """Return what went wrong with a task, None if it was enqueued."""
@@ -157,6 +165,12 @@ class EnqueueResults(Sequence[TaskInfo | FastqError]):
     def ids(self) -> Iterator[str]:
         """Yield the id of each task in order, whether it was enqueued or not."""
         return (part.task_id(at) for part in self._parts for at in range(len(part)))
+
+    def places(self) -> Iterator[tuple[tuple[str, str], FastqError | None]]:
+        """Yield queue and id of each task in order, and its error if it was not enqueued."""
+        for part in self._parts:
+            for at in range(len(part)):
+                yield (part.queue(at), part.task_id(at)), None if part.all_enqueued else part.error(at)
 
     def errors(self) -> Iterator[tuple[int, FastqError]]:
         """Yield index and error of each task that was not enqueued."""

@@ -1,17 +1,16 @@
 """What makes a task one that a client waits for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from fastq.broker.operations.ends import TaskKey
-from fastq.errors import FastqError, not_a_task
+from fastq.errors import not_a_task
 from fastq.handles.handle import Decode
 from fastq.handles.waits import Inbox
-from fastq.results import EnqueueResults
+from fastq.options import EnqueueOptions, check_options
 from fastq.task import Task, TaskCall, with_options
 from fastq.wire.inbox import INBOX_HEADER
 
-__all__ = ["awaited", "decoder_of", "places_of"]
+__all__ = ["awaited", "awaited_together", "decoder_of"]
 
 KEPT_S: Final = 3600
 """How long a submitted task is kept once it is completed, unless it says otherwise."""
@@ -23,27 +22,41 @@ def awaited(task: Task, checked: Mapping[str, Any], inbox: Inbox) -> Task:
         raise not_a_task(task)
     made = with_options(task, {"retention": KEPT_S, **task.options, **checked})
     made.headers = {**made.headers, INBOX_HEADER: inbox.name}
-    if not made.options["retention"]:
-        raise ValueError("retention must be more than 0 for a task that is submitted: its result would not be kept")
-    if group := made.options.get("group"):
-        raise ValueError(f"a task of a group, {group!r}, cannot be submitted: it becomes a part of another task")
-    if inbox.waits is not None and (task_id := made.options.get("task_id")):
-        inbox.waits.forget((made.options.get("queue", "default"), task_id))
+    _prepare(made.options, inbox)
     return made
+
+
+def awaited_together(tasks: Iterable[Task], options: EnqueueOptions, inbox: Inbox) -> tuple[list[Task], EnqueueOptions]:
+    """Return tasks, and the options of a call, with which each of them is as ``awaited`` makes it.
+
+    Options of a call cost much less than those of each task.
+    """
+    checked, listed = check_options(options), list(tasks)
+    has_own = set()
+    for task in listed:
+        if not isinstance(task, Task):
+            raise not_a_task(task)
+        has_own.add("retention" in task.options)
+        _prepare({"retention": KEPT_S, **task.options, **checked}, inbox)
+    if len(has_own) > 1 and "retention" not in checked:
+        return [awaited(task, checked, inbox) for task in listed], {}
+    made: EnqueueOptions = {**options, "headers": {**checked.get("headers", {}), INBOX_HEADER: inbox.name}}
+    return listed, made if True in has_own or "retention" in checked else {**made, "retention": KEPT_S}
+
+
+def _prepare(options: Mapping[str, Any], inbox: Inbox) -> None:
+    """Refuse what cannot be waited for, and forget what was told of an earlier task of the same id."""
+    if not options["retention"]:
+        raise ValueError("retention must be more than 0 for a task that is submitted: its result would not be kept")
+    if group := options.get("group"):
+        raise ValueError(f"a task of a group, {group!r}, cannot be submitted: it becomes a part of another task")
+    if inbox.waits is not None and (task_id := options.get("task_id")):
+        inbox.waits.forget((options.get("queue", "default"), task_id))
 
 
 def decoder_of(task: Task) -> Decode:
     """Return what turns the result of a task into a value: of any but a typed task it stays bytes."""
     return task.decode_result if isinstance(task, TaskCall) else _as_it_is
-
-
-def places_of(results: EnqueueResults) -> Iterator[tuple[TaskKey, FastqError | None]]:
-    """Yield where each task is, and why it was not enqueued if it was not."""
-    for task_id, result in zip(results.ids(), results, strict=True):
-        if isinstance(result, FastqError):
-            yield ("", task_id), result
-        else:
-            yield (result.queue, task_id), None
 
 
 def _as_it_is(result: bytes | None) -> bytes | None:

@@ -45,6 +45,9 @@ class _InlineResults:
         result = self._results[index]
         return result.id if isinstance(result, TaskInfo) else result.task_id
 
+    def queue(self, index: int) -> str:
+        return self._results[index].queue
+
     def error(self, index: int) -> FastqError | None:
         result = self._results[index]
         return None if isinstance(result, TaskInfo) else result

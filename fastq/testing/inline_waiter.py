@@ -62,6 +62,9 @@ class AsyncInlineWaiter(AsyncWaiter):
         """Return a name: nothing is told."""
         return Inbox("inline")
 
+    async def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
+        return self._end_of(task)
+
     async def _collect(
         self, collection: Collection[AsyncHandle[R]], deadline: Deadline
     ) -> AsyncIterator[AsyncHandle[R]]:

@@ -223,6 +223,23 @@ def test_a_submitted_task_is_kept_for_an_hour_or_as_long_as_it_says(client: Clie
         assert message.headers == {"a": "b", "fastq-inbox": client._waiter.own.inbox}
 
 
+def test_tasks_submitted_together_are_kept_as_each_of_them_says(client: Client, site: Site) -> None:
+    own, other = Task("t", retention=60, headers={"a": "b"}), Task("t", queue=QUEUE)
+    given: dict[str, Any] = {"retention": 30, "headers": {"c": "d"}}
+    for tasks, options, kept in (
+        ([own, other], {}, [60, 3600]),
+        ([other, other], {}, [3600, 3600]),
+        ([own, own], {}, [60, 60]),
+        ([own, other], given, [30, 30]),
+    ):
+        for task, handle, kept_s in zip(tasks, client.submit_many(tasks, **options), kept, strict=True):
+            message = site.message(handle.id)
+            assert message.retention == kept_s
+            headers = {**task.headers, **options.get("headers", {})}
+            assert message.headers == {**headers, "fastq-inbox": client._waiter.own.inbox}
+            assert "fastq-inbox" not in task.headers
+
+
 def test_a_handler_is_not_let_wait(client: Client, site: Site) -> None:
     handle = client.submit("t", task_id="a")
     token = CURRENT.set(handle)  # type: ignore[arg-type]  # any task will do
