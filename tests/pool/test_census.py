@@ -27,10 +27,25 @@ def test_children_are_counted_by_what_they_do() -> None:
             assert (idle.children, idle.running, idle.waiting) == ({"idle": 2}, 0, 0)
             busy_s, alive_s = idle.worked_s
             assert 0 < busy_s <= alive_s
-            # Their memory is looked at in turn.
             await until(lambda: all(child.rss for child in b.pool._supervisor.children))
             largest, total = b.pool.census().rss_bytes
             assert 0 < largest < total <= 2 * largest
+
+    run(test())
+
+
+def test_the_memory_of_each_child_is_looked_at_once_in_two_seconds() -> None:
+    async def test() -> None:
+        async with bench(settings(processes=2)) as b:
+            children, census = b.pool._supervisor.children, Census()
+            looked: list[set[int]] = []
+            for now_s in (100.0, 100.9, 101.0):
+                for child in children:
+                    child.rss = 0
+                census.sample(children, now_s, 0.0)
+                looked.append({child.pid for child in children if child.rss})
+            assert len(looked[0]) == 1
+            assert looked == [looked[0], set(), set(b.pool.child_states) - looked[0]]
 
     run(test())
 
