@@ -178,7 +178,13 @@ class Fetcher(LaneActor):
                 self._lanes.begin(lane, self._fetch(part))
         else:
             await self._fetch(calls)
-        return 0.0 if len(self._resting) < len(self._prioritizer.weights) else self._until_next_s()
+        return self._pause_s()
+
+    def _pause_s(self) -> float:
+        """Return the pause after a fetch."""
+        if len(self._resting) == len(self._prioritizer.weights):
+            return self._until_next_s()
+        return 0.0 if self._taker.room > self._dequeues.brought else NO_ROOM_PAUSE_S
 
     def _expected(self) -> int:
         """Return how many tasks the nodes that were just asked may bring."""
