@@ -30,8 +30,9 @@ class Operation(Generic[T_co]):
     """One request to Redis: a script with its keys and arguments, or a plain command.
 
     ``idempotent`` means that sending it twice has the same effect as once; only then does an executor send it again
-    when the reply was lost. ``keys`` share one hash tag; the first key determines the node of a cluster. ``is_kept``
-    means that replicas are to have it where a client waits for replicas.
+    when the reply was lost. ``keys`` share one hash tag; the first key determines the node of a cluster.
+    ``unconfirmed`` turns the result into that of a write that too few replicas have, given their error; without it, no
+    replica is waited for.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Operation(Generic[T_co]):
     parse: Callable[[Any], T_co] = as_is
     idempotent: bool = False
     script: Script | None = None
-    is_kept: bool = False
+    unconfirmed: Callable[[Any, BrokerError], Any] | None = None
 
     def words(self, *, as_text: bool = False) -> tuple[Word, ...]:
         """Return the command to send; ``as_text`` sends the script itself, for a server that does not know its SHA."""

@@ -225,13 +225,18 @@ def _read_message(queue: str, task_id: str) -> Operation[bytes | None]:
 
 def _operation(batch: EnqueueBatch) -> Operation[list[EnqueueOutcome]]:
     script, layout = _LAYOUTS[batch.state]
-    return Operation(script.name, *layout(batch), partial(_outcomes, len(batch.tasks)), script=script, is_kept=True)
+    parse = partial(_outcomes, len(batch.tasks))
+    return Operation(script.name, *layout(batch), parse, script=script, unconfirmed=_unconfirmed)
 
 
 def _outcomes(count: int, reply: int | list[int]) -> list[EnqueueOutcome]:
     if isinstance(reply, int):
         return [EnqueueOutcome.ENQUEUED] * count
     return [EnqueueOutcome(code) for code in reply]
+
+
+def _unconfirmed(outcomes: Sequence[EnqueueOutcome], error: BrokerError) -> list[EnqueueOutcome | BrokerError]:
+    return [error if outcome is EnqueueOutcome.ENQUEUED else outcome for outcome in outcomes]
 
 
 _Layout: TypeAlias = tuple[tuple[str, ...], list[Word]]

@@ -33,10 +33,9 @@ class Confirm(NamedTuple):
         *given, waited = replies
         if isinstance(waited, int) and waited >= self.replicas:
             return given
-        unconfirmed = Unconfirmed(self._why(waited))
+        why = self._why(waited)
         return [
-            _judged(reply, unconfirmed) if command.is_kept else reply
-            for command, reply in zip(commands, given, strict=True)
+            _judged(reply, why) if command.is_kept else reply for command, reply in zip(commands, given, strict=True)
         ]
 
     def _why(self, waited: Any) -> str:
@@ -46,10 +45,10 @@ class Confirm(NamedTuple):
         return f"no answer to the question whether {self.replicas} replicas have it: {error}"
 
 
-def _judged(reply: Any, unconfirmed: Unconfirmed) -> Any:
+def _judged(reply: Any, why: str) -> Any:
     if isinstance(reply, NoReply):
-        return replace(reply, unconfirmed=unconfirmed)
-    return reply if isinstance(reply, (Exception, Unsent)) else unconfirmed
+        return replace(reply, unconfirmed=Unconfirmed(why))
+    return reply if isinstance(reply, (Exception, Unsent)) else Unconfirmed(why, reply)
 
 
 class Terms(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import NoScriptError
 
 from fastq.broker.operation import Operation, Word
-from fastq.broker.transport.faults import NoReply, Unsent, refusal, transport_error, was_turned_away
+from fastq.broker.transport.faults import NoReply, Unconfirmed, Unsent, refusal, transport_error, was_turned_away
 from fastq.errors import BrokerError, BrokerTimeoutError
 
 __all__ = ["ATTEMPTS", "Command", "Exchange", "backoff_s", "in_pieces"]
@@ -34,7 +34,7 @@ def backoff_s(attempt: int) -> float:
 class Command(NamedTuple):
     """The words of a command, and the key that decides its node in a cluster (None: any node).
 
-    ``is_kept`` is as for an ``Operation``.
+    ``is_kept`` means that replicas are to have it where a client waits for replicas.
     """
 
     words: tuple[Word, ...]
@@ -69,9 +69,9 @@ class Exchange:
     def commands(self) -> list[Command]:
         """Return the commands to send now, in order; an empty list at the end."""
         return [
-            Command(operation.words(as_text=as_text), operation.keys[0] if operation.keys else None, operation.is_kept)
+            Command(one.words(as_text=as_text), one.keys[0] if one.keys else None, one.unconfirmed is not None)
             for index, as_text in self._waiting
-            for operation in (self._operations[index],)
+            for one in (self._operations[index],)
         ]
 
     def receive(self, replies: Sequence[Any]) -> None:
@@ -96,6 +96,9 @@ class Exchange:
                 self._fail_or_wait(index, as_text, error, min(most, _attempts(error)))
             elif isinstance(reply, Exception) and was_turned_away(reply):
                 self._fail_or_wait(index, as_text, refusal(reply, operation.name), ATTEMPTS)
+            elif isinstance(reply, Unconfirmed) and operation.unconfirmed is not None:
+                result = operation.parse(reply.reply)
+                self.results[index] = operation.unconfirmed(result, refusal(reply, operation.name))
             elif isinstance(reply, Exception):
                 self.results[index] = refusal(reply, operation.name)
             else:

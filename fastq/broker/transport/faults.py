@@ -159,7 +159,11 @@ def given_up(reply: Any) -> Any:
 
 
 class Unconfirmed(Exception):  # noqa: N818 - in place of a reply, as an error reply is; never raised
-    """A write that Redis carried out and too few replicas have; why."""
+    """A write that Redis carried out and too few replicas have; why, and the reply to it."""
+
+    def __init__(self, why: str, reply: Any = None) -> None:
+        super().__init__(why)
+        self.reply = reply
 
 
 def refusal(error: Exception, operation: str) -> BrokerError:

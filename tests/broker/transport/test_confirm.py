@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fastq import AsyncClient, BrokerNotConfirmedError, Client, Task, TaskIDConflictError
+from fastq import AsyncClient, BrokerNotConfirmedError, Client, DuplicateTaskError, Task, TaskIDConflictError
 from fastq.wire import keys
 from tests.broker.clusters import Cluster
 from tests.faulty_proxy import Act, Fault, faulty_proxy
@@ -117,6 +117,37 @@ def test_a_task_whose_reply_was_lost_is_not_known_to_be_confirmed(
         tasks = [Task("t", task_id=f"again-{way}")]
         assert results_of(proxy.url).enqueued == 1
         assert has(replica, f"again-{way}")
+
+
+@pytest.mark.parametrize("way", ["Client", "AsyncClient"])
+def test_a_conflict_is_said_whether_or_not_replicas_answer(way: str, pair: tuple[RedisServer, RedisServer]) -> None:
+    master, replica = pair
+    options: Any = {"wait_replicas": 1, "wait_timeout": SHORT_S}
+    with Client(master.url) as client:
+        client.enqueue("t", task_id=f"there-{way}")
+        client.enqueue("once", way, unique=60)
+    there = Task("t", task_id=f"there-{way}")
+    once = Task("once", way, unique=60)
+
+    async def enqueue(*tasks: Task) -> Any:
+        async with AsyncClient(master.tcp_url, **options) as client:
+            return await (client.enqueue(tasks[0]) if len(tasks) == 1 else client.enqueue_many(tasks))
+
+    def answer_to(*tasks: Task) -> Any:
+        if way == "AsyncClient":
+            return asyncio.run(enqueue(*tasks))
+        with Client(master.tcp_url, **options) as client:
+            return client.enqueue(tasks[0]) if len(tasks) == 1 else client.enqueue_many(tasks)
+
+    with stopped(replica):
+        with pytest.raises(TaskIDConflictError):
+            answer_to(there)
+        with pytest.raises(DuplicateTaskError):
+            answer_to(once)
+        with pytest.raises(BrokerNotConfirmedError) as caught:
+            answer_to(Task("t"), there, once)
+    kinds = [BrokerNotConfirmedError, TaskIDConflictError, DuplicateTaskError]
+    assert [type(result) for result in caught.value.results or ()] == kinds
 
 
 def test_a_refused_wait_confirms_nothing(pair: tuple[RedisServer, RedisServer]) -> None:
