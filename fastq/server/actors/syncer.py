@@ -1,11 +1,11 @@
 """The syncer: retries writes that Redis failed to take, until they succeed or another server has the task.
 
-Wakes: a second after a write of ends has failed. Each write checks the owner, and "not there any
-more" after a try of ours that had no reply is success. A lease that has ended is still ours until a recoverer takes the
-task, and no recoverer can while Redis is away: results are kept however long that lasts. They are no more than the
-tasks that were in flight when it began, since nothing is fetched meanwhile. What Redis refuses for good ends with the
-lease that the task had then. The nodes of a cluster are written to each by itself. If it dies: the tasks are recovered
-after their leases, and run again.
+Wakes: a second after a write of ends has failed, or once Redis is known to answer again. Each write checks the owner,
+and "not there any more" after a try of ours that had no reply is success. A lease that has ended is still ours until a
+recoverer takes the task, and no recoverer can while Redis is away: results are kept however long that lasts. They are
+no more than the tasks that were in flight when it began, since nothing is fetched meanwhile. What Redis refuses for
+good ends with the lease that the task had then. The nodes of a cluster are written to each by itself. If it dies: the
+tasks are recovered after their leases, and run again.
 """
 
 import asyncio
@@ -44,6 +44,11 @@ class Syncer(LaneActor):
         if self._timer is None and self._ends.waiting:
             self._timer = asyncio.get_running_loop().call_later(INTERVAL_S * random.uniform(0.75, 1.25), self.wake)
 
+    def try_again(self) -> None:
+        """Write again at once: its queues are not fetched from meanwhile."""
+        if self._ends.waiting:
+            self.wake()
+
     def write_soon(self, tasks: Sequence[InFlightTask]) -> None:
         """Write the ends of tasks with the next tick, if they are not in doubt."""
         self._ends.add(tasks)
@@ -63,7 +68,9 @@ class Syncer(LaneActor):
 
     async def tick(self) -> None:
         """Retry every failed write once; a write that fails again causes another tick."""
-        self._timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         await self._lanes.spread(self._ends.waiting, lambda task: task.queue, self._write)
 
     async def _write(self, tasks: Sequence[InFlightTask]) -> None:

@@ -324,6 +324,27 @@ def test_a_failed_write_wakes_it_after_a_while(
         on_bench(db, shared_server.url, test, through=proxy.url)
 
 
+def test_it_writes_at_once_when_redis_is_known_to_be_back(
+    db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.server.actors.syncer.INTERVAL_S", 3600.0)
+    load_all(db)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("done", Act.CUT_BEFORE_REQUEST)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acker, syncer = joined(bench)
+            syncer.start()
+            acker.add(end_all(bench.hold("a", "b"), "done"))
+            await acker.tick()
+            assert len(bench.ends.waiting) == 2
+            bench.stats.outage.try_again()
+            await until(lambda: not len(bench.tasks))
+            check_ended(bench, "done")
+            await syncer.stop()
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
 def test_it_is_let_finish_and_keeps_what_it_could_not_write(db: Redis, shared_server: RedisServer) -> None:
     with faulty_proxy(shared_server.socket_path) as proxy:
 
