@@ -159,7 +159,7 @@ class Fetcher(LaneActor):
             return min(NOTHING_TO_DO_S, max(0.001, self._dequeues.due_s() - self._clock.monotonic_s()))
         await self._take_lost()
         room = min(self._taker.room - self._dequeues.brought - self._expected(), MAX_BATCH_TASKS)
-        in_doubt = self._ends.queues_in_doubt() | self._lanes.busy(self._prioritizer.weights)
+        in_doubt = self._ends.queues_in_doubt() | self._lanes.busy(self._prioritizer.weights) | self._dequeues.asked()
         quotas = self._quotas(room, self._still_resting() | in_doubt) if room > 0 else []
         if not quotas:
             if self._dequeues.brought:

@@ -107,6 +107,10 @@ class UncertainEnds:
                 due.ready.append(task)
         return due
 
+    def __bool__(self) -> bool:
+        """Return whether there is any, being written now or not."""
+        return bool(self.waiting or self._ends)
+
     def settle(self, tasks: Sequence[InFlightTask]) -> None:
         """Forget the doubts about tasks, because a write of their ends had a reply."""
         if self._ends:
@@ -180,10 +184,13 @@ class UncertainDequeues:
         self._lost: list[LostDequeue] = []
         self._is_over = False
 
+    def asked(self) -> frozenset[str]:
+        """Return the queues that have not answered yet, of whichever node: their slots may have moved meanwhile."""
+        return frozenset(call.queue for calls in self._under_way for call in calls)
+
     def may_bring(self, queue: str) -> bool:
         """Return whether tasks of a queue may be on their way here, or be leased to us without our knowing."""
-        asked = (call.queue for calls in self._under_way for call in calls)
-        if queue in asked or any(queue == batch.call.queue for batch in self._brought):
+        if queue in self.asked() or any(queue == batch.call.queue for batch in self._brought):
             return True
         return not self._is_over and any(lost.queue == queue and lost.looks == LOOKS for lost in self._lost)
 

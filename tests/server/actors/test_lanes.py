@@ -153,6 +153,30 @@ def test_ends_are_written_again_to_each_node_by_itself(cluster: Cluster) -> None
     on_site(cluster, test, prepare)
 
 
+def test_a_queue_whose_slots_move_is_not_asked_a_second_time_meanwhile(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(site: Site) -> None:
+        moved: dict[str, str] = {}
+        lane_of = site.bench.commands.lane_of
+        assert lane_of is not None
+        site.bench.commands.lane_of = lambda key: moved.get(key) or lane_of(key)
+        pool = Pool(site.bench, room=50)
+        fetching = fetcher(site.bench, pool, {site.silent.queue: 1})
+        await fetching.tick()
+        await until(lambda: site.bench.in_flight.dequeues.may_bring(site.silent.queue))
+        moved[keys.pending(site.silent.queue)] = "elsewhere"
+        site.bench.clock.advance(1.0)  # room is no longer kept for the answer
+        await fetching.tick()
+        site.speak()
+        await until(lambda: not fetching._lanes)
+        await fetching.stop()
+        assert sorted(pool.ids) == [*"abcde"]
+
+    on_site(cluster, test, lambda silent, _: silent.pend(*"abcde"))
+    assert logged(caplog) == []
+
+
 def test_a_look_for_lost_tasks_does_not_keep_those_of_other_nodes_waiting(cluster: Cluster) -> None:
     lease = DequeueCall("", 10, str(NOW_S + 30 + OURS.fraction))
 
