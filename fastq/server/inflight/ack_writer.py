@@ -78,7 +78,7 @@ class AckWriter:
             else:
                 self._settle(call.tasks, outcome)
         self.inboxes.note(results[told:])
-        if self._is_outage and not self._ends.waiting:
+        if self._is_outage and not self._ends:
             self._is_outage = False
             _log.info("all outcomes that waited for Redis are saved")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from typing import Any
 
 import pytest
@@ -297,6 +298,31 @@ def test_a_task_that_was_taken_away_meanwhile_is_never_written(
             assert (bench.queue.places(), bench.queue.scores("lease"), bench.queue.states()) == before
             assert bench.queue.counters() == {}
             assert bench.in_flight_ids() == []
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+def test_outcomes_are_not_said_to_be_saved_while_one_is_being_written_again(
+    db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    load_all(db)
+    again = threading.Event()
+    late = ScriptFault("done", Act.DELAY, then=again.set)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("done", Act.CUT_BEFORE_REQUEST), late) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acker, syncer = joined(bench)
+            acker.add(end_all(bench.hold("a"), "done"))
+            await acker.tick()
+            writing = asyncio.create_task(syncer.tick())
+            await until(again.is_set)
+            acker.add(end_all(bench.hold("b"), "retry"))
+            await acker.tick()
+            assert "all outcomes that waited for Redis are saved" not in caplog.messages
+            late.until.set()
+            await writing
+            assert caplog.messages.count("all outcomes that waited for Redis are saved") == 1
 
         on_bench(db, shared_server.url, test, through=proxy.url)
 
