@@ -29,7 +29,7 @@ from fastq.broker.transport.faults import (
 from fastq.broker.transport.limit import Limit
 from fastq.errors import BrokerError
 
-__all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport", "abort_sending"]
+__all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport", "abort_sending", "write_to"]
 
 T = TypeVar("T")
 
@@ -174,10 +174,10 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
             packed = [pack_command(cast("Any", command.words)) for command in commands]
             writer = connection._writer
             first, *others = in_pieces(packed)
-            await _write(writer, first)
+            await write_to(writer, first)
             for piece in others:
                 _go_on(limit, limit_s)
-                await _write(writer, piece)
+                await write_to(writer, piece)
             follows = _follow(connection._parser, limit, limit_s)
             for _ in commands:
                 if not follows:
@@ -198,7 +198,7 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     return replies
 
 
-async def _write(writer: asyncio.StreamWriter | None, piece: list[bytes]) -> None:
+async def write_to(writer: asyncio.StreamWriter | None, piece: list[bytes]) -> None:
     """Write a part of a request to the connection that has the parts before it; redis-py would make a new one."""
     if writer is None or writer.is_closing():
         raise ConnectionError("it was closed meanwhile")

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from hiredis import pack_command
 from redis.exceptions import AskError, ResponseError
 
-from fastq.broker.transport.aio import AsyncPool, AsyncTransport
+from fastq.broker.transport.aio import AsyncPool, AsyncTransport, write_to
 from fastq.broker.transport.faults import (
     CONNECT_FAULTS,
     CONNECTION_FAULTS,
@@ -170,7 +170,7 @@ class _Line:
                 now_s = asyncio.get_running_loop().time()
                 self._asked.extend((key, now_s) for key in batch)
                 packed = [pack_command(cast("Any", ("EXISTS", key) if key else ("PING",))) for key in batch]
-                await connection.send_packed_command(packed, check_health=False)
+                await write_to(connection._writer, packed)
         except CONNECTION_FAULTS:
             return
         finally:

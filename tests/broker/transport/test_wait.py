@@ -1,6 +1,7 @@
 """Waiting for tasks: it ends with any push, moves nothing, and says what hinders it."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -189,6 +190,25 @@ def test_a_watch_that_is_closed_ends_its_waits_and_connections(turns: int, db: R
                 assert await wait is False
             wait.cancel()
         await until(lambda: stat(db, "clients", "tracking_clients") == 0)
+
+    run(test)
+
+
+def test_a_watch_that_is_dropped_while_it_asks_leaves_no_error_behind(db: Redis, url: str) -> None:
+    async def drop() -> None:
+        async with watch_at(url) as watch:
+            waits = [waiting(watch)]
+            await watched(watch)
+            waits.append(waiting(watch, "other"))
+            asyncio.get_running_loop().call_soon(watch.renew)  # right after the other wait has made its request
+            assert await asyncio.gather(*waits) == [False, False]
+
+    async def test() -> None:
+        faults: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        await drop()
+        gc.collect()  # tells of errors that nobody has taken
+        assert faults == []
 
     run(test)
 
