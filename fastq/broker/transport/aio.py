@@ -138,8 +138,11 @@ class AsyncNodeTransport:
         lending = pool.get_connection() if credentials is None else credentials.lend_async(pool)
         if self._connect_within_s is None:
             return await lending
-        async with asyncio.timeout(self._connect_within_s):
-            return await lending
+        try:
+            async with asyncio.timeout(self._connect_within_s):
+                return await lending
+        except TimeoutError as error:
+            raise TimeoutError(str(error) or f"not connected within {self._connect_within_s:g} s") from error
 
     async def _give_back(self, connection: Any) -> None:
         if self._keep and connection.is_connected and not connection.should_reconnect():

@@ -51,18 +51,21 @@ def connect(
     redis: str | RedisClient | None = None,
     *,
     read_timeout_s: float = READ_TIMEOUT_S,
-    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    more_s: float = 0.0,
+    at_most_s: float | None = None,
 ) -> RedisClient:
     """Return a blocking client for a URL (``None``: that of the environment), or the client given, untouched.
 
     The caller closes a client that is made here, but not a given one. Only a cluster is contacted at once; a
-    ``BrokerError`` is raised if that fails. ``read_timeout_s`` bounds both writes and reads.
+    ``BrokerError`` is raised if that fails. ``read_timeout_s`` bounds both writes and reads, where
+    the URL says nothing else. Redis may take ``more_s`` than that, but ``at_most_s``, to connect, too.
     """
     _refuse_pipeline(redis)
     if isinstance(redis, Redis | RedisCluster):
         return redis
     spec = _spec(redis, "redis.Redis or redis.RedisCluster")
-    settings = _settings(spec, read_timeout_s, connect_timeout_s) | {
+    limit_s = at_most_s or (spec.read_timeout_s or read_timeout_s) + more_s
+    settings = _settings(spec, limit_s, at_most_s or CONNECT_TIMEOUT_S) | {
         "retry": Retry(NoBackoff(), 0),
         "redis_connect_func": _introduce,
         "max_connections": MOST_THREADS,
@@ -79,7 +82,12 @@ def connect(
 
 
 def connect_async(
-    redis: str | AsyncRedisClient | None = None, *, read_timeout_s: float = READ_TIMEOUT_S, ask: Ask | None = None
+    redis: str | AsyncRedisClient | None = None,
+    *,
+    read_timeout_s: float = READ_TIMEOUT_S,
+    more_s: float = 0.0,
+    at_most_s: float | None = None,
+    ask: Ask | None = None,
 ) -> AsyncRedisClient:
     """Return an asyncio client for a URL (``None``: that of the environment), or the client given, untouched.
 
@@ -90,7 +98,8 @@ def connect_async(
     if isinstance(redis, AsyncRedis | AsyncRedisCluster):
         return redis
     spec = _spec(redis, "redis.asyncio.Redis or redis.asyncio.RedisCluster")
-    settings = _settings(spec, read_timeout_s, CONNECT_TIMEOUT_S, ask) | {"retry": AsyncRetry(NoBackoff(), 0)}
+    limit_s = at_most_s or (spec.read_timeout_s or read_timeout_s) + more_s
+    settings = _settings(spec, limit_s, CONNECT_TIMEOUT_S, ask) | {"retry": AsyncRetry(NoBackoff(), 0)}
     if spec.kind is ConnectionKind.CLUSTER:
         return _async_cluster(spec, settings)
     settings |= {"redis_connect_func": _introduce_async, "socket_read_size": READ_SIZE}

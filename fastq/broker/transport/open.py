@@ -11,7 +11,7 @@ from fastq.broker.transport.aio import AsyncBroker, AsyncNodeTransport, AsyncTra
 from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
 from fastq.broker.transport.cluster import AsyncClusterTransport, ClusterTransport
 from fastq.broker.transport.confirm import Confirm, Terms
-from fastq.broker.transport.connection import READ_TIMEOUT_S, connect, connect_async
+from fastq.broker.transport.connection import connect, connect_async
 from fastq.broker.transport.credentials import Ask
 from fastq.broker.transport.gather import GatheringTransport
 from fastq.broker.transport.limit import step_s
@@ -34,10 +34,7 @@ def open_broker(
     ``timeout_s`` bounds each call; the timeouts of a given client apply, too. ``confirm`` is what replicas are to
     confirm.
     """
-    limits = _limits(confirm)
-    if timeout_s is not None:
-        limits = {"read_timeout_s": step_s(timeout_s), "connect_timeout_s": step_s(timeout_s)}
-    client = connect(given, **limits)
+    client = connect(given, **_limits(confirm, None if timeout_s is None else step_s(timeout_s)))
     _check_encoding(client.get_encoder().encoding)
     ours = client is not given
     if isinstance(client, redis.RedisCluster):
@@ -64,7 +61,7 @@ def open_async_broker(
     ``ask`` calls the function of changing credentials.
     """
     url_or_client = default_url() if given is None else given
-    limits = _limits(confirm) if timeout_s is None else {"read_timeout_s": timeout_s}
+    limits = _limits(confirm, timeout_s)
     client = connect_async(url_or_client, ask=ask, **limits)
     _check_encoding(client.get_encoder().encoding)
     terms = Terms(None if timeout_s is None else timeout_s / 2, confirm)
@@ -80,9 +77,11 @@ def open_async_broker(
     return AsyncBroker(transport, transport.close, timeout_s)
 
 
-def _limits(confirm: Confirm | None) -> dict[str, float]:
+def _limits(confirm: Confirm | None, at_most_s: float | None) -> dict[str, float]:
     """Return how long a reply may take, that to WAIT included."""
-    return {} if confirm is None else {"read_timeout_s": READ_TIMEOUT_S + confirm.timeout_s}
+    if at_most_s is not None:
+        return {"at_most_s": at_most_s}
+    return {} if confirm is None else {"more_s": confirm.timeout_s}
 
 
 def _opened(client: AsyncRedis, terms: Terms, *, gather: bool, ours: bool) -> Opened:

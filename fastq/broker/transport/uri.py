@@ -13,7 +13,8 @@
 TLS takes ``?ssl_ca_certs=file``, ``ssl_certfile``, ``ssl_keyfile`` and ``ssl_password`` (of that key),
 ``ssl_server_name=name`` for a certificate of another name than the host, ``ssl_min_version=TLSv1.3``, and
 ``ssl_cert_reqs=none`` to accept any certificate. ``?credentials=`` names, in place of a password, a function
-(``module:function``) or a file that gives it. Other parameters are ignored, as in asynq.
+(``module:function``) or a file that gives it. ``?read_timeout=`` is how long Redis may be silent in a call, in seconds.
+Other parameters are ignored, as in asynq.
 """
 
 import os
@@ -48,6 +49,8 @@ _URI = re.compile(
 _ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[0-9]*))?")
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _FUNCTION = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_LONGEST_READ_TIMEOUT_S = 15.0
+"""Half of a lease: a server that waits longer for a task takes it for lost."""
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 
@@ -105,6 +108,7 @@ class ConnectionSpec:
     sentinel_username: str = ""
     sentinel_password: str = field(default="", repr=False)
     tls: TLSFiles | None = None
+    read_timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,8 @@ def parse_redis_uri(uri: str) -> ConnectionSpec:
         parse = _PARSERS.get(parts.scheme)
         if parse is None:
             raise _FlawError(f"scheme {parts.scheme!r} is none of {', '.join(_PARSERS)}")
-        return _with_credentials(parse(parts), parts.query.get("credentials", ""))
+        spec = _with_credentials(parse(parts), parts.query.get("credentials", ""))
+        return replace(spec, read_timeout_s=_read_timeout_s(parts))
     except _FlawError as flaw:
         raise ValueError(f"bad Redis URI {mask_password(uri)!r}: {flaw}") from None
 
@@ -272,6 +277,18 @@ def _with_credentials(spec: ConnectionSpec, name: str) -> ConnectionSpec:
     if spec.password or spec.kind is ConnectionKind.EMBEDDED:
         raise _FlawError("credentials go neither with a password nor with an embedded server")
     return replace(spec, credentials=name)
+
+
+def _read_timeout_s(parts: _Parts) -> float | None:
+    if (text := parts.query.get("read_timeout")) is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_READ_TIMEOUT_S:
+        raise _FlawError(f"read_timeout must be more than 0 and at most {_LONGEST_READ_TIMEOUT_S:g} s, not {text!r}")
+    return seconds
 
 
 def _parse_tcp(parts: _Parts) -> ConnectionSpec:

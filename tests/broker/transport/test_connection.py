@@ -394,6 +394,14 @@ def test_a_server_that_does_not_answer_is_given_up(server: RedisServer) -> None:
             look.client_unpause()
 
 
+def test_the_url_says_how_long_redis_may_be_silent(server: RedisServer) -> None:
+    url = f"{server.tcp_url}?read_timeout=0.5"
+    limits: list[dict[str, Any]] = [{}, {"more_s": 1.0}, {"at_most_s": 0.25}]
+    for make in (connect, connect_async):
+        pools: list[Any] = [make(url, **limit).connection_pool for limit in limits]  # type: ignore[union-attr]  # no cluster
+        assert [pool.connection_kwargs["socket_timeout"] for pool in pools] == [0.5, 1.5, 0.25]
+
+
 def test_connections_have_a_name_that_an_operator_sees(server: RedisServer) -> None:
     with connect(server.tcp_url) as client:
         assert client.client_getname() == "fastq"

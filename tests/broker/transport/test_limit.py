@@ -105,6 +105,7 @@ def test_of_a_server_that_was_silent_from_the_first_nothing_was_asked(way: Any, 
         with pytest.raises(BrokerTimeoutError, match=rf"127\.0\.0\.1:{server.port}") as caught:
             client.do(enqueue())
         assert not caught.value.maybe_applied
+        assert ": ." not in str(caught.value), "it says why"
 
 
 @WAYS

@@ -102,6 +102,10 @@ def _address(text: str) -> Address:
             ),
         ),
         (
+            "redis://h?read_timeout=0.5",
+            ConnectionSpec(ConnectionKind.TCP, (Address("h", 6379),), read_timeout_s=0.5),
+        ),
+        (
             "redis://u@h?credentials=a.b:c",
             ConnectionSpec(ConnectionKind.TCP, (Address("h", 6379),), username="u", credentials="a.b:c"),
         ),
@@ -194,6 +198,10 @@ def test_uris_that_asynq_has_no_word_for_are_read(uri: str, spec: ConnectionSpec
         ("redis://h?credentials=m:f()", "must be module:function or the path of a file"),
         ("redis://:p@h?credentials=m:f", "credentials go neither with a password nor "),
         ("embedded://?credentials=m:f", "nor with an embedded server"),
+        ("redis://h?read_timeout=0", "read_timeout must be more than 0 and at most 15 s, not '0'"),
+        ("redis://h?read_timeout=15.1", "read_timeout must be more than 0 and at most 15 s, not '15.1'"),
+        ("redis-cluster://h?read_timeout=nan", "read_timeout must be more than 0 and at most 15 s, not 'nan'"),
+        ("redis-sentinel://h?master=m&read_timeout=", "read_timeout must be more than 0 and at most 15 s, not ''"),
         ("redis-cluster://h/1", "database 0 only"),
         ("redis-cluster://", "names no host"),
         ("redis-sentinel://?master=m", "names no host"),
