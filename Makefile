@@ -19,6 +19,7 @@ BUILT := $(VENV)/built-$(MODE)
 PIP := $(PY) -m pip --quiet --disable-pip-version-check
 ARGS ?=
 JOBS ?= 2
+KINDS ?= sentinel cluster
 FUZZ_COUNT ?= 1000000
 
 PYX := $(shell find fastq -name '*.pyx')
@@ -26,10 +27,10 @@ C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean test-servers upgrade
+.PHONY: help setup demo test lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean test-servers upgrade chaos-topology
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(BUILT) ## Make .venv, install what development needs, compile the extensions
 
@@ -67,6 +68,9 @@ site: $(VENV)/installed ## Build the site of the documentation in build/site, ev
 
 chaos: $(BUILT) ## Kill, freeze and cut off servers and Redis under load, account for each task (6-7 minutes)
 	@$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(TASKS),--tasks $(TASKS)) $(ARGS)
+
+chaos-topology: $(BUILT) ## Kill, freeze and cut off nodes of a Sentinel site and a Cluster under load (3 minutes and some each)
+	@for kind in $(KINDS); do $(PY) -m tests.chaos.topology --kind $$kind $(if $(SEED),--seed $(SEED)) $(ARGS) || exit; done
 
 interop: $(BUILT) ## Test against a real Go asynq; fails where Go is missing
 	FASTQ_REQUIRE_INTEROP=1 $(PY) -m pytest tests/interop $(ARGS)
