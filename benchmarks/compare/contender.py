@@ -90,6 +90,7 @@ class Contender:
     latency: bool = True
     handlers: int = 2  # processes that run tasks
     variables: Mapping[str, str] = field(default_factory=dict)
+    put_off: Callable[[Any], int] = lambda db: 0  # tasks that are not among those left, since they run later
 
 
 def module(app: str, *arguments: str) -> Callable[[Place], Command]:

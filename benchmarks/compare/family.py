@@ -78,6 +78,23 @@ class Family:
         self._known.update(found)
         return list(found.values())
 
+    def children(self) -> set[int]:
+        """Return those who were started by others of the family."""
+        return {process.pid for process in self.members()} - {root.pid for root in self._roots}
+
+    def kill_one(self, pid: int) -> None:
+        """End one of the family at once, by SIGKILL."""
+        for process in self.members():
+            if process.pid == pid:
+                self._send(process, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """End everybody at once, by SIGKILL."""
+        for process in self.members():
+            self._send(process, signal.SIGKILL)
+        for root in self._roots:
+            root.wait()
+
     def has_ended(self) -> bool:
         """Return whether a process that was started here is gone."""
         return any(root.poll() is not None for root in self._roots)

@@ -27,6 +27,8 @@ WORDS: Final = 8  # a slot is a cache line of 64-bit words: count, begin, proces
 COUNT, BEGAN_NS, PROCESS = range(3)
 CPU_S: Final[Mapping[str, float]] = {"short": 0.0002, "ms": 0.001, "at": 0.001}
 WAIT_S: Final = 0.01
+TRACKED_S: Final = 0.2
+"""How long a task takes whose runs are written down one by one."""
 
 
 class AskedForError(Exception):
@@ -59,6 +61,11 @@ class Meter:
         if self.late_path.exists():
             words.frombytes(self.late_path.read_bytes())
         return [word / 1e6 for word in words]
+
+    @property
+    def ledger_path(self) -> Path:
+        """Return the file with a line for each begin and end of a tracked task."""
+        return self._path.with_suffix(".ledger")
 
     def claim(self) -> int:
         """Take the next slot for this thread and return the index of its first word."""
@@ -103,6 +110,7 @@ class Counter:
         self.words = self._meter.words
         self._slot = _Slot(self._meter)
         self._late = os.open(self._meter.late_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._ledger = os.open(self._meter.ledger_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.register_at_fork(after_in_child=self._renew)
 
     def _renew(self) -> None:
@@ -115,6 +123,10 @@ class Counter:
     def note_delay(self, nanoseconds: int) -> None:
         """Record how late a task began."""
         os.write(self._late, nanoseconds.to_bytes(8, "little", signed=True))
+
+    def write(self, what: str, id: str) -> None:
+        """Write down that a tracked task began or ended, where and when."""
+        os.write(self._ledger, f"{what} {id} {os.getpid()} {time.monotonic_ns()}\n".encode())
 
     def stamp(self) -> None:
         """Record when a task began, and count it."""
@@ -134,19 +146,23 @@ def run(kind: str) -> str | None:
 
     ``noop`` does nothing; ``short`` and ``ms`` use 0.2 and 1 ms of this thread's CPU time; ``wait`` sleeps for 10 ms;
     ``fail`` raises; ``keep`` returns 100 bytes; ``when`` records when it began, and ``at:NS``, which is ``ms``
-    otherwise, by how much that was later than NS on the monotonic clock.
+    otherwise, by how much that was later than NS on the monotonic clock; ``track:ID`` takes 0.2 s and is written down.
     """
     if kind == "noop":
         counter().add()
         return None
-    name, _, due_ns = kind.partition(":")
+    name, _, rest = kind.partition(":")
     if name == "when":
         counter().stamp()
         return None
     if name == "at":
-        counter().note_delay(time.monotonic_ns() - int(due_ns))
+        counter().note_delay(time.monotonic_ns() - int(rest))
     elif name == "wait":
         time.sleep(WAIT_S)
+    elif name == "track":
+        counter().write("began", rest)
+        time.sleep(TRACKED_S)
+        counter().write("ended", rest)
     _spin(CPU_S.get(name, 0.0))
     counter().add()
     if name == "fail":
@@ -156,9 +172,15 @@ def run(kind: str) -> str | None:
 
 async def run_async(kind: str) -> str | None:
     """Do as ``run``, but let other coroutines run while it waits."""
-    if kind != "wait":
+    name, _, rest = kind.partition(":")
+    if name == "track":
+        counter().write("began", rest)
+        await asyncio.sleep(TRACKED_S)
+        counter().write("ended", rest)
+    elif name == "wait":
+        await asyncio.sleep(WAIT_S)
+    else:
         return run(kind)
-    await asyncio.sleep(WAIT_S)
     counter().add()
     return None
 

@@ -100,6 +100,7 @@ def take_turn(turn: Turn) -> Figures:
     finally:
         path.unlink()
         meter.late_path.unlink(missing_ok=True)
+        meter.ledger_path.unlink(missing_ok=True)
 
 
 class _Measuring:

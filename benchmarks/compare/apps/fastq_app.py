@@ -32,14 +32,20 @@ def at(task: RunningTask) -> None:
     run(f"at:{task.payload.decode()}")
 
 
+@mux.handler("track")
+def track(task: RunningTask) -> None:
+    """Take 0.2 s, and write down the run."""
+    run(f"track:{task.payload.decode()}")
+
+
 def task_of(kind: str, payload: bytes) -> Task:
     """Return a task of a kind."""
-    name, _, due_ns = kind.partition(":")
+    name, _, rest = kind.partition(":")
     if name == "fail":
         return Task(name, payload, max_retry=0)
     if name == "keep":
         return Task(name, payload, retention=3600)
-    return Task(name, due_ns.encode() if name == "at" else payload)
+    return Task(name, rest.encode() if rest else payload)
 
 
 def main() -> None:

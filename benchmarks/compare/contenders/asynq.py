@@ -1,7 +1,7 @@
 """Go asynq, the program in ``goasynq``."""
 
 from benchmarks.compare.contender import Contender, Guarantee, Rates
-from benchmarks.compare.contenders.asynq_left import asynq_left
+from benchmarks.compare.contenders.asynq_left import asynq_left, asynq_put_off
 
 __all__ = ["ASYNQ"]
 
@@ -18,6 +18,7 @@ ASYNQ = Contender(
     work_waiting=lambda place: [[place.program, "wait"]],
     settings_waiting="concurrency 64",
     left=asynq_left,
+    put_off=asynq_put_off,
     handlers=1,
     environment="go",
     package="github.com/hibiken/asynq",

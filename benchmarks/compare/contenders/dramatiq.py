@@ -25,6 +25,7 @@ DRAMATIQ = Contender(
     work_waiting=lambda place: [beside(place, "dramatiq", f"{APPS}.dramatiq_app", *WORDS, "--threads", "32")],
     settings_waiting="`--threads 32`",
     left=_left,
+    put_off=lambda db: int(db.hlen("dramatiq:default.DQ.msgs")),
     environment="dramatiq",
     package="dramatiq",
 )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.compare.contender import APPS, Command, Contender, Guarantee, Place, Rates, module
-from benchmarks.compare.contenders.asynq_left import asynq_left
+from benchmarks.compare.contenders.asynq_left import asynq_left, asynq_put_off
 
 __all__ = ["FASTQ"]
 
@@ -25,4 +25,5 @@ FASTQ = Contender(
     work_waiting=lambda place: _worker(place, "--threads", "32"),
     settings_waiting="`--threads 32`",
     left=asynq_left,
+    put_off=asynq_put_off,
 )

@@ -22,6 +22,9 @@ const (
 	waiting     = 64
 )
 
+// tracked is how long a task takes whose runs are written down one by one.
+const tracked = 200 * time.Millisecond
+
 func main() {
 	if len(os.Args) != 2 {
 		fail(fmt.Errorf("usage: goasynq produce|work|wait"))
@@ -65,6 +68,12 @@ func work(redis asynq.RedisConnOpt, concurrency int) error {
 	handle("keep", func(task *asynq.Task) error {
 		_, err := task.ResultWriter().Write(task.Payload())
 		return err
+	})
+	handle("track", func(task *asynq.Task) error {
+		meter.write("began", string(task.Payload()))
+		time.Sleep(tracked)
+		meter.write("ended", string(task.Payload()))
+		return nil
 	})
 	handle("at", func(task *asynq.Task) error {
 		due, err := strconv.ParseInt(string(task.Payload()), 10, 64)

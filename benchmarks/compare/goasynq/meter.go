@@ -18,6 +18,7 @@ const slotWords = 8
 type meter struct {
 	count, began *uint64
 	delays       *os.File
+	ledger       *os.File
 }
 
 func openMeter(path string) (*meter, error) {
@@ -41,12 +42,15 @@ func openMeter(path string) (*meter, error) {
 	words[0]++
 	slot := words[words[0]*slotWords:]
 	slot[2] = uint64(os.Getpid())
-	late := strings.TrimSuffix(path, ".meter") + ".late"
-	delays, err := os.OpenFile(late, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	delays, err := beside(path, ".late")
 	if err != nil {
 		return nil, err
 	}
-	return &meter{count: &slot[0], began: &slot[1], delays: delays}, nil
+	ledger, err := beside(path, ".ledger")
+	if err != nil {
+		return nil, err
+	}
+	return &meter{count: &slot[0], began: &slot[1], delays: delays, ledger: ledger}, nil
 }
 
 func (m *meter) add() {
@@ -62,4 +66,15 @@ func (m *meter) late(ns int64) {
 	if _, err := m.delays.Write(binary.LittleEndian.AppendUint64(nil, uint64(ns))); err != nil {
 		fail(err)
 	}
+}
+
+// write says that a tracked task began or ended.
+func (m *meter) write(what, id string) {
+	if _, err := fmt.Fprintf(m.ledger, "%s %s %d %d\n", what, id, os.Getpid(), clock(unix.CLOCK_MONOTONIC)); err != nil {
+		fail(err)
+	}
+}
+
+func beside(path, suffix string) (*os.File, error) {
+	return os.OpenFile(strings.TrimSuffix(path, ".meter")+suffix, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 }

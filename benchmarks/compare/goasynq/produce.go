@@ -85,9 +85,13 @@ func send(client *asynq.Client, asked request, payload []byte) error {
 	case "keep":
 		options = append(options, asynq.Retention(time.Hour))
 	}
+	kind, id, isTracked := strings.Cut(asked.Kind, ":")
+	if isTracked {
+		payload = []byte(id)
+	}
 	one := func() error {
 		for left.Add(-1) >= 0 {
-			if _, err := client.Enqueue(asynq.NewTask(asked.Kind, payload), options...); err != nil {
+			if _, err := client.Enqueue(asynq.NewTask(kind, payload), options...); err != nil {
 				return err
 			}
 		}

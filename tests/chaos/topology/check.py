@@ -21,7 +21,7 @@ GUARANTEES: Final = {
     "left": "nothing is left in any state once all is worked off",
     "twice": "every second run is explained by a fault between start and ack",
     "strange": "nothing runs, or is in Redis, that nobody enqueued",
-    "alive": "no worker ends by itself or with an error",
+    "alive": "no worker ends by itself or with an error, or logs a defect",
 }
 
 _BEFORE_S: Final = 1.0
@@ -57,7 +57,8 @@ class _Check:
     def __init__(self, books: Books) -> None:
         self._books = books
         self._histories = _Histories(books.samples)
-        self._faults = [*books.faults, *self._unordered()]
+        self._faults = sorted([*books.faults, *self._unordered()], key=lambda fault: -fault.began)
+        """The latest first: of several that explain a thing, it is the one."""
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
         for run in sorted(books.runs, key=lambda run: run.began):
             self._runs[run.id].append(run)
@@ -82,7 +83,7 @@ class _Check:
             violations.append(Violation("left", f"{id} is still {state}: {self._story(id)}"))
         strangers = (self._runs.keys() | self._books.left.keys()) - self._books.tried
         violations += [Violation("strange", f"nobody enqueued {id}: {self._story(id)}") for id in sorted(strangers)]
-        rows = [self._row(kind) for kind in dict.fromkeys(fault.kind for fault in self._faults)]
+        rows = [self._row(kind) for kind in dict.fromkeys(fault.kind for fault in reversed(self._faults))]
         return Verdict(violations, self._figures(), rows, self._gone, self._repeated)
 
     # Losses -----------------------------------------------------------------------------------------------------

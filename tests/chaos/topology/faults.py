@@ -66,8 +66,10 @@ def _partition(stage: Stage) -> None:
 
 
 def _lag(stage: Stage) -> None:
-    stage.site.network.slow(stage.shard.master.name, stage.shard.replica.name, _LAG_S)
+    master, replica = stage.shard.master.name, stage.shard.replica.name
+    stage.site.network.slow(master, replica, _LAG_S)
     stage.rest(_SLOW_S)
+    stage.site.network.cut_off(master, [replica])  # what is on its way does not arrive
     _kill(stage)
     stage.site.network.heal()
 

@@ -35,6 +35,7 @@ _EACH_S: Final = 0.04
 """How long a producer rests after each task."""
 _TIMEOUT_S: Final = 8.0
 _COROUTINES: Final = 4
+_STOP_S: Final = 60.0
 _MAX_RETRY: Final = 25
 
 
@@ -165,17 +166,19 @@ class Workers:
 
     def stop(self) -> list[str]:
         """End them as an operator would; return what went wrong."""
+        codes = [code for process in self._processes if (code := process.poll()) is not None]
+        wrong = [f"a worker ended by itself with code {code}" for code in codes]
         for process in self._processes:
             process.send_signal(signal.SIGTERM)
-        wrong = []
         for process in self._processes:
             try:
-                code = process.wait(60)
+                process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
-                wrong.append("a worker did not end within 60 s of SIGTERM")
-                continue
-            if code:
-                wrong.append(f"a worker ended with code {code}")
+                wrong.append(f"a worker did not end within {_STOP_S:g} s of SIGTERM")
+        wrong += [f"a worker ended with code {one.returncode}" for one in self._processes if one.returncode]
+        text = self.text()
+        if (at := text.find("Traceback (most recent call last)")) >= 0:
+            wrong.append(f"a worker logged a defect: {text[max(0, at - 300) : at + 1500]}")
         return wrong
 
     def kill(self) -> None:

@@ -1,0 +1,322 @@
+"""``python -m benchmarks.compare.faults``: what queues lose and repeat when something dies, and how soon they go on.
+
+Each contender of ``benchmarks.compare`` is struck by each fault once, on a Redis of its own, while it works on tasks
+that take 0.2 s and write down each begin and end in a file. A worker that has ended is started again at once, as a
+supervisor would. Several are struck side by side: the times are those of leases and visibility timeouts.
+"""
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from benchmarks.compare.conditions import PLAIN
+from benchmarks.compare.contender import Contender, Place
+from benchmarks.compare.contenders import CONTENDERS
+from benchmarks.compare.environment import BUILD, UnavailableError, ensure, version
+from benchmarks.compare.family import Family
+from benchmarks.compare.meter import Meter
+from benchmarks.compare.producer import Producer, TurnError
+from benchmarks.compare.record import machine
+from benchmarks.compare.surroundings import Surroundings, variables
+from tests.redis_servers import server_program
+
+__all__ = ["Fault", "Outcome", "markdown", "outcome_of"]
+
+NO_QUEUES: Final = ("bare", "brpop")
+TASKS: Final = 60
+WITHIN_S: Final = 180.0
+PATIENCE_S: Final = 60.0
+QUIET_S: Final = 10.0
+"""How long nothing has to run, and nothing be in Redis, until what has not run counts as lost."""
+WARM_UP_S: Final = 5.0
+POLL_S: Final = 0.02
+SIDE_BY_SIDE: Final = 4
+
+
+class Fault(StrEnum):
+    """What dies; the value is what the table calls it."""
+
+    CHILD = "SIGKILL of a child"
+    WORKER = "SIGKILL of the worker"
+    CLIENTS = "CLIENT KILL TYPE normal"
+
+
+class Event(NamedTuple):
+    """A line of the ledger: a task has begun or ended; times are monotonic nanoseconds."""
+
+    what: str
+    id: str
+    pid: int
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the tasks; ``waiting`` ones are still in Redis at the end.
+
+    ``orphans_s`` is when the last of the ``orphans``, whose runs the fault had ended, began again, after the fault.
+    """
+
+    contender: str
+    fault: Fault
+    orphans: int = 0
+    lost: int = 0
+    waiting: int = 0
+    repeated: int = 0
+    orphans_s: float = 0.0
+    restarts: int = 0
+    failure: str = ""
+
+
+def outcome_of(contender: str, fault: Fault, events: Sequence[Event], at_ns: int, left: int, restarts: int) -> Outcome:
+    """Return what the ledger says, given how many tasks are left in Redis."""
+    by_task: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_task[event.id].append(event)
+    ended = {event.id for event in events if event.what == "ended"}
+    struck = {id for id, of_task in by_task.items() if _is_orphan(of_task, at_ns)}
+    again = [event.at_ns for event in events if event.id in struck and event.what == "began" and event.at_ns > at_ns]
+    waiting = min(left, TASKS - len(ended))
+    return Outcome(
+        contender,
+        fault,
+        orphans=len(struck),
+        lost=TASKS - len(ended) - waiting,
+        waiting=waiting,
+        repeated=sum(sum(event.what == "ended" for event in of_task) > 1 for of_task in by_task.values()),
+        orphans_s=(max(again, default=at_ns) - at_ns) / 1e9,
+        restarts=restarts,
+    )
+
+
+def _is_orphan(events: Sequence[Event], at_ns: int) -> bool:
+    """Return whether a task ran when the fault came, and that run did not end."""
+    before = [event for event in events if event.at_ns <= at_ns]
+    after = [event for event in events if event.at_ns > at_ns]
+    return bool(before) and before[-1].what == "began" and not (after and after[0].what == "ended")
+
+
+class _Strike:
+    """One contender under one fault."""
+
+    def __init__(self, contender: Contender, program: Path, fault: Fault, halt: threading.Event) -> None:
+        self._contender = contender
+        self._program = program
+        self._fault = fault
+        self._halt = halt
+        directory = BUILD / "logs"
+        directory.mkdir(parents=True, exist_ok=True)
+        self._path = directory / f"fault-{contender.name}-{fault.name.lower()}.meter"
+        self._meter = Meter.create(self._path)
+
+    def outcome(self) -> Outcome | None:
+        """Strike; None if the contender has nothing of that sort."""
+        try:
+            with (
+                self._path.with_suffix(".log").open("wb") as log,
+                PLAIN.servers() as there,
+                there.server.client() as db,
+            ):
+                place = Place(self._program, there.port)
+                around = Surroundings(
+                    variables(self._path, place.url, self._contender.variables), self._path.parent, log
+                )
+                return self._run(place, around, db)
+        except (TurnError, OSError, AssertionError) as error:
+            return Outcome(self._contender.name, self._fault, failure=str(error))
+        finally:
+            for path in (self._path, self._meter.late_path, self._meter.ledger_path):
+                path.unlink(missing_ok=True)
+
+    def _run(self, place: Place, around: Surroundings, db: Any) -> Outcome | None:
+        with (
+            Producer(self._contender.produce(place), around, PATIENCE_S) as producer,
+            _started(self._contender, place, around) as families,
+        ):
+            producer.wait_until_ready()
+            self._warm_up(producer)
+            for number in range(TASKS):
+                producer.each(f"track:{number}", 1)
+            self._wait(lambda: len(self._running()) > 1, "tasks to strike")
+            at_ns = time.monotonic_ns()
+            if self._fault is Fault.CHILD:
+                children = families[-1].children()
+                victim = next((event.pid for event in self._running() if event.pid in children), None)
+                if victim is None:
+                    return None
+                families[-1].kill_one(victim)
+            elif self._fault is Fault.WORKER:
+                families[-1].kill()
+            else:
+                db.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            restarts = self._settle(families, place, around, db)
+        left = self._left(db)
+        return outcome_of(self._contender.name, self._fault, self._events(), at_ns, left, restarts)
+
+    def _warm_up(self, producer: Producer) -> None:
+        producer.each("noop", 10)
+        self._wait(lambda: self._meter.count() >= 10, "the first tasks")
+        until_s = time.monotonic() + WARM_UP_S
+        while self._meter.processes() < self._contender.handlers and time.monotonic() < until_s:
+            before = self._meter.count()
+            producer.each("noop", 10)
+            self._wait(lambda count=before + 10: self._meter.count() >= count, "tasks")
+
+    def _settle(self, families: list[Family], place: Place, around: Surroundings, db: Any) -> int:
+        """Wait until all have run, or nothing more will; start what has ended again."""
+        began_s = quiet_s = time.monotonic()
+        count, restarts = 0, 0
+        while (now_s := time.monotonic()) < began_s + WITHIN_S:
+            if families[-1].has_ended():
+                restarts += 1
+                families[-1].stop()
+                families.append(Family(self._contender.work(place), around))
+            events = self._events()
+            if len(events) != count or self._left(db):
+                count, quiet_s = len(events), now_s
+            elif now_s > quiet_s + QUIET_S:
+                break
+            self._pause(0.1)
+        return restarts
+
+    def _left(self, db: Any) -> int:
+        return self._contender.left(db) + self._contender.put_off(db)
+
+    def _events(self) -> list[Event]:
+        if not self._meter.ledger_path.exists():
+            return []
+        rows = (line.split() for line in self._meter.ledger_path.read_text().splitlines())
+        return [Event(what, id, int(pid), int(at_ns)) for what, id, pid, at_ns in rows]
+
+    def _running(self) -> list[Event]:
+        """Return the begins that no end follows, the latest first."""
+        last = {event.id: event for event in self._events()}
+        return sorted((event for event in last.values() if event.what == "began"), key=lambda event: -event.at_ns)
+
+    def _wait(self, is_so: Any, what: str) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while not is_so():
+            if time.monotonic() > until_s:
+                raise TurnError(f"{what} did not come within {PATIENCE_S:.0f} s")
+            self._pause(POLL_S)
+
+    def _pause(self, seconds: float) -> None:
+        if self._halt.wait(seconds):
+            raise TurnError("interrupted")
+
+
+@contextmanager
+def _started(contender: Contender, place: Place, around: Surroundings) -> Iterator[list[Family]]:
+    """Start a worker; give it in a list to which its successors are added."""
+    families = [Family(contender.work(place), around)]
+    try:
+        yield families
+    finally:
+        for family in families:
+            family.stop()
+
+
+# The table ----------------------------------------------------------------------------------------------------------
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """Return the table: a row for each contender, three columns for each fault."""
+    faults = list(Fault)
+    lines = [
+        f"| queue | {' | '.join(f'{fault}: lost | twice | orphans ran after' for fault in faults)} |",
+        "|---|" + "---|---|---|" * len(faults),
+    ]
+    for entry in record["entries"]:
+        cells = [cell for fault in faults for cell in _cells(entry["outcomes"].get(fault.name))]
+        name = f"**{entry['title']}**" if entry["name"] == "fastq" else entry["title"]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += ["", *(f"- {e['title']} {e['version']}: {e['guarantee']}; {e['detail']}." for e in record["entries"])]
+    told = record["machine"]
+    lines += [
+        "",
+        f"{record['tasks']} tasks a cell, {told['time'][:10]}, commit {told['commit']}; Redis {told['redis']}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(outcome: dict[str, Any] | None) -> tuple[str, str, str]:
+    if outcome is None:
+        return "-", "-", "-"
+    if outcome["failure"]:
+        return "?", "?", outcome["failure"]
+    seconds = f"{outcome['orphans_s']:.1f} s" if outcome["orphans_s"] else "-"
+    if outcome["waiting"]:
+        seconds = f"{outcome['waiting']} not within {WITHIN_S:.0f} s"
+    return str(outcome["lost"]), str(outcome["repeated"]), seconds
+
+
+# The command --------------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Strike all, write the table and the JSON; return the exit status."""
+    parser = argparse.ArgumentParser("benchmarks.compare.faults", description="Compare what queues lose.")
+    parser.add_argument("--only", default="", help="names with commas between them")
+    parser.add_argument("--json", type=Path, help="write all figures here")
+    parser.add_argument("--table", type=Path, help="write the table here, as Markdown")
+    options = parser.parse_args(arguments)
+    names = set(filter(None, options.only.split(",")))
+    wanted = [one for one in CONTENDERS if one.name not in NO_QUEUES and (not names or one.name in names)]
+    if unknown := names - {one.name for one in wanted}:
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
+    record = {"tasks": TASKS, "machine": machine(server_program()), "entries": _entries(wanted)}
+    text = markdown(record)
+    print(text)
+    if options.json:
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    if options.table:
+        options.table.write_text(text)
+    return 0 if record["entries"] else 1
+
+
+def _entries(wanted: Sequence[Contender]) -> list[dict[str, Any]]:
+    programs = {}
+    for contender in wanted:
+        try:
+            programs[contender] = ensure(contender.environment)
+        except UnavailableError as error:
+            print(f"{contender.title} is left out: {error}", file=sys.stderr)
+    halt = threading.Event()
+    strikes = [(contender, fault) for fault in Fault for contender in programs]
+
+    def strike(pair: tuple[Contender, Fault]) -> Outcome | None:
+        contender, fault = pair
+        outcome = _Strike(contender, programs[contender], fault, halt).outcome()
+        print(f"{contender.title}: {fault}: {outcome or 'it has none'}", file=sys.stderr, flush=True)
+        return outcome
+
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        try:
+            found = list(pool.map(strike, strikes))
+        finally:
+            halt.set()
+            pool.shutdown(cancel_futures=True)
+    outcomes = dict(zip(strikes, found, strict=True))
+    return [_entry(contender, {fault: outcomes[contender, fault] for fault in Fault}) for contender in programs]
+
+
+def _entry(contender: Contender, outcomes: dict[Fault, Outcome | None]) -> dict[str, Any]:
+    told = {name: getattr(contender, name) for name in ("name", "title", "guarantee", "detail", "settings")}
+    of_fault = {fault.name: asdict(outcome) for fault, outcome in outcomes.items() if outcome is not None}
+    return {**told, "version": version(contender), "outcomes": of_fault}
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        sys.exit(main())
+    sys.exit(130)
