@@ -27,7 +27,7 @@ C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean test-servers upgrade chaos-topology
+.PHONY: help setup demo test lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean test-servers upgrade chaos-topology compare-faults
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,10 @@ bigdata: $(BUILT) ## Time what the inspector and fastq ask of a Redis with a mil
 compare: $(BUILT) ## Compare fastq with Go asynq and nine Python queues (about 20 minutes; keep the machine idle)
 	@mkdir -p build/compare
 	@$(PY) -m benchmarks.compare --json build/compare/figures.json --table build/compare/table.md --plot build/compare/plot.png $(ARGS)
+
+compare-faults: $(BUILT) ## Compare what they lose and repeat when a child, a worker or connections die (about 15 minutes)
+	@mkdir -p build/compare
+	@$(PY) -m benchmarks.compare.faults --json build/compare/faults.json --table build/compare/faults.md $(ARGS)
 
 fuzz: $(BUILT) ## Feed a million mutated messages to the codec
 	$(PY) -m tests.fuzz.fuzz_codec --count $(FUZZ_COUNT)

@@ -15,6 +15,8 @@ from benchmarks.compare.conditions import PLAIN
 from benchmarks.compare.contender import Contender, Kind, Rates
 from benchmarks.compare.contenders import CONTENDERS
 from benchmarks.compare.environment import UnavailableError, pinned
+from benchmarks.compare.faults import TASKS, Event, Fault, Outcome, outcome_of
+from benchmarks.compare.faults import main as faults_main
 from benchmarks.compare.meter import Counter, Meter
 from benchmarks.compare.record import Entry, Record
 from benchmarks.compare.rounds import Rounds
@@ -156,3 +158,33 @@ def test_contenders_have_names_of_their_own() -> None:
     names = [one.name for one in CONTENDERS]
     assert len(set(names)) == len(names)
     assert len({one.title for one in CONTENDERS}) == len(names)
+
+
+def ledger(*lines: str) -> list[Event]:
+    """Return events of lines like "began 7 12 1.5": what, task, process, seconds."""
+    return [Event(what, id, int(pid), round(float(at_s) * 1e9)) for what, id, pid, at_s in map(str.split, lines)]
+
+
+def test_what_a_fault_did_follows_from_the_ledger() -> None:
+    others = [line for id in range(5, TASKS) for line in (f"began {id} 1 1", f"ended {id} 1 2")]
+    events = ledger(
+        *("began 0 1 8", "ended 0 1 11"),  # went on
+        *("began 1 2 8", "began 1 3 12", "ended 1 3 13"),  # orphaned, ran again
+        *("began 2 1 1", "ended 2 1 2", "began 2 3 14", "ended 2 3 15"),  # ran twice
+        "began 3 2 9",  # orphaned, and 4 never began
+        *others,
+    )
+    outcome = outcome_of("fastq", Fault.CHILD, events, 10_000_000_000, left=1, restarts=0)
+    assert outcome == Outcome("fastq", Fault.CHILD, orphans=2, lost=1, waiting=1, repeated=1, orphans_s=2.0, done_s=3.0)
+    assert outcome_of("fastq", Fault.CHILD, events, 10_000_000_000, left=0, restarts=0).lost == 2
+
+
+@pytest.mark.slow
+def test_no_task_is_lost_with_the_connections_to_redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.compare.faults.DONE_S", 0.5)
+    report = tmp_path / "faults.json"
+    words = ["--only", "fastq", "--faults", "CLIENTS", "--json", str(report)]
+    assert faults_main(words) == 0
+    (told,) = json.loads(report.read_text())["entries"]
+    (outcome,) = told["outcomes"].values()
+    assert (outcome["failure"], outcome["lost"], outcome["waiting"]) == ("", 0, 0)

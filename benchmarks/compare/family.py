@@ -78,15 +78,9 @@ class Family:
         self._known.update(found)
         return list(found.values())
 
-    def children(self) -> set[int]:
-        """Return those who were started by others of the family."""
-        return {process.pid for process in self.members()} - {root.pid for root in self._roots}
-
-    def kill_one(self, pid: int) -> None:
-        """End one of the family at once, by SIGKILL."""
-        for process in self.members():
-            if process.pid == pid:
-                self._send(process, signal.SIGKILL)
+    def is_root(self, pid: int) -> bool:
+        """Return whether a process was started here, and not by others of the family."""
+        return pid in {root.pid for root in self._roots}
 
     def kill(self) -> None:
         """End everybody at once, by SIGKILL."""

@@ -7,6 +7,8 @@ supervisor would. Several are struck side by side: the times are those of leases
 
 import argparse
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -17,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from benchmarks.compare.conditions import PLAIN
@@ -30,17 +33,19 @@ from benchmarks.compare.record import machine
 from benchmarks.compare.surroundings import Surroundings, variables
 from tests.redis_servers import server_program
 
-__all__ = ["Fault", "Outcome", "markdown", "outcome_of"]
+__all__ = ["TASKS", "Event", "Fault", "Outcome", "main", "markdown", "outcome_of"]
 
 NO_QUEUES: Final = ("bare", "brpop")
 TASKS: Final = 60
 WITHIN_S: Final = 180.0
 PATIENCE_S: Final = 60.0
-QUIET_S: Final = 10.0
+QUIET_S: Final = 90.0
 """How long nothing has to run, and nothing be in Redis, until what has not run counts as lost."""
+DONE_S: Final = 5.0
+"""The same, once all have run."""
 WARM_UP_S: Final = 5.0
 POLL_S: Final = 0.02
-SIDE_BY_SIDE: Final = 4
+SIDE_BY_SIDE: Final = 6
 
 
 class Fault(StrEnum):
@@ -64,7 +69,8 @@ class Event(NamedTuple):
 class Outcome:
     """What became of the tasks; ``waiting`` ones are still in Redis at the end.
 
-    ``orphans_s`` is when the last of the ``orphans``, whose runs the fault had ended, began again, after the fault.
+    ``orphans_s`` is when the last of the ``orphans``, whose runs the fault had ended, began again, and ``done_s`` when
+    the last of all tasks had run, in seconds after the fault.
     """
 
     contender: str
@@ -74,6 +80,7 @@ class Outcome:
     waiting: int = 0
     repeated: int = 0
     orphans_s: float = 0.0
+    done_s: float = 0.0
     restarts: int = 0
     failure: str = ""
 
@@ -83,7 +90,10 @@ def outcome_of(contender: str, fault: Fault, events: Sequence[Event], at_ns: int
     by_task: defaultdict[str, list[Event]] = defaultdict(list)
     for event in events:
         by_task[event.id].append(event)
-    ended = {event.id for event in events if event.what == "ended"}
+    ended: dict[str, int] = {}  # when first
+    for event in events:
+        if event.what == "ended":
+            ended.setdefault(event.id, event.at_ns)
     struck = {id for id, of_task in by_task.items() if _is_orphan(of_task, at_ns)}
     again = [event.at_ns for event in events if event.id in struck and event.what == "began" and event.at_ns > at_ns]
     waiting = min(left, TASKS - len(ended))
@@ -95,6 +105,7 @@ def outcome_of(contender: str, fault: Fault, events: Sequence[Event], at_ns: int
         waiting=waiting,
         repeated=sum(sum(event.what == "ended" for event in of_task) > 1 for of_task in by_task.values()),
         orphans_s=(max(again, default=at_ns) - at_ns) / 1e9,
+        done_s=(max(ended.values(), default=at_ns) - at_ns) / 1e9,
         restarts=restarts,
     )
 
@@ -150,11 +161,10 @@ class _Strike:
             self._wait(lambda: len(self._running()) > 1, "tasks to strike")
             at_ns = time.monotonic_ns()
             if self._fault is Fault.CHILD:
-                children = families[-1].children()
-                victim = next((event.pid for event in self._running() if event.pid in children), None)
-                if victim is None:
+                victims = [event.pid for event in self._running() if not families[-1].is_root(event.pid)]
+                if not victims:
                     return None
-                families[-1].kill_one(victim)
+                os.kill(victims[0], signal.SIGKILL)
             elif self._fault is Fault.WORKER:
                 families[-1].kill()
             else:
@@ -182,9 +192,10 @@ class _Strike:
                 families[-1].stop()
                 families.append(Family(self._contender.work(place), around))
             events = self._events()
+            is_done = len({event.id for event in events if event.what == "ended"}) == TASKS
             if len(events) != count or self._left(db):
                 count, quiet_s = len(events), now_s
-            elif now_s > quiet_s + QUIET_S:
+            elif now_s > quiet_s + (DONE_S if is_done else QUIET_S):
                 break
             self._pause(0.1)
         return restarts
@@ -230,34 +241,31 @@ def _started(contender: Contender, place: Place, around: Surroundings) -> Iterat
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Return the table: a row for each contender, three columns for each fault."""
-    faults = list(Fault)
+    """Return the table: a row for each contender, a column for each fault."""
     lines = [
-        f"| queue | {' | '.join(f'{fault}: lost | twice | orphans ran after' for fault in faults)} |",
-        "|---|" + "---|---|---|" * len(faults),
+        "Tasks lost / run twice / seconds until the last orphan ran again / until all had run\n",
+        f"| queue | {' | '.join(Fault)} |",
+        "|---|" + "---|" * len(Fault),
     ]
     for entry in record["entries"]:
-        cells = [cell for fault in faults for cell in _cells(entry["outcomes"].get(fault.name))]
+        cells = [_cell(entry["outcomes"].get(fault.name)) for fault in Fault]
         name = f"**{entry['title']}**" if entry["name"] == "fastq" else entry["title"]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += ["", *(f"- {e['title']} {e['version']}: {e['guarantee']}; {e['detail']}." for e in record["entries"])]
     told = record["machine"]
-    lines += [
-        "",
-        f"{record['tasks']} tasks a cell, {told['time'][:10]}, commit {told['commit']}; Redis {told['redis']}",
-    ]
+    where = f"{told['time'][:10]}, commit {told['commit']}, Redis {told['redis']}"
+    lines += ["", f"{record['tasks']} tasks of 0.2 s a fault; {where}"]
     return "\n".join(lines) + "\n"
 
 
-def _cells(outcome: dict[str, Any] | None) -> tuple[str, str, str]:
+def _cell(outcome: dict[str, Any] | None) -> str:
     if outcome is None:
-        return "-", "-", "-"
+        return "-"
     if outcome["failure"]:
-        return "?", "?", outcome["failure"]
-    seconds = f"{outcome['orphans_s']:.1f} s" if outcome["orphans_s"] else "-"
-    if outcome["waiting"]:
-        seconds = f"{outcome['waiting']} not within {WITHIN_S:.0f} s"
-    return str(outcome["lost"]), str(outcome["repeated"]), seconds
+        return str(outcome["failure"])
+    orphans = f"{outcome['orphans_s']:.1f}" if outcome["orphans_s"] else "-"
+    done = f"{outcome['waiting']} not within {WITHIN_S:.0f}" if outcome["waiting"] else f"{outcome['done_s']:.0f}"
+    return f"{outcome['lost']} / {outcome['repeated']} / {orphans} / {done}"
 
 
 # The command --------------------------------------------------------------------------------------------------------
@@ -267,14 +275,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Strike all, write the table and the JSON; return the exit status."""
     parser = argparse.ArgumentParser("benchmarks.compare.faults", description="Compare what queues lose.")
     parser.add_argument("--only", default="", help="names with commas between them")
+    parser.add_argument("--faults", help=f"of {', '.join(fault.name for fault in Fault)}, with commas between them")
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--table", type=Path, help="write the table here, as Markdown")
     options = parser.parse_args(arguments)
+    faults = [Fault[name] for name in options.faults.split(",")] if options.faults else list(Fault)
     names = set(filter(None, options.only.split(",")))
     wanted = [one for one in CONTENDERS if one.name not in NO_QUEUES and (not names or one.name in names)]
     if unknown := names - {one.name for one in wanted}:
         parser.error(f"there is no {', '.join(sorted(unknown))}")
-    record = {"tasks": TASKS, "machine": machine(server_program()), "entries": _entries(wanted)}
+    record = {"tasks": TASKS, "machine": machine(server_program()), "entries": _entries(wanted, faults)}
     text = markdown(record)
     print(text)
     if options.json:
@@ -284,7 +294,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if record["entries"] else 1
 
 
-def _entries(wanted: Sequence[Contender]) -> list[dict[str, Any]]:
+def _entries(wanted: Sequence[Contender], faults: Sequence[Fault]) -> list[dict[str, Any]]:
     programs = {}
     for contender in wanted:
         try:
@@ -292,7 +302,7 @@ def _entries(wanted: Sequence[Contender]) -> list[dict[str, Any]]:
         except UnavailableError as error:
             print(f"{contender.title} is left out: {error}", file=sys.stderr)
     halt = threading.Event()
-    strikes = [(contender, fault) for fault in Fault for contender in programs]
+    strikes = [(contender, fault) for fault in faults for contender in programs]
 
     def strike(pair: tuple[Contender, Fault]) -> Outcome | None:
         contender, fault = pair
@@ -307,7 +317,7 @@ def _entries(wanted: Sequence[Contender]) -> list[dict[str, Any]]:
             halt.set()
             pool.shutdown(cancel_futures=True)
     outcomes = dict(zip(strikes, found, strict=True))
-    return [_entry(contender, {fault: outcomes[contender, fault] for fault in Fault}) for contender in programs]
+    return [_entry(contender, {fault: outcomes[contender, fault] for fault in faults}) for contender in programs]
 
 
 def _entry(contender: Contender, outcomes: dict[Fault, Outcome | None]) -> dict[str, Any]:
@@ -316,7 +326,13 @@ def _entry(contender: Contender, outcomes: dict[Fault, Outcome | None]) -> dict[
     return {**told, "version": version(contender), "outcomes": of_fault}
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End as on Ctrl-C, so that everything is cleaned up."""
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _interrupt)
     with suppress(KeyboardInterrupt):
         sys.exit(main())
     sys.exit(130)
