@@ -129,6 +129,7 @@ class _Strike:
         directory.mkdir(parents=True, exist_ok=True)
         self._path = directory / f"fault-{contender.name}-{fault.name.lower()}.meter"
         self._meter = Meter.create(self._path)
+        self._meter.ledger_path.unlink(missing_ok=True)
 
     def outcome(self) -> Outcome | None:
         """Strike; None if the contender has nothing of that sort."""

@@ -1,8 +1,9 @@
 """The checker: holds what was written down outside Redis against the guarantees, and says which are broken.
 
 A lost task is explained only by Redis itself: its master had written more, by the first look after the enqueue had
-returned, than the replica had when it took over (``second_repl_offset``). With ``wait_replicas`` nothing explains the
-loss of a task that a fastq client has acknowledged.
+returned, than the replica had when it took over (``second_repl_offset``). The looks are 20 ms apart; what a master had
+written that died before the next one is not known, and counts as more. With ``wait_replicas`` nothing explains the loss
+of a task that a fastq client has acknowledged.
 """
 
 from bisect import bisect_left, bisect_right
@@ -92,9 +93,7 @@ class _Check:
         if ack.id in self._books.left or any(run.ended for run in self._runs[ack.id]):
             return
         if ack.who == "fastq" and self._books.wait_replicas:
-            yield Violation(
-                "lost", f"{ack.id} was confirmed by {self._books.wait_replicas} replica: {self._story(ack.id)}"
-            )
+            yield Violation("lost", f"{ack.id}, which replicas had confirmed: {self._story(ack.id)}")
         elif any(self._histories.are_cut(point) for point in self._points(ack)):
             near = (fault.kind for fault in self._faults if _is_near(fault, ack.at))
             self._lost[next(near, "none"), ack.who] += 1
@@ -157,11 +156,11 @@ class _Check:
             "times": len(faults),
             "promoted after, s": round(max(switched), 1) if switched else "",
             "no ack for, s": _gap([ack.at for ack in self._books.acks if ack.who == "fastq"], faults),
-            "Go": _gap([ack.at for ack in self._books.acks if ack.who == "Go"], faults),
+            "no ack for Go, s": _gap([ack.at for ack in self._books.acks if ack.who == "Go"], faults),
             "no run for, s": _gap([run.began for run in self._books.runs if run.who == "fastq"], faults),
-            "Go ": _gap([run.began for run in self._books.runs if run.who == "Go"], faults),
+            "no run for Go, s": _gap([run.began for run in self._books.runs if run.who == "Go"], faults),
             "lost": self._lost[kind, "fastq"],
-            "Go  ": self._lost[kind, "Go"],
+            "lost of Go": self._lost[kind, "Go"],
             "ran again": self._again[kind],
             "oldest run, s": self._oldest(faults),
         }

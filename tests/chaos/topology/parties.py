@@ -47,6 +47,7 @@ class Producers:
         self._ledger = ledger.open("a", buffering=1)
         self._chance = random.Random(seed)
         self._limits: dict[str, Any] = {"timeout": _TIMEOUT_S, "wait_replicas": wait_replicas}
+        self._client = Client(site.url, **self._limits)
         self._halt = threading.Event()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -57,8 +58,7 @@ class Producers:
 
     def start(self, go: "Go | None") -> None:
         """Begin: two threads with one ``Client``, a loop with an ``AsyncClient``, and Go's if it is there."""
-        client = Client(self._site.url, **self._limits)
-        bodies: list[Callable[[], None]] = [lambda: self._blocking(client, "b"), lambda: self._blocking(client, "c")]
+        bodies: list[Callable[[], None]] = [lambda: self._blocking("b"), lambda: self._blocking("c")]
         bodies.append(lambda: asyncio.run(self._async()))
         if go is not None:
             bodies.append(lambda: self._go(go))
@@ -95,10 +95,10 @@ class Producers:
         with self._lock:
             self.errors[f"{who}: {type(error).__name__}"] += 1
 
-    def _blocking(self, client: Client, letter: str) -> None:
+    def _blocking(self, letter: str) -> None:
         for id, queue, payload in self._tasks(letter):
             try:
-                client.enqueue("job", payload, task_id=id, queue=queue, max_retry=_MAX_RETRY, timeout=60)
+                self._client.enqueue("job", payload, task_id=id, queue=queue, max_retry=_MAX_RETRY, timeout=60)
             except BrokerError as error:
                 self._blame("fastq", error)
             else:
@@ -138,6 +138,7 @@ class Producers:
         self.halt()
         for thread in self._threads:
             thread.join(4 * _TIMEOUT_S)
+        self._client.close()
         self._ledger.close()
         if self.failures:
             raise self.failures[0]
