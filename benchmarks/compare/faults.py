@@ -45,7 +45,7 @@ DONE_S: Final = 5.0
 """The same, once all have run."""
 WARM_UP_S: Final = 5.0
 POLL_S: Final = 0.02
-SIDE_BY_SIDE: Final = 6
+SIDE_BY_SIDE: Final = 8
 
 
 class Fault(StrEnum):
@@ -160,19 +160,25 @@ class _Strike:
             for number in range(TASKS):
                 producer.each(f"track:{number}", 1)
             self._wait(lambda: len(self._running()) > 1, "tasks to strike")
-            at_ns = time.monotonic_ns()
-            if self._fault is Fault.CHILD:
-                victims = [event.pid for event in self._running() if not families[-1].is_root(event.pid)]
-                if not victims:
-                    return None
-                os.kill(victims[0], signal.SIGKILL)
-            elif self._fault is Fault.WORKER:
-                families[-1].kill()
-            else:
-                db.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            if not self._strike(families[-1], db):
+                return None
+            at_ns = time.monotonic_ns()  # only now: to find all processes of a worker takes a while
             restarts = self._settle(families, place, around, db)
         left = self._left(db)
         return outcome_of(self._contender.name, self._fault, self._events(), at_ns, left, restarts)
+
+    def _strike(self, family: Family, db: Any) -> bool:
+        """Carry out the fault; return whether there was something to strike."""
+        if self._fault is Fault.CHILD:
+            victims = [event.pid for event in self._running() if not family.is_root(event.pid)]
+            if victims:
+                os.kill(victims[0], signal.SIGKILL)
+            return bool(victims)
+        if self._fault is Fault.WORKER:
+            family.kill()
+        else:
+            db.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        return True
 
     def _warm_up(self, producer: Producer) -> None:
         producer.each("noop", 10)
