@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from fastq.broker.inspect.history import Records, read_hours, read_minutes, read_minutes_by_type
+from fastq.broker.inspect.history import read_hours, read_minutes, read_minutes_by_type
 from fastq.broker.inspect.queues import queue_exists
 from fastq.broker.operation import Flow, Operation, together
 from fastq.clock import at_unix_ns
@@ -25,6 +25,7 @@ from fastq.wire.history import (
     MINUTE_S,
     MINUTES_KEPT_S,
     OUTCOMES,
+    STEP_OF_TYPES,
     sum_of,
 )
 
@@ -88,8 +89,8 @@ class RunStats:
 class RunHistory:
     """The runs of a queue's tasks until now: one ``RunStats`` for each ``step``, the oldest first, and their ``total``.
 
-    The last one is not over yet. ``types`` has the sums by type, if they were asked for; a type is the pattern that
-    matched, and "other" stands for all beyond 200.
+    The last one is not over yet. ``types`` has the sums by type, if they were asked for, from the full ten minutes of
+    the clock in which that time begins; a type is the pattern that matched, and "other" stands for all beyond 200.
     """
 
     queue: str
@@ -106,14 +107,15 @@ class RunMethods(Driver):
     def run_history(self, queue: str, since: float | timedelta, *, by_type: bool = False) -> Flow[RunHistory]:
         """Read what fastq's servers did with the tasks of a queue, for a time until now.
 
-        Up to 8 h are read by minute, and with ``by_type`` also by type; up to 14 days by hour. Go's servers write no
-        history; ``history`` has the days of both.
+        Up to 8 h are read by minute, and with ``by_type`` also by type, in steps of ten minutes; up to 14 days by hour.
+        Go's servers write no history; ``history`` has the days of both.
         """
         check_queue(queue)
         since_s = check_since(since, by_type=by_type)
         step_s, piece_s = (MINUTE_S, HOUR_S) if since_s <= MINUTES_KEPT_S else (HOUR_S, DAY_S)
         end = self._now_ns() // SECOND_NS // step_s
         steps = range(end - max(1, -(-since_s // step_s)) + 1, end + 1)
+        of_types = range(steps[0] // STEP_OF_TYPES * STEP_OF_TYPES, end + 1)
         pieces = range(steps[0] * step_s // piece_s, end * step_s // piece_s + 1)
         reads = [_read(queue, piece * piece_s, piece_s, by_type=by_type) for piece in pieces]
         exists, *found = yield from together(queue_exists(queue), *reads)
@@ -122,9 +124,20 @@ class RunMethods(Driver):
         counts: defaultdict[str, dict[int, Sequence[int]]] = defaultdict(dict)
         for piece, records in zip(pieces, found, strict=True):
             for name, of_type in (records if by_type else {ALL_TYPES: records}).items():
-                first = piece * piece_s // step_s
-                counts[name] |= {first + at: one for at, one in of_type.items() if first + at in steps}
-        return _history(queue, steps, step_s, counts)
+                first, wanted = piece * piece_s // step_s, of_types if name else steps
+                counts[name] |= {first + at: one for at, one in of_type.items() if first + at in wanted}
+        of_all, nothing = counts.pop(ALL_TYPES, {}), (0,) * COUNTERS
+        return RunHistory(
+            queue,
+            timedelta(seconds=step_s),
+            [_stats(step * step_s, of_all.get(step, nothing)) for step in steps],
+            _stats(steps[0] * step_s, sum_of(of_all.values())),
+            {
+                name: _stats(of_types[0] * step_s, sum_of(records.values()))
+                for name, records in sorted(counts.items())
+                if records
+            },
+        )
 
 
 def check_since(since: float | timedelta, *, by_type: bool = False) -> int:
@@ -142,22 +155,6 @@ def _read(queue: str, start_s: int, piece_s: int, *, by_type: bool) -> Operation
     if piece_s == DAY_S:
         return read_hours(queue, start)
     return read_minutes_by_type(queue, start) if by_type else read_minutes(queue, start)
-
-
-def _history(queue: str, steps: range, step_s: int, counts: Mapping[str, Records]) -> RunHistory:
-    of_all, nothing = counts.get(ALL_TYPES, {}), (0,) * COUNTERS
-    start_s = steps[0] * step_s
-    return RunHistory(
-        queue,
-        timedelta(seconds=step_s),
-        [_stats(step * step_s, of_all.get(step, nothing)) for step in steps],
-        _stats(start_s, sum_of(of_all.values())),
-        {
-            name: _stats(start_s, sum_of(records.values()))
-            for name, records in sorted(counts.items())
-            if records and name != ALL_TYPES
-        },
-    )
 
 
 def _stats(start_s: int, counts: Sequence[int]) -> RunStats:

@@ -22,6 +22,7 @@ __all__ = [
     "MINUTE_S",
     "OTHER_TYPES",
     "OUTCOMES",
+    "STEP_OF_TYPES",
     "decode_records",
     "encode_counts",
     "sum_of",
@@ -45,6 +46,9 @@ MAX_TYPES: Final = 200
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400
+STEP_OF_TYPES: Final = 10
+"""The minutes that a record of a single type stands for; its number is the first of them. A minute each would take 25
+MB for 20 queues of 50 types."""
 MINUTES_KEPT_S: Final = 8 * HOUR_S
 HOURS_KEPT_S: Final = 14 * DAY_S
 

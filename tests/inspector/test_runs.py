@@ -50,7 +50,8 @@ def test_minutes_come_oldest_first_with_their_sums_by_type(ask: Ask, add: Callab
     add(0, mail=counts(done=3, run=3), image=counts(failed=1, run=1, wait=1))
     add(20 * 60, mail=counts(done=5))  # before midnight, which is in another hash
     add(59 * 60 + 30, mail=counts(done=7))
-    add(60 * 60 + 30, mail=counts(done=100))  # too long ago
+    add(60 * 60 + 30, mail=counts(done=100))  # too long ago, but in the same ten minutes as the one before
+    add(62 * 60, mail=counts(done=1000))
     found = ask("run_history", "default", timedelta(hours=1), by_type=True)
     assert (found.queue, found.step, len(found.points)) == ("default", timedelta(minutes=1), 60)
     assert found.points[-1].start == datetime(2096, 11, 22, 0, 10, tzinfo=UTC)
@@ -60,7 +61,8 @@ def test_minutes_come_oldest_first_with_their_sums_by_type(ask: Ask, add: Callab
     assert (total.done, total.failed, total.processed, total.run.count, total.wait.count) == (15, 1, 16, 4, 1)
     assert total.start == found.points[0].start
     assert total.run.quantile(0.95) == timedelta(seconds=0.5)
-    assert {name: stats.processed for name, stats in found.types.items()} == {"image": 1, "mail": 15}
+    assert {name: stats.processed for name, stats in found.types.items()} == {"image": 1, "mail": 115}
+    assert found.types["image"].start == datetime(2096, 11, 21, 23, 10, tzinfo=UTC)
     assert ask("run_history", "default", 3600).types == {}
 
 

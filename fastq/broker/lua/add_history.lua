@@ -1,4 +1,4 @@
---[[ add_history: add what a server counted to the history of a queue: by minute and type, and by hour.
+--[[ add_history: add what a server counted to the history of a queue: by minute, by type, and by hour.
 KEYS[1] history_minutes  asynq:{q}:history:{hour}
 KEYS[2] history_hours    asynq:{q}:history:{day}
 KEYS[3] processed_total  asynq:{q}:processed
@@ -11,7 +11,8 @@ ARGV[4] hours_until      the same of history_hours
 ARGV[5] max_types        types that history_minutes holds at most
 ARGV[6] other            the type that stands for all beyond
 ARGV[7] sums             counts of all types together: a letter and a number each
-ARGV[8...] types         two values each: type, counts
+ARGV[8] step             the minute at which the step of the types began
+ARGV[9...] types         two values each: type, counts
 builds  none
 returns 1 added | 0 there is no such queue
 asynq   none
@@ -19,7 +20,7 @@ asynq   none
 local history_minutes, history_hours = KEYS[1], KEYS[2]
 local processed_total, lost, active = KEYS[3], KEYS[4], KEYS[5]
 local minute, hour, minutes_until, hours_until = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local max_types, other, sums = tonumber(ARGV[5]), ARGV[6], ARGV[7]
+local max_types, other, sums, step = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
 
 -- What is counted has left one of these. Without any, the queue was deleted after that.
 if redis.call("EXISTS", processed_total, lost, active) == 0 then return 0 end
@@ -27,7 +28,7 @@ if redis.call("EXISTS", processed_total, lost, active) == 0 then return 0 end
 local known = redis.call("HLEN", history_minutes)
 redis.call("HLEN", history_hours)
 
--- A value has a record for each minute or hour: ";", its number, and the counts.
+-- A value has a record for each minute, step or hour: ";", its number, and the counts.
 local function add(key, field, number, counts)
   local value = redis.call("HGET", key, field) or ""
   local from, to = string.find(value, ";" .. number .. "%a%w*")
@@ -51,11 +52,11 @@ end
 
 add(history_hours, "", hour, sums)
 known = known + add(history_minutes, "", minute, sums)
-for at = 8, #ARGV, 2 do
+for at = 9, #ARGV, 2 do
   local name = ARGV[at]
   -- One of the fields is that of the sums.
   if known > max_types and redis.call("HEXISTS", history_minutes, name) == 0 then name = other end
-  known = known + add(history_minutes, name, minute, ARGV[at + 1])
+  known = known + add(history_minutes, name, step, ARGV[at + 1])
 end
 redis.call("EXPIREAT", history_minutes, minutes_until)
 redis.call("EXPIREAT", history_hours, hours_until)

@@ -1,4 +1,4 @@
-"""Writes of the history of a queue: what its servers counted, by minute and type, and by hour."""
+"""Writes of the history of a queue: what its servers counted, by minute, by type, and by hour."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,6 +13,7 @@ from fastq.wire.history import (
     MINUTE_S,
     MINUTES_KEPT_S,
     OTHER_TYPES,
+    STEP_OF_TYPES,
     encode_counts,
     sum_of,
 )
@@ -27,6 +28,7 @@ def add_history(queue: str, now_s: int, by_type: Mapping[str, Sequence[int]]) ->
     """
     now = at_unix_ns(now_s * 1_000_000_000)
     hour_s, day_s = now_s // HOUR_S * HOUR_S, now_s // DAY_S * DAY_S
+    minute = (now_s - hour_s) // MINUTE_S
     words = [word for name, counts in by_type.items() for word in (name, encode_counts(counts))]
     return scripted(
         "add_history",
@@ -38,13 +40,14 @@ def add_history(queue: str, now_s: int, by_type: Mapping[str, Sequence[int]]) ->
             keys.active(queue),
         ),
         (
-            (now_s - hour_s) // MINUTE_S,
+            minute,
             (now_s - day_s) // HOUR_S,
             hour_s + HOUR_S + MINUTES_KEPT_S,
             day_s + DAY_S + HOURS_KEPT_S,
             MAX_TYPES,
             OTHER_TYPES,
             encode_counts(sum_of(by_type.values())),
+            minute - minute % STEP_OF_TYPES,
             *words,
         ),
         bool,

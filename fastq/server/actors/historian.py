@@ -1,7 +1,7 @@
 """The historian: writes what this server counted of its tasks to the history of their queues.
 
-Wakes: every 5 s. Writes: the counts since the last time, to the current minute by type and to the current hour. If it
-dies: what it has not written is missing, at most one interval of a server that is killed.
+Wakes: every 5 s. Writes: the counts since the last time, to the current minute and hour, and by type to the current
+ten minutes. If it dies: what it has not written is missing, at most one interval of a server that is killed.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The history in Redis: counts are added by minute and type, and by hour, within bounds, and for what there is."""
+"""The history in Redis: counts are added by minute, by type, and by hour, within bounds, and for what there is."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -36,17 +36,16 @@ def counts(**by_place: int) -> list[int]:
     return made
 
 
-def test_counts_are_added_to_the_minute_by_type_and_to_the_hour(bench: QueueBench) -> None:
+def test_counts_are_added_to_the_minute_to_the_type_and_to_the_hour(bench: QueueBench) -> None:
     first, second = counts(_0=5, _42=2), counts(_0=95, _1=1, _7=3)
     assert bench.run(add_history(QUEUE, NOW_S, {"a": first, "b": second}))
     assert bench.run(add_history(QUEUE, NOW_S - 60, {"a": first}))
     assert bench.run(add_history(QUEUE, NOW_S, {"a": second}))
-    all_of_a = tuple(counts(_0=100, _1=1, _7=3, _42=2))
     whole = tuple(counts(_0=195, _1=2, _7=6, _42=2))
     assert bench.run(read_minutes_by_type(QUEUE, NOW)) == {
         "": {59: whole, 58: tuple(first)},
-        "a": {59: all_of_a, 58: tuple(first)},
-        "b": {59: tuple(second)},
+        "a": {50: tuple(counts(_0=105, _1=1, _7=3, _42=4))},
+        "b": {50: tuple(second)},
     }
     assert bench.run(read_minutes(QUEUE, NOW)) == {59: whole, 58: tuple(first)}
     assert bench.run(read_hours(QUEUE, NOW)) == {23: tuple(counts(_0=200, _1=2, _7=6, _42=4))}
@@ -74,7 +73,7 @@ def test_types_beyond_the_bound_count_as_other(bench: QueueBench) -> None:
     bench.run(add_history(QUEUE, NOW_S, {"t0": counts(_0=1), "new": counts(_0=1)}))
     found = bench.run(read_minutes_by_type(QUEUE, NOW))
     assert len(found) == 1 + MAX_TYPES + 1
-    numbers = {name: records[59][0] for name, records in found.items()}
+    numbers = {name: records[50 if name else 59][0] for name, records in found.items()}
     assert (numbers["t0"], numbers[f"t{MAX_TYPES - 1}"], numbers["other"]) == (2, 1, MAX_TYPES - 1)
     assert numbers[""] == 2 * (MAX_TYPES - 1) + 2
 
@@ -95,3 +94,18 @@ def test_a_key_of_another_type_fails_before_anything_is_written(key: str, bench:
     with pytest.raises(BrokerError, match="add_history"):
         bench.run(add_history(QUEUE, NOW_S, {"a": counts(_0=1)}))
     assert sorted(bench.db.keys()) == before
+
+
+def test_fourteen_days_of_twenty_queues_with_fifty_types_take_five_megabytes(bench: QueueBench) -> None:
+    """Measured with one queue whose types all run each minute, in eight buckets."""
+    spread = {place: 10 + place for place in (0, 1, 2, *range(9, 14), *range(28, 31))}
+    runs = counts(**{f"_{place}": count for place, count in spread.items()})
+    by_type = {f"mail:kind-{number}": runs for number in range(50)}
+    for hour in range(15 * 24):
+        bench.run(add_history(QUEUE, HOUR_STARTS_S - hour * HOUR_S, {"": [50 * 60 * count for count in runs]}))
+        bench.db.delete(keys.history_minutes(QUEUE, at_unix_ns((HOUR_STARTS_S - hour * HOUR_S) * 10**9)))
+    for minute in range(9 * 60):  # the hours whose minutes are kept, at the end of one
+        bench.run(add_history(QUEUE, HOUR_STARTS_S + 59 * 60 - 60 * minute, by_type))
+    found = bench.db.keys(f"asynq:{{{QUEUE}}}:history:*")
+    assert len(found) == 15 + 9
+    assert 20 * sum(bench.db.memory_usage(key, samples=0) for key in found) <= 5_000_000
