@@ -28,6 +28,7 @@ from fastq.server.commands import Commands
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.task_log import TaskLog
 from fastq.server.inflight.tasks import view_leased
 from fastq.server.timing import STANDARD
 from fastq.wire.codec import decode_task_message
@@ -91,7 +92,13 @@ class LightServer:
         in_flight = InFlight.of(Owner.draw(), stall, self._clock, STANDARD)
         self._tasks = in_flight.tasks
         commands = CountedCommands(self._broker, self)
-        self._acker = Acker(AckWriter(commands, in_flight), in_flight, lambda: True, lambda: None, lambda: None)
+        self._acker = Acker(
+            AckWriter(commands, in_flight, TaskLog(None, "", in_flight.clock)),
+            in_flight,
+            lambda: True,
+            lambda: None,
+            lambda: None,
+        )
         self._watch = TaskWatch(self._broker.transport)
         self.waker = Waker(self._watch, QUEUE, self._wake, lambda: servers, in_flight.stats.outage)
         wakers = {QUEUE: self.waker}

@@ -36,6 +36,7 @@ from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.dispositions import disposition_of
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.task_log import TaskLog
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.server.presence import ServerPresence, ServerStatus
 from fastq.server.timing import STANDARD
@@ -77,7 +78,7 @@ class Stage:
         clock = SystemClock()
         self.in_flight = InFlight.of(US, StallWatch(clock), clock, STANDARD)
         self.tasks = self.in_flight.tasks
-        writer = AckWriter(self.commands, self.in_flight)
+        writer = AckWriter(self.commands, self.in_flight, TaskLog(None, "", self.in_flight.clock))
         self.acker = Acker(writer, self.in_flight, lambda: True, no_news, no_news)
         self.config = ServerConfig(concurrency=2)
         self.in_handlers: list[InFlightTask] = []

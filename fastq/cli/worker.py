@@ -28,6 +28,7 @@ _METAVARS = {
     "hook": "MODULE:ATTR",
     "by_queue": "VALUE|QUEUE=VALUE,...",
     "path": "DIRECTORY",
+    "file": "FILE",
     "address": "HOST:PORT",
 }
 

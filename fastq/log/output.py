@@ -1,4 +1,4 @@
-"""A stderr that never blocks: a pipe without a reader, a stopped terminal or a full disk costs lines, not heartbeats.
+"""Output that never blocks: a pipe without a reader, a stopped terminal or a full disk costs lines, not heartbeats.
 
 A thread does the writing. O_NONBLOCK is not used: it would apply to all processes that share the descriptor, such as
 the children.
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["FINISH_S", "MAX_WAITING", "UnblockedStderr", "unblocked_stderr"]
+__all__ = ["FINISH_S", "MAX_WAITING", "UnblockedStderr", "UnblockedStream", "unblocked_stderr"]
 
 MAX_WAITING: Final = 1_000_000
 """The characters buffered for stderr; further output is dropped, and its lines are counted."""
@@ -24,21 +24,26 @@ STEPS: Final = 10
 _log = logging.getLogger("fastq.log")
 
 
-class UnblockedStderr(io.TextIOBase):
-    """A text stream to a file descriptor that never makes its writer wait."""
+class UnblockedStream(io.TextIOBase):
+    """A text stream to a file descriptor that never makes its writer wait.
+
+    ``dropped`` counts the lines that were dropped, because the buffer was full or the descriptor took no more.
+    """
 
     encoding = "utf-8"
     errors = "backslashreplace"
+    most_waiting = MAX_WAITING
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self.dropped = 0
         self._pid = os.getpid()
         self._changed = threading.Condition()  # reentrant: a signal handler may write, too
         self._waiting: list[str] = []
         self._size = 0
-        self._dropped = 0
         self._is_writing = False
         self._is_finished = False
+        self._is_torn = False
         threading.Thread(target=self._hand_on, name="fastq log", daemon=True).start()
 
     def fileno(self) -> int:
@@ -64,8 +69,8 @@ class UnblockedStderr(io.TextIOBase):
             os.write(self._fd, text.encode(self.encoding, self.errors))
             return len(text)
         with self._changed:
-            if self._size + len(text) > MAX_WAITING:
-                self._dropped += text.count("\n")
+            if self._size + len(text) > self.most_waiting:
+                self.dropped += text.count("\n")
             else:
                 self._waiting.append(text)
                 self._size += len(text)
@@ -85,6 +90,7 @@ class UnblockedStderr(io.TextIOBase):
         return not self._waiting and not self._is_writing
 
     def _hand_on(self) -> None:
+        told = 0
         while True:
             with self._changed:
                 self._is_writing = False
@@ -94,29 +100,47 @@ class UnblockedStderr(io.TextIOBase):
                     return
                 self._is_writing = True
                 texts, self._waiting, self._size = self._waiting, [], 0
-            text = "".join(texts)
-            if not self._put(text.encode(self.encoding, self.errors)):
-                with self._changed:
-                    self._dropped += text.count("\n")
-                continue
+            lost = self._put("".join(texts).encode(self.encoding, self.errors))
             with self._changed:  # including the count of dropped lines: another line may never come
-                dropped, self._dropped = self._dropped, 0
-            if dropped:
-                _log.error("%d lines of this log were dropped here because stderr was blocked", dropped)
+                self.dropped += lost
+                news, dropped = self.dropped - told, self.dropped
+            if news and not lost:
+                told = dropped
+                self._tell_dropped(news)
 
-    def _put(self, data: bytes) -> bool:
-        """Write data, however long it takes; return whether it was written."""
-        left = memoryview(data)
+    def _put(self, data: bytes) -> int:
+        """Write data, however long it takes; return how many lines could not be written."""
+        whole = b"\n" + data if self._is_torn else data
+        left = memoryview(whole)
+        fd = self._descriptor()
         while left:
             try:
-                left = left[os.write(self._fd, left) :]
+                left = left[os.write(fd, left) :]
             except BlockingIOError:  # a process that shares the descriptor has set it
                 poll = select.poll()
-                poll.register(self._fd, select.POLLOUT)
+                poll.register(fd, select.POLLOUT)
                 poll.poll()
             except OSError:  # the reader is gone, or the disk is full
-                return False
-        return True
+                if written := len(whole) - len(left):
+                    self._is_torn = whole[written - 1 : written] != b"\n"
+                return data.count(b"\n", max(0, len(data) - len(left)))
+        self._is_torn = False
+        return 0
+
+    def _descriptor(self) -> int:
+        """Return the descriptor to write to."""
+        return self._fd
+
+    def _tell_dropped(self, count: int) -> None:
+        """Report lines that were dropped, once others can be written again."""
+        raise NotImplementedError
+
+
+class UnblockedStderr(UnblockedStream):
+    """An ``UnblockedStream`` for the log and all else that is written to stderr."""
+
+    def _tell_dropped(self, count: int) -> None:
+        _log.error("%d lines of this log were dropped here because stderr was blocked", count)
 
 
 @contextmanager

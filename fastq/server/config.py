@@ -154,6 +154,7 @@ class ServerConfig:
     metrics_listen: str | None = _setting(
         "address", None, "serve /metrics, /healthz and /readyz here, for example 127.0.0.1:9464; port 0: any free one"
     )
+    task_log: str | None = _setting("file", None, "a file that gets a line of JSON for each attempt; - for stdout")
     log_level: str = _setting("choice", "info", "lowest level to log", of=LOG_LEVELS)
     log_format: str = _setting("choice", "text", "format of the log", of=LOG_FORMATS)
     log_tracebacks: str = _setting(
@@ -303,5 +304,6 @@ _CHECKS: Final[dict[str, Callable[[Field[Any], object], object]]] = {
     "hook": _hook,
     "by_queue": _by_queue,
     "path": _path,
+    "file": _path,
     "address": _address,
 }

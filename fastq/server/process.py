@@ -56,6 +56,7 @@ from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
 from fastq.server.inflight.result_writer import ResultWriter
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.task_log import TaskLog
 from fastq.server.inflight.unknown import UnknownTypes
 from fastq.server.presence import ServerPresence, ServerStatus, new_identity
 from fastq.server.timing import STANDARD, Timing
@@ -121,7 +122,9 @@ class ServerProcess:
         self.stall = StallWatch(self._clock, options.timing.stall_s)
         self.in_flight = InFlight.of(self.owner, self.stall, self._clock, options.timing)
         self.tasks, self.stats = self.in_flight.tasks, self.in_flight.stats
-        self.ack_writer = AckWriter(self.commands, self.in_flight)
+        name = server_name(self.identity.host, self.identity.pid)
+        self.task_log = TaskLog(config.task_log, name, self._clock)
+        self.ack_writer = AckWriter(self.commands, self.in_flight, self.task_log)
         self.syncer = Syncer(self.ack_writer, self.in_flight)
         self.acker = Acker(
             self.ack_writer,
@@ -131,7 +134,6 @@ class ServerProcess:
             self.syncer.wake_soon,
         )
         self.result_writer = ResultWriter(self.commands, self.owner)
-        name = server_name(self.identity.host, self.identity.pid)
         self.failed_attempts = FailedAttempts(self.commands, self._clock, name)
         notices, infos = (partial(log_text, _pool_log, level) for level in (logging.WARNING, logging.INFO))
         self.forks = ForkServer(pool_config(options), notices, infos)
@@ -251,6 +253,7 @@ class ServerProcess:
 
     async def _begin(self) -> None:
         self.archive_keeper.make_directory()
+        self.task_log.open()
         self.processor.max_tasks = self._options.max_tasks
         began_s = self._clock.monotonic_s()
         await self.processor.start()

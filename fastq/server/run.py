@@ -122,6 +122,7 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> bool:
                 await process.run(ready)
     finally:
         process.processor.failure_log.finish()
+        process.task_log.close()
     _log.info("stopped; %s", process.stats.summary())
     return process.has_finished
 

@@ -176,5 +176,6 @@ _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "hook": str,
     "choice": str,
     "path": str,
+    "file": str,
     "address": str,
 }

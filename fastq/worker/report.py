@@ -35,6 +35,11 @@ class FailureReport(NamedTuple):
     fingerprint: str = ""
     kept: str = ""
 
+    @property
+    def error_class(self) -> str:
+        """Return the class of the error, with which its text begins."""
+        return self.error.partition(":")[0].partition(" ")[0]
+
     def encode(self) -> bytes:
         """Return the report as JSON."""
         return orjson.dumps(tuple(self))

@@ -1,6 +1,7 @@
 """A stderr that blocks nobody: what waits, what is dropped and counted, and how it ends."""
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,6 +136,32 @@ def test_a_full_disk_blocks_nobody() -> None:
         for _ in range(100):
             stream.write(LINE)
         assert stream.finish(PATIENCE_S)
+
+
+def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full in the middle of a line, and later there is room again."""
+    room, write = [len("one\ntw")], os.write
+
+    def put(fd: int, data: Any) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "no space left")
+        done = write(fd, bytes(data)[: room[0]])
+        room[0] -= done
+        return done
+
+    with open(tmp_path / "log", "wb", buffering=0) as file:
+        stream = UnblockedStderr(file.fileno())
+        monkeypatch.setattr(os, "write", put)
+        for text in ("one\ntwo\nthree\n", "four\n"):
+            stream.write(text)
+            wait_until(stream._is_through)
+        assert stream.dropped == 3
+        room[0] = 1000
+        stream.write("five\n")
+        assert stream.finish(PATIENCE_S)
+        monkeypatch.undo()
+    assert (tmp_path / "log").read_text() == "one\ntw\nfive\n"
+    assert stream.dropped == 3
 
 
 def test_a_reader_that_went_away_blocks_nobody(pipe: tuple[int, int]) -> None:

@@ -18,6 +18,7 @@ from fastq.wire import keys
 from tests.cli.commands import NOWHERE, fill
 from tests.cli.dash.scene import publish_entries, publish_server
 from tests.inspector.harness import Seeded
+from tests.promtool import promtool
 
 generate_openmetrics: Any = exposition.generate_latest
 read_openmetrics: Any = parser.text_string_to_metric_families
@@ -57,6 +58,12 @@ def registered(inspector: Inspector) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=True)
     registry.register(QueueCollector(inspector))
     return registry
+
+
+def test_prometheus_finds_fault_with_the_names_of_asynq_only(inspector: Inspector) -> None:
+    said = promtool("check", "metrics", text=as_text(registered(inspector))).splitlines()
+    odd = ("asynq_queue_paused_total", "asynq_tasks_enqueued_total")
+    assert said == [f'{name} non-counter metrics should not have "_total" suffix' for name in odd]
 
 
 def test_the_metrics_of_asynq_have_its_names_and_values(inspector: Inspector) -> None:

@@ -1,13 +1,10 @@
 """The alerts and the dashboard: every alert fires and has its runbook, and every metric in them exists."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry, generate_latest
 from redis import Redis
@@ -16,6 +13,7 @@ from fastq import Inspector
 from fastq.cli.main import main
 from fastq.metrics import QueueCollector
 from tests.cli.commands import fill
+from tests.promtool import promtool
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = (ROOT / "docs" / "alerts.md").read_text()
@@ -34,24 +32,11 @@ def expressions() -> list[str]:
     return [target["expr"] for panel in found["panels"] for target in panel.get("targets", ())]
 
 
-def promtool() -> str:
-    found = shutil.which("promtool")
-    if found is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("promtool (Debian's prometheus) is not installed")
-    return found
-
-
-def run(*words: str, at: Path) -> str:
-    done = subprocess.run([promtool(), *words], cwd=at, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_each_alert_fires_on_its_series(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(printed("rules"))
     shutil.copy(Path(__file__).with_name("alerts.yml"), tmp_path)
-    assert "rules found" in run("check", "rules", "rules.yml", at=tmp_path)
-    assert "SUCCESS" in run("test", "rules", "alerts.yml", at=tmp_path)
+    assert "rules found" in promtool("check", "rules", "rules.yml", at=tmp_path)
+    assert "SUCCESS" in promtool("test", "rules", "alerts.yml", at=tmp_path)
     alerts = re.findall(r"- alert: (\w+)", printed("rules"))
     tested = re.findall(r"alertname: (\w+)", (tmp_path / "alerts.yml").read_text())
     assert tested == alerts
@@ -61,7 +46,7 @@ def test_prometheus_reads_the_expressions_of_the_dashboard(tmp_path: Path) -> No
     texts = [text.replace("$__rate_interval", "5m") for text in expressions()]
     rules = [f"  - record: panel:{n}\n    expr: {json.dumps(text)}\n" for n, text in enumerate(texts)]
     (tmp_path / "panels.yml").write_text("groups:\n- name: panels\n  rules:\n" + "".join(rules))
-    assert f"{len(texts)} rules found" in run("check", "rules", "panels.yml", at=tmp_path)
+    assert f"{len(texts)} rules found" in promtool("check", "rules", "panels.yml", at=tmp_path)
 
 
 def test_each_alert_has_a_runbook_under_its_link() -> None:

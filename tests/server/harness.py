@@ -22,6 +22,7 @@ from fastq.server.inflight._tally import Tally
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.task_log import TaskLog
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.server.timing import STANDARD, Timing
 from fastq.wire import keys
@@ -71,7 +72,7 @@ class Bench:
         self.stats, self.outage = self.in_flight.stats, self.in_flight.stats.outage
         self.ends = self.in_flight.ends
         """What the syncer is to write again."""
-        self.writer = AckWriter(self.commands, self.in_flight)
+        self.writer = AckWriter(self.commands, self.in_flight, TaskLog(None, "", self.clock))
 
     def hold(self, *task_ids: str, **fields: Any) -> list[InFlightTask]:
         """Let tasks be active, leased to us and held, as after a dequeue."""

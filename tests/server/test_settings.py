@@ -92,6 +92,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "history": [Example(False, "no", "false"), Example(True, "yes", "true")],
     "log_level": [Example("debug", "debug", '"debug"')],
     "log_format": [Example("json", "json", '"json"')],
+    "task_log": [Example("-", "-", '"-"')],
     "metrics_listen": [Example("[::1]:9464", "[::1]:9464", '"[::1]:9464"')],
     "log_tracebacks": [Example("always", "always", '"always"')],
 }

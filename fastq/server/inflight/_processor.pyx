@@ -179,8 +179,10 @@ def split_done(events: list[Event], now_s: int) -> tuple[list[InFlightTask], lis
         task = event.submission.key
         if not task.in_flight:
             continue
-        if event.ran_ns > 0 and task.tally is not None:
-            task.tally.run_s.add(event.ran_ns / 1e9)
+        if event.ran_ns > 0:
+            task.ran_ns = event.ran_ns
+            if task.tally is not None:
+                task.tally.run_s.add(event.ran_ns / 1e9)
         if event.kind is not DONE and event.kind is not RESULT:
             if event.kind is WRITTEN:
                 task.written = event.data  # its end may be in the same batch

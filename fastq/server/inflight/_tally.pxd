@@ -20,10 +20,14 @@ cdef class Tally:
     cdef readonly str type
     cdef readonly Histogram run_s
     cdef readonly Histogram wait_s
+    cdef readonly Histogram attempts
     cdef public int64_t lost
     cdef int64_t by_outcome[OUTCOMES]
     cdef int64_t by_kind[KINDS]
     cdef int64_t excused
     cdef int64_t taken[HISTORY]
     cdef int fill(self, int64_t *counts) noexcept
-    cdef void count(self, object disposition, int failure) noexcept
+    cdef void count(self, object disposition, int failure, int64_t retried) noexcept
+
+
+cdef int outcome_of(object disposition, int failure) noexcept

@@ -20,6 +20,7 @@ class Tally:
     type: str
     run_s: Histogram
     wait_s: Histogram
+    attempts: Histogram
     lost: int
     def __init__(self, queue: str, type: str) -> None: ...
     def take(self) -> list[int] | None: ...

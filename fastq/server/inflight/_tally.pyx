@@ -24,6 +24,7 @@ cdef enum:
     IS_REQUEUED
     IS_DELETED
 
+ATTEMPT_BOUNDS = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 25.0)
 OUTCOME_NAMES = ("done", "completed", "retried", "archived", "requeued", "deleted")
 assert history.COUNTERS == HISTORY and history.OUTCOMES == ("done", "failed", "retried", "archived", "lost")
 
@@ -63,10 +64,25 @@ cdef class Histogram:
         return tuple([self.filled[at] for at in range(self.size + 1)])
 
 
+cdef int outcome_of(object disposition, int failure) noexcept:
+    """Return what became of a task, -1 if that is not known."""
+    kind = type(disposition)
+    if kind is DONE:
+        # A handler that returned left no failure behind; a task that was revoked is deleted in the same way.
+        return IS_DELETED if failure else IS_DONE
+    if kind is COMPLETED:
+        return IS_COMPLETED
+    if kind is RETRIED:
+        return IS_RETRIED
+    if kind is ARCHIVED:
+        return IS_ARCHIVED
+    return IS_REQUEUED if kind is REQUEUED else -1
+
+
 cdef class Tally:
     """The counts of one queue's tasks of one type: ends that are written, causes of failures, waits and run times.
 
-    ``type`` is the pattern of the app that matched, so that an app has a bounded number of tallies. ``lost`` tasks were
+    ``attempts`` has the number of the last attempt of each task that is not retried. ``type`` is the pattern of the app that matched, so that an app has a bounded number of tallies. ``lost`` tasks were
     brought back from dead servers.
     """
 
@@ -75,22 +91,17 @@ cdef class Tally:
         self.type = type
         self.run_s = Histogram(history.BOUNDS_S)
         self.wait_s = Histogram(history.BOUNDS_S)
+        self.attempts = Histogram(ATTEMPT_BOUNDS)
 
-    cdef void count(self, object disposition, int failure) noexcept:
-        kind = type(disposition)
-        if kind is DONE:
-            # A handler that returned left no failure behind; a task that was revoked is deleted in the same way.
-            self.by_outcome[IS_DELETED if failure else IS_DONE] += 1
-        elif kind is COMPLETED:
-            self.by_outcome[IS_COMPLETED] += 1
-        elif kind is RETRIED:
-            self.by_outcome[IS_RETRIED] += 1
+    cdef void count(self, object disposition, int failure, int64_t retried) noexcept:
+        cdef int outcome = outcome_of(disposition, failure)
+        if outcome >= 0:
+            self.by_outcome[outcome] += 1
+        if outcome == IS_RETRIED:
             if not disposition.is_failure:
                 self.excused += 1
-        elif kind is ARCHIVED:
-            self.by_outcome[IS_ARCHIVED] += 1
-        elif kind is REQUEUED:
-            self.by_outcome[IS_REQUEUED] += 1
+        elif outcome >= 0 and outcome != IS_REQUEUED:
+            self.attempts.add(retried + 1)
         if 0 < failure < KINDS:
             self.by_kind[failure] += 1
 

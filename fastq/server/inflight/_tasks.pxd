@@ -18,6 +18,9 @@ cdef class InFlightTask:
     cdef public object submission
     cdef public Tally tally
     cdef public int failure
+    cdef public str error
+    cdef public int64_t ran_ns
+    cdef public double wait_s
 
 
 cdef class InFlightTasks:

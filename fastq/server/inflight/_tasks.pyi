@@ -27,6 +27,9 @@ class InFlightTask:
     submission: Submission | None
     tally: Tally | None
     failure: int
+    error: str | None
+    ran_ns: int
+    wait_s: float
     @property
     def queue(self) -> str: ...
     @property

@@ -6,7 +6,7 @@ has ended, to be put together with others by its disposition.
 
 from collections import namedtuple
 
-from fastq._codec cimport ID, TaskView
+from fastq._codec cimport ID, RETRIED, TaskView
 from fastq.server.inflight._tally cimport Tally
 from libc.stdint cimport int64_t
 
@@ -28,10 +28,14 @@ cdef class InFlightTask:
     - ``submission``: what the pool has of it, while it is in flight
     - ``tally``: what counts it; None if it never got to the pool
     - ``failure``: the ``EventKind`` of an end other than success, 0 for none
+    - ``error``: the class of its error, if it ended with one
+    - ``ran_ns``: how long its handler ran, 0 if it did not
+    - ``wait_s``: how long it had been pending, -1 if that is not known
     """
 
     def __cinit__(self):
         self.in_flight = True
+        self.wait_s = -1.0
 
     def __init__(self, queue: str, view: TaskView, leased_until_s: float, seq: int) -> None:
         self.queue = queue
@@ -180,7 +184,8 @@ def count_waits(tasks: list[InFlightTask], first_ns: int, last_ns: int, now_ns: 
         return
     for task in tasks:
         if task.tally is not None:
-            task.tally.wait_s.add(max(0.0, wait_s))
+            task.wait_s = max(0.0, wait_s)
+            task.tally.wait_s.add(task.wait_s)
         wait_s += step_s
 
 
@@ -189,7 +194,7 @@ def count_ends(tasks: list[InFlightTask]) -> None:
     cdef InFlightTask task
     for task in tasks:
         if task.tally is not None and task.in_flight:
-            task.tally.count(task.disposition, task.failure)
+            task.tally.count(task.disposition, task.failure, <object>task.view.slots[RETRIED])
 
 
 def live(tasks: list[InFlightTask]) -> list[InFlightTask]:

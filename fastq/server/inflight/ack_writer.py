@@ -12,6 +12,7 @@ from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.inboxes import Inboxes
 from fastq.server.inflight.progress_writer import ProgressWriter
+from fastq.server.inflight.task_log import LEASE_LOST, TaskLog
 from fastq.server.stats import RoundTrip
 
 __all__ = ["AckWriter"]
@@ -22,7 +23,7 @@ _log = logging.getLogger("fastq.acker")
 class AckWriter:
     """The writes of ends that are under way."""
 
-    def __init__(self, commands: Commands, in_flight: InFlight) -> None:
+    def __init__(self, commands: Commands, in_flight: InFlight, task_log: TaskLog) -> None:
         self._commands = commands
         self.inboxes = Inboxes(commands)
         self.progress = ProgressWriter(commands, in_flight.owner)
@@ -32,6 +33,7 @@ class AckWriter:
         self._owner = in_flight.owner
         self._clock = in_flight.clock
         self._stats = in_flight.stats
+        self._task_log = task_log
         self._is_outage = False
         self._under_way: list[list[InFlightTask]] = []
 
@@ -92,6 +94,7 @@ class AckWriter:
         count_ends(saved)
         self._tasks.drop_all(tasks)
         self._ends.settle(tasks)
+        self._task_log.add(saved)
 
     def _without_lost(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> list[InFlightTask]:
         """Log the tasks that were lost, and return the others."""
@@ -102,6 +105,7 @@ class AckWriter:
                 saved.append(task)
             elif task.in_flight:
                 self._stats.leases_lost += 1
+                self._task_log.add([task], LEASE_LOST)
                 _log.warning(
                     "task %s of queue %s lost its lease before its outcome was saved (%s); it may run again",
                     task.id,

@@ -57,10 +57,9 @@ class FailureLog:
         if not _log.isEnabledFor(line_kind.level):
             return
         view = task.view
-        error_class = report.error.partition(":")[0].partition(" ")[0]
         # A child makes no traceback for what is surely beyond the limit: without it there is no line.
         most = 0 if report.trace is None else LINES
-        if not self._limit.allows((line_kind, view.type, error_class), self._clock.monotonic_s(), most=most):
+        if not self._limit.allows((line_kind, view.type, report.error_class), self._clock.monotonic_s(), most=most):
             if self._timer is None:
                 self._log_later()
             return

@@ -286,6 +286,7 @@ class Processor:
         task = self._add(queue, view_task_message(rewritten), leased_s)
         task.disposition = Archived(leased.id, rewritten)
         task.tally, task.failure = self._stats.tally(queue, UNDECODABLE_TYPE), EventKind.INVALID
+        task.error = InvalidMessageError.__name__
         return task
 
     # Out --------------------------------------------------------------------------------------------------------
@@ -385,7 +386,7 @@ class Processor:
             self._counts[EventKind.NOT_FOUND] += 1
             now_s = self._clock.unix_ns() // 1_000_000_000
             task.disposition = passed_on(task, event.data, now_s, pass_on_delay_s())
-            task.failure = EventKind.NOT_FOUND
+            task.failure, task.error = EventKind.NOT_FOUND, report_of(event.kind, event.data).error_class
             self._callbacks.finish([task])
 
         self._end_later(task, ask())
@@ -424,6 +425,7 @@ class Processor:
             record = self._callbacks.record_attempt(task, report, event.ran_ns)
             disposition = disposition._replace(attempt=record)
         task.disposition, task.failure = disposition, 0 if report.is_snoozed else kind
+        task.error = report.error_class
         self.failure_log.add(task, kind, disposition, report, event.ran_ns)
         return task
 

@@ -29,15 +29,14 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 def families(process: ServerProcess) -> Iterator[Family]:
     """Yield the metrics of a server; their samples are read one by one, as they are asked for."""
+    yield from _by_type(list(process.stats.tallies.values()))
     yield from _of_tasks(process)
     yield from _of_pool(process)
     yield from _of_redis(process)
     yield from _of_the_process(process)
 
 
-def _of_tasks(process: ServerProcess) -> Iterator[Family]:
-    stats = process.stats
-    tallies = list(stats.tallies.values())
+def _by_type(tallies: list[Tally]) -> Iterator[Family]:
     yield Family(
         "fastq_tasks",
         "counter",
@@ -62,11 +61,30 @@ def _of_tasks(process: ServerProcess) -> Iterator[Family]:
         "How long tasks had been pending when the server took them.",
         ((labels(queue=tally.queue, type=tally.type), tally.wait_s) for tally in tallies),
     )
+    yield Family(
+        "fastq_task_attempts",
+        "histogram",
+        "The last attempts of tasks that were not retried, by their numbers.",
+        ((labels(queue=tally.queue, type=tally.type), tally.attempts) for tally in tallies),
+    )
+    yield Family(
+        "fastq_tasks_lost",
+        "counter",
+        "Tasks that were brought back from dead servers.",
+        ((labels(queue=tally.queue, type=tally.type), tally.lost) for tally in tallies),
+    )
+
+
+def _of_tasks(process: ServerProcess) -> Iterator[Family]:
+    stats = process.stats
     yield _gauge("fastq_tasks_in_flight", "Tasks that are leased to this server.", stats.in_flight)
     yield _gauge(
         "fastq_unwritten_results",
         "Ends of tasks that Redis did not take yet and that are written again.",
         len(process.in_flight.ends.waiting),
+    )
+    yield Family(
+        "fastq_task_log_dropped", "counter", "Lines that the task log has lost.", _one(process.task_log.dropped)
     )
     yield Family(
         "fastq_aggregated_sets", "counter", "Sets of grouped tasks that became one task.", _one(stats.aggregated)

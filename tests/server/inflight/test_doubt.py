@@ -15,6 +15,7 @@ from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.syncer import Syncer
 from fastq.server.commands import Commands
 from fastq.server.inflight.ack_writer import AckWriter
+from fastq.server.inflight.task_log import TaskLog
 from fastq.wire import keys
 from tests.broker.harness import QUEUE
 from tests.server.actors.fetching import Pool
@@ -54,7 +55,7 @@ def test_an_end_that_is_written_again_is_not_that_of_a_new_task_of_the_same_id(w
     async def test(bench: Bench) -> None:
         losing = LosingReplies(bench.broker)
         commands = Commands(losing)  # type: ignore[arg-type]  # all that Commands uses of a broker
-        writer = AckWriter(commands, bench.in_flight)
+        writer = AckWriter(commands, bench.in_flight, TaskLog(None, "", bench.clock))
         syncer, pool = Syncer(writer, bench.in_flight), Pool(bench)
         fetching = Fetcher(commands, Prioritizer({QUEUE: 1}, seed=1), bench.in_flight, pool, {}, 1.0)
         (stale,) = tasks = bench.hold("a")

@@ -196,6 +196,7 @@ def test_each_written_end_is_counted_once_with_its_cause(in_flight: InFlightTask
     tally = tasks[0].tally
     assert tally is not None
     assert tally.outcomes == {"done": 1, "completed": 1, "retried": 2, "archived": 1, "requeued": 1, "deleted": 1}
+    assert dict(zip(tally.attempts.bounds, tally.attempts.counts, strict=False))[1.0] == tally.attempts.sum == 4
     assert tally.failures == {EventKind.REVOKED: 1, EventKind.FAILED: 1, EventKind.TIMEOUT: 1}
     counts = tally.take()
     assert counts is not None

@@ -19,6 +19,7 @@ from fastq import Client
 from fastq.server.monitoring.listener import MOST_CONNECTIONS, Listener
 from tests.e2e.harness import Worker, workers_on
 from tests.pool.harness import run
+from tests.promtool import promtool
 from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import PATIENCE_S, until, wait_until
 
@@ -119,6 +120,12 @@ def test_tasks_are_counted_by_queue_pattern_and_outcome(site: Site) -> None:
         ("default", "unknown", "not_found"): 1,
     }
     assert samples["fastq_task_run_seconds_count"]["default", "ok"] == 20
+    attempts = {labels: n for labels, n in samples["fastq_task_attempts_count"].items() if n}
+    assert attempts == {
+        **dict.fromkeys((("low", "ok"), ("default", "revoke"), ("default", "fail")), 1),
+        **{("default", "ok"): 20, ("default", "unknown"): 1},
+    }
+    assert samples["fastq_tasks_lost_total"]["default", "ok"] == 0
     for each in ("fastq_fetch_tasks_count", "fastq_ack_tasks_count"):
         assert samples[each][()] >= 1
     assert samples["fastq_redis_round_trip_seconds_count"]["ack",] >= 1
@@ -129,6 +136,7 @@ def test_tasks_are_counted_by_queue_pattern_and_outcome(site: Site) -> None:
 
 def test_both_formats_have_the_same_metrics(site: Site) -> None:
     _, headers, text = site.ask("/metrics")
+    assert promtool("check", "metrics", text=text) == ""
     assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     _, open_headers, open_text = site.ask("/metrics?x=1", Accept="application/openmetrics-text;version=1.0.0,*/*;q=0.1")
     assert open_headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -1,0 +1,91 @@
+"""The task log: a line of JSON for each attempt whose end is written to Redis, in a file or on stdout.
+
+A thread does the writing, so the main process never waits for a disk.
+"""
+
+import os
+import time
+from contextlib import suppress
+from logging import getLogger
+from typing import Final
+
+from fastq.clock import Clock
+from fastq.log.output import FINISH_S, UnblockedStream
+from fastq.pool.protocol import PoolStartError
+from fastq.server.inflight._task_lines import TaskLines
+from fastq.server.inflight.tasks import InFlightTask
+
+__all__ = ["LEASE_LOST", "STDOUT", "TaskLog"]
+
+STDOUT: Final = "-"
+LEASE_LOST: Final = "lease_lost"
+"""The end of an attempt whose lease was lost, so that another server decides what becomes of the task."""
+_OPEN: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+"""O_NONBLOCK, or a FIFO without a reader would block the start."""
+
+_log = getLogger("fastq.log")
+
+
+class TaskLog:
+    """The lines of a server's attempts; none are made while it is not open."""
+
+    def __init__(self, path: str | None, server: str, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._lines = TaskLines(server)
+        self._output: _Output | None = None
+
+    @property
+    def dropped(self) -> int:
+        """Return how many lines were dropped, because the file took no more."""
+        return 0 if self._output is None else self._output.dropped
+
+    def open(self) -> None:
+        """Begin to write, if a file is set; ``PoolStartError`` if it cannot be opened."""
+        if self._path is None:
+            return
+        try:
+            self._output = _Output(self._path)
+        except OSError as error:
+            why = f"the file cannot be written: {error.strerror or error}"
+            raise PoolStartError(f"task_log={self._path!r}: {why}", is_misuse=True) from error
+
+    def add(self, tasks: list[InFlightTask], end: str | None = None) -> None:
+        """Add the lines of tasks that have ended; ``end`` stands for what became of them."""
+        if self._output is not None:
+            now_ns = self._clock.unix_ns()
+            seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ns // 1_000_000_000))
+            time_text = f"{seconds}.{now_ns // 1000 % 1_000_000:06d}Z"
+            if text := self._lines.lines_of(tasks, end, time_text):
+                self._output.write(text)
+
+    def close(self) -> None:
+        """Wait up to a second until all is written."""
+        if self._output is not None:
+            self._output.finish(FINISH_S)
+
+
+class _Output(UnblockedStream):
+    """A file that is opened again when it was renamed or deleted, as logrotate does; or stdout."""
+
+    most_waiting = 8_000_000
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        super().__init__(1 if path == STDOUT else os.open(path, _OPEN, 0o644))
+
+    def _descriptor(self) -> int:
+        if self._path != STDOUT and not self._is_same():
+            with suppress(OSError):  # the directory is gone, too: the old file is better than none
+                self._fd, old = os.open(self._path, _OPEN, 0o644), self._fd
+                os.close(old)
+        return self._fd
+
+    def _is_same(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+        except OSError:
+            return False
+
+    def _tell_dropped(self, count: int) -> None:
+        _log.error("%d lines of the task log were dropped because %s took no more", count, self._path)
