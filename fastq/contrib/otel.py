@@ -5,7 +5,7 @@ imports this. Names are those of the semantic conventions for messaging, v1.44, 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, Final
 
@@ -18,10 +18,10 @@ from fastq.client import AsyncClient, Client
 from fastq.errors import RevokeTask
 from fastq.mux import ServeMux
 from fastq.results import EnqueueResults
-from fastq.running import GroupedTask, RunningTask
+from fastq.running import CURRENT, GroupedTask, RunningTask
 from fastq.task import Task
 
-__all__ = ["trace_aggregator", "trace_client", "trace_mux"]
+__all__ = ["record_killed", "trace_aggregator", "trace_client", "trace_mux"]
 
 SYSTEM: Final = "asynq"
 FLUSH_MS: Final = 1000
@@ -31,6 +31,7 @@ FLAGS: Final = 2
 """The hexadecimal digits of the flags, at the end of a traceparent."""
 
 _tracer: Final = trace.get_tracer("fastq", __version__)
+_traced: Final[list[ServeMux[Any]]] = []
 
 
 def trace_client(client: Client | AsyncClient) -> None:
@@ -56,6 +57,20 @@ def trace_mux(mux: ServeMux[Any]) -> None:
         raise TypeError(f"mux must be an App or ServeMux, not {mux!r}")
     mux.around(_processing(mux))
     mux.child_stop(_flush)
+    _traced.append(mux)
+
+
+def record_killed(task: RunningTask, error: BaseException) -> None:
+    """Record a span for an attempt whose child process died or was killed, so that its own span was lost.
+
+    It is an ``error_handler``: of its errors, those of attempts that had the chance to end their span are passed over.
+    """
+    if CURRENT.get(None) is not None:
+        return  # this is the process that ran the attempt
+    patterns = [mux.match(task.type)[1] for mux in _traced]
+    with _process_span(task, next(filter(None, patterns), task.type)) as span:
+        span.set_attribute("messaging.asynq.task.outcome", "killed")
+        _note_error(span, error)
 
 
 def trace_aggregator(aggregate: Callable[[str, Sequence[GroupedTask]], Task]) -> Callable[..., Task]:
@@ -174,23 +189,7 @@ def _note_results(span: Span, results: EnqueueResults) -> None:
 def _processing(mux: ServeMux[Any]) -> Callable[[RunningTask], Any]:
     @contextmanager
     def process(task: RunningTask) -> Iterator[None]:
-        pattern = mux.match(task.type)[1].removesuffix("\0")
-        with _tracer.start_as_current_span(
-            f"process {pattern}",
-            context=_context_of(task),
-            kind=SpanKind.CONSUMER,
-            attributes={
-                "messaging.system": SYSTEM,
-                **_operation("process"),
-                "messaging.destination.name": task.queue,
-                "messaging.message.id": task.id,
-                "messaging.asynq.task.type": task.type,
-                "messaging.asynq.task.attempt": task.retried + 1,
-                "messaging.asynq.task.max_retry": task.max_retry,
-            },
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
+        with _process_span(task, mux.match(task.type)[1]) as span:
             try:
                 yield
             except RevokeTask:
@@ -202,6 +201,26 @@ def _processing(mux: ServeMux[Any]) -> Callable[[RunningTask], Any]:
                 raise
 
     return process
+
+
+def _process_span(task: RunningTask, pattern: str) -> AbstractContextManager[Span]:
+    pattern = pattern.removesuffix("\0")
+    return _tracer.start_as_current_span(
+        f"process {pattern}",
+        context=_context_of(task),
+        kind=SpanKind.CONSUMER,
+        attributes={
+            "messaging.system": SYSTEM,
+            **_operation("process"),
+            "messaging.destination.name": task.queue,
+            "messaging.message.id": task.id,
+            "messaging.asynq.task.type": task.type,
+            "messaging.asynq.task.attempt": task.retried + 1,
+            "messaging.asynq.task.max_retry": task.max_retry,
+        },
+        record_exception=False,
+        set_status_on_exception=False,
+    )
 
 
 def _note_error(span: Span, error: BaseException) -> None:

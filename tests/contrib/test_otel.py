@@ -14,11 +14,23 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from fastq import Client, DuplicateTaskError, GroupedTask, RevokeTask, RunningTask, ServeMux, SkipRetry, Task
-from fastq.contrib.otel import trace_aggregator, trace_client, trace_mux
+from fastq import (
+    Client,
+    DuplicateTaskError,
+    GroupedTask,
+    RevokeTask,
+    RunningTask,
+    ServeMux,
+    SkipRetry,
+    Task,
+    WorkerCrashedError,
+)
+from fastq.contrib.otel import record_killed, trace_aggregator, trace_client, trace_mux
+from fastq.hooks import Hooks
 from fastq.testing import AsyncInlineClient, InlineClient
 from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, decode_task_message
+from tests.worker.harness import FakeContext
 
 EXPORTER = InMemorySpanExporter()
 TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-01")
@@ -187,8 +199,43 @@ def test_what_is_no_client_is_refused(wrong: Any) -> None:
         trace_mux(Client)  # type: ignore[arg-type]  # on purpose
 
 
-def test_nothing_is_imported_unless_it_is_asked_for() -> None:
-    names = "fastq, fastq.testing, fastq.server.process, fastq.worker.runner, fastq.cli.worker"
-    # redis-py imports opentelemetry by itself where it is installed.
-    code = f"import sys, {names}; sys.exit('fastq.contrib.otel' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+WHO_IMPORTS = """
+import sys
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("opentelemetry"):
+            frame = sys._getframe(1)
+            while "importlib" in frame.f_code.co_filename:
+                frame = frame.f_back
+            if not frame.f_globals["__name__"].startswith(("redis.", "opentelemetry.")):
+                sys.exit(frame.f_globals["__name__"] + " imports " + name)
+
+sys.meta_path.insert(0, Watch())
+import fastq, fastq.testing, fastq.server.process, fastq.worker.runner, fastq.pool.child_main, fastq.cli.worker
+if len(sys.argv) > 1:
+    import fastq.contrib.otel
+"""
+
+
+def test_no_module_of_fastq_imports_opentelemetry_unless_it_is_asked_for() -> None:
+    """Others may: redis-py 7 and later imports its SDK where that is installed."""
+    run = [sys.executable, "-c", WHO_IMPORTS]
+    assert subprocess.run(run, capture_output=True, text=True).stderr == ""
+    assert subprocess.run([*run, "traced"], capture_output=True, text=True).stderr.startswith("fastq.contrib.otel ")
+
+
+def test_a_killed_attempt_is_recorded_where_it_did_not_run(mux: ServeMux) -> None:
+    client = InlineClient(mux, hooks=Hooks(error_handler=record_killed))
+    client.enqueue("image:x", b"fail", max_retry=0)
+    assert len(spans("process image:")) == 1, "this one ended its span itself"
+    dead = RunningTask(TaskMessage("image:y", b"", "id", headers={"traceparent": FOREIGN}), FakeContext())
+    record_killed(dead, WorkerCrashedError("worker process 7 died"))
+    _, killed = spans("process image:")
+    told = facts(killed)
+    assert (told["error.type"], told["messaging.asynq.task.outcome"]) == ("WorkerCrashedError", "killed")
+    assert killed.parent is not None
+    assert f"{killed.parent.trace_id:032x}-{killed.parent.span_id:016x}" == FOREIGN[3:-3]
+    assert killed.status.description == "worker process 7 died"
+    record_killed(RunningTask(TaskMessage("unknown", b"", "id"), FakeContext()), WorkerCrashedError(""))
+    assert len(spans("process unknown")) == 1
