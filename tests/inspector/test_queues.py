@@ -110,6 +110,17 @@ def test_more_groups_than_one_call_looks_at_are_all_listed(ask: Ask, queue: Seed
     assert ask("get_queue_info", "default").aggregating == 1201
 
 
+def test_no_call_looks_at_more_than_some_hundred_groups(queue: Seeded, url: str) -> None:
+    """More would hold up Redis for milliseconds when its machine has much to do."""
+    queue.group("g", {"id": NOW_S})
+    queue.db.sadd(keys.groups("default"), *(f"g{n}" for n in range(5000)))
+    queue.db.config_resetstat()
+    with Inspector(url) as inspector:
+        assert inspector.get_queue_info("default").groups == 5001
+    calls = queue.db.info("commandstats")
+    assert calls["cmdstat_zcard"]["calls"] / calls["cmdstat_sscan"]["calls"] < 150
+
+
 def test_groups_of_a_queue_that_is_not_there_are_none(ask: Ask, db: Redis) -> None:
     assert ask("groups", "nosuch") == []
 
