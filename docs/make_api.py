@@ -217,7 +217,7 @@ def method_of(statement: ast.stmt, home: ast.Module, *, is_async: bool) -> Funct
             made.name, made.body = name, [ast.Expr(text)]
             del made.args.args[1]
             return driven(made, is_async=is_async)
-        case ast.FunctionDef(decorator_list=[ast.Name(id="operation" | "stream")]):
+        case ast.FunctionDef(decorator_list=[ast.Name(id="action" | "operation" | "stream")]):
             return driven(deepcopy(statement), is_async=is_async)
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             return statement

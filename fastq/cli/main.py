@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from fastq._version import __version__
+from fastq.cli.audit_log import audit_log
 from fastq.cli.commands import Noun
 from fastq.cli.connection import connection_options, given_defaults
 from fastq.cli.environment import check_environment
@@ -84,6 +85,7 @@ def _begin(context: click.Context) -> int:
             raise click.UsageError(str(error)) from None
         for warning in warnings:
             say_failure(warning)
+        context.with_resource(audit_log(os.environ.get("FASTQ_AUDIT_LOG")))
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
     elif context.invoked_subcommand in TOLD_WHERE_REDIS_IS:

@@ -12,6 +12,7 @@ from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.times import read_duration, read_time
 from fastq.client import Client
 from fastq.info import TaskInfo
+from fastq.inspector.audit import note_change
 from fastq.inspector.json_records import task_record
 from fastq.options import OPTIONS, OptionKind, OptionSpec
 from fastq.states import TaskState
@@ -102,6 +103,7 @@ def enqueue(session: Session, /, type_name: str, payload: str, as_json: bool, **
         raise click.UsageError(str(error)) from None
     with Client(session.url) as client:
         info = client.enqueue(made)
+    note_change("enqueue", session.inspector.where, {"queue": info.queue, "task_id": info.id, "type": info.type})
     if as_json:
         emit(task_record(info))
     else:

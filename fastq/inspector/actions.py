@@ -21,7 +21,7 @@ from fastq.broker.operations.cancel import FAR, cancel_processing, find_in_pendi
 from fastq.clock import at_unix_ns
 from fastq.errors import QueueNotFoundError, TaskNotFoundError, TaskStateError
 from fastq.inspector.checks import check_queue, check_state_name, check_task_id
-from fastq.inspector.driver import Driver, operation
+from fastq.inspector.driver import Driver, action
 from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
 from fastq.task import encode_payload
@@ -35,7 +35,7 @@ CHANGED: Final = -1
 class ActionMethods(Driver):
     """The inspector's actions on one task."""
 
-    @operation
+    @action
     def delete_task(self, queue: str, task_id: str, *, expected: TaskState | str | None = None) -> Flow[None]:
         """Delete a task and release its unique lock; ``TaskStateError`` while a server works on it.
 
@@ -43,17 +43,17 @@ class ActionMethods(Driver):
         """
         return delete(queue, task_id, _known(expected))
 
-    @operation
+    @action
     def run_task(self, queue: str, task_id: str, *, expected: TaskState | str | None = None) -> Flow[None]:
         """Move a task to pending, behind all others; ``TaskStateError`` if it is pending, active, not ``expected``."""
         return run(queue, task_id, self._now_ns(), _known(expected))
 
-    @operation
+    @action
     def archive_task(self, queue: str, task_id: str, *, expected: TaskState | str | None = None) -> Flow[None]:
         """Move a task to the archive; ``TaskStateError`` if it is active, there already, or not ``expected``."""
         return archive(queue, task_id, self._now_ns(), _known(expected))
 
-    @operation
+    @action
     def update_task_payload(self, queue: str, task_id: str, payload: Any) -> Flow[None]:
         """Give a scheduled task another payload, as ``Task`` takes it; ``TaskStateError`` for a task in another state.
 
@@ -68,7 +68,7 @@ class ActionMethods(Driver):
             outcome = yield update_payload(queue, task_id, message, rewrite_task_message(message, payload=data))
         _settle(queue, task_id, "update", outcome)
 
-    @operation
+    @action
     def cancel_processing(self, task_id: str, outcome: str | None = None, *, queue: str | None = None) -> Flow[None]:
         """Ask the server that runs a task to stop it. Servers do not answer, so it is not known whether the task was
         running.

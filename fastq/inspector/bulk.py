@@ -21,8 +21,9 @@ from fastq.broker.operation import Flow, together
 from fastq.broker.operations.walk import Source
 from fastq.clock import at_unix_ns
 from fastq.errors import QueueNotEmptyError, QueueNotFoundError
+from fastq.inspector.audit import audited
 from fastq.inspector.checks import check_queue, check_state
-from fastq.inspector.driver import Driver, alias, operation
+from fastq.inspector.driver import Driver, action, alias, operation
 from fastq.inspector.progress import OnProgress, reporting, sizes_of
 from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
@@ -37,26 +38,32 @@ ARCHIVABLE: Final = DELETABLE - {TaskState.ARCHIVED}
 _log = logging.getLogger("fastq.inspector")
 
 
+@audited
 def _delete(self: Driver, state: TaskState, queue: str) -> Flow[int]:
     return delete_all_tasks(queue, state, None)
 
 
+@audited
 def _delete_group(self: Driver, state: TaskState, queue: str, group: str) -> Flow[int]:
     return delete_all_tasks(queue, state, group)
 
 
+@audited
 def _run(self: Driver, state: TaskState, queue: str) -> Flow[int]:
     return run_all_tasks(queue, state, None, self._now_ns())
 
 
+@audited
 def _run_group(self: Driver, state: TaskState, queue: str, group: str) -> Flow[int]:
     return run_all_tasks(queue, state, group, self._now_ns())
 
 
+@audited
 def _archive(self: Driver, state: TaskState, queue: str) -> Flow[int]:
     return archive_all_tasks(queue, state, None, self._now_ns())
 
 
+@audited
 def _archive_group(self: Driver, state: TaskState, queue: str, group: str) -> Flow[int]:
     return archive_all_tasks(queue, state, group, self._now_ns())
 
@@ -64,7 +71,7 @@ def _archive_group(self: Driver, state: TaskState, queue: str, group: str) -> Fl
 class BulkMethods(Driver):
     """The inspector's actions on all tasks of a state, or on a whole queue."""
 
-    @operation
+    @action
     def delete_all_tasks(
         self, queue: str, state: TaskState | str, *, group: str | None = None, progress: OnProgress | None = None
     ) -> Flow[int]:
@@ -75,14 +82,14 @@ class BulkMethods(Driver):
         """
         return delete_all_tasks(queue, state, group, progress)
 
-    @operation
+    @action
     def run_all_tasks(
         self, queue: str, state: TaskState | str, *, group: str | None = None, progress: OnProgress | None = None
     ) -> Flow[int]:
         """Move all tasks in ``state`` (any but pending and active) to pending; returns how many there were."""
         return run_all_tasks(queue, state, group, self._now_ns(), progress)
 
-    @operation
+    @action
     def archive_all_tasks(
         self, queue: str, state: TaskState | str, *, group: str | None = None, progress: OnProgress | None = None
     ) -> Flow[int]:
@@ -118,7 +125,7 @@ class BulkMethods(Driver):
         count: int = size
         return count
 
-    @operation
+    @action
     def delete_queue(self, queue: str, *, force: bool = False, progress: OnProgress | None = None) -> Flow[None]:
         """Delete a queue with all its keys; ``QueueNotEmptyError`` if it has tasks, in any state.
 

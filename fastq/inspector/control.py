@@ -8,7 +8,7 @@ from fastq.broker.operation import Flow, Pause
 from fastq.broker.operations.control import ServerOrder, count_listeners, send_order
 from fastq.errors import BrokerAuthError, ServerNotListeningError
 from fastq.inspector.checks import check_timeout
-from fastq.inspector.driver import Driver, operation
+from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.processes import running_servers
 from fastq.inspector.records import ServerInfo
 from fastq.options import check_text
@@ -23,7 +23,7 @@ AS_FAR_AS: Final = {"quiet": {"quiet", "stopping"}, "stopping": {"stopping"}}
 class ControlMethods(Driver):
     """The inspector's orders to fastq servers."""
 
-    @operation
+    @action
     def stop_server(self, server_id: str) -> Flow[None]:
         """Let a fastq server shut down, as SIGTERM does; ``wait_for_server(id, "stopping")`` waits until it does.
 
@@ -31,7 +31,7 @@ class ControlMethods(Driver):
         """
         return _tell(server_id, ServerOrder.STOP)
 
-    @operation
+    @action
     def quiet_server(self, server_id: str) -> Flow[None]:
         """Let a fastq server stop fetching and finish its tasks, as SIGTSTP does; only a restart ends this.
 

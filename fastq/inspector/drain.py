@@ -9,7 +9,7 @@ from fastq.broker.inspect.queues import QueueStats, group_sizes, pause_queue, qu
 from fastq.broker.operation import Flow, Operation, Pause, together
 from fastq.errors import QueueNotFoundError, QueuePausedError
 from fastq.inspector.checks import check_queue, check_states, check_timeout
-from fastq.inspector.driver import Driver, operation
+from fastq.inspector.driver import Driver, action
 from fastq.inspector.records import Drain
 from fastq.states import TaskState
 from fastq.wire import keys
@@ -33,7 +33,7 @@ WAITED_FOR: Final = (TaskState.PENDING, TaskState.ACTIVE, TaskState.AGGREGATING,
 class DrainMethods(Driver):
     """The inspector's wait for an empty queue."""
 
-    @operation
+    @action
     def drain_queue(
         self,
         queue: str,

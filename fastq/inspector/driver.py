@@ -17,8 +17,9 @@ from fastq.broker.operation import Flow, Step
 from fastq.broker.transport.open import AsyncRedis, BlockingRedis, open_async_broker, open_broker
 from fastq.clock import SystemClock
 from fastq.errors import BrokerError
+from fastq.inspector.audit import audited
 
-__all__ = ["AsyncDriver", "BlockingDriver", "Driver", "Given", "Stream", "alias", "operation", "stream"]
+__all__ = ["AsyncDriver", "BlockingDriver", "Driver", "Given", "Stream", "action", "alias", "operation", "stream"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,6 +58,13 @@ class operation(Generic[P, T]):  # noqa: N801 - used as a decorator
     def __get__(self, driver: Any, owner: type) -> Any:
         """Return the definition; the class of a driver has a function in its place."""
         return self
+
+
+class action(operation[P, T]):  # noqa: N801 - used as a decorator
+    """An operation that changes something, and so leaves a line in the audit."""
+
+    def __init__(self, flow: Callable[Concatenate[Any, P], Flow[T]]) -> None:
+        super().__init__(audited(flow))
 
 
 class stream(Generic[P, T]):  # noqa: N801 - used as a decorator

@@ -14,7 +14,7 @@ from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
 from fastq.broker.operations.enqueue import register_queue
 from fastq.broker.operations.lease import id_word
 from fastq.errors import BadLinesError
-from fastq.inspector.driver import Driver, operation
+from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.line_reading import Line, read_line
 from fastq.inspector.records import ImportReport
 from fastq.inspector.search import sources_of
@@ -33,7 +33,7 @@ NAMED: Final = 20
 class ImportMethods(Driver):
     """The inspector's import."""
 
-    @operation
+    @action
     def import_tasks(
         self,
         lines: Iterable[str | bytes],

@@ -14,7 +14,7 @@ from fastq.errors import BrokerError, FastqError, TaskNotFoundError, TaskStateEr
 from fastq.info import TaskInfo
 from fastq.inspector import actions
 from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, run_all_tasks
-from fastq.inspector.driver import Driver, operation
+from fastq.inspector.driver import Driver, action
 from fastq.inspector.filters import TaskFilter
 from fastq.inspector.progress import OnProgress, Progress, counting
 from fastq.inspector.queues import pause, unpause
@@ -48,7 +48,7 @@ class Job:
 class JobMethods(Driver):
     """The inspector's execution of jobs."""
 
-    @operation
+    @action
     def carry_out(self, job: Job, *, progress: OnProgress | None = None) -> Flow[Progress]:
         """Run a job; returns its progress. The errors of single tasks are in ``Progress.failures``.
 

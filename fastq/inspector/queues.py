@@ -21,7 +21,7 @@ from fastq.broker.operation import Flow, together
 from fastq.clock import at_unix_ns
 from fastq.errors import BrokerError, QueueNotFoundError, QueueStateError
 from fastq.inspector.checks import check_count, check_queue
-from fastq.inspector.driver import Driver, operation
+from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.records import DailyStats, GroupInfo, QueueInfo
 
 __all__ = ["QueueMethods", "pause", "require_queue", "unpause"]
@@ -86,7 +86,7 @@ class QueueMethods(Driver):
         sizes = yield from group_sizes(check_queue(queue))
         return [GroupInfo(name, size) for name, size in sorted(sizes.items())]
 
-    @operation
+    @action
     def pause_queue(self, queue: str, *, ahead: bool = True) -> Flow[None]:
         """Stop servers from taking tasks of a queue; ``QueueStateError`` if it is paused already.
 
@@ -96,7 +96,7 @@ class QueueMethods(Driver):
             yield from require_queue(check_queue(queue))
         yield from pause(queue, self._now_ns())
 
-    @operation
+    @action
     def unpause_queue(self, queue: str) -> Flow[None]:
         """Let servers take tasks from a queue again; ``QueueStateError`` if it is not paused."""
         return unpause(queue)

@@ -10,7 +10,7 @@ from fastq.broker.operations.walk import Source, Walk
 from fastq.errors import TaskNotFoundError, TaskStateError
 from fastq.inspector.bulk import run_all_tasks
 from fastq.inspector.checks import check_queue, check_states, check_task_id
-from fastq.inspector.driver import Driver, operation
+from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.filters import TaskFilter
 from fastq.inspector.jobs import Job
 from fastq.inspector.progress import OnProgress, Progress, counting, sizes_of
@@ -27,7 +27,7 @@ FAILED: Final = (TaskState.RETRY, TaskState.ARCHIVED)
 class RetryMethods(Driver):
     """The inspector's retries."""
 
-    @operation
+    @action
     def retry_task(self, queue: str, task_id: str) -> Flow[None]:
         """Run a failed task again now: it moves from retry or the archive to pending, or raises ``TaskStateError``."""
         check_task_id(task_id)
@@ -40,7 +40,7 @@ class RetryMethods(Driver):
             raise TaskNotFoundError(queue, task_id)
         raise TaskStateError(queue, task_id, "retry", found.state)
 
-    @operation
+    @action
     def retry_tasks(
         self,
         queue: str,

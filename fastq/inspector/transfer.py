@@ -12,7 +12,7 @@ from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
 from fastq.broker.operations.walk import Source, WalkedTask
 from fastq.clock import at_unix_ns
 from fastq.inspector.checks import check_queue, check_states
-from fastq.inspector.driver import Driver, operation
+from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.filters import TaskFilter
 from fastq.inspector.jobs import Job
 from fastq.inspector.move import Move
@@ -67,7 +67,7 @@ class MovePlan:
 class TransferMethods(Driver):
     """The inspector's moves to other queues."""
 
-    @operation
+    @action
     def move_tasks(
         self,
         origin: str,

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from fastq.errors import BrokerError, FastqError
 from fastq.inspector import AsyncInspector
+from fastq.inspector.audit import HAS_AUDIT
 from fastq.redis_url import is_cluster
 from fastq.web.access import EVERYONE, Access, User
 from fastq.web.audit import audit
@@ -166,6 +167,7 @@ class FastqWeb:
             raise Refusal(405, f"this server is read-only: {call.request.method} is not allowed")
         if not call.may(route.action):
             raise Refusal(403, f"{call.user.name or 'you'} may not do this: {route.action}")
+        told = HAS_AUDIT.set(True)
         outcome = "failed"
         try:
             response = await route.endpoint(call)
@@ -175,6 +177,7 @@ class FastqWeb:
             outcome = f"failed: {error}"
             raise
         finally:
+            HAS_AUDIT.reset(told)
             if call.notes is not None:
                 audit(call, route.action, {"outcome": outcome, **call.notes})
 

@@ -6,7 +6,7 @@ from fastq.broker.operation import Flow
 from fastq.inspector.checks import check_count, check_queue
 from fastq.inspector.doctor.examination import LIMIT, Order, Report, examine
 from fastq.inspector.doctor.repairs import Repair
-from fastq.inspector.driver import Driver, operation
+from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.progress import OnProgress, Progress, stoppable
 
 __all__ = ["DoctorMethods"]
@@ -38,7 +38,7 @@ class DoctorMethods(Driver):
 
         return examine(Order(self._now_ns, named, limit, note))
 
-    @operation
+    @action
     def repair(self, repair: Repair, *, progress: OnProgress | None = None) -> Flow[int]:
         """Carry out one of the repairs of a ``Report``; returns the number of cases repaired.
 

@@ -1,0 +1,32 @@
+"""The file of ``$FASTQ_AUDIT_LOG``: the changes that are made with ``fastq``, a line of JSON each."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fastq.errors import FastqError
+
+__all__ = ["audit_log"]
+
+_log = logging.getLogger("fastq.audit")
+
+
+@contextmanager
+def audit_log(path: str | None) -> Iterator[None]:
+    """Append the audit to a file meanwhile; ``FastqError`` if it cannot be written, since then nothing is to change."""
+    if not path:
+        yield
+        return
+    try:
+        handler = logging.FileHandler(path)
+    except OSError as error:
+        raise FastqError(f"$FASTQ_AUDIT_LOG={path!r} cannot be written: {error.strerror or error}") from None
+    level = _log.level
+    _log.addHandler(handler)
+    _log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        _log.setLevel(level)
+        _log.removeHandler(handler)
+        handler.close()
