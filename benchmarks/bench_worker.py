@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,11 +69,13 @@ def time_to_drain(db: redis.Redis, count: int, look_every_s: float = 0.002) -> f
 
 
 @contextmanager
-def worker(server: RedisServer, app: str = "benchmarks.apps:mux") -> Iterator[subprocess.Popen[bytes]]:
+def worker(
+    server: RedisServer, app: str = "benchmarks.apps:mux", flags: Sequence[str] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``fastq-worker`` with two children."""
     command = [sys.executable, "-m", "fastq.cli.worker", app, "--redis", server.tcp_url]
     settings = ["--concurrency", "2", "--task-check-interval", "0.01", "--log-level", "warning"]
-    process = subprocess.Popen([*command, *settings], cwd=ROOT)
+    process = subprocess.Popen([*command, *settings, *flags], cwd=ROOT)
     try:
         with redis.Redis(port=server.port) as db:
             wait_until(lambda: bool(db.zcard("asynq:servers")), 20.0)
@@ -93,13 +95,19 @@ class Cost(NamedTuple):
 
 
 def run_tasks(
-    server: RedisServer, count: int, task_type: str, *, app: str = "benchmarks.apps:mux", **options: Any
+    server: RedisServer,
+    count: int,
+    task_type: str,
+    *,
+    app: str = "benchmarks.apps:mux",
+    flags: Sequence[str] = (),
+    **options: Any,
 ) -> Cost:
     """Run so many tasks on a worker of their own, from a full queue to the last acknowledgement."""
     with (
         redis.Redis(port=server.port) as db,
         Client(server.tcp_url) as client,
-        worker(server, app) as process,
+        worker(server, app, flags) as process,
     ):
         fill(client, db, task_type, count, **options)
         family = [process.pid, server.process.pid, *descendants(process.pid)]

