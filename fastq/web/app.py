@@ -20,7 +20,7 @@ from fastq.web.access import EVERYONE, Access, User
 from fastq.web.audit import audit
 from fastq.web.auth import Auth, TooManyFailuresError
 from fastq.web.compat import ROUTES as API
-from fastq.web.guard import SAFE, SECURITY_HEADERS, is_known_host, is_same_origin
+from fastq.web.guard import SAFE, SECURITY_HEADERS, is_embedded, is_known_host, is_same_origin
 from fastq.web.pages import ROUTES as PAGES
 from fastq.web.pages import error_page
 from fastq.web.redaction import Redaction
@@ -124,6 +124,9 @@ class FastqWeb:
             if isinstance(error, BrokerError):
                 status = 503 if error.transient else 500
             return _error(call, path, status, str(error))
+        except Exception:  # noqa: BLE001 - logged, and answered with the headers of every reply
+            _log.exception("%s %s met a defect", request.method, path)
+            return PlainTextResponse("a defect; the log of fastq web has the traceback", 500)
 
     def _paths(self, request: Request) -> tuple[str, str]:
         """Return the path that links begin with, and the path below it as it was sent."""
@@ -142,7 +145,7 @@ class FastqWeb:
         host = request.headers.get("host", "")
         if not is_known_host(host, self.allowed_hosts):
             raise Refusal(403, f"Host {host!r} is not one of this server's names; fastq web --allow-host lists it")
-        if request.method not in SAFE and not is_same_origin(request):
+        if is_embedded(request) if request.method in SAFE else not is_same_origin(request):
             raise Refusal(403, "this request comes from a page of another site")
 
     async def _user(self, request: Request) -> User:

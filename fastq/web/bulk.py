@@ -139,7 +139,7 @@ def _job(call: Call) -> Work:
 
 
 def _sees(call: Call, work: Work) -> bool:
-    return all(map(call.view.sees, work.queues))
+    return call.view.is_of_all or (work.queues is not None and all(map(call.view.sees, work.queues)))
 
 
 JOBS: Final = [

@@ -164,6 +164,8 @@ async def _archive(call: Call, queue: str, task_id: str) -> None:
 
 
 async def _cancel(call: Call, queue: str, task_id: str) -> None:
+    if not call.view.is_of_all:  # Go's servers are told the id only, and it could be that of a task of another queue
+        await call.view.task(queue, task_id)
     await call.inspector.cancel_processing(task_id, queue=queue)
 
 
@@ -209,7 +211,7 @@ def _doer_of_some(act: One, done_name: str, failed_name: str) -> Endpoint:
 async def _task_ids(call: Call) -> Sequence[str]:
     try:
         body = json.loads(await call.body())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refusal(400, f"the body is not JSON: {error}") from None
     except Refusal as refusal:
         raise Refusal(400, refusal.text) from None

@@ -1,13 +1,13 @@
 """What every request must pass, and the headers that every reply gets."""
 
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-__all__ = ["SAFE", "SECURITY_HEADERS", "is_known_host", "is_same_origin"]
+__all__ = ["SAFE", "SECURITY_HEADERS", "is_embedded", "is_known_host", "is_same_origin"]
 
 SAFE: Final = frozenset({"GET", "HEAD"})
 
@@ -21,6 +21,7 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([a-z0-9._-]+))(?::\d{1,5})?", re.IGNORECASE | re.ASCII)
 
 
 def is_known_host(host: str, allowed: Sequence[str]) -> bool:
@@ -29,9 +30,10 @@ def is_known_host(host: str, allowed: Sequence[str]) -> bool:
     Addresses and localhost always do: an attack by DNS rebinding needs a name of its own. Other names must be listed;
     ``*.example.com`` stands for all names below it, ``*`` for any.
     """
-    name = _host_name(host)
-    if not name:
+    match = _HOST.fullmatch(host)
+    if match is None:
         return False
+    name = (match[1] or match[2]).lower()
     if name == "localhost" or _is_address(name):
         return True
     return any(
@@ -55,13 +57,14 @@ def is_same_origin(request: Request) -> bool:
     return origin.lower() in (f"http://{host}", f"https://{host}")
 
 
-def _host_name(host: str) -> str | None:
-    if set(host) & set("/?#@\\"):
-        return None
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
+def is_embedded(request: Request) -> bool:
+    """Return whether a page of another origin asks for something by itself: an image, a frame, a stream, a fetch.
+
+    It could not read the reply, but the reply has its cost. Links from other sites are followed.
+    """
+    if request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+        return False
+    return request.headers.get("sec-fetch-mode") != "navigate" or request.headers.get("sec-fetch-dest") != "document"
 
 
 def _is_address(name: str) -> bool:

@@ -61,14 +61,14 @@ class Redaction:
         """Replace the values of members; all else stays as it was written, digit for digit."""
         parts, end, depth = [], 0, 0
         is_hidden = False  # within the value that is replaced, whose brackets ``depth`` counts
-        tokens = list(tokens_of(text))
-        for at, match in enumerate(tokens):
-            token = match[0]
+        token = before = ""
+        for match in tokens_of(text):
+            before, token = token, match[0]
             if is_hidden:
                 depth += (token in "{[") - (token in "}]")
                 if depth == 0:
                     is_hidden, end = False, match.end()
-            elif token == ":" and json.loads(tokens[at - 1][0]).casefold() in self.keys:
+            elif token == ":" and json.loads(before).casefold() in self.keys:
                 is_hidden = True
                 parts += [text[end : match.end()], REDACTED]
         return "".join([*parts, text[end:]])

@@ -1,11 +1,14 @@
 """Serves a ``FastqWeb`` on a port of this machine."""
 
+import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import Any, Final
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastq.log.setup import set_up_logging
 from fastq.web.access import User
@@ -16,6 +19,7 @@ from fastq.web.site import Formatter
 
 __all__ = [
     "FastqWeb",
+    "Protocol",
     "ServeOptions",
     "User",
     "auth_of",
@@ -26,7 +30,11 @@ __all__ = [
     "shortened",
 ]
 
-GRACE_S = 5
+GRACE_S: Final = 5
+HEAD_S: Final = 10.0
+"""How long a connection may be open without the whole head of a request."""
+MOST_CONNECTIONS: Final = 900
+"""Below the usual limit of open files, 1024; further ones get status 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,8 @@ def serve(app: FastqWeb, options: ServeOptions) -> None:
         # A header with the client's address could be forged, and authentication by a proxy relies on the address.
         config = uvicorn.Config(
             app,
+            http=Protocol,
+            limit_concurrency=MOST_CONNECTIONS,
             proxy_headers=False,
             access_log=False,
             server_header=False,
@@ -77,6 +87,39 @@ def serve(app: FastqWeb, options: ServeOptions) -> None:
             timeout_graceful_shutdown=GRACE_S,
         )
         _Server(config, app).run(sockets=[listener])
+
+
+class Protocol(H11Protocol):
+    """HTTP on one connection, which is closed if it keeps the server waiting for a request."""
+
+    _waits: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        super().connection_lost(exc)
+        self._stop_waiting()
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        self._waits = self.loop.call_later(HEAD_S, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._waits is not None:
+            self._waits.cancel()
+
+    def _give_up(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:  # type: ignore[redundant-expr]  # None at first
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):

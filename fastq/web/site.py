@@ -1,5 +1,6 @@
 """The parts that all routes share: what the site shows, a call to it, and the table's rows."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from fastq.web.work import Board
 __all__ = ["MOST_BODY_BYTES", "Call", "Formatter", "Refusal", "Route", "Site", "find_route", "name_in_path"]
 
 MOST_BODY_BYTES: Final = 1_000_000
+BODY_S: Final = 30.0
 
 Formatter: TypeAlias = Callable[[str, bytes], str]
 """Turns the type of a task and its payload or result into text."""
@@ -104,11 +106,15 @@ class Call:
     async def body(self) -> bytes:
         """Read the body, up to a limit."""
         parts, size = [], 0
-        async for part in self.request.stream():
-            size += len(part)
-            if size > MOST_BODY_BYTES:
-                raise Refusal(413, f"the body is larger than {MOST_BODY_BYTES:,} bytes")
-            parts.append(part)
+        try:
+            async with asyncio.timeout(BODY_S):
+                async for part in self.request.stream():
+                    size += len(part)
+                    if size > MOST_BODY_BYTES:
+                        raise Refusal(413, f"the body is larger than {MOST_BODY_BYTES:,} bytes")
+                    parts.append(part)
+        except TimeoutError:
+            raise Refusal(408, f"the body did not come within {BODY_S:g} s") from None
         return b"".join(parts)
 
     async def form(self) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from fastq.states import TaskState
 from fastq.web.redaction import Redaction
 from fastq.wire.messages import SchedulerEntry, WorkerInfo
 
-__all__ = ["ALL_QUEUES", "View", "matches"]
+__all__ = ["ALL_QUEUES", "View", "matches", "queue_of"]
 
 ALL_QUEUES: Final = ("*",)
 _QUEUE_OPTION: Final = re.compile(r'Queue\((".*")\)', re.DOTALL)
@@ -48,8 +48,8 @@ class View:
             raise QueueNotFoundError(queue)
 
     async def queues(self) -> list[str]:
-        """List the queues."""
-        return [queue for queue in await self.inspector.queues() if self.sees(queue)]
+        """List the queues; not those whose name is no Unicode text, which nothing else takes either."""
+        return [queue for queue in await self.inspector.queues() if self.sees(queue) and _is_text(queue)]
 
     async def servers(self) -> list[ServerInfo]:
         """List the servers of these queues, with their tasks in them."""
@@ -69,7 +69,7 @@ class View:
         return [
             replace(entry, task_payload=self.redaction.data(entry.task_payload))
             for entry in await self.inspector.scheduler_entries()
-            if self.is_of_all or self.sees(_queue_of(entry))
+            if self.is_of_all or self.sees(queue_of(entry))
         ]
 
     async def task(self, queue: str, task_id: str) -> TaskInfo:
@@ -83,9 +83,13 @@ class View:
         return [self.redaction.task(info) for info in await self.inspector.list_tasks(queue, state, **more)]
 
 
-def _queue_of(entry: SchedulerEntry) -> str:
+def _is_text(name: str) -> bool:
+    return not any("\udc80" <= each <= "\udcff" for each in name)
+
+
+def queue_of(entry: SchedulerEntry) -> str:
     """Return the queue of a periodic task, which is among its options as text; empty if that cannot be read."""
-    for option in entry.enqueue_options:
+    for option in reversed(entry.enqueue_options):  # the last one counts
         if match := _QUEUE_OPTION.fullmatch(option):
             try:
                 return str(json.loads(match[1]))

@@ -47,13 +47,13 @@ class _Stopped(Exception):  # noqa: N818 - no defect
 class Work:
     """A piece of work, its progress, and what came of it.
 
-    ``queues`` are those that it is about; who does not see them all does not see the work. ``result`` is what a lookup
-    has found so far. ``said`` is a sentence about the end.
+    ``queues`` are those that it is about, None for all; who does not see them all does not see the work. ``result`` is
+    what a lookup has found so far. ``said`` is a sentence about the end.
     """
 
     title: str
     by: str = ""
-    queues: frozenset[str] = frozenset()
+    queues: frozenset[str] | None = None
     result: Any = None
     ends_unseen: bool = False
     id: str = ""

@@ -87,6 +87,13 @@ def test_read_only_and_forbidden_actions_are_refused(url: str, db: Redis) -> Non
         ({"Host": "example.org"}, 403),
         ({"Host": ""}, 403),
         ({"Host": "[::1"}, 403),
+        ({"Host": "LOCALHOST:{port}"}, 204),
+        ({"Host": "localhost."}, 403),
+        ({"Host": "localhost:80, evil.example"}, 403),
+        ({"Host": "[::1].evil.example"}, 403),
+        ({"Host": "127.1"}, 403),
+        ({"Host": "evil.example", "X-Forwarded-Host": "localhost"}, 403),
+        ({"Host": "evil.example", "Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"}, 403),
     ],
 )
 def test_other_sites_change_nothing(guarded: tuple[Served, Redis], headers: dict[str, str], status: int) -> None:
@@ -119,6 +126,7 @@ def test_every_reply_has_the_headers_that_protect_it(url: str, db: Redis) -> Non
 
 def test_passwords_let_in_and_too_many_wrong_ones_do_not(url: str, db: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "FAILURES", 2)  # each takes its time
+    monkeypatch.setitem(auth.SCRYPT, "p", 1)
 
     def basic(text: str) -> dict[str, str]:
         return {"Authorization": f"Basic {base64.b64encode(text.encode()).decode()}"}

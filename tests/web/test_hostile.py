@@ -1,0 +1,224 @@
+"""What someone tries who means harm: odd requests, other sites, other people's queues; over real HTTP."""
+
+import logging
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import pytest
+import uvicorn
+from redis import Redis
+from starlette.requests import Request
+
+from fastq import Client
+from fastq.web import FastqWeb, Role, User, serve, site
+from fastq.web.access import ACTIONS
+from fastq.web.app import ROUTES
+from fastq.web.view import View, queue_of
+from fastq.web.work import Work
+from fastq.wire.messages import SchedulerEntry
+from tests.inspector.harness import Seeded
+from tests.waiting import PATIENCE_S, wait_until
+from tests.web.serving import Served, serving
+from tests.web.test_app import by_header, filled_path
+
+NAMES = ("%00", "%ff~FF", "%ED%A0%80", "..%2f%2e%2e", "%0d%0aSet-Cookie:x=1", "x" * 3_000, "{*[")
+BODIES = (b'{"task_ids":' + b"[" * 100_000, b'{"task_ids": ["\\ud800"]}', b"only=%ED%A0%80", b"q=%22&sure=yes")
+
+
+def test_odd_requests_get_a_reply_that_is_protected(url: str, db: Redis, caplog: pytest.LogCaptureFixture) -> None:
+    with Client(url) as client:
+        client.enqueue("t", queue="q")
+    db.sadd("asynq:queues", b"bad\xff\xfe")  # as asynq of Go takes it
+    paths: list[tuple[str, str, bytes | None]] = [
+        (route.method, route.pattern.format_map(dict.fromkeys(NAMED, name) | {"state": "pending"}), None)
+        for route in ROUTES
+        for name in NAMES
+        if not route.pattern.startswith(("/doctor", "/events", "/search"))
+    ]
+    paths += [
+        (route.method, route.pattern.format_map(dict.fromkeys(NAMED, "q") | {"state": "pending"}), body)
+        for route in ROUTES
+        for body in BODIES
+        if route.method == "POST"
+    ]
+    queries = (
+        "page=%00&size=-1",
+        f"page={'9' * 5_000}",
+        "group=%ff",
+        "q=payload.:%00",
+        "q=%22",
+        "duration=-1",
+        "id=%ff",
+    )
+    paths += [("GET", f"{path}?{query}", None) for path in ("/", *PAGES) for query in queries]
+    with serving(FastqWeb(url)) as served:
+        for method, path, body in paths:
+            answer = served.ask(method, path, body)
+            assert answer.headers["content-security-policy"], (method, path, answer.text)
+            assert "set-cookie" not in answer.headers
+        assert [queue["queue"] for queue in served.get("/api/queues").json["queues"]] == ["q"]
+        assert served.get("/").status == 200
+    assert "Traceback" not in caplog.text
+
+
+NAMED = ("queue", "id", "group", "entry", "server", "job", "version", "name")
+PAGES = (
+    "/queues/q/pending",
+    "/queues/q/aggregating",
+    "/find",
+    "/search",
+    "/api/queues/q/pending_tasks",
+    "/api/metrics",
+)
+
+
+def test_a_defect_is_answered_without_its_traceback(
+    url: str, db: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(view: View) -> list[str]:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(View, "queues", broken)
+    with serving(FastqWeb(url)) as served:
+        for path in ("/", "/api/queues"):
+            answer = served.get(path)
+            assert (answer.status, "secret" in answer.text) == (500, False)
+            assert answer.headers["content-security-policy"]
+    assert "RuntimeError: secret" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ("cross-site cors empty", 403),
+        ("cross-site no-cors image", 403),
+        ("same-site cors empty", 403),
+        ("cross-site navigate iframe", 403),
+        ("cross-site navigate document", 200),
+        ("same-origin cors empty", 200),
+        ("none navigate document", 200),
+    ],
+)
+def test_pages_of_other_sites_load_nothing(url: str, db: Redis, headers: str, status: int) -> None:
+    from_site, mode, dest = headers.split()
+    given = {"Sec-Fetch-Site": from_site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+    with serving(FastqWeb(url)) as served:
+        for path in ("/", "/api/queues", "/search?q=x"):
+            assert served.get(path, **given).status == status, path
+        if status == 403:
+            assert served.get("/events?of=/", **given).status == status
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_forbidden_action_is_refused_by_each_of_its_routes(url: str, db: Redis, action: str) -> None:
+    with serving(FastqWeb(url, forbidden=[action])) as served:
+        of_it = [route for route in ROUTES if route.action == action]
+        assert of_it
+        for route in of_it:
+            assert served.ask(route.method, filled_path(route.pattern)).status == 403, route.pattern
+
+
+def mail_or_all(request: Request) -> User:
+    return User("ann", Role.ADMIN, tuple(request.headers.get("x-queues", "mail*").split(",")))
+
+
+def test_who_sees_some_queues_cancels_nothing_in_others(url: str, db: Redis) -> None:
+    Seeded(db, "bank").activate("x", until_s=4_000_000_000)
+    Seeded(db, "mail").activate("y", until_s=4_000_000_000)
+    canceled = db.pubsub()  # type: ignore[no-untyped-call]  # redis has no types for it
+    with serving(FastqWeb(url, auth=mail_or_all)) as served, canceled:
+        canceled.subscribe("asynq:cancel")
+        canceled.get_message(timeout=PATIENCE_S)
+        # Go's servers are told the id alone.
+        assert served.ask("POST", "/api/queues/mail/active_tasks/x:cancel").status == 500
+        told = served.ask("POST", "/api/queues/mail/active_tasks:batch_cancel", b'{"task_ids": ["x", "y"]}').json
+        assert told == {"canceled_ids": ["y"], "error_ids": ["x"]}
+        message = canceled.get_message(timeout=PATIENCE_S)
+        assert message is not None
+        assert message["data"] == b"y"
+
+
+def test_who_sees_some_queues_sees_no_work_on_all(url: str, db: Redis) -> None:
+    app = FastqWeb(url, auth=mail_or_all)
+    app.site.board.jobs["1"] = Work("Repair what the doctor found", id="1")
+    with serving(app) as served:
+        assert "Repair" in served.get("/jobs/1", X_Queues="*").text
+        assert served.get("/jobs/1").status == served.ask("POST", "/jobs/1/stop").status == 404
+        assert "Repair" not in served.get("/jobs").text
+
+
+def test_the_queue_of_a_periodic_task_is_the_last_that_it_names(url: str, db: Redis) -> None:
+    app = FastqWeb(url, queues=["mail*"])
+    view = View(app.site.inspector, (("mail*",),), app.site.redaction)
+    now = datetime.now(UTC)
+    for options, is_seen in (
+        (('Queue("mail")',), True),
+        (('Queue("mail")', 'Queue("bank")'), False),
+        (('Queue("bank")', "MaxRetry(3)", 'Queue("mails")'), True),
+        (('Queue("bad\\x00")',), False),
+        ((), False),
+    ):
+        entry = SchedulerEntry("e", "@every 1h", "t", b"", options, now, now)
+        assert view.sees(queue_of(entry)) is is_seen, options
+
+
+@contextmanager
+def served_alone(app: FastqWeb) -> Iterator[Served]:
+    """Serve with the limits of ``fastq web``."""
+    config = uvicorn.Config(app, port=0, http=serve.Protocol, log_config=None, access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_until(lambda: server.started or not thread.is_alive())
+        yield Served(server.servers[0].sockets[0].getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def test_who_keeps_the_server_waiting_is_not_waited_for(url: str, db: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "HEAD_S", 0.2)
+    monkeypatch.setattr(site, "BODY_S", 0.05)
+    head = b"POST /queues/q/pending/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
+    with served_alone(FastqWeb(url)) as served:
+        for sent in (b"", b"GET / HTTP/1.1\r\nHost: local", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET /"):
+            with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_S) as connection:
+                connection.sendall(sent)
+                with connection.makefile("rb") as replies:
+                    received = replies.read()
+                assert received.count(b"HTTP/1.1 200 OK") == sent.count(b"\r\n\r\n")
+        with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_S) as connection:
+            connection.sendall(head + b"all=1")
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 408 ")
+
+
+def test_the_address_of_redis_is_shown_without_its_password(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with serving(FastqWeb("redis://:s3cr3t@127.0.0.1:1/0")) as served:
+        for path in ("/redis", "/api/redis_info"):
+            answer = served.get(path)
+            assert answer.status >= 500
+            assert "127.0.0.1:1" in answer.text
+            assert "s3cr3t" not in answer.text
+    assert "s3cr3t" not in caplog.text
+
+
+def test_a_server_that_only_shows_has_no_button(url: str, db: Redis) -> None:
+    with Client(url) as client:
+        client.enqueue("t", queue="q", task_id="x")
+        client.enqueue("t", queue="q", task_id="y", group="q")
+    pages = ["/queues/q/tasks/x", *PAGES[:-2], "/", "/servers", "/jobs", "/search?q=t"]
+    with serving(FastqWeb(url)) as served:
+        assert sum('method="post"' in served.get(path).text for path in pages) >= 5
+    for app, headers in ((FastqWeb(url, read_only=True), {}), (FastqWeb(url, auth=by_header), {"X-Role": "viewer"})):
+        with serving(app) as served:
+            for path in pages:
+                text = served.get(path, **headers).text
+                assert not any(
+                    "<button" in form for form in re.findall('<form method="post".*?</form>', text, re.DOTALL)
+                )
