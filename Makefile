@@ -62,6 +62,7 @@ check: lint types test ## Everything that must be green before a merge
 
 docs: $(BUILT) ## Write signatures and docstrings into docs/api
 	$(PY) docs/make_api.py
+	$(PY) docs/make_web_schema.py
 
 site: $(VENV)/installed ## Build the site of the documentation in build/site, every link checked
 	$(PY) docs/make_site.py

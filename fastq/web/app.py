@@ -1,6 +1,7 @@
-"""``FastqWeb``: the web UI and asynqmon's REST API as an ASGI app."""
+"""``FastqWeb``: the web UI, its REST API and asynqmon's, as an ASGI app."""
 
 import inspect
+import json
 import logging
 import re
 from collections.abc import Sequence
@@ -25,10 +26,11 @@ from fastq.web.pages import ROUTES as PAGES
 from fastq.web.pages import error_page
 from fastq.web.redaction import Redaction
 from fastq.web.site import Call, Formatter, Refusal, Site, find_route
+from fastq.web.v1 import ROOT, V1
 
 __all__ = ["ROUTES", "FastqWeb"]
 
-ROUTES: Final = [*API, *PAGES]
+ROUTES: Final = [*V1, *API, *PAGES]
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
 
 _log = logging.getLogger("fastq.web")
@@ -118,12 +120,7 @@ class FastqWeb:
             response.headers.update(refusal.headers)
             return response
         except (FastqError, ValueError) as error:
-            if path.startswith("/api/"):
-                return _error(call, path, 500, str(error))  # as asynqmon
-            status = 409
-            if isinstance(error, BrokerError):
-                status = 503 if error.transient else 500
-            return _error(call, path, status, str(error))
+            return _error(call, path, _status_of(error, path), str(error))
         except Exception:  # noqa: BLE001 - logged, and answered with the headers of every reply
             _log.exception("%s %s met a defect", request.method, path)
             return PlainTextResponse("a defect; the log of fastq web has the traceback", 500)
@@ -185,9 +182,19 @@ class FastqWeb:
                 audit(call, route.action, {"outcome": outcome, **call.notes})
 
 
+def _status_of(error: Exception, path: str) -> int:
+    if path.startswith("/api/") and not path.startswith(f"{ROOT}/"):
+        return 500  # as asynqmon
+    if isinstance(error, BrokerError):
+        return 503 if error.transient else 500
+    return 400 if path.startswith(f"{ROOT}/") and not isinstance(error, FastqError) else 409
+
+
 def _error(call: Call, path: str, status: int, text: str) -> Response:
     if status >= 500:
         _log.warning("%s %s failed: %s", call.request.method, path, text)
+    if path.startswith(f"{ROOT}/"):
+        return Response(json.dumps({"error": text}), status, media_type="application/json")
     # A page needs its style sheet, which a client that is not let in does not get.
     if path.startswith("/api/") or not call.is_let_in:
         return PlainTextResponse(text, status)

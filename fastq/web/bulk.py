@@ -14,7 +14,7 @@ from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
 from fastq.web.work import Work, WorkState
 
-__all__ = ["JOBS", "Order", "ask", "begin", "did", "is_quick"]
+__all__ = ["JOBS", "Order", "ask", "begin", "did", "is_quick", "job_of", "sees"]
 
 QUICK_S: Final = 0.4
 """A job that takes no longer is shown by what it did, not on a page of its own."""
@@ -111,19 +111,19 @@ def _notes(work: Work) -> dict[str, Any]:
 
 async def jobs(call: Call) -> Response:
     """List the jobs, the newest first."""
-    found = [work for work in reversed(call.site.board.jobs.values()) if _sees(call, work)]
+    found = [work for work in reversed(call.site.board.jobs.values()) if sees(call, work)]
     return page(call, "jobs.jinja", title="Jobs", section="jobs", jobs=found)
 
 
 async def job(call: Call) -> Response:
     """Show a job and its progress."""
-    work = _job(call)
+    work = job_of(call)
     return page(call, "job.jinja", title=work.title, section="jobs", job=work)
 
 
 async def stop(call: Call) -> Response:
     """Stop a job before its next task."""
-    work = _job(call)
+    work = job_of(call)
     if not work.is_running:
         raise Refusal(409, f"the job has ended already: {work.said or work.state}")
     work.stop(call.user.name or "a user")
@@ -131,14 +131,16 @@ async def stop(call: Call) -> Response:
     return RedirectResponse(f"{call.base}/jobs/{work.id}", 303)
 
 
-def _job(call: Call) -> Work:
+def job_of(call: Call) -> Work:
+    """Return the job that the path names."""
     work = call.site.board.jobs.get(call.names["job"])
-    if work is None or not _sees(call, work):
+    if work is None or not sees(call, work):
         raise Refusal(404, "there is no such job; jobs are forgotten when fastq web ends")
     return work
 
 
-def _sees(call: Call, work: Work) -> bool:
+def sees(call: Call, work: Work) -> bool:
+    """Return whether a user sees all that a job is about."""
     return call.view.is_of_all or (work.queues is not None and all(map(call.view.sees, work.queues)))
 
 

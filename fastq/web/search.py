@@ -25,7 +25,7 @@ from fastq.web.render import page
 from fastq.web.site import Call, Endpoint, Refusal, Route, name_in_path
 from fastq.web.work import Work
 
-__all__ = ["SEARCHING"]
+__all__ = ["SEARCHING", "Found", "look"]
 
 SETTLE_S: Final = 0.5
 MOST_SHOWN: Final = 200
@@ -86,7 +86,7 @@ async def search(call: Call) -> Response:
     wrong = ""
     if text:
         try:
-            work = _look(call, Query.of(text))
+            work = look(call, Query.of(text))
         except ValueError as error:
             wrong = str(error)
     if work is not None:
@@ -119,7 +119,8 @@ def _key(call: Call, query: Query) -> str:
     return repr((query.text, call.view.globs))
 
 
-def _look(call: Call, query: Query) -> Work:
+def look(call: Call, query: Query) -> Work:
+    """Begin a search, or return the one that goes on or has just ended."""
     key = _key(call, query)
     known = call.site.board.lookup(key)
     if call.is_live and known is not None:

@@ -133,7 +133,8 @@ class Route:
     """A row of the route table: ``action`` is what it does, None if it only reads.
 
     ``pattern`` is a path in which ``{name}`` stands for anything but a slash. ``live_s`` is how often the parts of the
-    page are renewed while it is looked at, 0 for never.
+    page are renewed while it is looked at, 0 for never. ``reply`` and ``query`` describe a route of ``/api/v1``: the
+    schema of its reply, and the parameters that it takes.
     """
 
     method: str
@@ -141,6 +142,8 @@ class Route:
     endpoint: Endpoint
     action: str | None = None
     live_s: int = 0
+    reply: str = ""
+    query: tuple[str, ...] = ()
     regex: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:

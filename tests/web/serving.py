@@ -6,14 +6,20 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import uvicorn
 from starlette.types import ASGIApp
 
+from fastq.web.v1 import ROOT, V1
 from tests.waiting import PATIENCE_S, wait_until
 
 __all__ = ["Answer", "Served", "serving"]
+
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "web.schema.json").read_text())
 
 
 @dataclass(frozen=True)
@@ -50,12 +56,26 @@ class Served:
             given = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, body, given)
             reply = connection.getresponse()
-            return Answer(reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read())
+            told = {name.lower(): value for name, value in reply.getheaders()}
+            answer = Answer(reply.status, told, b"" if method == "HEAD" else reply.read())
+            _check(method, path, answer)
+            return answer
         finally:
             connection.close()
 
     def get(self, path: str, /, **headers: str) -> Answer:
         return self.ask("GET", path, **headers)
+
+
+def _check(method: str, path: str, answer: Answer) -> None:
+    """Hold a reply of ``/api/v1`` against its schema."""
+    _, root, rest = path.partition(ROOT)
+    for route in V1 if root and answer.headers.get("content-type") == "application/json" else ():
+        if route.method == method and route.regex.fullmatch((root + rest).partition("?")[0]):
+            name = route.reply if answer.status < 400 else "error"
+            if name in SCHEMA["$defs"]:
+                jsonschema.validate(answer.json, {**SCHEMA, "anyOf": [{"$ref": f"#/$defs/{name}"}]})
+            return
 
 
 @contextmanager

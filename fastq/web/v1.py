@@ -1,0 +1,353 @@
+"""The REST API ``/api/v1``: the records that ``fastq --json`` writes, and jobs for what takes long.
+
+``docs/make_web_schema.py`` writes its description from ``V1`` into ``openapi.json``.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import resources
+from typing import Any, Final, TypeAlias
+
+from starlette.responses import Response
+
+from fastq.durations import parse_duration
+from fastq.errors import QueueNotFoundError, TaskNotFoundError
+from fastq.inspector.jobs import Place, canceling, doing, doing_all
+from fastq.inspector.jobs import may as is_possible
+from fastq.inspector.json_records import (
+    acted_record,
+    attempt_record,
+    daily_record,
+    entry_record,
+    event_record,
+    history_record,
+    queue_record,
+    server_record,
+    task_record,
+    time_text,
+)
+from fastq.states import TaskState
+from fastq.web.bulk import is_quick, job_of, sees
+from fastq.web.query import Query
+from fastq.web.queue_infos import queue_infos
+from fastq.web.render import page
+from fastq.web.search import Found, look
+from fastq.web.site import Call, Endpoint, Refusal, Route
+from fastq.web.work import Work
+
+__all__ = ["ROOT", "V1"]
+
+ROOT: Final = "/api/v1"
+PAGE_SIZE: Final = 50
+MOST_A_PAGE: Final = 1_000
+MOST_PAGES: Final = 10**9
+MOST_CHOSEN: Final = 1_000
+DAYS: Final = 14
+FAILURES: Final = 50
+SETTLE_S: Final = 0.5
+PAGED: Final = ("page", "size")
+_OPENAPI: Final = json.loads((resources.files("fastq.web") / "openapi.json").read_text("utf-8"))
+
+Record: TypeAlias = Mapping[str, Any]
+Read: TypeAlias = Callable[[Call], Awaitable[Record]]
+
+
+def _json(value: Record, status: int = 200) -> Response:
+    return Response(json.dumps(value), status, media_type="application/json")
+
+
+async def queues(call: Call) -> Record:
+    """List the queues."""
+    return {"queues": [queue_record(info) for info in await queue_infos(call.view)]}
+
+
+async def queue(call: Call) -> Record:
+    """Describe a queue and its last days, today first."""
+    info = await call.inspector.get_queue_info(call.names["queue"])
+    days = await call.inspector.history(info.queue, DAYS)
+    return {"queue": queue_record(info), "days": [daily_record(day) for day in days]}
+
+
+async def runs(call: Call) -> Record:
+    """Describe the runs of a queue's tasks for a time until now, such as since=8h; by type with by_type=1."""
+    since_s = parse_duration(call.request.query_params.get("since", "1h")) / 1e9
+    by_type = call.request.query_params.get("by_type", "") not in ("", "0", "false")
+    return history_record(await call.inspector.run_history(call.names["queue"], since_s, by_type=by_type))
+
+
+async def groups(call: Call) -> Record:
+    """List the groups of a queue."""
+    found = await call.inspector.groups(call.names["queue"])
+    return {"groups": [{"group": each.group, "size": each.size} for each in found]}
+
+
+async def tasks(call: Call) -> Record:
+    """List the tasks of a state; those that aggregate by group."""
+    state, group = _state(call), call.request.query_params.get("group")
+    size, number = call.number("size", PAGE_SIZE, MOST_A_PAGE), call.number("page", 1, MOST_PAGES)
+    if (state is TaskState.AGGREGATING) != (group is not None):
+        raise Refusal(400, "group=NAME goes with the state aggregating, and the state aggregating with group=NAME")
+    found = await call.view.tasks(call.names["queue"], state, group=group, page=number, page_size=size)
+    total = await call.inspector.count_tasks(call.names["queue"], state, group=group)
+    return {"tasks": [task_record(info) for info in found], "total": total}
+
+
+def _state(call: Call) -> TaskState:
+    try:
+        return TaskState(call.names["state"])
+    except ValueError:
+        raise Refusal(404, f"there is no state {call.names['state']!r}") from None
+
+
+async def task(call: Call) -> Record:
+    """Describe a task and its failed attempts, the oldest first."""
+    info = await call.view.task(call.names["queue"], call.names["id"])
+    attempts = await call.inspector.get_failed_attempts(info.queue, info.id)
+    return {"task": task_record(info), "failed_attempts": [attempt_record(each) for each in attempts]}
+
+
+async def search(call: Call) -> Record:
+    """Search as the page does; ask again while its state is running."""
+    query = Query.of(call.request.query_params.get("q", ""))
+    if not query.text:
+        raise Refusal(400, "q=WORDS says what to search for")
+    work = look(call, query)
+    await work.settle(SETTLE_S)
+    found: Found = work.result
+    return {
+        "state": work.state.value,
+        "looked": work.progress.looked or 0,
+        "total": work.progress.total,
+        "found": found.count,
+        "errors": dict(found.errors.most_common()),
+        "types": dict(found.types.most_common()),
+        "tasks": [
+            {"queue": hit.queue, "state": hit.state.value, "id": hit.id, "type": hit.type, "error": hit.error or None}
+            for hit in found.hits
+        ],
+    }
+
+
+async def servers(call: Call) -> Record:
+    """List the running servers."""
+    return {"servers": [server_record(server) for server in await call.view.servers()]}
+
+
+async def schedulers(call: Call) -> Record:
+    """List the periodic tasks."""
+    return {"entries": [entry_record(entry) for entry in await call.view.scheduler_entries()]}
+
+
+async def events(call: Call) -> Record:
+    """List the times at which a periodic task was enqueued, the latest first."""
+    wanted = call.names["entry"]
+    if not call.view.is_of_all and wanted not in {entry.id for entry in await call.view.scheduler_entries()}:
+        return {"events": []}
+    size, number = call.number("size", PAGE_SIZE, MOST_A_PAGE), call.number("page", 1, MOST_PAGES)
+    found = await call.inspector.list_scheduler_enqueue_events(wanted, page=number, page_size=size)
+    return {"events": [event_record(event) for event in found]}
+
+
+async def redis(call: Call) -> Record:
+    """Return INFO, or CLUSTER INFO of a cluster."""
+    info = await (call.inspector.cluster_info() if call.site.is_cluster else call.inspector.redis_info())
+    return {"address": call.inspector.where, "is_cluster": call.site.is_cluster, "info": dict(info)}
+
+
+async def jobs(call: Call) -> Record:
+    """List the jobs, the newest first."""
+    return {"jobs": [_job(work) for work in reversed(call.site.board.jobs.values()) if sees(call, work)]}
+
+
+async def job(call: Call) -> Record:
+    """Describe a job."""
+    return _job(job_of(call))
+
+
+def _job(work: Work) -> Record:
+    return {
+        "id": work.id,
+        "title": work.title,
+        "state": work.state.value,
+        "done": work.progress.done,
+        "total": work.progress.total,
+        "failures": list(work.progress.failures[:FAILURES]),
+        "said": work.said or None,
+        "by": work.by or None,
+        "began_at": time_text(work.began_at),
+        "ended_at": time_text(work.ended_at),
+        "stopped_by": work.stopped_by,
+    }
+
+
+# Actions ------------------------------------------------------------------------------------------------------------
+
+
+async def pause(call: Call) -> Record:
+    """Pause a queue; status 409 if it is paused already."""
+    await call.inspector.pause_queue(call.names["queue"], ahead=False)
+    return await queue(call)
+
+
+async def resume(call: Call) -> Record:
+    """Resume a queue; status 409 if it is not paused."""
+    await call.inspector.unpause_queue(call.names["queue"])
+    return await queue(call)
+
+
+async def delete(call: Call) -> Record:
+    """Delete a queue, with its tasks if force=1, as a job."""
+    name, force = call.names["queue"], call.request.query_params.get("force", "") not in ("", "0", "false")
+    await call.inspector.get_queue_info(name)
+
+    async def do(work: Work) -> str:
+        await call.inspector.delete_queue(name, force=force, progress=work.note)
+        return "The queue is deleted."
+
+    work = Work(f"Delete the queue {name}", call.user.name, frozenset({name}))
+    await is_quick(call, "queue.delete", work, do)
+    return _job(work)
+
+
+async def _object(call: Call) -> Mapping[str, Any]:
+    if call.request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refusal(415, "the body must be application/json")
+    try:
+        body = json.loads(await call.body())
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, f"the body is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refusal(400, "the body must be a JSON object")
+    return body
+
+
+def _doer_of_chosen(verb: str) -> Read:
+    async def do(call: Call) -> Record:
+        state, body = _state(call), await _object(call)
+        ids = body.get("ids")
+        if body.keys() != {"ids"} or not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+            raise Refusal(400, 'the body must be {"ids": ["…"]}')
+        if not 0 < len(ids) <= MOST_CHOSEN:
+            raise Refusal(400, f"{len(ids):,} ids are given; from 1 to {MOST_CHOSEN:,} are possible")
+        _require(verb, state)
+        done, failed = 0, dict[str, str]()
+        call.notes = {"tasks": ids, "failed": failed}
+        for task_id in ids:
+            try:
+                info = await call.view.task(call.names["queue"], task_id)
+                if info.state is not state:
+                    raise TaskNotFoundError(info.queue, task_id)
+                work = canceling([info]) if verb == "cancel" else doing(verb, [info])
+                progress = await call.inspector.carry_out(work)
+            except (QueueNotFoundError, TaskNotFoundError, ValueError) as error:
+                failed[task_id] = str(error)
+                continue
+            done += progress.done
+            if progress.failures:
+                failed[task_id] = progress.failures[0]
+        return acted_record(done, failed)
+
+    do.__doc__ = f"{verb.capitalize()} the tasks with the given ids, if they are in this state."
+    return do
+
+
+def _doer_of_all(verb: str) -> Read:
+    async def do(call: Call) -> Record:
+        state, group = _state(call), call.request.query_params.get("group")
+        _require(verb, state)
+        place = Place(call.names["queue"], state, group)
+        order = doing_all(verb, place, await call.inspector.count_tasks(place.queue, state, group=group))
+
+        async def carry_out(work: Work) -> str:
+            await call.inspector.carry_out(order, progress=work.note)
+            return order.outcome(work.progress)
+
+        work = Work(order.question.rstrip("?"), call.user.name, frozenset({place.queue}))
+        await is_quick(call, f"task.{verb}", work, carry_out)
+        return _job(work)
+
+    do.__doc__ = f"{verb.capitalize()} all tasks of a state, or of one group, as a job."
+    return do
+
+
+def _require(verb: str, state: TaskState) -> None:
+    if not is_possible(verb, state):
+        raise Refusal(400, f"{verb} is not possible for {state} tasks")
+
+
+async def stop(call: Call) -> Record:
+    """Stop a job before its next task."""
+    work = job_of(call)
+    if not work.is_running:
+        raise Refusal(409, f"the job has ended already: {work.said or work.state}")
+    work.stop(call.user.name or "a user")
+    await work.settle(SETTLE_S)
+    return _job(work)
+
+
+# The table ----------------------------------------------------------------------------------------------------------
+
+
+async def openapi(call: Call) -> Response:
+    """Return the description of this API."""
+    return _json({**_OPENAPI, "servers": [{"url": call.base or "/"}]})
+
+
+async def described(call: Call) -> Response:
+    """Show the description of this API as a page."""
+    routes = [(route, (route.endpoint.__doc__ or "").strip()) for route in V1]
+    return page(call, "api.jinja", title="API", section="", routes=routes, root=ROOT)
+
+
+def _answering(read: Read) -> Endpoint:
+    async def endpoint(call: Call) -> Response:
+        try:
+            record = await read(call)
+        except (QueueNotFoundError, TaskNotFoundError) as error:
+            raise Refusal(404, str(error)) from None
+        is_begun = record.get("state") == "running" and call.request.method != "GET"
+        return _json(record, 202 if is_begun else 200)
+
+    endpoint.__doc__ = read.__doc__
+    return endpoint
+
+
+def _get(path: str, read: Read, reply: str, *query: str) -> Route:
+    return Route("GET", f"{ROOT}{path}", _answering(read), reply=reply, query=query)
+
+
+def _act(path: str, read: Read, action: str, reply: str, *query: str, method: str = "POST") -> Route:
+    return Route(method, f"{ROOT}{path}", _answering(read), action, reply=reply, query=query)
+
+
+_QUEUE: Final = "/queues/{queue}"
+V1: Final = [
+    _get("/queues", queues, "queues"),
+    _get(_QUEUE, queue, "queue"),
+    _get(f"{_QUEUE}/runs", runs, "runs_of_queue", "since", "by_type"),
+    _get(f"{_QUEUE}/groups", groups, "groups"),
+    _get(f"{_QUEUE}/tasks/{{id}}", task, "task_with_attempts"),
+    _get(f"{_QUEUE}/{{state}}", tasks, "tasks", "group", *PAGED),
+    _get("/search", search, "search", "q"),
+    _get("/servers", servers, "servers"),
+    _get("/schedulers", schedulers, "entries"),
+    _get("/schedulers/{entry}/events", events, "events", *PAGED),
+    _get("/redis", redis, "redis"),
+    _get("/jobs", jobs, "jobs"),
+    _get("/jobs/{job}", job, "job"),
+    _act(f"{_QUEUE}/pause", pause, "queue.pause", "queue"),
+    _act(f"{_QUEUE}/resume", resume, "queue.resume", "queue"),
+    _act(_QUEUE, delete, "queue.delete", "job", "force", method="DELETE"),
+    *(
+        _act(f"{_QUEUE}/{{state}}/{verb}", _doer_of_chosen(verb), f"task.{verb}", "acted")
+        for verb in ("run", "cancel", "archive", "delete")
+    ),
+    *(
+        _act(f"{_QUEUE}/{{state}}/{verb}-all", _doer_of_all(verb), f"task.{verb}", "job", "group")
+        for verb in ("run", "archive", "delete")
+    ),
+    _act("/jobs/{job}/stop", stop, "job.stop", "job"),
+    Route("GET", f"{ROOT}/openapi.json", openapi, reply="openapi"),
+    Route("GET", ROOT, described),
+]
+"""The paths of the API."""
