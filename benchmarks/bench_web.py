@@ -63,6 +63,7 @@ PAGES = {
 UNTIMED = {"search", "doctor"}
 """They wait a moment for what they look for, and go on for a while."""
 REST_S = 6.0
+EXAMPLES = 3
 LONG = re.compile(r"\b1[78]\d{8}(\d{9})?\b")
 """Times differ from walk to walk, other numbers in commands do not."""
 WATCHED = {"queues", "pending", "retry", "task", "groups", "servers", "redis"}
@@ -120,7 +121,7 @@ def main() -> int:
 @contextmanager
 def fastq_web(url: str) -> Iterator[tuple[int, int]]:
     """Run the command; gives its port and its process id."""
-    command = [Path(sys.executable).parent / "fastq", "web", "--port", "0", "--redis", url]
+    command = [str(Path(sys.executable).parent / "fastq"), "web", "--port", "0", "--redis", url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -163,7 +164,7 @@ def walk(budget: Budget, db: Redis, port: int, walks: int) -> None:
             budget.say(f"{name}: size, gzip", len(gzip.compress(body)) / 1e3, PAGE_KB, "kB")
         always = set.intersection(*slow)
         budget.say(f"{name}: commands above 5 ms", len(always), 0, "")
-        for command in sorted(always):
+        for command in sorted(always)[:EXAMPLES]:
             print(f"    {command[:160]}")
 
 

@@ -41,10 +41,12 @@ class QueueMethods(Driver):
         return names
 
     @operation
-    def get_queue_info(self, queue: str, *, search: bool = False) -> Flow[QueueInfo]:
+    def get_queue_info(self, queue: str, *, search: bool = False, aggregating: int | None = None) -> Flow[QueueInfo]:
         """Describe a queue: the number of tasks in each state, its counters, latency and memory.
 
-        With ``search`` all keys of Redis are scanned, in pieces, to count the tasks of unlisted groups.
+        With ``search`` all keys of Redis are scanned, in pieces, to count the tasks of unlisted groups. ``aggregating``
+        is a number of tasks in groups that was counted before, to be taken as it is: to count those of 100 000 groups
+        takes Redis 0.1 s.
         """
         now_ns = self._now_ns()
         exists, stats, memory = yield (
@@ -57,7 +59,8 @@ class QueueMethods(Driver):
                 raise result
         if not exists:
             raise QueueNotFoundError(queue)
-        aggregating = sum((yield from group_sizes(queue)).values()) if stats.groups else 0
+        if aggregating is None or not stats.groups:
+            aggregating = sum((yield from group_sizes(queue)).values()) if stats.groups else 0
         if search:
             aggregating = sum(group.size for group in (yield from find_groups(queue)).values())
         return _queue_info(queue, stats, aggregating, _memory(memory, stats, aggregating), now_ns)

@@ -24,6 +24,7 @@ from fastq.web.compat import ROUTES as API
 from fastq.web.guard import SAFE, SECURITY_HEADERS, is_embedded, is_known_host, is_same_origin
 from fastq.web.pages import ROUTES as PAGES
 from fastq.web.pages import error_page
+from fastq.web.queue_infos import QueueInfos
 from fastq.web.redaction import Redaction
 from fastq.web.site import Call, Formatter, Refusal, Site, find_route
 from fastq.web.v1 import ROOT, V1
@@ -71,8 +72,10 @@ class FastqWeb:
         for name in ("forbidden", "allowed_hosts", "queues", "redact"):
             if isinstance(given := getattr(self, name), str):
                 raise TypeError(f"{name} must be a sequence of str, not {given!r}")
+        inspector = AsyncInspector(self.redis)
         self.site = Site(
-            inspector=AsyncInspector(self.redis),
+            inspector=inspector,
+            queue_infos=QueueInfos(inspector),
             access=Access.of(self.read_only, self.forbidden),
             redaction=Redaction.of(self.hide_payloads, self.redact),
             queues=tuple(self.queues),

@@ -58,12 +58,12 @@ def _nothing() -> Response:
 
 async def list_queues(call: Call) -> Response:
     """List all queues."""
-    return _json({"queues": [queue_json(info) for info in await queue_infos(call.view)]})
+    return _json({"queues": [queue_json(info) for info in await queue_infos(call.view, call.site.queue_infos)]})
 
 
 async def get_queue(call: Call) -> Response:
     """Describe a queue and its last ten days."""
-    info = await call.inspector.get_queue_info(call.names["queue"])
+    info = await call.site.queue_infos.get(call.names["queue"])
     days = await call.inspector.history(info.queue, DAYS_OF_QUEUE)
     return _json({"current": queue_json(info), "history": [daily_json(day) for day in days]})
 
@@ -105,7 +105,7 @@ async def queue_stats(call: Call) -> Response:
 
 async def list_groups(call: Call) -> Response:
     """List the groups of a queue."""
-    info = await call.inspector.get_queue_info(call.names["queue"])
+    info = await call.site.queue_infos.get(call.names["queue"])
     return _json({"stats": queue_json(info), "groups": await _groups(call)})
 
 
@@ -125,7 +125,7 @@ def _lister(state: TaskState) -> Endpoint:
     async def list_tasks(call: Call) -> Response:
         queue, group = call.names["queue"], call.names.get("group")
         infos = await call.view.tasks(queue, state, group=group, **_page(call))
-        stats: QueueInfo = await call.inspector.get_queue_info(queue)
+        stats: QueueInfo = await call.site.queue_infos.get(queue)
         workers = await _workers(call, queue) if state is TaskState.ACTIVE else {}
         more = {"groups": await _groups(call)} if group is not None else {}
         tasks = [listed_json(call.site, info, workers) for info in infos]

@@ -63,7 +63,7 @@ class QueueRow:
 
 async def overview(call: Call) -> Response:
     """Show what is wrong, then all queues."""
-    infos, servers = await asyncio.gather(queue_infos(call.view), call.view.servers())
+    infos, servers = await asyncio.gather(queue_infos(call.view, call.site.queue_infos), call.view.servers())
     histories = await _histories(call.inspector, infos) if len(infos) <= MOST_WITH_HISTORY else [[]] * len(infos)
     rows = [QueueRow(info, days, _count(servers, info.queue)) for info, days in zip(infos, histories, strict=True)]
     return page(
@@ -104,7 +104,7 @@ async def queue(call: Call) -> Response:
 
 async def _info(call: Call) -> QueueInfo:
     try:
-        return await call.inspector.get_queue_info(call.names["queue"])
+        return await call.site.queue_infos.get(call.names["queue"])
     except QueueNotFoundError as error:
         raise Refusal(404, str(error)) from None
 

@@ -136,7 +136,7 @@ def look(call: Call, query: Query) -> Work:
 
 async def _walk(call: Call, query: Query, work: Work) -> None:
     """Look at all tasks, some hundreds at a time."""
-    infos = [info for info in await queue_infos(call.view) if query.reaches(info.queue)]
+    infos = [info for info in await queue_infos(call.view, call.site.queue_infos) if query.reaches(info.queue)]
     total = sum(getattr(info, state.value) for info in infos for state in query.states)
     where = TaskFilter(test=_test(call, query))
     looked = 0

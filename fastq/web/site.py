@@ -14,6 +14,7 @@ from fastq.errors import QueueNotFoundError
 from fastq.inspector import AsyncInspector
 from fastq.web.access import Access, User
 from fastq.web.live import Live
+from fastq.web.queue_infos import QueueInfos
 from fastq.web.redaction import Redaction
 from fastq.web.view import View
 from fastq.web.work import Board
@@ -53,6 +54,7 @@ class Site:
     result_formatter: Formatter | None
     prometheus: str
     is_cluster: bool
+    queue_infos: QueueInfos
     board: Board = field(default_factory=Board)
     live: Live = field(default_factory=Live)
 

@@ -58,12 +58,12 @@ def _json(value: Record, status: int = 200) -> Response:
 
 async def queues(call: Call) -> Record:
     """List the queues."""
-    return {"queues": [queue_record(info) for info in await queue_infos(call.view)]}
+    return {"queues": [queue_record(info) for info in await queue_infos(call.view, call.site.queue_infos)]}
 
 
 async def queue(call: Call) -> Record:
     """Describe a queue and its last days, today first."""
-    info = await call.inspector.get_queue_info(call.names["queue"])
+    info = await call.site.queue_infos.get(call.names["queue"])
     days = await call.inspector.history(info.queue, DAYS)
     return {"queue": queue_record(info), "days": [daily_record(day) for day in days]}
 
@@ -198,7 +198,7 @@ async def resume(call: Call) -> Record:
 async def delete(call: Call) -> Record:
     """Delete a queue, with its tasks if force=1, as a job."""
     name, force = call.names["queue"], call.request.query_params.get("force", "") not in ("", "0", "false")
-    await call.inspector.get_queue_info(name)
+    await call.site.queue_infos.get(name)
 
     async def do(work: Work) -> str:
         await call.inspector.delete_queue(name, force=force, progress=work.note)
