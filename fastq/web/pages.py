@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from starlette.responses import RedirectResponse, Response
@@ -15,6 +16,7 @@ from fastq.states import TaskState
 from fastq.web.acting import ACTING, VERBS, did_of
 from fastq.web.bulk import JOBS
 from fastq.web.doctor import DOCTOR
+from fastq.web.history import HISTORY, bars_of
 from fastq.web.payloads import shown
 from fastq.web.problems import problems_of
 from fastq.web.queue_infos import queue_infos
@@ -34,6 +36,7 @@ MOST_A_PAGE: Final = 200
 MOST_PAGES: Final = 10**9
 MOST_GROUPS: Final = 200
 EVENTS: Final = 50
+LATELY: Final = timedelta(hours=1)
 _FIRST: Final = (TaskState.ACTIVE, TaskState.PENDING, TaskState.RETRY, TaskState.ARCHIVED, TaskState.SCHEDULED)
 
 
@@ -117,6 +120,7 @@ async def tasks(call: Call) -> Response:
     group = call.request.query_params.get("group") or (groups[0].group if groups else None)
     size = call.number("size", PAGE_SIZE, MOST_A_PAGE)
     number = call.number("page", 1, MOST_PAGES)
+    past = await call.inspector.run_history(info.queue, LATELY)
     infos: list[TaskInfo] = []
     count: int = getattr(info, state.value)
     if state is not TaskState.AGGREGATING:
@@ -143,6 +147,7 @@ async def tasks(call: Call) -> Response:
         count=count,
         verbs=[verb for verb in VERBS if is_possible(verb, state) and call.may(f"task.{verb}")],
         did=did_of(call),
+        bars=bars_of(past.points, past.step, 1) if past.total.processed else [],
     )
 
 
@@ -257,5 +262,6 @@ _SHOWING: Final = [
     *SEARCHING,
     *JOBS,
     *DOCTOR,
+    *HISTORY,
 ]
 ROUTES: Final = [*_SHOWING, Route("GET", "/events", events_of(_SHOWING)), *ACTING]

@@ -28,6 +28,8 @@ PAGES: Final = {
     "servers": "/servers",
     "schedulers": "/schedulers",
     "entry": "/schedulers/21f50a8d",
+    "history": "/history",
+    "history-of": "/history?queue=images&since=24h",
     "redis": "/redis",
     "search": "/search?q=error:TimeoutError",
     "searching": "/search",

@@ -2,18 +2,27 @@
 
 import random
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from fastq import Client
+from fastq.broker.operations.history import add_history
+from fastq.broker.transport.open import open_broker
 from fastq.wire import keys
+from fastq.wire.history import BUCKETS, COUNTERS, OUTCOMES
 from fastq.wire.progress import encode_progress
 from tests.cli.dash.scene import fill_scene
 
-__all__ = ["HOSTILE", "HOSTILE_QUEUE", "add_hostile", "fill"]
+__all__ = ["HOSTILE", "HOSTILE_QUEUE", "add_hostile", "add_past", "fill"]
 
 DAYS: Final = 14
 RUNS: Final = {"critical": 6_000, "default": 11_000, "images": 17_000, "low": 21_000, "reports": 400}
+TYPES: Final = {
+    "default": {"image:resize": 40, "mail:welcome": 90},
+    "images": {"image:resize": 160},
+    "low": {"digest:mail": 5},
+}
 UNSERVED: Final = 140
 HOSTILE: Final = "\"><script>window.x=1</script><img src=x onerror='window.x=1'>\u202e\u200b{{7*7}}javascript:"
 HOSTILE_QUEUE: Final = HOSTILE.replace("{{7*7}}", "../..?#%2F&amp;")  # braces are the hash tag's
@@ -34,6 +43,7 @@ def fill(db: Any, url: str) -> None:
         client.enqueue("thumbnail:make", bytes(range(256)) * 12, queue="reports", task_id="binary")
         headers = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tenant": "acme"}
         client.enqueue("invoice:render", EXACT.encode(), queue="reports", task_id="exact", headers=headers, timeout=90)
+    add_past(url, int(now.timestamp()), 75)
     told = encode_progress(42, 120, "frames", time.time_ns())
     db.hset(keys.task("images", "im-run-1"), "progress", told)
     for queue, scale in RUNS.items():
@@ -41,6 +51,26 @@ def fill(db: Any, url: str) -> None:
             day, runs = now - timedelta(days=ago), int(scale * chance.uniform(0.4, 1.0))
             db.set(keys.processed(queue, day), runs, ex=86_400)
             db.set(keys.failed(queue, day), int(runs * chance.uniform(0, 0.12)), ex=86_400)
+
+
+def add_past(url: str, now_s: int, minutes: int) -> None:
+    """Let servers have counted the runs of the last minutes."""
+    chance = random.Random(7)
+    with closing(open_broker(url)) as broker:
+        for ago in range(minutes):
+            for queue, types in TYPES.items():
+                by_type = {type: _counts(chance, many) for type, many in types.items()}
+                broker.run(add_history(queue, now_s - 60 * ago, by_type))
+
+
+def _counts(chance: random.Random, many: int) -> list[int]:
+    counts = [0] * COUNTERS
+    done, failed = int(many * chance.uniform(0.5, 1)), int(many * chance.uniform(0, 0.1))
+    counts[: len(OUTCOMES)] = done, failed, failed, failed // 4, 0
+    for _ in range(done + failed):
+        counts[len(OUTCOMES) + chance.choice((4, 5, 5, 6, 6, 7, 9))] += 1
+        counts[len(OUTCOMES) + BUCKETS + chance.choice((1, 2, 2, 3, 8))] += 1
+    return counts
 
 
 def add_hostile(url: str) -> None:

@@ -28,10 +28,14 @@ function when(moment) {
   return seconds > 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
 }
 
+function clock(moment) {
+  return new Date(moment).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+}
+
 function renewTimes() {
   for (const element of document.querySelectorAll("time[datetime]")) {
     const moment = Date.parse(element.dateTime);
-    const text = when(moment);
+    const text = element.dataset.form === "clock" ? clock(moment) : when(moment);
     if (element.textContent !== text) element.textContent = text;
     if (!element.title.includes("\n")) element.title = `${new Date(moment).toLocaleString()}\n${element.title}`;
   }
