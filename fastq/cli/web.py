@@ -108,7 +108,7 @@ def _shared(name: str, **more: Any) -> Callable[[Any], Any]:
 def web(context: click.Context, /, **given: Any) -> int:
     """Serve the web UI, and asynqmon's REST API below /api.
 
-    Takes asynqmon's flags and variables, too. Roles: viewers look, operators also pause, run, archive and cancel,
+    Takes asynqmon's flags and variables, too. Roles: viewers look, operators also pause, enqueue, move and cancel,
     admins also delete, stop servers and repair. Needs fastq-worker[web].
     """
     try:

@@ -14,7 +14,7 @@ __all__ = ["parse"]
 
 _EVERY: Final = "@every "
 _SECOND_NS: Final = 1_000_000_000
-_DESCRIPTORS: Final = {
+DESCRIPTORS: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -63,10 +63,10 @@ def _read_zone(spec: str, default: tzinfo) -> tuple[tzinfo, int]:
 
 def _read_descriptor(spec: str, start: int, end: int, zone: tzinfo) -> Schedule:
     text = spec[start:end]
-    if text in _DESCRIPTORS:
-        return CalendarSchedule(spec, zone, _DESCRIPTORS[text])
+    if text in DESCRIPTORS:
+        return CalendarSchedule(spec, zone, DESCRIPTORS[text])
     if not text.startswith(_EVERY):
-        known = ", ".join([*_DESCRIPTORS, "@every <duration>"])
+        known = ", ".join([*DESCRIPTORS, "@every <duration>"])
         raise CronSpecError(spec, start, f"unknown descriptor {text!r}; known are {known}")
     try:
         every_ns = parse_duration(text.removeprefix(_EVERY))

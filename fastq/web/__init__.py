@@ -1,7 +1,7 @@
 """The web UI, and asynqmon's REST API: ``FastqWeb`` is an ASGI app, ``fastq web`` serves it.
 
-It knows Redis through ``fastq.inspector`` only, and nothing else of fastq imports it. ``site`` has the parts that all
-routes share; ``compat`` is asynqmon's API, ``pages`` are the pages.
+It knows Redis through ``fastq.inspector`` only, but for the form that enqueues, and nothing else of fastq imports it.
+``site`` has the parts that all routes share; ``compat`` is asynqmon's API, ``pages`` are the pages.
 """
 
 from fastq.web.access import Role, User

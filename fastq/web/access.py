@@ -14,7 +14,7 @@ class Role(IntEnum):
     VIEWER = 1
     """Look at everything."""
     OPERATOR = 2
-    """Pause and resume queues; run, archive and cancel tasks; stop jobs."""
+    """Pause and resume queues; enqueue, edit, move, run, archive and cancel tasks; stop jobs."""
     ADMIN = 3
     """Delete tasks and queues; stop servers; repair."""
 
@@ -33,6 +33,9 @@ ACTIONS: Final[Mapping[str, Role]] = {
     "queue.resume": Role.OPERATOR,
     "queue.delete": Role.ADMIN,
     "task.run": Role.OPERATOR,
+    "task.enqueue": Role.OPERATOR,
+    "task.edit": Role.OPERATOR,
+    "task.move": Role.OPERATOR,
     "task.archive": Role.OPERATOR,
     "task.cancel": Role.OPERATOR,
     "task.delete": Role.ADMIN,

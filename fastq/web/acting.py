@@ -20,7 +20,7 @@ from fastq.web.work import Work
 __all__ = ["ACTING", "VERBS", "did_of"]
 
 VERBS: Final = ("run", "cancel", "archive", "delete")
-OTHER_VERBS: Final = ("pause", "resume", "quiet", "stop")
+OTHER_VERBS: Final = ("move", "enqueue", "edit", "pause", "resume", "quiet", "stop")
 MOST_CHOSEN: Final = 1_000
 ORDER_S: Final = 1.0
 """How long a server's new state is waited for, so that the page shows it."""

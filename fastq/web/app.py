@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from fastq.client import AsyncClient
 from fastq.errors import BrokerError, FastqError
 from fastq.inspector import AsyncInspector
 from fastq.inspector.audit import HAS_AUDIT
@@ -76,6 +77,7 @@ class FastqWeb:
         self.site = Site(
             inspector=inspector,
             queue_infos=QueueInfos(inspector),
+            client=AsyncClient(self.redis),
             access=Access.of(self.read_only, self.forbidden),
             redaction=Redaction.of(self.hide_payloads, self.redact),
             queues=tuple(self.queues),
@@ -90,6 +92,7 @@ class FastqWeb:
         await self.site.live.close()
         await self.site.board.close()
         await self.site.inspector.close()
+        await self.site.client.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""

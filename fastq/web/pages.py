@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from starlette.responses import RedirectResponse, Response
 
+from fastq.cron.parse import parse
 from fastq.errors import QueueNotFoundError, SchedulerEntryNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo
 from fastq.inspector import AsyncInspector, DailyStats, QueueInfo, ServerInfo
@@ -16,6 +17,7 @@ from fastq.states import TaskState
 from fastq.web.acting import ACTING, VERBS, did_of
 from fastq.web.bulk import JOBS
 from fastq.web.doctor import DOCTOR
+from fastq.web.enqueueing import ENQUEUEING
 from fastq.web.history import HISTORY, bars_of
 from fastq.web.payloads import shown
 from fastq.web.problems import problems_of
@@ -25,7 +27,7 @@ from fastq.web.render import asset, page
 from fastq.web.search import SEARCHING
 from fastq.web.site import Call, Refusal, Route, name_in_path
 from fastq.web.streaming import events_of
-from fastq.wire.messages import WorkerInfo
+from fastq.wire.messages import SchedulerEntry, WorkerInfo
 
 __all__ = ["ROUTES", "error_page"]
 
@@ -36,6 +38,7 @@ MOST_A_PAGE: Final = 200
 MOST_PAGES: Final = 10**9
 MOST_GROUPS: Final = 200
 EVENTS: Final = 50
+UPCOMING: Final = 5
 LATELY: Final = timedelta(hours=1)
 _FIRST: Final = (TaskState.ACTIVE, TaskState.PENDING, TaskState.RETRY, TaskState.ARCHIVED, TaskState.SCHEDULED)
 
@@ -237,7 +240,28 @@ async def entry(call: Call) -> Response:
         raise Refusal(404, str(SchedulerEntryNotFoundError(wanted)))
     payload = None if found is None else shown(found.task_payload)
     title = found.task_type if found else wanted
-    return page(call, "entry.jinja", title=title, section="schedulers", entry=found, events=events, payload=payload)
+    return page(
+        call,
+        "entry.jinja",
+        title=title,
+        section="schedulers",
+        entry=found,
+        events=events,
+        payload=payload,
+        upcoming=[] if found is None else _upcoming(found),
+    )
+
+
+def _upcoming(found: SchedulerEntry) -> list[datetime]:
+    """Return the next times at which a periodic task is enqueued, as far as its spec can be read."""
+    times = [found.next_enqueue_time] if found.next_enqueue_time else []
+    try:
+        schedule = parse(found.spec)
+    except ValueError:
+        return times
+    while times and len(times) < UPCOMING and (after := schedule.next(times[-1])):
+        times.append(after)
+    return times
 
 
 async def redis(call: Call) -> Response:
@@ -264,4 +288,4 @@ _SHOWING: Final = [
     *DOCTOR,
     *HISTORY,
 ]
-ROUTES: Final = [*_SHOWING, Route("GET", "/events", events_of(_SHOWING)), *ACTING]
+ROUTES: Final = [*_SHOWING, Route("GET", "/events", events_of(_SHOWING)), *ENQUEUEING, *ACTING]

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from fastq._version import __version__
 from fastq.cli.human import number, share, size, span, stamp, when
+from fastq.cron.words import words_of
 from fastq.states import TaskState
 from fastq.web.payloads import preview
 from fastq.web.site import Call, Refusal, name_in_path
@@ -57,7 +58,15 @@ _templates = Environment(
     loader=PackageLoader("fastq.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 _templates.filters.update(
-    moment=_moment, number=number, plural=_plural, preview=preview, seg=name_in_path, share=share, size=size, span=span
+    moment=_moment,
+    number=number,
+    plural=_plural,
+    preview=preview,
+    seg=name_in_path,
+    share=share,
+    size=size,
+    span=span,
+    words=words_of,
 )
 _templates.globals.update(part=_part, STATES=[state.value for state in TaskState], VERSION=__version__)
 

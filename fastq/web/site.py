@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fastq.client import AsyncClient
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import AsyncInspector
 from fastq.web.access import Access, User
@@ -47,6 +48,7 @@ class Site:
     """
 
     inspector: AsyncInspector
+    client: AsyncClient
     access: Access
     redaction: Redaction
     queues: tuple[str, ...]

@@ -28,6 +28,8 @@ PAGES: Final = {
     "servers": "/servers",
     "schedulers": "/schedulers",
     "entry": "/schedulers/21f50a8d",
+    "enqueue": "/enqueue?of=reports&id=exact",
+    "running": "/queues/images/tasks/im-run-1",
     "history": "/history",
     "history-of": "/history?queue=images&since=24h",
     "redis": "/redis",

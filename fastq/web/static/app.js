@@ -29,7 +29,8 @@ function when(moment) {
 }
 
 function clock(moment) {
-  return new Date(moment).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+  const second = moment % 60000 ? { second: "2-digit" } : {};
+  return new Date(moment).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", ...second });
 }
 
 function renewTimes() {
