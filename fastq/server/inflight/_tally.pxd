@@ -29,5 +29,6 @@ cdef class Tally:
     cdef int fill(self, int64_t *counts) noexcept
     cdef void count(self, object disposition, int failure, int64_t retried) noexcept
 
-
-cdef int outcome_of(object disposition, int failure) noexcept
+    # A static method: a function here would put __pyx_capi__ into the module, which the stub has not.
+    @staticmethod
+    cdef int outcome_of(object disposition, int failure) noexcept

@@ -2,6 +2,7 @@ from typing import Final, final
 
 from fastq.pool.protocol import EventKind
 
+ATTEMPT_BOUNDS: Final[tuple[float, ...]]
 OUTCOME_NAMES: Final[tuple[str, ...]]
 
 @final

@@ -64,21 +64,6 @@ cdef class Histogram:
         return tuple([self.filled[at] for at in range(self.size + 1)])
 
 
-cdef int outcome_of(object disposition, int failure) noexcept:
-    """Return what became of a task, -1 if that is not known."""
-    kind = type(disposition)
-    if kind is DONE:
-        # A handler that returned left no failure behind; a task that was revoked is deleted in the same way.
-        return IS_DELETED if failure else IS_DONE
-    if kind is COMPLETED:
-        return IS_COMPLETED
-    if kind is RETRIED:
-        return IS_RETRIED
-    if kind is ARCHIVED:
-        return IS_ARCHIVED
-    return IS_REQUEUED if kind is REQUEUED else -1
-
-
 cdef class Tally:
     """The counts of one queue's tasks of one type: ends that are written, causes of failures, waits and run times.
 
@@ -93,8 +78,23 @@ cdef class Tally:
         self.wait_s = Histogram(history.BOUNDS_S)
         self.attempts = Histogram(ATTEMPT_BOUNDS)
 
+    @staticmethod
+    cdef int outcome_of(object disposition, int failure) noexcept:
+        """Return what became of a task, -1 if that is not known."""
+        kind = type(disposition)
+        if kind is DONE:
+            # A handler that returned left no failure behind; a task that was revoked is deleted in the same way.
+            return IS_DELETED if failure else IS_DONE
+        if kind is COMPLETED:
+            return IS_COMPLETED
+        if kind is RETRIED:
+            return IS_RETRIED
+        if kind is ARCHIVED:
+            return IS_ARCHIVED
+        return IS_REQUEUED if kind is REQUEUED else -1
+
     cdef void count(self, object disposition, int failure, int64_t retried) noexcept:
-        cdef int outcome = outcome_of(disposition, failure)
+        cdef int outcome = Tally.outcome_of(disposition, failure)
         if outcome >= 0:
             self.by_outcome[outcome] += 1
         if outcome == IS_RETRIED:

@@ -7,17 +7,17 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII
 from fastq._codec cimport RETRIED, TYPE
-from fastq.server.inflight._tally cimport outcome_of
+from fastq.server.inflight._tally cimport Tally
 from fastq.server.inflight._tasks cimport InFlightTask
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 import json
 
-from fastq.server.inflight._tally import OUTCOME_NAMES
+from fastq.server.inflight import _tally
 
-cdef tuple ENDS = tuple([name.encode() for name in OUTCOME_NAMES])
-cdef int64_t REQUEUED = OUTCOME_NAMES.index("requeued")
+cdef tuple ENDS = tuple([name.encode() for name in _tally.OUTCOME_NAMES])
+cdef int64_t REQUEUED = _tally.OUTCOME_NAMES.index("requeued")
 cdef enum:
     MOST_DIGITS = 20
 
@@ -48,7 +48,7 @@ cdef class TaskLines:
         cdef int outcome
         self.size = 0
         for task in tasks:
-            outcome = outcome_of(task.disposition, task.failure)
+            outcome = Tally.outcome_of(task.disposition, task.failure)
             if outcome < 0 or (outcome == REQUEUED and task.ran_ns == 0):
                 continue
             self.put(head)
