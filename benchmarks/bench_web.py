@@ -97,7 +97,7 @@ def main() -> int:
     parser.add_argument("--groups", type=int, default=100_000)
     parser.add_argument("--queues", type=int, default=100)
     parser.add_argument("--walks", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=8.0, help="for each number of viewers")
+    parser.add_argument("--seconds", type=float, default=30.0, help="for each number of viewers")
     given = parser.parse_args()
     budget = Budget()
     with ExitStack() as stack:
@@ -172,7 +172,7 @@ def follow(budget: Budget, db: Redis, port: int, seconds: float) -> None:
     """Count the commands with viewers of a page."""
     rates = {}
     for viewers in VIEWERS:
-        streams = [open_stream(port, f"{LIST}/pending") for _ in range(viewers)]
+        streams = [open_stream(port, "/queues/q000/pending") for _ in range(viewers)]
         time.sleep(2.0)  # until the poller runs, or has ended
         before = calls(db)
         time.sleep(seconds)
