@@ -1,36 +1,67 @@
 """Payloads and results as people read them: JSON set line by line, digit for digit, or text, or hexadecimal."""
 
+import base64
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from markupsafe import Markup, escape
 
-__all__ = ["Shown", "preview", "shown", "tokens_of"]
+from fastq.web.protobuf import protobuf_lines
+
+__all__ = ["FORMS", "Shown", "preview", "shown", "tokens_of"]
 
 MOST_BYTES: Final = 64 * 1024
 MOST_HEX_BYTES: Final = 2 * 1024
 PREVIEW: Final = 140
 ROW: Final = 16
+FORMS: Final = ("raw", "hex", "base64", "protobuf")
+"""The forms in which bytes can be had besides that which suits them."""
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Bytes as they are shown: ``kind`` is "JSON", "text", "bytes" or "empty"; ``size`` is that of all of them."""
+    """Bytes as they are shown: ``kind`` is "JSON", "text", "bytes", one of the other forms, or "empty".
+
+    ``size`` is that of all of them. ``others`` are the further forms in which they can be shown.
+    """
 
     kind: str
     html: Markup
     size: int
     is_cut: bool
+    others: tuple[str, ...] = ()
 
 
-def shown(data: bytes) -> Shown:
-    """Return the beginning of bytes, in the form that suits them."""
+def shown(data: bytes, form: str = "") -> Shown:
+    """Return the beginning of bytes, in the form that suits them, or in one of the others if they have it."""
     if not data:
         return Shown("empty", Markup(""), 0, False)
+    found = _formed(data, form) or _suited(data)
+    others = [each for each in FORMS if each != found.kind and _formed(data, each) is not None]
+    return replace(found, others=tuple(others))
+
+
+def _formed(data: bytes, form: str) -> Shown | None:
+    """Return bytes in one of the other forms, None if they do not have it."""
+    match form:
+        case "raw" if (text := _text(_beginning(data, MOST_BYTES))) is not None:
+            return Shown(form, escape(_visible(text)), len(data), len(data) > MOST_BYTES)
+        case "hex":
+            rows = "\n".join(_hex_rows(data[:MOST_HEX_BYTES]))
+            return Shown(form, escape(rows), len(data), len(data) > MOST_HEX_BYTES)
+        case "base64":
+            text = base64.b64encode(data[: MOST_BYTES // 4 * 3]).decode()
+            return Shown(form, escape(text), len(data), len(data) > MOST_BYTES // 4 * 3)
+        case "protobuf" if len(data) <= MOST_BYTES and (lines := protobuf_lines(data)):
+            return Shown(form, escape("\n".join(lines)), len(data), False)
+    return None
+
+
+def _suited(data: bytes) -> Shown:
     text = _text(data)
     if text is None:
         return Shown(

@@ -29,6 +29,7 @@ PAGES: Final = {
     "schedulers": "/schedulers",
     "entry": "/schedulers/21f50a8d",
     "enqueue": "/enqueue?of=reports&id=exact",
+    "hex": "/queues/reports/tasks/exact?payload=hex",
     "running": "/queues/images/tasks/im-run-1",
     "history": "/history",
     "history-of": "/history?queue=images&since=24h",

@@ -3,6 +3,7 @@
 import http.server
 import itertools
 import os
+import re
 import threading
 from collections.abc import Iterator
 from importlib import resources
@@ -18,7 +19,7 @@ from tests.redis_servers import redis_server
 from tests.waiting import PATIENCE_S, wait_until
 from tests.web.chromium import launch
 from tests.web.pictures import PAGES
-from tests.web.scene import HOSTILE, add_hostile, fill
+from tests.web.scene import EXACT, HOSTILE, add_hostile, fill
 from tests.web.serving import Served, serving
 
 pytestmark = pytest.mark.browser
@@ -158,6 +159,31 @@ def test_tasks_are_chosen_and_deleted_without_javascript_and_by_keyboard(
             expect(page.get_by_role("status")).to_have_text("The queue is paused.")
             assert inspector.get_queue_info("chosen").paused
         inspector.delete_queue("chosen", force=True)
+
+
+def test_keys_the_theme_and_copies(browser: Browser, shown: tuple[Served, Redis, str]) -> None:
+    with browser.new_context(color_scheme="light") as context:
+        watched = Watched(context, shown[0])
+        watched.open("/queues/default/retry")
+        page = watched.page
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.keyboard.press("Escape")
+        for key in "jjkx":
+            page.keyboard.press(key)
+        expect(page.get_by_role("checkbox", name="Choose de-retry-0")).to_be_checked()
+        page.keyboard.press("g")
+        page.keyboard.press("h")
+        expect(page.locator("h1")).to_have_text("History")
+        for theme in ("light", "dark"):
+            page.get_by_role("button", name="Theme").click()
+            expect(page.locator("html")).to_have_attribute("data-theme", theme)
+        watched.open("/queues/reports/tasks/exact?payload=raw")
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        page.get_by_role("button", name="Copy").click()
+        expect(page.get_by_role("button", name=re.compile("Copied|Selected"))).to_be_visible()
+        assert page.evaluate("getSelection().toString()") == EXACT
+        assert watched.faults == []
 
 
 def test_an_open_page_follows_and_rows_in_use_stay(browser: Browser, url: str) -> None:

@@ -49,16 +49,18 @@ function setClock(now) {
 // Parts ---------------------------------------------------------------------------------------------------------------
 
 // Change as little as possible, so that focus, selection, ticks, opened details and places scrolled to stay.
+const OWN = new Set(["open", "hidden"]); // what the viewer or this script has set
+
 function morph(old, fresh) {
   if (old.nodeType !== Node.ELEMENT_NODE) {
     if (old.data !== fresh.data) old.data = fresh.data;
     return;
   }
   for (const { name, value } of [...fresh.attributes]) {
-    if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (!OWN.has(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
   for (const { name } of [...old.attributes]) {
-    if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+    if (!OWN.has(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }
   morphChildren(old, fresh);
 }
@@ -130,6 +132,7 @@ function connect() {
     for (const [name, html] of Object.entries(parts)) renewPart(name, html);
     show(held.size ? "held" : "live", held.size ? "waits while a row is in use" : "live");
     renewTimes();
+    showCopy();
   });
   stream.addEventListener("trouble", (event) => {
     const { text, now } = JSON.parse(event.data);
@@ -172,9 +175,83 @@ setInterval(() => {
 
 // The keyboard --------------------------------------------------------------------------------------------------------
 
+const PAGES = { q: "", s: "servers", c: "schedulers", h: "history", j: "jobs", r: "redis" };
+let before = "";
+
+function step(by) {
+  const links = [...document.querySelectorAll("main tbody th a.name")];
+  if (links.length === 0) return;
+  const at = links.indexOf(document.activeElement.closest?.("tr")?.querySelector("th a.name"));
+  links[at < 0 ? (by > 0 ? 0 : links.length - 1) : Math.min(Math.max(at + by, 0), links.length - 1)].focus();
+}
+
+const KEYS = {
+  "/": () => (document.querySelector(".ask input[type=search]") ?? document.querySelector(".find input")).focus(),
+  "?": () => document.getElementById("keys").showModal(),
+  j: () => step(1),
+  k: () => step(-1),
+  x: () => document.activeElement.closest?.("tr")?.querySelector("input[type=checkbox]")?.click(),
+};
+
 document.addEventListener("keydown", (event) => {
-  const isTyping = event.target.closest?.("input, textarea, select") !== null;
-  if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  const isTyping = event.target.closest?.("input:not([type=checkbox]), textarea, select, dialog") !== null;
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  const path = before === "g" ? PAGES[event.key] : undefined;
+  before = event.key;
+  if (path !== undefined) location.assign(document.querySelector(".brand").getAttribute("href") + path);
+  else if (KEYS[event.key]) KEYS[event.key]();
+  else return;
   event.preventDefault();
-  (document.querySelector(".ask input") ?? document.querySelector(".find input")).focus();
 });
+
+// The look, which the browser keeps -----------------------------------------------------------------------------------
+
+const THEMES = ["auto", "light", "dark"];
+const themeButton = document.getElementById("theme");
+
+function setTheme(theme) {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  themeButton.textContent = `Theme: ${theme}`;
+}
+
+function keptTheme() {
+  try {
+    const kept = localStorage.getItem("fastq-theme");
+    return THEMES.includes(kept) ? kept : "auto";
+  } catch {
+    return "auto";
+  }
+}
+
+setTheme(keptTheme());
+themeButton.hidden = false;
+themeButton.addEventListener("click", () => {
+  const next = THEMES[(THEMES.indexOf(themeButton.textContent.slice(7)) + 1) % THEMES.length];
+  setTheme(next);
+  try {
+    localStorage.setItem("fastq-theme", next);
+  } catch {} // a browser that keeps nothing shows it on this page
+});
+
+// Copies of what is shown ---------------------------------------------------------------------------------------------
+
+function showCopy() {
+  for (const button of document.querySelectorAll("button[data-copy]")) button.hidden = false;
+}
+
+// Without the clipboard, which browsers give to https and localhost only, the text is selected, to be copied by hand.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("button[data-copy]");
+  const text = button?.closest("div").parentElement.querySelector("pre");
+  if (!text) return;
+  getSelection().selectAllChildren(text);
+  try {
+    await navigator.clipboard.writeText(text.textContent);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Selected";
+  }
+});
+
+showCopy();
