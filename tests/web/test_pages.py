@@ -241,7 +241,7 @@ def test_who_may_not_act_sees_no_buttons(url: str) -> None:
     paths = ("/", "/queues/q/pending", "/queues/q/tasks/x")
     with serving(FastqWeb(url, read_only=True)) as served:
         for path in paths:
-            assert 'method="post"' not in served.get(path).text
+            assert "<button" not in served.get(path).text.partition("<main")[2].partition("</main>")[0]
     with serving(FastqWeb(url, forbidden=["task.delete", "queue.delete"])) as served:
         for path in paths:
             assert "elete" not in served.get(path).text
