@@ -40,7 +40,7 @@ PAGES: Final = {
     "doctor": "/doctor",
     "missing": "/queues/nowhere/active",
 }
-SHOWN: Final = ("queues", "queue", "task", "servers", "schedulers", "search")
+SHOWN: Final = ("queues", "queue", "task", "servers", "schedulers")
 """The pages of which docs/web-ui.md has a picture."""
 
 
