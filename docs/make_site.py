@@ -19,6 +19,8 @@ PARTS += ["tests/interop/*.md"]
 TO_README = re.compile(r"(\]\([^)\s]*?)\bREADME\.md(?=[#)])")
 NOTE = re.compile(r"^(```\w+) \w+$", re.MULTILINE)
 """A note for the tests, behind the language of a block."""
+SIGNATURE = re.compile(r"^(#{3,4} `(?:await |async with )?([\w.]+)\(.*`)$", re.MULTILINE)
+"""A heading that is a signature: the contents of a page have room for its name only."""
 SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
 ENTRY = re.compile(r"^(?:\||\d+\.) \[.*?\]\((.*?\.md)\)", re.MULTILINE)
 
@@ -33,7 +35,8 @@ def main() -> int:
         copy = BUILD / "pages" / path_of(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".md":
-            copy.write_text(NOTE.sub(r"\1", TO_README.sub(r"\1index.md", source.read_text("utf-8"))), "utf-8")
+            text = NOTE.sub(r"\1", TO_README.sub(r"\1index.md", source.read_text("utf-8")))
+            copy.write_text(SIGNATURE.sub(r"\1 { data-toc-label='\2' }", text), "utf-8")
         else:
             shutil.copy(source, copy)
     settings = (ROOT / "zensical.toml").read_text("utf-8")
