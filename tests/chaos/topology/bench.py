@@ -9,6 +9,8 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from redis.exceptions import RedisError
+
 from fastq.broker.transport import embedded
 from fastq.demo.interruption import Interruption
 from tests.chaos.topology.books import Books, Fault, Move, Run, read_acks, read_runs
@@ -104,6 +106,16 @@ class Bench:
                 raise TimeoutError(f"waited {_PATIENCE_S:g} s in vain: {what}")
             self._interruption.wait(_STEP_S)
 
+    def _shards(self) -> list[Shard]:
+        found: list[Shard] = []
+
+        def look() -> bool:
+            found[:] = self.site.shards() if self.site.is_whole() else []
+            return bool(found)
+
+        self.wait(look, "the site is whole")
+        return found
+
     def await_promotion(self) -> None:
         replica = self.shard.replica
         self.wait(lambda: replica.replication().get("role") == "master", f"{replica.name} is promoted")
@@ -133,7 +145,7 @@ class Bench:
 
     def _strike(self, name: str) -> None:
         scenario = SCENARIOS[name]
-        self.shard: Shard = self.chance.choice([shard for shard in self.site.shards() if shard.queues])
+        self.shard: Shard = self.chance.choice([shard for shard in self._shards() if shard.queues])
         self.fault = Fault(scenario.title, self.shard.master.name, self.shard.queues, scenario.repeats, self.now())
         self._faults.append(self.fault)
         try:
@@ -155,7 +167,11 @@ class Bench:
         began_s, told_s, empty = time.monotonic(), 0.0, 0
         while empty < 2:  # a task that moves while it is looked for might be seen nowhere
             self.rest(0.5)
-            left, took_s = self._left(), time.monotonic() - began_s
+            try:
+                left = self._left()
+            except (RedisError, OSError) as error:
+                left = {"any task": f"perhaps: {error}"}
+            took_s = time.monotonic() - began_s
             empty = 0 if left else empty + 1
             if left and took_s > self._options.left_s:
                 return left
@@ -168,7 +184,7 @@ class Bench:
 
     def _left(self) -> dict[str, str]:
         found: dict[str, str] = {}
-        for shard in self.site.shards():
+        for shard in self._shards():
             with shard.master.client() as client:
                 for queue in shard.queues:
                     for state, command in _STATES.items():

@@ -88,7 +88,7 @@ class Node:
         """Return whether its process runs, frozen or not."""
         return self._process is not None and self._process.poll() is None
 
-    def client(self, timeout_s: float = 2.0) -> Redis:
+    def client(self, timeout_s: float = 10.0) -> Redis:
         """Return a client that goes past the network."""
         once = Retry(NoBackoff(), 0)
         return Redis(port=self.inner, socket_timeout=timeout_s, decode_responses=True, retry=once)

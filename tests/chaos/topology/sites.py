@@ -60,21 +60,13 @@ class Site(ABC):
         node.port = self.network.open(lambda: (node.name, node.inner))
 
     def shards(self) -> list[Shard]:
-        """Return the pairs of master and replica; the site must be whole."""
+        """Return the pairs of master and replica; none while not each has its other."""
         found = {node: node.replication() for node in self.nodes}
-        masters = [node for node, info in found.items() if info["role"] == "master"]
-        return [
-            Shard(
-                master,
-                next(node for node in self.nodes if found[node].get("master_port") == master.port),
-                self.queues_on(master),
-            )
-            for master in masters
-        ]
-
-    def master_of(self, queue: str) -> Node:
-        """Return the node of a queue; the site must be whole."""
-        return next(shard.master for shard in self.shards() if queue in shard.queues)
+        masters = [node for node, info in found.items() if info.get("role") == "master"]
+        replicas = {info["master_port"]: node for node, info in found.items() if info.get("role") == "slave"}
+        if {master.port for master in masters} != replicas.keys():
+            return []
+        return [Shard(master, replicas[master.port], self.queues_on(master)) for master in masters]
 
     def pairs_are_whole(self) -> bool:
         """Return whether each master has one replica that is up to date, at its present address."""
@@ -162,10 +154,8 @@ class SentinelSite(Site):
         wait(self.is_whole, "the sentinels know the site")
 
     def is_whole(self) -> bool:
-        if not self.pairs_are_whole():
-            return False
-        (shard,) = self.shards()
-        return all(self._agrees(port, shard) for port in self._sentinels.values())
+        shards = self.shards() if self.pairs_are_whole() else []
+        return bool(shards) and all(self._agrees(port, shards[0]) for port in self._sentinels.values())
 
     def _agrees(self, port: int, shard: Shard) -> bool:
         with contextlib.suppress(RedisError, OSError, KeyError), Redis(port=port, socket_timeout=2) as sentinel:
@@ -291,7 +281,7 @@ class Cluster(Site):
         return self.pairs_are_whole()
 
     def queues_on(self, master: Node) -> list[str]:
-        (own,) = (row for row in self._rows(master) if "myself" in row[2])
+        own = next((row for row in self._rows(master) if "myself" in row[2]), [])
         spans = [[int(end) for end in span.split("-")] for span in own[8:] if not span.startswith("[")]
         return [queue for queue in self.queues if any(span[0] <= slot_of(queue) <= span[-1] for span in spans)]
 
