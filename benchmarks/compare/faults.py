@@ -271,7 +271,9 @@ def _cell(outcome: dict[str, Any] | None) -> str:
     if outcome["failure"]:
         return str(outcome["failure"])
     orphans = f"{outcome['orphans_s']:.1f}" if outcome["orphans_s"] else "-"
-    done = f"{outcome['waiting']} not within {WITHIN_S:.0f}" if outcome["waiting"] else f"{outcome['done_s']:.0f}"
+    done = "-" if outcome["lost"] else f"{outcome['done_s']:.0f}"
+    if outcome["waiting"]:
+        done = f"{outcome['waiting']} not within {WITHIN_S:.0f}"
     return f"{outcome['lost']} / {outcome['repeated']} / {orphans} / {done}"
 
 
