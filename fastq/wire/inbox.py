@@ -82,7 +82,7 @@ def error_in(message: bytes | None) -> str:
 
 def encode_ends(queue: str, ends: Iterable[tuple[str, TaskEnd]]) -> bytes:
     """Return the message that tells of ends by task id."""
-    return opening_of(queue) + b",".join(encode_end(*each) for each in ends) + b"]}"
+    return orjson.dumps({"queue": queue, "ended": [_entry(task_id, end) for task_id, end in ends]})
 
 
 def opening_of(queue: str) -> bytes:
@@ -92,12 +92,16 @@ def opening_of(queue: str) -> bytes:
 
 def encode_end(task_id: str, end: TaskEnd) -> bytes:
     """Return the part of a message that tells of one end."""
+    return orjson.dumps(_entry(task_id, end))
+
+
+def _entry(task_id: str, end: TaskEnd) -> tuple[str, ...]:
     if end.error:
-        return orjson.dumps((task_id, end.kind, end.error[:MAX_ERROR]))
+        return task_id, end.kind, end.error[:MAX_ERROR]
     if end.result is not None and len(end.result) <= MAX_RESULT:
         with suppress(UnicodeDecodeError):
-            return orjson.dumps((task_id, end.kind, end.result.decode()))
-    return orjson.dumps((task_id, end.kind))
+            return task_id, end.kind, end.result.decode()
+    return task_id, end.kind
 
 
 def read_ends_message(data: bytes | str) -> list[tuple[tuple[str, str], TaskEnd]]:

@@ -17,6 +17,7 @@ from fastq.wire.progress import TaskProgress, read_progress
 __all__ = [
     "Part",
     "TaskKey",
+    "end_of_completed",
     "look_at",
     "parts_of",
     "read_end",
@@ -51,12 +52,16 @@ def tell_inbox(inbox: str, queue: str, ends: Iterable[tuple[str, TaskEnd]]) -> O
     return Operation("PUBLISH", (), (keys.inbox_channel(inbox), encode_ends(queue, ends)), int)
 
 
+def end_of_completed(task: Completed) -> TaskEnd:
+    """Return what is told of a completed task."""
+    return _DONE if task.result is None else TaskEnd(EndKind.RESULT, result=task.result)
+
+
 def tell_completed(inbox: str, queue: str, tasks: Iterable[Completed]) -> Operation[int]:
     """Publish to a client which of these tasks are completed; to be sent right behind the operation that does it."""
     words: list[Word] = []
     for task in tasks:
-        end = _DONE if task.result is None else TaskEnd(EndKind.RESULT, result=task.result)
-        words += (task.id, task.kept_until_s, encode_end(task.id, end))
+        words += (task.id, task.kept_until_s, encode_end(task.id, end_of_completed(task)))
     args: tuple[Word, ...] = (keys.inbox_channel(inbox), opening_of(queue), *words)
     return scripted("publish_completed", (keys.completed(queue),), args, int)
 

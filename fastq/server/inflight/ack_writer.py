@@ -90,7 +90,7 @@ class AckWriter:
             saved = self._without_lost(tasks, outcomes)
             written = [task for task, outcome in zip(tasks, outcomes, strict=True) if outcome is FinishOutcome.OK]
         if told := awaited(written):
-            self.inboxes.tell(told)
+            self.inboxes.tell(told, len(tasks))
         count_ends(saved)
         self._tasks.drop_all(tasks)
         self._ends.settle(tasks)

@@ -1,18 +1,18 @@
 """Tells clients that the tasks that they wait for have ended: one message an inbox and ack call.
 
-Of completed tasks Redis tells itself, in the pipeline of the write: clients wait for most of these, and hear of them a
-round trip sooner. Of the others the acker tells after the write. A message that is lost, or not sent for want of a
-reply to the write, is no harm: the client looks by itself.
+Of a few completed tasks Redis tells itself, in the pipeline of the write, so that clients hear of them a round trip
+sooner. Of many, where that costs more than it gains, and of all others the acker tells after the write. A message that
+is lost, or not sent for want of a reply to the write, is no harm: the client looks by itself.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from fastq.broker.operation import Operation
-from fastq.broker.operations.ends import tell_completed, tell_inbox
+from fastq.broker.operations.ends import end_of_completed, tell_completed, tell_inbox
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done
 from fastq.errors import BrokerError
 from fastq.server.commands import Commands
@@ -22,6 +22,9 @@ from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.inbox import EndKind, TaskEnd, error_in
 
 __all__ = ["Inboxes"]
+
+TOLD_AT_ONCE: Final = 32
+"""The most tasks of a write of which Redis tells itself; that costs it and us some microseconds for each."""
 
 _log = logging.getLogger("fastq.acker")
 
@@ -39,17 +42,18 @@ class Inboxes:
         operations = []
         for call in calls:
             by_inbox = defaultdict[str, list[Completed]](list)
-            for task in awaited(call.tasks):
+            for task in awaited(call.tasks) if len(call.tasks) <= TOLD_AT_ONCE else ():
                 if isinstance(task.disposition, Completed) and task.inbox is not None:
                     by_inbox[task.inbox].append(task.disposition)
             operations += [tell_completed(inbox, call.tasks[0].queue, tasks) for inbox, tasks in by_inbox.items()]
         return operations
 
-    def tell(self, tasks: Sequence[InFlightTask]) -> None:
-        """Begin to tell of awaited tasks of one queue, whose ends are written; but for those completed."""
+    def tell(self, tasks: Sequence[InFlightTask], of: int) -> None:
+        """Begin to tell of awaited tasks of one queue, written with ``of`` tasks, unless Redis has told of them."""
         by_inbox = defaultdict[str, list[tuple[str, TaskEnd]]](list)
         for task in tasks:
-            end = _end_of(task.disposition)
+            is_told = of <= TOLD_AT_ONCE and isinstance(task.disposition, Completed)
+            end = None if is_told else _end_of(task.disposition)
             if end is not None and task.inbox is not None:
                 by_inbox[task.inbox].append((task.id, end))
         if by_inbox:
@@ -79,6 +83,8 @@ class Inboxes:
 
 
 def _end_of(disposition: Disposition | None) -> TaskEnd | None:
+    if isinstance(disposition, Completed):
+        return end_of_completed(disposition)
     if isinstance(disposition, Archived):
         return TaskEnd(EndKind.FAILED, error_in(disposition.message))
     return _GONE if isinstance(disposition, Done) else None

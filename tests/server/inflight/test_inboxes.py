@@ -10,6 +10,7 @@ from fastq.pool.protocol import Sort
 from fastq.server.inflight._processor import SubmissionMaker
 from fastq.server.inflight._tally import Tally
 from fastq.server.inflight._tasks import awaited
+from fastq.server.inflight.inboxes import TOLD_AT_ONCE
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.wire import keys
 from fastq.wire.inbox import EndKind, TaskEnd, read_ends_message
@@ -93,6 +94,22 @@ def test_an_end_that_was_not_written_is_not_told(db: Redis, url: str) -> None:
                 [(QUEUE, "c", TaskEnd(EndKind.DONE, is_whole=True))],
                 [(QUEUE, "a", TaskEnd(EndKind.FAILED))],
             ]
+
+    on_bench(db, url, test)
+
+
+def test_of_many_completed_tasks_one_message_tells_after_the_write(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        with bench.db.pubsub() as pubsub:
+            pubsub.psubscribe("asynq:inbox:*")
+            names = [f"{number}" for number in range(TOLD_AT_ONCE + 1)]
+            tasks = [ended(bench, name, "one", completed(name, b"r")) for name in names]
+            bench.take_away("7")
+            await bench.writer.write(tasks, checks_done=True)
+            await bench.writer.inboxes.settle()
+            result = TaskEnd(EndKind.RESULT, result=b"r", is_whole=True)
+            told = [(QUEUE, name, result) for name in names if name != "7"]
+            assert heard(bench, pubsub) == [(keys.inbox_channel("one"), told)]
 
     on_bench(db, url, test)
 
