@@ -79,13 +79,15 @@ def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadl
     try:
         yield from _hear(collection, deadline, NEW_WITHIN_S if waits.is_new(pending) else 0.0)
         gone: list[TaskKey] = []
-        is_told = False
+        has_waited = False
         for part in parts_of(task for task in list(pending) if task in pending):
             found = yield look_at(part)
+            missed = sum(waits.has(task) for task, _ in found)
             gone += waits.settle(found)
-            # Where none has ended unheard, messages come; so the others are looked at only when they do not.
-            yield from _hear(collection, deadline, 0.0 if found or is_told else HEARD_WITHIN_S)
-            is_told = is_told or not found
+            # Unless most have ended unheard, messages come: the others are looked at only once they do not.
+            waits_on = not has_waited and 2 * missed <= sum(len(ids) for _, ids in part)
+            yield from _hear(collection, deadline, HEARD_WITHIN_S if waits_on else 0.0)
+            has_waited = has_waited or waits_on
         if gone:
             yield from _hear(collection, deadline, HEARD_WITHIN_S)
             waits.settle_gone(gone)

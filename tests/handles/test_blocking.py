@@ -464,6 +464,8 @@ def test_while_messages_come_handles_are_not_looked_at(
     def tell(flow: Any) -> Any:
         looks.append(flow.__name__)
         if looks == ["look_at"]:
+            for handle in handles[:900]:
+                site.db.hset(keys.task(QUEUE, handle.id), "state", "completed")
             site.db.publish(inbox, encode_ends(QUEUE, [(handle.id, done) for handle in handles]))
         return drive(flow)
 
