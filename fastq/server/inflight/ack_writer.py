@@ -59,7 +59,7 @@ class AckWriter:
         try:
             calls = plan_acks(tasks, self._tasks, self._owner, self._clock.unix_ns(), checks_done=checks_done)
             before = self.progress.with_ends_of(tasks) if self.progress.unwritten else []
-            behind = self.inboxes.with_completed(calls)
+            behind = self.inboxes.with_completed(calls) if awaited(tasks) else []
             results = await self._commands.run_many([*before, *(call.operation for call in calls), *behind])
         except asyncio.CancelledError:
             self._ends.keep(tasks, BrokerConnectionError("the write was canceled", maybe_applied=True))
@@ -79,7 +79,8 @@ class AckWriter:
                 self._ends.keep(call.tasks, outcome)
             else:
                 self._settle(call.tasks, outcome)
-        self.inboxes.note(results[told:])
+        if behind:
+            self.inboxes.note(results[told:])
         if self._is_outage and not self._ends:
             self._is_outage = False
             _log.info("all outcomes that waited for Redis are saved")
@@ -94,7 +95,8 @@ class AckWriter:
         count_ends(saved)
         self._tasks.drop_all(tasks)
         self._ends.settle(tasks)
-        self._task_log.add(saved)
+        if self._task_log.is_open:
+            self._task_log.add(saved)
 
     def _without_lost(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> list[InFlightTask]:
         """Log the tasks that were lost, and return the others."""

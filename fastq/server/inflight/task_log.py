@@ -34,6 +34,7 @@ class TaskLog:
         self._clock = clock
         self._lines = TaskLines(server)
         self._output: _Output | None = None
+        self.is_open = False
 
     @property
     def dropped(self) -> int:
@@ -49,6 +50,7 @@ class TaskLog:
         except OSError as error:
             why = f"the file cannot be written: {error.strerror or error}"
             raise PoolStartError(f"task_log={self._path!r}: {why}", is_misuse=True) from error
+        self.is_open = True
 
     def add(self, tasks: list[InFlightTask], end: str | None = None) -> None:
         """Add the lines of tasks that have ended; ``end`` stands for what became of them."""
