@@ -169,6 +169,7 @@ def test_keys_the_theme_and_copies(browser: Browser, shown: tuple[Served, Redis,
         page.keyboard.press("?")
         expect(page.get_by_role("dialog")).to_be_visible()
         page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_be_hidden()  # it takes the keys as long as it is open
         for key in "jjkx":
             page.keyboard.press(key)
         expect(page.get_by_role("checkbox", name="Choose de-retry-0")).to_be_checked()
