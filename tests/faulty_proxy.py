@@ -140,7 +140,7 @@ class FaultyProxy:
         self.faults = list(faults)
         self.seen: list[list[bytes]] = []
         self.connections = 0
-        self._held: list[bytes] = []
+        self.held: list[bytes] = []
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._wires: list[Wire] = []
@@ -171,7 +171,7 @@ class FaultyProxy:
 
     def release(self) -> None:
         """Let the commands that were held arrive at Redis now, and be carried out."""
-        held, self._held = self._held, []
+        held, self.held = self.held, []
         for command in held:
             self._carry_out(self._upstream(), command)
 
@@ -225,7 +225,7 @@ class FaultyProxy:
                 fault.then()
                 return False
             case Act.HOLD:
-                self._held.append(command)
+                self.held.append(command)
                 return False
             case Act.ANSWER:
                 client.socket.sendall(fault.answer)

@@ -129,17 +129,22 @@ def test_what_a_late_dequeue_leases_after_sigtstp_is_found_and_run(
 ) -> None:
     """Nobody looked for it any more: it stayed leased for as long as the server went on, and cost an attempt."""
     worker = workers.start("--concurrency", "8").is_ready()
-    fault = ScriptFault("dequeue", Act.HOLD, times=None)
-    proxy.faults.append(fault)
+    # The server waits: no dequeue is under way that the fault comes too late for.
+    wait_until(lambda: view.facts("stats")["tracking_total_keys"] == 1)
+    proxy.faults.append(ScriptFault("dequeue", Act.HOLD, times=None))
     ids = enqueue_three(client)
-    worker.wait_for(BEGIN)
+    wait_until(lambda: proxy.held)  # a slow start is in trouble before any dequeue was held
     worker.signal(signal.SIGTSTP)
     worker.wait_for("SIGTSTP: no longer fetching")
     assert view.ids("pending") == ids
     proxy.release()
     late = client.enqueue(Task("ok", task_id="late", retention=3600)).id
-    for task_id in ids:
-        view.until("completed", task_id)
+    try:
+        for task_id in ids:
+            view.until("completed", task_id)
+    except AssertionError as error:
+        error.add_note(worker.text)
+        raise
     assert view.ids("pending") == [late]
     assert worker.stop() == 0, worker.text
     assert view.count("processed") == 3
