@@ -9,6 +9,7 @@ when the page handles the first key. Exit 1 if a budget is exceeded.
 import argparse
 import gzip
 import http.client
+import json
 import re
 import socket
 import subprocess
@@ -24,7 +25,7 @@ from urllib.parse import quote
 
 from redis import Redis
 
-from benchmarks.bigdata_keyspace import QUEUE, SAMPLE_ID, Size, prepare
+from benchmarks.bigdata_keyspace import QUEUE, SAMPLE_ID, Size, fill, prepare
 from fastq import Client, Task
 from tests.redis_servers import redis_server
 from tests.web.chromium import launch
@@ -63,11 +64,15 @@ PAGES = {
 UNTIMED = {"search", "doctor"}
 """They wait a moment for what they look for, and go on for a while."""
 REST_S = 6.0
+ENDED_S = 20.0
+"""Then the searches have ended, whose pages nobody looks at."""
 EXAMPLES = 3
 LONG = re.compile(r"\b1[78]\d{8}(\d{9})?\b")
 """Times differ from walk to walk, other numbers in commands do not."""
 WATCHED = {"queues", "pending", "retry", "task", "groups", "servers", "redis"}
 VIEWERS = (0, 1, 50)
+MOST_MS = 1_000.0
+FEW = 12
 KEY = """
 const timer = setInterval(() => {
   if (document.activeElement?.type === "search") { window.handled = performance.now(); clearInterval(timer); return; }
@@ -109,12 +114,16 @@ def main() -> int:
                 client.enqueue_many([Task("t", str(m)) for m in range(10)], queue=f"q{n:03}")
         port, process = stack.enter_context(fastq_web(redis.url))
         walk(budget, db, port, given.walks)
+        time.sleep(ENDED_S)
         follow(budget, db, port, given.seconds)
         budget.say("memory of the process", rss_mb(process), RSS_MB, "MB")
         for name in ("app.js", "app.css"):
             size = len(gzip.compress((STATIC / name).read_bytes(), mtime=0)) / 1e3
             budget.say(f"{name}, gzip", size, 35.0 if name == "app.js" else 12.0, "kB")
         show(budget, port)
+        fill(db, "archived", given.tasks, first=10 * given.tasks)
+        find_few(budget, db, port)
+        delete_all(budget, db, port)
     return 0 if budget.is_kept else 1
 
 
@@ -236,6 +245,72 @@ def show(budget: Budget, port: int) -> None:
                 page.close()
             budget.say(f"{name}: LCP at CPU x 4", min(painted), SHOWN_MS, "ms")
             budget.say(f"{name}: first key handled", min(handled), SHOWN_MS, "ms")
+
+
+def ask(port: int, method: str, path: str) -> dict[str, Any]:
+    """Ask the API."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
+    try:
+        connection.request(method, f"/api/v1{path}")
+        reply = connection.getresponse()
+        assert reply.status in (200, 202), (path, reply.status)
+        told: dict[str, Any] = json.loads(reply.read())
+        return told
+    finally:
+        connection.close()
+
+
+class Waits:
+    """The longest wait for a page of others, and for progress, while something goes on."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.page_ms = self.progress_s = 0.0
+        self._told: Any = None
+        self._since_s = time.perf_counter()
+
+    def note(self, told: Any) -> None:
+        """Note how far it is, and ask for a page."""
+        began_s = time.perf_counter()
+        if told != self._told:
+            self._told, self._since_s = told, began_s
+        self.progress_s = max(self.progress_s, began_s - self._since_s)
+        get(self._port, "/servers")
+        self.page_ms = max(self.page_ms, 1e3 * (time.perf_counter() - began_s))
+        time.sleep(0.1)
+
+    def say(self, budget: Budget, what: str) -> None:
+        """Print them."""
+        budget.say(f"{what}: longest wait for a page", self.page_ms, MOST_MS, "ms")
+        budget.say(f"{what}: longest without progress", self.progress_s, 1.0, "s")
+
+
+def find_few(budget: Budget, db: Redis, port: int) -> None:
+    """Search for twelve tasks among all."""
+    fill(db, "archived", FEW, first=10**11, error="NeedleError: 7")
+    waits, began_s = Waits(port), time.perf_counter()
+    while (told := ask(port, "GET", "/search?q=error:NeedleError"))["state"] == "running":
+        waits.note(told["looked"])
+    print(f"search: {told['found']} found among {told['looked']:,} in {time.perf_counter() - began_s:.1f} s")
+    budget.say("search: not found", FEW - told["found"], 0, "")
+    waits.say(budget, "search")
+
+
+def delete_all(budget: Budget, db: Redis, port: int) -> None:
+    """Delete all archived tasks, and stop it once."""
+    for name in ("delete all, stopped", "delete all"):
+        stops = name != "delete all"
+        key = f"asynq:{{{QUEUE}}}:archived"
+        there, waits, began_s = db.zcard(key), Waits(port), time.perf_counter()
+        told = ask(port, "POST", f"{LIST}/archived/delete-all")
+        while told["state"] == "running":
+            if stops and told["done"] >= there // 5:
+                stops = ask(port, "POST", f"/jobs/{told['id']}/stop")["state"] == "running"
+            waits.note(told["done"])
+            told = ask(port, "GET", f"/jobs/{told['id']}")
+        print(f"{name}: {told['state']}, {told['done']:,} of {there:,} in {time.perf_counter() - began_s:.1f} s")
+        budget.say(f"{name}: tasks not accounted for", abs(there - db.zcard(key) - told["done"]), 0, "")
+        waits.say(budget, name)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ ID_FORMAT = "00000000-0000-4000-8000-%012d"
 SAMPLE_ID = ID_FORMAT % 0
 AT_ONCE = 20_000
 NOW_NS = 1_800_000_000 * 10**9
-_FAILURE: Final[Mapping[str, Any]] = {"retried": 1, "error_msg": "TimeoutError: read", "last_failed_at": 1_700_000_000}
+_FAILURE: Final[Mapping[str, Any]] = {"retried": 1, "last_failed_at": 1_700_000_000}
 
 FILL = """
 local first, count, state, before, after, group, groups = unpack(ARGV)
@@ -39,9 +39,9 @@ end
 """
 
 
-def fill(db: Redis, state: str, count: int, groups: int = 1, first: int = 0) -> None:
+def fill(db: Redis, state: str, count: int, groups: int = 1, first: int = 0, error: str = "TimeoutError: read") -> None:
     """Put so many tasks of 100 bytes into a state, 20 000 a call; grouped ones evenly into so many groups."""
-    failed = _FAILURE if state in ("retry", "archived") else {}
+    failed: Mapping[str, Any] = {**_FAILURE, "error_msg": error} if state in ("retry", "archived") else {}
     message = TaskMessage(type="t", payload=b"p" * 100, id=SAMPLE_ID, queue=QUEUE, retry=25, timeout=1800, **failed)
     before, after = encode_task_message(message).split(SAMPLE_ID.encode())
     place = keys.group_prefix(QUEUE) if state == "aggregating" else f"{keys.queue_prefix(QUEUE)}{state}"

@@ -113,7 +113,7 @@ TEXT = {"type": "string"}
 REPLIES: dict[str, Any] = {
     "queues": record(queues=list_of(ref("queue_record"))),
     "queue": record(queue=ref("queue_record"), days=list_of(ref("day"))),
-    "groups": record(groups=list_of(ref("group"))),
+    "groups": record(groups=list_of(ref("group")), cursor=ref("text_or_null")),
     "tasks": record(tasks=list_of(ref("task")), total=ref("count")),
     "task_with_attempts": record(task=ref("task"), failed_attempts=list_of(ref("failed_attempt"))),
     "search": record(

@@ -1,7 +1,6 @@
 """``fastq stats``: everything at a glance; its JSON has the same keys as asynq's, unless ``--since`` is given."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, timedelta
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from fastq.cli.parameters import json_option
 from fastq.cli.session import Session, askable, emit, pass_session
 from fastq.cli.stats_history import show_history
 from fastq.cli.tables import Cell, Column, facts, heading, table
-from fastq.errors import BrokerAuthError, QueueNotFoundError
+from fastq.errors import BrokerAuthError
 from fastq.inspector import QueueInfo
 from fastq.inspector.json_records import time_text
 from fastq.states import TaskState
@@ -72,7 +71,7 @@ def stats(session: Session, since: str | None, as_json: bool) -> None:
     if since is not None:
         show_history(session, since, as_json=as_json)
         return
-    queues = _queue_infos(session)
+    queues = session.inspector.get_queue_infos(askable(session.inspector.queues()))
     redis = _redis_facts(session)
     if as_json:
         emit(
@@ -84,14 +83,6 @@ def stats(session: Session, since: str | None, as_json: bool) -> None:
         )
         return
     _show(session, queues, redis)
-
-
-def _queue_infos(session: Session) -> list[QueueInfo]:
-    infos = []
-    for name in askable(session.inspector.queues()):
-        with suppress(QueueNotFoundError):  # deleted since it was listed
-            infos.append(session.inspector.get_queue_info(name))
-    return infos
 
 
 def _redis_facts(session: Session) -> Mapping[str, str]:

@@ -100,6 +100,8 @@ def _shared(name: str, **more: Any) -> Callable[[Any], Any]:
 @_shared("max-payload-length", type=click.IntRange(0), default=200, help="characters of payloads in /api")
 @_shared("max-result-length", type=click.IntRange(0), default=200, help="characters of results in /api")
 @_shared("prometheus-addr", default="", metavar="URL", help="the Prometheus that /api/metrics asks")
+@_own("also", multiple=True, metavar="NAME=URL", help="a further Redis, shown below /@NAME")
+@_own("link", multiple=True, metavar="NAME=URL", help="a link on the page of each task, such as Logs=https://…/{id}")
 @_own("log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="the form of the log")
 @click.option("--enable-metrics-exporter", is_flag=True, envvar="ENABLE_METRICS_EXPORTER", hidden=True)
 @click.option("--new-user", metavar="NAME:ROLE", help="ask for a password, print the line for basic:FILE, and end")
@@ -156,7 +158,16 @@ def _app(server: Any, url: str, given: Mapping[str, Any]) -> Any:
         payload_formatter=server.shortened(given["max_payload_length"]),
         result_formatter=server.shortened(given["max_result_length"]),
         prometheus=given["prometheus_addr"],
+        links=dict(_named("link", text, "Logs=https://logs.example.com/{id}") for text in given["link"]),
+        also=dict(_named("also", text, "staging=redis://staging:6379/0") for text in given["also"]),
     )
+
+
+def _named(option: str, text: str, example: str) -> tuple[str, str]:
+    name, equals, url = text.partition("=")
+    if not equals:
+        raise ValueError(f"--{option} {text!r}: write NAME=URL, such as {example}")
+    return name, url
 
 
 def _print_line(server: Any, user: str | None, token: str | None) -> int:

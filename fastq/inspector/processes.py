@@ -1,7 +1,9 @@
 """The inspector's view of servers, schedulers, cluster nodes and Redis."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from fastq.broker.inspect.redis_state import cluster_info, redis_info
@@ -31,6 +33,7 @@ from fastq.wire.records import (
 __all__ = ["ServerMethods", "running_servers"]
 
 SECOND_NS: Final = 1_000_000_000
+MOST_SLOT: Final = 16_383
 SHOWN_STATUS: Final = {"stopped": "quiet", "closed": "stopping"}
 """fastq's words for asynq's states, because ``stop`` means "shut down" everywhere else."""
 
@@ -74,13 +77,12 @@ class ServerMethods(Driver):
     def cluster_nodes(self, queue: str) -> Flow[list[ClusterNode]]:
         """List the nodes of a Redis Cluster that have a queue's keys, the master first."""
         slot = slot_of(check_queue(queue))
-        ranges: list[SlotRange] = yield cluster_slots()
-        return [
-            ClusterNode(node_id, f"{host}:{port}")
-            for span in ranges
-            if span.first <= slot <= span.last
-            for node_id, host, port in span.nodes
-        ]
+        return _nodes((yield cluster_slots()), slot, slot)
+
+    @operation
+    def all_cluster_nodes(self) -> Flow[list[ClusterNode]]:
+        """List the nodes of a Redis Cluster that serve slots, each master before its replicas."""
+        return _nodes((yield cluster_slots()))
 
     @operation
     def redis_info(self) -> Flow[Mapping[str, str]]:
@@ -91,6 +93,17 @@ class ServerMethods(Driver):
     def cluster_info(self) -> Flow[Mapping[str, str]]:
         """Read the CLUSTER INFO of a Redis Cluster."""
         return _one(cluster_info())
+
+
+def _nodes(ranges: Sequence[SlotRange], first: int = 0, last: int = MOST_SLOT) -> list[ClusterNode]:
+    """Return the nodes that serve any of some slots."""
+    slots, nodes = Counter[str](), dict[str, ClusterNode]()
+    for span in ranges:
+        for place, (node_id, host, port) in enumerate(span.nodes):
+            slots[node_id] += span.last - span.first + 1
+            if span.first <= last and first <= span.last:
+                nodes.setdefault(node_id, ClusterNode(node_id, f"{host}:{port}", place == 0, 0))
+    return [replace(node, slots=slots[node.id]) for node in nodes.values()]
 
 
 def _one(operation: Operation[T]) -> Flow[T]:

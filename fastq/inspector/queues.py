@@ -1,8 +1,10 @@
 """The inspector's methods for whole queues."""
 
+import re
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from fastq.broker.inspect.queues import (
     MemorySample,
@@ -13,22 +15,28 @@ from fastq.broker.inspect.queues import (
     queue_exists,
     queue_stats,
     read_counters,
+    read_groups,
     sample_memory,
     unpause_queue,
 )
 from fastq.broker.inspect.removal import find_groups
-from fastq.broker.operation import Flow, together
+from fastq.broker.operation import Flow, Operation, together
 from fastq.clock import at_unix_ns
 from fastq.errors import BrokerError, QueueNotFoundError, QueueStateError
-from fastq.inspector.checks import check_count, check_queue
+from fastq.inspector.checks import MAX_PAGE_SIZE, check_count, check_queue
 from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.records import DailyStats, GroupInfo, QueueInfo
 
-__all__ = ["QueueMethods", "pause", "require_queue", "unpause"]
+__all__ = ["MANY_GROUPS", "QueueMethods", "pause", "require_queue", "unpause"]
 
 SECOND_NS: Final = 1_000_000_000
 FAR_S: Final = 1e10
 MAX_DAYS: Final = 3650
+MAX_CURSOR: Final = 2**64 - 1
+MANY_GROUPS: Final = 1_000
+SAMPLED_GROUPS: Final = 200
+QUEUES_A_TRIP: Final = 8
+"""Redis carries out what comes in one packet at once; of this it takes some milliseconds."""
 
 
 class QueueMethods(Driver):
@@ -41,29 +49,31 @@ class QueueMethods(Driver):
         return names
 
     @operation
-    def get_queue_info(self, queue: str, *, search: bool = False, aggregating: int | None = None) -> Flow[QueueInfo]:
+    def get_queue_info(self, queue: str, *, search: bool = False, estimate: bool = False) -> Flow[QueueInfo]:
         """Describe a queue: the number of tasks in each state, its counters, latency and memory.
 
-        With ``search`` all keys of Redis are scanned, in pieces, to count the tasks of unlisted groups. ``aggregating``
-        is a number of tasks in groups that was counted before, to be taken as it is: to count those of 100 000 groups
-        takes Redis 0.1 s.
+        With ``search`` all keys of Redis are scanned, in pieces, to count the tasks of unlisted groups. With
+        ``estimate`` the tasks in more than 1 000 groups are estimated from about 200 groups: to count those of 100 000
+        groups takes Redis 0.1 s.
         """
         now_ns = self._now_ns()
-        exists, stats, memory = yield (
-            queue_exists(check_queue(queue)),
-            queue_stats(queue, now_ns / SECOND_NS),
-            sample_memory(queue),
-        )
-        for result in (exists, stats):
-            if isinstance(result, BrokerError):
-                raise result
-        if not exists:
+        read = yield _reads(check_queue(queue), now_ns)
+        info = yield from _describe(queue, read, now_ns, search=search, estimate=estimate)
+        if info is None:
             raise QueueNotFoundError(queue)
-        if aggregating is None or not stats.groups:
-            aggregating = sum((yield from group_sizes(queue)).values()) if stats.groups else 0
-        if search:
-            aggregating = sum(group.size for group in (yield from find_groups(queue)).values())
-        return _queue_info(queue, stats, aggregating, _memory(memory, stats, aggregating), now_ns)
+        return info
+
+    @operation
+    def get_queue_infos(self, queues: Iterable[str], *, estimate: bool = False) -> Flow[list[QueueInfo]]:
+        """Describe several queues, some in each round trip; those that do not exist are left out."""
+        now_ns, names, infos = self._now_ns(), [check_queue(queue) for queue in queues], list[QueueInfo]()
+        for at in range(0, len(names), QUEUES_A_TRIP):
+            some = names[at : at + QUEUES_A_TRIP]
+            read = yield tuple(each for queue in some for each in _reads(queue, now_ns))
+            for queue, *of_queue in zip(some, read[::3], read[1::3], read[2::3], strict=True):
+                info = yield from _describe(queue, of_queue, now_ns, search=False, estimate=estimate)
+                infos += [] if info is None else [info]
+        return infos
 
     @operation
     def history(self, queue: str, days: int) -> Flow[list[DailyStats]]:
@@ -89,6 +99,19 @@ class QueueMethods(Driver):
         sizes = yield from group_sizes(check_queue(queue))
         return [GroupInfo(name, size) for name, size in sorted(sizes.items())]
 
+    @operation
+    def list_groups(self, queue: str, *, cursor: str = "", page_size: int = 100) -> Flow[tuple[list[GroupInfo], str]]:
+        """Read about ``page_size`` of a queue's groups, and the cursor of the next page, "" after the last one.
+
+        Groups are in order within a page only. While groups come and go, one may appear on two pages.
+        """
+        if not re.fullmatch(r"[0-9]{0,20}", cursor) or int(cursor or 0) > MAX_CURSOR:
+            raise ValueError(f"cursor must be that of the page before, not {cursor!r}")
+        most = check_count(page_size, "page_size", MAX_PAGE_SIZE)
+        page = yield from read_groups(check_queue(queue), cursor or "0", most)
+        groups = [GroupInfo(name, size) for name, size in sorted(page.sizes.items())]
+        return groups, "" if page.cursor == "0" else page.cursor
+
     @action
     def pause_queue(self, queue: str, *, ahead: bool = True) -> Flow[None]:
         """Stop servers from taking tasks of a queue; ``QueueStateError`` if it is paused already.
@@ -103,6 +126,31 @@ class QueueMethods(Driver):
     def unpause_queue(self, queue: str) -> Flow[None]:
         """Let servers take tasks from a queue again; ``QueueStateError`` if it is not paused."""
         return unpause(queue)
+
+
+def _reads(queue: str, now_ns: int) -> tuple[Operation[Any], ...]:
+    """Return what ``_describe`` needs."""
+    return queue_exists(queue), queue_stats(queue, now_ns / SECOND_NS), sample_memory(queue)
+
+
+def _describe(queue: str, read: Sequence[Any], now_ns: int, *, search: bool, estimate: bool) -> Flow[QueueInfo | None]:
+    """Describe a queue; None if it does not exist."""
+    exists, stats, memory = read
+    for result in (exists, stats):
+        if isinstance(result, BrokerError):
+            raise result
+    if not exists:
+        return None
+    aggregating = 0
+    if search:
+        aggregating = sum(group.size for group in (yield from find_groups(queue)).values())
+    elif estimate and stats.groups > MANY_GROUPS:
+        # SSCAN goes by the hashes of names, so its first groups are a fair sample, and the same ones each time.
+        sizes = (yield from read_groups(queue, most=SAMPLED_GROUPS)).sizes.values()
+        aggregating = round(stats.groups * sum(sizes) / max(len(sizes), 1))
+    elif stats.groups:
+        aggregating = sum((yield from group_sizes(queue)).values())
+    return _queue_info(queue, stats, aggregating, _memory(memory, stats, aggregating), now_ns)
 
 
 def require_queue(queue: str) -> Flow[None]:

@@ -124,10 +124,12 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """A node of a Redis Cluster; ``addr`` is host:port."""
+    """A node of a Redis Cluster; ``addr`` is host:port, ``slots`` the number of slots that it serves."""
 
     id: str
     addr: str
+    is_master: bool
+    slots: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ async def delete(call: Call) -> Response:
     name = call.names["queue"]
     if given.get("sure") != "yes":
         call.notes = None
-        info = await call.inspector.get_queue_info(name)
+        info = await call.view.queue_info(name)
         return page(call, "confirm_queue.jinja", title="delete", section="queues", info=info, back=_queue(call))
 
     async def do(work: Work) -> str:

@@ -4,7 +4,7 @@ import inspect
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
@@ -23,9 +23,9 @@ from fastq.web.audit import audit
 from fastq.web.auth import Auth, TooManyFailuresError
 from fastq.web.compat import ROUTES as API
 from fastq.web.guard import SAFE, SECURITY_HEADERS, is_embedded, is_known_host, is_same_origin
+from fastq.web.links import Link
 from fastq.web.pages import ROUTES as PAGES
 from fastq.web.pages import error_page
-from fastq.web.queue_infos import QueueInfos
 from fastq.web.redaction import Redaction
 from fastq.web.site import Call, Formatter, Refusal, Site, find_route
 from fastq.web.v1 import ROOT, V1
@@ -33,6 +33,8 @@ from fastq.web.v1 import ROOT, V1
 __all__ = ["ROUTES", "FastqWeb"]
 
 ROUTES: Final = [*V1, *API, *PAGES]
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_OTHER: Final = re.compile(r"/(?:@|%40)([A-Za-z0-9_.-]+)(?=/|$)")
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
 
 _log = logging.getLogger("fastq.web")
@@ -50,7 +52,9 @@ class FastqWeb:
     address, localhost, or one of ``allowed_hosts``. ``queues`` are patterns of the queues that anyone sees.
     ``hide_payloads`` hides all payloads and results; ``redact`` names members of JSON objects whose values nobody
     sees, and what is not JSON is hidden then. The formatters are asynqmon's: they get the type of a task and its bytes,
-    redacted. ``prometheus`` is the URL of a Prometheus server for ``/api/metrics``.
+    redacted. ``prometheus`` is the URL of a Prometheus server for ``/api/metrics``. ``links`` are URLs by the names
+    that they have on the page of a task; ``{id}``, ``{queue}``, ``{type}`` and ``{trace_id}`` in them are filled in.
+    ``also`` are the URLs of further Redis by name; each is shown below ``/@NAME``, in every other way like the first.
     """
 
     redis: str | None = None
@@ -65,7 +69,10 @@ class FastqWeb:
     payload_formatter: Formatter | None = None
     result_formatter: Formatter | None = None
     prometheus: str = ""
+    links: Mapping[str, str] = field(default_factory=dict)
+    also: Mapping[str, str] = field(default_factory=dict)
     site: Site = field(init=False)
+    others: Mapping[str, Site] = field(init=False)
 
     def __post_init__(self) -> None:
         if not _PREFIX.fullmatch(self.root_path):
@@ -73,26 +80,40 @@ class FastqWeb:
         for name in ("forbidden", "allowed_hosts", "queues", "redact"):
             if isinstance(given := getattr(self, name), str):
                 raise TypeError(f"{name} must be a sequence of str, not {given!r}")
-        inspector = AsyncInspector(self.redis)
-        self.site = Site(
-            inspector=inspector,
-            queue_infos=QueueInfos(inspector),
-            client=AsyncClient(self.redis),
+        for name in self.also:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"the name of a further Redis has letters, digits, -, _ and . only, not {name!r}")
+        self.site = self._site("", self.redis)
+        self.others = {name: self._site(name, url) for name, url in self.also.items()}
+
+    def _site(self, name: str, redis: str | None) -> Site:
+        return Site(
+            name=name,
+            others=tuple(self.also),
+            inspector=AsyncInspector(redis),
+            client=AsyncClient(redis),
             access=Access.of(self.read_only, self.forbidden),
             redaction=Redaction.of(self.hide_payloads, self.redact),
             queues=tuple(self.queues),
             payload_formatter=self.payload_formatter,
             result_formatter=self.result_formatter,
             prometheus=self.prometheus,
-            is_cluster=self.redis is not None and is_cluster(self.redis),
+            links=Link.each_of(self.links),
+            is_cluster=redis is not None and is_cluster(redis),
         )
 
     async def close(self) -> None:
         """Stop all jobs, each between two tasks, and close the connections of the running loop."""
-        await self.site.live.close()
-        await self.site.board.close()
-        await self.site.inspector.close()
-        await self.site.client.close()
+        await self.end_streams()
+        for site in (self.site, *self.others.values()):
+            await site.board.close()
+            await site.inspector.close()
+            await site.client.close()
+
+    async def end_streams(self) -> None:
+        """End the streams of all open pages; browsers connect again."""
+        for site in (self.site, *self.others.values()):
+            await site.live.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -115,7 +136,10 @@ class FastqWeb:
 
     async def _respond(self, request: Request) -> Response:
         base, path = self._paths(request)
-        call = Call(self.site, request, EVERYONE, base)
+        site = self.site
+        if (found := _OTHER.match(path)) and found[1] in self.others:
+            site, base, path = self.others[found[1]], f"{base}/@{found[1]}", path[found.end() :] or "/"
+        call = Call(site, request, EVERYONE, base)
         try:
             self._check_origin(request)
             call.user = await self._user(request)

@@ -16,4 +16,5 @@ def audit(call: Call, action: str, notes: Mapping[str, Any]) -> None:
     """Write the line of a change; ``notes`` say what came of it."""
     client = call.request.client
     line = {"user": call.user.name, "role": call.user.role.name.lower(), "client": client.host if client else ""}
-    _log.info("%s", json.dumps({"action": action, **line, **call.names, **notes}))
+    where = {"redis": call.site.name} if call.site.name else {}
+    _log.info("%s", json.dumps({"action": action, **line, **where, **call.names, **notes}))

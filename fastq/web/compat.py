@@ -13,7 +13,7 @@ from fastq.errors import (
     QueueNotFoundError,
     TaskNotFoundError,
 )
-from fastq.inspector import QueueInfo
+from fastq.inspector import GroupInfo, QueueInfo
 from fastq.states import TaskState
 from fastq.web.compat_records import (
     daily_json,
@@ -26,7 +26,6 @@ from fastq.web.compat_records import (
     task_json,
 )
 from fastq.web.prometheus import metrics
-from fastq.web.queue_infos import queue_infos
 from fastq.web.site import Call, Endpoint, Refusal, Route
 from fastq.wire.messages import WorkerInfo
 
@@ -35,6 +34,7 @@ __all__ = ["ROUTES"]
 PAGE_SIZE: Final = 20
 MOST_A_PAGE: Final = 10_000
 MOST_PAGES: Final = 10**9
+MOST_GROUPS: Final = 1_000
 DAYS_OF_QUEUE: Final = 10
 DAYS_OF_ALL: Final = 90
 CANCELED_A_PAGE: Final = 100
@@ -58,12 +58,12 @@ def _nothing() -> Response:
 
 async def list_queues(call: Call) -> Response:
     """List all queues."""
-    return _json({"queues": [queue_json(info) for info in await queue_infos(call.view, call.site.queue_infos)]})
+    return _json({"queues": [queue_json(info) for info in await call.view.queue_infos()]})
 
 
 async def get_queue(call: Call) -> Response:
     """Describe a queue and its last ten days."""
-    info = await call.site.queue_infos.get(call.names["queue"])
+    info = await call.view.queue_info(call.names["queue"])
     days = await call.inspector.history(info.queue, DAYS_OF_QUEUE)
     return _json({"current": queue_json(info), "history": [daily_json(day) for day in days]})
 
@@ -105,12 +105,18 @@ async def queue_stats(call: Call) -> Response:
 
 async def list_groups(call: Call) -> Response:
     """List the groups of a queue."""
-    info = await call.site.queue_infos.get(call.names["queue"])
+    info = await call.view.queue_info(call.names["queue"])
     return _json({"stats": queue_json(info), "groups": await _groups(call)})
 
 
-async def _groups(call: Call) -> list[dict[str, Any]]:
-    return [group_json(group) for group in await call.inspector.groups(call.names["queue"])]
+async def _groups(call: Call, wanted: str | None = None) -> list[dict[str, Any]]:
+    """List about a thousand groups, and the wanted one, which asynqmon's page looks for in the list."""
+    queue = call.names["queue"]
+    groups, more = await call.inspector.list_groups(queue, page_size=MOST_GROUPS)
+    if more and wanted is not None and all(each.group != wanted for each in groups):
+        size = await call.inspector.count_tasks(queue, TaskState.AGGREGATING, group=wanted)
+        groups.append(GroupInfo(wanted, size))
+    return [group_json(group) for group in groups]
 
 
 # Lists of tasks -----------------------------------------------------------------------------------------------------
@@ -125,9 +131,9 @@ def _lister(state: TaskState) -> Endpoint:
     async def list_tasks(call: Call) -> Response:
         queue, group = call.names["queue"], call.names.get("group")
         infos = await call.view.tasks(queue, state, group=group, **_page(call))
-        stats: QueueInfo = await call.site.queue_infos.get(queue)
+        stats: QueueInfo = await call.view.queue_info(queue)
         workers = await _workers(call, queue) if state is TaskState.ACTIVE else {}
-        more = {"groups": await _groups(call)} if group is not None else {}
+        more = {"groups": await _groups(call, group)} if group is not None else {}
         tasks = [listed_json(call.site, info, workers) for info in infos]
         return _json({"tasks": tasks, "stats": queue_json(stats), **more})
 

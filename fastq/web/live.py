@@ -19,6 +19,7 @@ __all__ = ["Live", "Render", "TroubleError"]
 TICK_S: Final = 1.0
 KEEP_ALIVE_S: Final = 15.0
 MOST_VIEWERS: Final = 500
+MOST_OF_A_USER: Final = 100
 LIFE_S: Final = 600.0
 """Then a browser connects again, and its rights are looked at again."""
 REST: Final = 3
@@ -37,6 +38,7 @@ class TroubleError(Exception):
 class _Viewer:
     """One open stream, and what it has not been sent yet."""
 
+    user: str
     parts: dict[str, str]
     trouble: str = ""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -91,15 +93,15 @@ class Live:
         """The number of open streams."""
         return sum(len(room.viewers) for room in self._rooms.values())
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no further stream is possible."""
-        return self.viewers >= MOST_VIEWERS
+    def is_full(self, user: str) -> bool:
+        """Return whether no further stream is possible for a user, whose name is empty if nobody logs in."""
+        own = sum(viewer.user == user for room in self._rooms.values() for viewer in room.viewers)
+        return self.viewers >= MOST_VIEWERS or (user != "" and own >= MOST_OF_A_USER)
 
-    async def watch(self, key: object, render: Render, ticks: int = 1) -> AsyncIterator[str]:
+    async def watch(self, key: object, render: Render, ticks: int = 1, user: str = "") -> AsyncIterator[str]:
         """Yield the events for one viewer of a page; viewers with the same key see the same."""
         room = self._rooms.setdefault(key, _Room(render, ticks))
-        viewer = _Viewer(dict(room.parts), room.trouble)
+        viewer = _Viewer(user, dict(room.parts), room.trouble)
         if room.parts or room.trouble:
             viewer.wake.set()
         room.viewers.add(viewer)

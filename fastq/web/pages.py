@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from fastq.cron.parse import parse
 from fastq.errors import QueueNotFoundError, SchedulerEntryNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo
-from fastq.inspector import AsyncInspector, DailyStats, QueueInfo, ServerInfo
+from fastq.inspector import AsyncInspector, DailyStats, GroupInfo, QueueInfo, ServerInfo
 from fastq.inspector.jobs import may as is_possible
 from fastq.states import TaskState
 from fastq.web.acting import ACTING, VERBS, did_of
@@ -21,7 +21,6 @@ from fastq.web.enqueueing import ENQUEUEING
 from fastq.web.history import HISTORY, bars_of
 from fastq.web.payloads import shown
 from fastq.web.problems import problems_of
-from fastq.web.queue_infos import queue_infos
 from fastq.web.redaction import HIDDEN
 from fastq.web.render import asset, page
 from fastq.web.search import SEARCHING
@@ -36,11 +35,19 @@ MOST_WITH_HISTORY: Final = 60
 PAGE_SIZE: Final = 25
 MOST_A_PAGE: Final = 200
 MOST_PAGES: Final = 10**9
-MOST_GROUPS: Final = 200
+GROUPS_A_PAGE: Final = 100
 EVENTS: Final = 50
 UPCOMING: Final = 5
 LATELY: Final = timedelta(hours=1)
-_FIRST: Final = (TaskState.ACTIVE, TaskState.PENDING, TaskState.RETRY, TaskState.ARCHIVED, TaskState.SCHEDULED)
+_FIRST: Final = (
+    TaskState.ACTIVE,
+    TaskState.PENDING,
+    TaskState.RETRY,
+    TaskState.ARCHIVED,
+    TaskState.SCHEDULED,
+    TaskState.AGGREGATING,
+    TaskState.COMPLETED,
+)
 
 
 def error_page(call: Call, status: int, text: str) -> Response:
@@ -69,7 +76,7 @@ class QueueRow:
 
 async def overview(call: Call) -> Response:
     """Show what is wrong, then all queues."""
-    infos, servers = await asyncio.gather(queue_infos(call.view, call.site.queue_infos), call.view.servers())
+    infos, servers = await asyncio.gather(call.view.queue_infos(), call.view.servers())
     histories = await _histories(call.inspector, infos) if len(infos) <= MOST_WITH_HISTORY else [[]] * len(infos)
     rows = [QueueRow(info, days, _count(servers, info.queue)) for info, days in zip(infos, histories, strict=True)]
     return page(
@@ -110,7 +117,7 @@ async def queue(call: Call) -> Response:
 
 async def _info(call: Call) -> QueueInfo:
     try:
-        return await call.site.queue_infos.get(call.names["queue"])
+        return await call.view.queue_info(call.names["queue"])
     except QueueNotFoundError as error:
         raise Refusal(404, str(error)) from None
 
@@ -119,8 +126,7 @@ async def tasks(call: Call) -> Response:
     """Show a queue, and the tasks of one of its states."""
     state = _state(call)
     info, servers = await asyncio.gather(_info(call), call.view.servers())
-    groups = await call.inspector.groups(info.queue) if state is TaskState.AGGREGATING else []
-    group = call.request.query_params.get("group") or (groups[0].group if groups else None)
+    groups, after, group = await _groups(call) if state is TaskState.AGGREGATING else ([], "", "")
     size = call.number("size", PAGE_SIZE, MOST_A_PAGE)
     number = call.number("page", 1, MOST_PAGES)
     past = await call.inspector.run_history(info.queue, LATELY)
@@ -130,7 +136,7 @@ async def tasks(call: Call) -> Response:
         infos = await call.view.tasks(info.queue, state, page=number, page_size=size)
     elif group:
         infos = await call.view.tasks(info.queue, state, group=group, page=number, page_size=size)
-        count = next((each.size for each in groups if each.group == group), 0)
+        count = await call.inspector.count_tasks(info.queue, state, group=group)
     return page(
         call,
         "queue.jinja",
@@ -142,9 +148,10 @@ async def tasks(call: Call) -> Response:
         workers=_workers(servers, info.queue),
         servers=_count(servers, info.queue),
         problems=problems_of([info], servers),
-        groups=groups[:MOST_GROUPS],
-        more_groups=max(0, len(groups) - MOST_GROUPS),
-        group=group or "",
+        groups=groups,
+        cursor=call.request.query_params.get("cursor", ""),
+        after=after,
+        group=group,
         number=number,
         size=size,
         count=count,
@@ -152,6 +159,15 @@ async def tasks(call: Call) -> Response:
         did=did_of(call),
         bars=bars_of(past.points, past.step, 1) if past.total.processed else [],
     )
+
+
+async def _groups(call: Call) -> tuple[list[GroupInfo], str, str]:
+    """Return a page of groups, the cursor of the next page, and the group whose tasks are shown."""
+    asked = call.request.query_params
+    groups, after = await call.inspector.list_groups(
+        call.names["queue"], cursor=asked.get("cursor", ""), page_size=GROUPS_A_PAGE
+    )
+    return groups, after, asked.get("group") or (groups[0].group if groups else "")
 
 
 def _state(call: Call) -> TaskState:
@@ -188,6 +204,7 @@ async def task(call: Call) -> Response:
         result=None if info.result is None else shown(info.result, call.request.query_params.get("result", "")),
         attempts=attempts[::-1],
         worker=_workers(servers, info.queue).get(info.id),
+        links=[(link.name, url) for link in call.site.links if (url := link.to(info))],
         verbs=[verb for verb in VERBS if is_possible(verb, info.state) and call.may(f"task.{verb}")],
         did=did_of(call),
     )
@@ -268,7 +285,8 @@ async def redis(call: Call) -> Response:
     """Show Redis."""
     is_cluster = call.site.is_cluster
     info = await (call.inspector.cluster_info() if is_cluster else call.inspector.redis_info())
-    return page(call, "redis.jinja", title="Redis", section="redis", info=info, is_cluster=is_cluster)
+    nodes = await call.inspector.all_cluster_nodes() if is_cluster else []
+    return page(call, "redis.jinja", title="Redis", section="redis", info=info, is_cluster=is_cluster, nodes=nodes)
 
 
 _SHOWING: Final = [

@@ -15,6 +15,8 @@ from starlette.responses import Response
 from fastq._version import __version__
 from fastq.cli.human import number, share, size, span, stamp, when
 from fastq.cron.words import words_of
+from fastq.inspector import QueueInfo
+from fastq.inspector.queues import MANY_GROUPS
 from fastq.states import TaskState
 from fastq.web.payloads import preview
 from fastq.web.site import Call, Refusal, name_in_path
@@ -42,6 +44,11 @@ def _moment(moment: datetime | None, now: datetime) -> Markup | str:
     )
 
 
+def _about(info: QueueInfo) -> str:
+    """Return the sign before a number of tasks that is estimated."""
+    return "≈ " if info.groups > MANY_GROUPS else ""
+
+
 def _plural(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
@@ -58,6 +65,7 @@ _templates = Environment(
     loader=PackageLoader("fastq.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 _templates.filters.update(
+    about=_about,
     moment=_moment,
     number=number,
     plural=_plural,
@@ -80,6 +88,7 @@ def page(call: Call, template: str, status: int = 200, **data: Any) -> Response:
         now=datetime.now(UTC),
         may=call.may,
         where=call.inspector.where,
+        home=call.base.removesuffix(f"/@{call.site.name}"),
         **{"refreshes": False, **data},
     )
     return Response(html, status, media_type="text/html")

@@ -20,7 +20,6 @@ from fastq.web.acting import VERBS, did_of
 from fastq.web.bulk import Order, ask, begin
 from fastq.web.payloads import preview
 from fastq.web.query import Query, Test, pattern_of
-from fastq.web.queue_infos import queue_infos
 from fastq.web.render import page
 from fastq.web.site import Call, Endpoint, Refusal, Route, name_in_path
 from fastq.web.work import Work
@@ -136,7 +135,7 @@ def look(call: Call, query: Query) -> Work:
 
 async def _walk(call: Call, query: Query, work: Work) -> None:
     """Look at all tasks, some hundreds at a time."""
-    infos = [info for info in await queue_infos(call.view, call.site.queue_infos) if query.reaches(info.queue)]
+    infos = [info for info in await call.view.queue_infos() if query.reaches(info.queue)]
     total = sum(getattr(info, state.value) for info in infos for state in query.states)
     where = TaskFilter(test=_test(call, query))
     looked = 0
@@ -156,11 +155,19 @@ async def _walk(call: Call, query: Query, work: Work) -> None:
 async def _all_places(call: Call, query: Query, infos: Sequence[QueueInfo]) -> AsyncIterator[Place]:
     for state in query.states:
         for info in infos:
-            if state is TaskState.AGGREGATING and info.aggregating:
-                for group in await call.inspector.groups(info.queue):
-                    yield Place(info.queue, state, group.group)
+            if state is TaskState.AGGREGATING and info.groups:
+                async for group in _all_groups(call, info.queue):
+                    yield Place(info.queue, state, group)
             elif getattr(info, state.value):
                 yield Place(info.queue, state)
+
+
+async def _all_groups(call: Call, queue: str) -> AsyncIterator[str]:
+    cursor: str | None = None
+    while cursor != "":
+        groups, cursor = await call.inspector.list_groups(queue, cursor=cursor or "")
+        for each in groups:
+            yield each.group
 
 
 def _test(call: Call, query: Query) -> Test:

@@ -72,7 +72,8 @@ def serve(app: FastqWeb, options: ServeOptions) -> None:
         host, port = listener.getsockname()[:2]
         set_up_logging("info", options.log_format)
         shown = f"[{host}]" if family is socket.AF_INET6 else host
-        options.say(f"http://{shown}:{port}{app.root_path.rstrip('/')}/ shows {app.site.inspector.where}")
+        where = ", ".join(site.inspector.where for site in (app.site, *app.others.values()))
+        options.say(f"http://{shown}:{port}{app.root_path.rstrip('/')}/ shows {where}")
         # A header with the client's address could be forged, and authentication by a proxy relies on the address.
         config = uvicorn.Config(
             app,
@@ -131,5 +132,5 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down."""
-        await self._app.site.live.close()
+        await self._app.end_streams()
         await super().shutdown(sockets)

@@ -14,8 +14,8 @@ from fastq.client import AsyncClient
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import AsyncInspector
 from fastq.web.access import Access, User
+from fastq.web.links import Link
 from fastq.web.live import Live
-from fastq.web.queue_infos import QueueInfos
 from fastq.web.redaction import Redaction
 from fastq.web.view import View
 from fastq.web.work import Board
@@ -44,9 +44,12 @@ class Refusal(Exception):  # noqa: N818 - the reply to a request, not a defect
 class Site:
     """What a ``FastqWeb`` serves; the formatters are None where bytes are shown as they are.
 
-    ``queues`` are patterns of the queues that anyone sees.
+    ``queues`` are patterns of the queues that anyone sees. ``name`` is empty for the first Redis, ``others`` are the
+    names of the further ones.
     """
 
+    name: str
+    others: tuple[str, ...]
     inspector: AsyncInspector
     client: AsyncClient
     access: Access
@@ -55,8 +58,8 @@ class Site:
     payload_formatter: Formatter | None
     result_formatter: Formatter | None
     prometheus: str
+    links: tuple[Link, ...]
     is_cluster: bool
-    queue_infos: QueueInfos
     board: Board = field(default_factory=Board)
     live: Live = field(default_factory=Live)
 

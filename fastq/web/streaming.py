@@ -22,7 +22,7 @@ def events_of(routes: Sequence[Route]) -> Endpoint:
         scope = {**call.request.scope, "method": "GET", "query_string": query.encode()}
         page = Call(call.site, Request(scope), call.user, call.base, names, is_let_in=True, is_live=True)
         page.check_names()
-        if call.site.live.is_full:
+        if call.site.live.is_full(call.user.name):
             raise Refusal(503, "too many pages are open; this one is not brought up to date")
 
         async def render() -> Mapping[str, str]:
@@ -39,7 +39,7 @@ def events_of(routes: Sequence[Route]) -> Endpoint:
 
         key = (path, query, call.base, call.user.role, tuple(call.user.queues))
         return StreamingResponse(
-            call.site.live.watch(key, render, route.live_s),
+            call.site.live.watch(key, render, route.live_s, call.user.name),
             headers={"x-accel-buffering": "no"},
             media_type="text/event-stream",
         )

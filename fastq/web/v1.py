@@ -29,7 +29,6 @@ from fastq.inspector.json_records import (
 from fastq.states import TaskState
 from fastq.web.bulk import is_quick, job_of, sees
 from fastq.web.query import Query
-from fastq.web.queue_infos import queue_infos
 from fastq.web.render import page
 from fastq.web.search import Found, look
 from fastq.web.site import Call, Endpoint, Refusal, Route
@@ -57,13 +56,13 @@ def _json(value: Record, status: int = 200) -> Response:
 
 
 async def queues(call: Call) -> Record:
-    """List the queues."""
-    return {"queues": [queue_record(info) for info in await queue_infos(call.view, call.site.queue_infos)]}
+    """List the queues; tasks in more than 1 000 groups are estimated."""
+    return {"queues": [queue_record(info) for info in await call.view.queue_infos()]}
 
 
 async def queue(call: Call) -> Record:
     """Describe a queue and its last days, today first."""
-    info = await call.site.queue_infos.get(call.names["queue"])
+    info = await call.view.queue_info(call.names["queue"])
     days = await call.inspector.history(info.queue, DAYS)
     return {"queue": queue_record(info), "days": [daily_record(day) for day in days]}
 
@@ -76,9 +75,10 @@ async def runs(call: Call) -> Record:
 
 
 async def groups(call: Call) -> Record:
-    """List the groups of a queue."""
-    found = await call.inspector.groups(call.names["queue"])
-    return {"groups": [{"group": each.group, "size": each.size} for each in found]}
+    """List about size groups of a queue, and the cursor of the next ones, or null."""
+    size, cursor = call.number("size", PAGE_SIZE, MOST_A_PAGE), call.request.query_params.get("cursor", "")
+    found, after = await call.inspector.list_groups(call.names["queue"], cursor=cursor, page_size=size)
+    return {"groups": [{"group": each.group, "size": each.size} for each in found], "cursor": after or None}
 
 
 async def tasks(call: Call) -> Record:
@@ -198,7 +198,7 @@ async def resume(call: Call) -> Record:
 async def delete(call: Call) -> Record:
     """Delete a queue, with its tasks if force=1, as a job."""
     name, force = call.names["queue"], call.request.query_params.get("force", "") not in ("", "0", "false")
-    await call.site.queue_infos.get(name)
+    await call.view.queue_info(name)
 
     async def do(work: Work) -> str:
         await call.inspector.delete_queue(name, force=force, progress=work.note)
@@ -325,7 +325,7 @@ V1: Final = [
     _get("/queues", queues, "queues"),
     _get(_QUEUE, queue, "queue"),
     _get(f"{_QUEUE}/runs", runs, "runs_of_queue", "since", "by_type"),
-    _get(f"{_QUEUE}/groups", groups, "groups"),
+    _get(f"{_QUEUE}/groups", groups, "groups", "cursor", "size"),
     _get(f"{_QUEUE}/tasks/{{id}}", task, "task_with_attempts"),
     _get(f"{_QUEUE}/{{state}}", tasks, "tasks", "group", *PAGED),
     _get("/search", search, "search", "q"),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fastq.errors import QueueNotFoundError
 from fastq.info import TaskInfo
-from fastq.inspector import AsyncInspector, ServerInfo
+from fastq.inspector import AsyncInspector, QueueInfo, ServerInfo
 from fastq.states import TaskState
 from fastq.web.redaction import Redaction
 from fastq.wire.messages import SchedulerEntry, WorkerInfo
@@ -50,6 +50,15 @@ class View:
     async def queues(self) -> list[str]:
         """List the queues; not those whose name is no Unicode text, which nothing else takes either."""
         return [queue for queue in await self.inspector.queues() if self.sees(queue) and _is_text(queue)]
+
+    async def queue_info(self, queue: str) -> QueueInfo:
+        """Describe a queue; the tasks in very many groups are estimated."""
+        self.require(queue)
+        return await self.inspector.get_queue_info(queue, estimate=True)
+
+    async def queue_infos(self) -> list[QueueInfo]:
+        """Describe the queues, by name; one that is deleted meanwhile is left out."""
+        return await self.inspector.get_queue_infos(await self.queues(), estimate=True)
 
     async def servers(self) -> list[ServerInfo]:
         """List the servers of these queues, with their tasks in them."""

@@ -15,8 +15,8 @@ from tests.broker.harness import NOW_S
 from tests.inspector.harness import Ask, Seeded
 
 READING = {
-    *("cluster_info", "cluster_key_slot", "cluster_nodes", "redis_info"),
-    *("queues", "get_queue_info", "groups", "history", "run_history", "count_tasks"),
+    *("cluster_info", "all_cluster_nodes", "cluster_key_slot", "cluster_nodes", "redis_info"),
+    *("queues", "get_queue_info", "get_queue_infos", "groups", "list_groups", "history", "run_history", "count_tasks"),
     *("list_tasks", "iter_tasks", "find_tasks", "export_tasks", "follow"),
     *(f"list_{state}_tasks" for state in ("active", "aggregating", "archived", "completed", "pending", "retry")),
     *("list_scheduled_tasks", "get_task_info", "get_failed_attempts", "check_import", "plan_move", "plan_retry"),

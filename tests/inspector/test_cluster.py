@@ -14,6 +14,7 @@ from tests.inspector.test_processes import publish
 from tests.redis_servers import RedisServer, redis_cluster
 from tests.waiting import PATIENCE_S
 
+SLOTS = 16_384
 QUEUES = ("a", "b", "c", "d", "e")
 
 
@@ -117,6 +118,10 @@ def test_the_nodes_of_a_queue_are_those_of_its_slot(ask: Ask, db: Any, nodes: Se
             execute: Any = client.execute_command
             my_id = execute("CLUSTER", "MYID").decode()
         assert {each.addr for each in found.values() if each.id == my_id} <= {f"127.0.0.1:{node.port}"}
+    everywhere = ask("all_cluster_nodes")
+    assert {each.addr for each in everywhere} == {f"127.0.0.1:{node.port}" for node in nodes}
+    assert sum(each.slots for each in everywhere if each.is_master) == SLOTS
+    assert set(found.values()) <= set(everywhere)
 
 
 def test_a_cancellation_reaches_every_node(ask: Ask, nodes: Sequence[RedisServer], db: Any) -> None:

@@ -1,5 +1,6 @@
 """What the inspectors tell of queues, against what was put there."""
 
+import re
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -38,6 +39,18 @@ def test_each_state_of_a_queue_is_counted_under_its_own_name(ask: Ask, queue: Se
     assert {name: getattr(info, name) for name in sizes} == sizes
     assert info.size == sum(sizes.values())
     assert (info.queue, info.groups, info.paused) == ("default", 7, False)
+
+
+def test_several_queues_are_described_at_once(ask: Ask, queue: Seeded) -> None:
+    names = [f"q{n:02}" for n in range(20)]
+    for name in names:
+        Seeded(queue.db, name).pend("p")
+    fill(queue)
+    infos = ask("get_queue_infos", ["default", "nosuch", *names])
+    assert [info.queue for info in infos] == ["default", *names]
+    assert [info.size for info in infos] == [49] + [1] * 20
+    with pytest.raises(ValueError, match="queue"):
+        ask("get_queue_infos", ["default", ""])
 
 
 def test_counters_are_those_of_the_utc_day_and_the_totals(ask: Ask, queue: Seeded) -> None:
@@ -108,6 +121,31 @@ def test_more_groups_than_one_call_looks_at_are_all_listed(ask: Ask, queue: Seed
     queue.db.sadd(keys.groups("default"), *names)
     assert ask("groups", "default") == [GroupInfo(name, 1) for name in names]
     assert ask("get_queue_info", "default").aggregating == 1201
+
+
+def test_groups_are_listed_page_by_page_and_estimated(ask: Ask, queue: Seeded) -> None:
+    names = [f"g{number:04}" for number in range(1201)]
+    for number, name in enumerate(names):
+        queue.db.zadd(keys.group("default", name), {"id": 1, **({"other": 2} if number % 2 else {})})
+    queue.db.sadd(keys.groups("default"), *names)
+    found, cursor, pages = [], "", 0
+    while pages == 0 or cursor:
+        page, cursor = ask("list_groups", "default", cursor=cursor, page_size=300)
+        assert 300 <= len(page) < 600 or not cursor
+        found += page
+        pages += 1
+    assert sorted(found, key=lambda each: each.group) == ask("groups", "default")
+    assert 2 <= pages <= 4
+    assert 1_400 < ask("get_queue_info", "default", estimate=True).aggregating < 2_200
+    assert ask("get_queue_info", "default").aggregating == 1_801
+    queue.db.srem(keys.groups("default"), *names[1_000:])
+    assert ask("get_queue_info", "default", estimate=True).aggregating == 1_500  # so few are counted
+    for wrong in ("x", "-1", "9" * 20, "1 "):
+        with pytest.raises(ValueError, match=re.escape(repr(wrong))):
+            ask("list_groups", "default", cursor=wrong)
+    with pytest.raises(ValueError, match="page_size"):
+        ask("list_groups", "default", page_size=0)
+    assert ask("list_groups", "nosuch") == ([], "")
 
 
 def test_no_call_looks_at_more_than_some_hundred_groups(queue: Seeded, url: str) -> None:

@@ -16,6 +16,7 @@ from fastq.web.app import ROUTES
 from fastq.web.auth import BasicAuth, ProxyAuth, auth_of, new_token, new_user_line
 from fastq.web.guard import SAFE
 from fastq.web.site import name_in_path
+from tests.redis_servers import redis_server
 from tests.web.serving import Served, serving
 
 ROLES = {role.name.lower(): role for role in Role}
@@ -224,3 +225,33 @@ def test_names_of_any_kind_are_reached_below_any_root(url: str, db: Redis) -> No
         assert served.get("/api/queues/a%2Fb").json["current"]["queue"] == "a/b"
     with pytest.raises(ValueError, match="root_path must be like /monitoring/tasks, not 'x'"):
         FastqWeb(url, root_path="x")
+
+
+def test_several_redis_are_shown_side_by_side(url: str, db: Redis, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "fastq.web.audit")
+    with redis_server() as other:
+        for at, queue in ((url, "here"), (other.url, "there")):
+            with Client(at) as client:
+                client.enqueue("t", queue=queue)
+        app = FastqWeb(url, root_path="/tasks", also={"staging": other.url})
+        with serving(app) as served:
+            first, second = served.get("/tasks/").text, served.get("/tasks/@staging/").text
+            for text in (first, second):
+                assert '<a href="/tasks/"' in text
+                assert '<a href="/tasks/@staging/"' in text
+            assert 'href="/tasks/queues/here"' in first
+            assert 'href="/tasks/@staging/queues/there"' in second
+            assert "/queues/there" not in first
+            assert served.get("/tasks/@staging/queues/there/pending").status == 200
+            assert served.get("/tasks/%40staging/queues/there/pending").status == 200
+            assert served.get("/tasks/@staging/queues/here/pending").status == 404
+            assert served.get("/tasks/@none/").status == 404
+            for api in ("api", "api/v1"):
+                told = json.loads(served.get(f"/tasks/@staging/{api}/queues").text)["queues"]
+                assert [each["queue"] for each in told] == ["there"]
+            assert served.ask("POST", "/tasks/@staging/queues/there/pause").status == 303
+            with other.client() as elsewhere:
+                assert elsewhere.exists("asynq:{there}:paused")
+            assert json.loads(caplog.messages[-1])["redis"] == "staging"
+    with serving(FastqWeb(url)) as served:
+        assert 'aria-label="Redis"' not in served.get("/").text

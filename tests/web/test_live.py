@@ -131,6 +131,32 @@ async def _fifty_viewers() -> None:
     await live.close()
 
 
+def test_one_user_does_not_take_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.web.live.MOST_OF_A_USER", 2)
+    monkeypatch.setattr("fastq.web.live.MOST_VIEWERS", 5)
+
+    async def look() -> None:
+        live = Live()
+
+        async def render() -> Mapping[str, str]:
+            return {"a": "b"}
+
+        async def open_stream(user: str) -> Any:
+            watched = live.watch("page", render, user=user)
+            await _event(watched)
+            return watched
+
+        streams = [await open_stream(user) for user in ("ann", "ann", "", "")]
+        assert [live.is_full(user) for user in ("ann", "ben", "")] == [True, False, False]
+        streams.append(await open_stream("ben"))
+        assert [live.is_full(user) for user in ("ben", "")] == [True, True]
+        for each in streams:
+            await each.aclose()
+        await live.close()
+
+    asyncio.run(look())
+
+
 async def _event(watched: Any) -> dict[str, Any]:
     async for text in watched:
         if text.startswith("event: "):

@@ -29,7 +29,7 @@ TAG = re.compile(r"<[^>]*>")
 
 def text_of(answer: Answer) -> str:
     """Return what a reader sees."""
-    return " ".join(unescape(TAG.sub(" ", answer.text)).split())
+    return " ".join(unescape(TAG.sub(" ", re.sub("</?bdi>", "", answer.text))).split())
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,21 @@ def test_pages_show(shown: Served, path: str, seen: str) -> None:
     answer = shown.get(path)
     assert answer.status == 200
     assert seen in text_of(answer)
+
+
+def test_a_task_has_links_to_its_trace_and_logs(url: str, db: Redis) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    with Client(url) as client:
+        client.enqueue("a&b", queue="q", task_id="x/y", headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"})
+        client.enqueue("t", queue="q", task_id="untraced", headers={"traceparent": "00-javascript-1-01"})
+    links = {"Trace": "https://traces.example/{trace_id}", "Logs": "http://logs.example/?q={id}+{type}+{queue}"}
+    with serving(FastqWeb(url, links=links)) as served:
+        text = served.get("/queues/q/tasks/x~2Fy").text
+        assert f'<a href="https://traces.example/{trace}" rel="noreferrer">Trace</a>' in text
+        assert '<a href="http://logs.example/?q=x%2Fy+a%26b+q" rel="noreferrer">Logs</a>' in text
+        text = served.get("/queues/q/tasks/untraced").text
+        assert "traces.example" not in text
+        assert "http://logs.example/?q=untraced+t+q" in text
 
 
 def test_payloads_are_shown_digit_for_digit_and_had_byte_for_byte(shown: Served) -> None:

@@ -1,5 +1,6 @@
 """Reads of whole queues: their names, contents and counters; pausing and resuming them."""
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
@@ -24,6 +25,7 @@ __all__ = [
     "queue_exists",
     "queue_stats",
     "read_counters",
+    "read_groups",
     "read_pulse",
     "sample_memory",
     "unpause_queue",
@@ -205,16 +207,20 @@ def _parse_groups(reply: list[Any]) -> GroupPage:
     return GroupPage(cursor, {_text(pairs[at]): pairs[at + 1] for at in range(0, len(pairs), 2)})
 
 
-def group_sizes(queue: str) -> Flow[dict[str, int]]:
-    """Read all groups of a queue with their number of tasks, some hundreds per round trip."""
+def read_groups(queue: str, cursor: str = "0", most: float = math.inf) -> Flow[GroupPage]:
+    """Read groups of a queue, some hundreds per round trip, until there are no more, or at least ``most``."""
     sizes: dict[str, int] = {}
-    cursor = "0"
     while True:
         page: GroupPage = yield list_groups(queue, cursor)
         sizes.update(page.sizes)
         cursor = page.cursor
-        if cursor == "0":
-            return sizes
+        if cursor == "0" or len(sizes) >= most:
+            return GroupPage(cursor, sizes)
+
+
+def group_sizes(queue: str) -> Flow[dict[str, int]]:
+    """Read all groups of a queue with their number of tasks."""
+    return (yield from read_groups(queue)).sizes
 
 
 def read_counters(queue: str, days: Sequence[date]) -> tuple[Operation[list[tuple[int, int]]], ...]:
