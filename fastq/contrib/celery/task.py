@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeV
 from fastq.contrib.celery.current import Sender
 from fastq.contrib.celery.options import NO_LIMIT, Settings, due_after_s
 from fastq.contrib.celery.result import AsyncResult, result_id
-from fastq.contrib.celery.uses import OF_RETRY, OF_SIGNATURE, OF_TASK, no_such_attribute, unknown_option
+from fastq.contrib.celery.uses import OF_RETRY, OF_SIGNATURE, OF_TASK, UNKNOWN, Level, no_such_attribute, unknown_option
 from fastq.contrib.celery.values import decode
 from fastq.errors import Retry
 from fastq.running import RunningTask, current_task
@@ -103,7 +103,7 @@ class Task(Generic[P, R]):
 
     def retry(
         self,
-        *,
+        *arguments: Any,
         exc: BaseException | None = None,
         countdown: float | None = None,
         eta: datetime | None = None,
@@ -114,6 +114,7 @@ class Task(Generic[P, R]):
 
         ``max_retries`` may only be less than that of the task, which is sent with it.
         """
+        others = {**dict(zip(("args", "kwargs"), arguments, strict=False)), **others}
         if others:
             name, value = next(iter(others.items()))
             raise TypeError(unknown_option(f"retry of task {self.name!r}", name, value, OF_RETRY))
@@ -143,6 +144,8 @@ class Task(Generic[P, R]):
     if not TYPE_CHECKING:  # a type checker would take it for any attribute
 
         def __getattr__(self, name: str) -> Any:
+            if OF_TASK.get(name, UNKNOWN).level is Level.WORKS:
+                return getattr(self.settings, name)
             raise no_such_attribute(self, f"task {self.__dict__.get('name')!r}", OF_TASK, name)
 
     def __repr__(self) -> str:

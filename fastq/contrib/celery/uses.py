@@ -110,6 +110,7 @@ OF_RETRY: Final[Mapping[str, Use]] = {
 }
 OF_TASK: Final[Mapping[str, Use]] = {
     **_works("delay", "apply_async", "s", "si", "retry", "request", "name", "run", "app", "max_retries"),
+    **_works("queue", "ignore_result", "default_retry_delay", "expires", "soft_time_limit", "time_limit"),
     **_unsupported(
         AsyncResult="write AsyncResult(id)",
         apply_async_on_commit="write transaction.on_commit(lambda: task.delay(...))",

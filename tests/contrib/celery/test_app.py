@@ -160,6 +160,8 @@ def test_what_retry_takes(app: Celery) -> None:
     assert run_fetch(app, max_retries=0).outcome is RunOutcome.ARCHIVE
     assert "max_retries=9" in str(run_fetch(app, max_retries=9).error)
     assert "retry always raises" in str(run_fetch(app, throw=False).error)
+    with pytest.raises(TypeError, match="has no option 'args': a retried task keeps its arguments"):
+        untyped(fetch).retry([[1]], exc=OSError())
     with pytest.raises(ConnectionError, match="here"):
         fetch.run("here")
     with pytest.raises(Retry):
@@ -189,6 +191,7 @@ def test_backoff_grows_to_its_longest(app: Celery) -> None:
 def test_a_task_is_still_a_function() -> None:
     assert (add(1), add.run(1, 2), add.__name__) == (2, 3, "add")
     assert fetch.request.called_directly
+    assert (untyped(fetch).queue, untyped(fetch).default_retry_delay) == ("default", 7)
     with pytest.raises(ConnectionError):
         fetch("u")
 
