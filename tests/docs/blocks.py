@@ -1,10 +1,10 @@
 """The blocks of code on the project's pages."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-__all__ = ["PAGES", "ROOT", "Block", "blocks_of"]
+__all__ = ["PAGES", "ROOT", "Block", "blocks_as_one_program", "blocks_of"]
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -37,3 +37,11 @@ def blocks_of(page: Path) -> list[Block]:
         Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[2], found[3])
         for found in FENCE.finditer(text)
     ]
+
+
+def blocks_as_one_program(page: Path) -> list[Block]:
+    """Return a page's blocks without their imports from files that the page shows: these have run before."""
+    blocks = blocks_of(page)
+    files = re.findall(r"^# (\w+)\.py$", "\n".join(block.code for block in blocks), re.MULTILINE)
+    imports = re.compile(rf"^from ({'|'.join(files) or '-'}) import .*$", re.MULTILINE)
+    return [replace(block, code=imports.sub("", block.code)) for block in blocks]

@@ -15,7 +15,7 @@ import pytest
 
 from fastq.cli.main import main
 from fastq.cli.worker import main as worker
-from tests.docs.blocks import PAGES, ROOT, Block, blocks_of
+from tests.docs.blocks import PAGES, ROOT, Block, blocks_as_one_program, blocks_of
 
 ALL_PAGES = [*PAGES, ROOT / "README.md"]
 BLOCKS = [block for page in ALL_PAGES for block in blocks_of(page)]
@@ -34,7 +34,7 @@ OFFERED = {
     "fastq.wire",
     "fastq.wire.codec",
 }
-LANGUAGES = {"python", "go", "sh", "toml", "ini", "yaml", "dockerfile", "text", ""}
+LANGUAGES = {"python", "go", "sh", "toml", "ini", "yaml", "helm", "dockerfile", "text", ""}
 
 
 def of(language: str) -> list[Any]:
@@ -46,7 +46,7 @@ def test_the_python_of_a_page_runs(page: Path, url: str, tmp_path: Path, monkeyp
     monkeypatch.setenv("FASTQ_REDIS_URL", url)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "page"}
-    for block in blocks_of(page):
+    for block in blocks_as_one_program(page):
         if block.language == "python" and not block.note:
             exec(compile("\n" * block.line + block.code, str(page), "exec"), names)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import PAGES, ROOT, blocks_of
+from tests.docs.blocks import PAGES, ROOT, blocks_as_one_program
 
 # What our pages use and tests do not need: a checker takes anything of these.
 STRANGERS = ("aiohttp", "psycopg", "torch")
@@ -27,7 +27,7 @@ def check(directory: Path, pages: dict[str, str]) -> subprocess.CompletedProcess
 def code_of(page: Path) -> str:
     """Join the blocks of a page as they are run: one program, each line where it is on the page."""
     lines = [""] * len(page.read_text().splitlines())
-    for block in blocks_of(page):
+    for block in blocks_as_one_program(page):
         if block.language == "python" and block.note in ("", "typed"):
             code = block.code.splitlines()
             lines[block.line : block.line + len(code)] = code
