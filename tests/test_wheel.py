@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ROOT / "tests" / "wheel" / "smoke.py"
-SHIPPED = {".py", ".pyi", ".lua", ".proto", ".typed", ".jinja", ".css", ".js", ".svg", ".yml", ".json"}
+SHIPPED = {".py", ".pyi", ".lua", ".proto", ".typed", ".jinja", ".html", ".css", ".js", ".svg", ".yml", ".json"}
 SOURCES = SHIPPED | {".pyx", ".pxd", ".pxi", ".h"}
 BUILD_LIMIT_S = 3600
 

@@ -1,10 +1,11 @@
-"""The table of ``once``."""
+"""The table of ``once``, and what the admin lists."""
 
 from datetime import datetime
+from typing import Any
 
 from django.db import models
 
-__all__ = ["CommittedTask"]
+__all__ = ["CommittedTask", "PeriodicTask", "QueuedTask"]
 
 
 class CommittedTask(models.Model):
@@ -21,3 +22,48 @@ class CommittedTask(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+
+class _NoRows(models.Manager[Any]):
+    """The manager of models without a table, which ``dumpdata`` asks for rows, too."""
+
+    def get_queryset(self) -> "models.QuerySet[Any]":
+        return super().get_queryset().none()
+
+
+class _InRedis(models.Model):
+    """A model that gives the admin a page, permissions and log entries; its objects are in Redis."""
+
+    key: "models.CharField[str, str]" = models.CharField(primary_key=True, max_length=500)
+
+    objects = _NoRows()
+
+    class Meta:
+        """There is no table."""
+
+        abstract = True
+        managed = False
+        base_manager_name = "objects"
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class QueuedTask(_InRedis):
+    """A task of a queue."""
+
+    class Meta(_InRedis.Meta):
+        """What may be done with it."""
+
+        default_permissions = ("view", "change", "delete")
+        verbose_name = "task"
+
+
+class PeriodicTask(_InRedis):
+    """An entry of a scheduler."""
+
+    class Meta(_InRedis.Meta):
+        """What may be done with it."""
+
+        default_permissions = ("view",)
+        verbose_name = "periodic task"

@@ -65,9 +65,7 @@ def result_of(backend: BaseTaskBackend, info: TaskInfo, attempts: Sequence[Faile
         args=call["args"],
         kwargs=call["kwargs"],
         backend=backend.alias,
-        errors=[
-            TaskError(exception_class_path=_path_of(one), traceback=one.traceback or one.error) for one in attempts
-        ],
+        errors=[_error_of(one) for one in attempts],
         worker_ids=_worker_ids(status, info, attempts, kept),
     )
     object.__setattr__(result, "_return_value", kept.get("value"))
