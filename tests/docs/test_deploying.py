@@ -1,10 +1,12 @@
 """The files of the page about deployment are well-formed, and the commands in them are taken."""
 
+import functools
 import json
 import re
 import shlex
 import shutil
 import subprocess
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,13 +60,67 @@ def test_a_worker_is_given_longer_than_it_gives_its_tasks() -> None:
 
 
 def test_probes_ask_the_port_that_listens() -> None:
-    (deployment,) = [yaml.safe_load(block.code) for block in BLOCKS if "metrics-listen" in block.code]
-    (container,) = containers(deployment)
-    (port,) = container["ports"]
-    assert container["args"][container["args"].index("--metrics-listen") + 1] == f"0.0.0.0:{port['containerPort']}"
-    probes = [probe["httpGet"] for name, probe in container.items() if name.endswith("Probe")]
-    assert [probe["port"] for probe in probes] == [port["name"]] * 3
-    assert {probe["path"] for probe in probes} == {"/healthz", "/readyz"}
+    (plain,) = [
+        yaml.safe_load(block.code) for block in BLOCKS if block.language == "yaml" and "metrics-l" in block.code
+    ]
+    for deployment in (plain, *charted()):
+        (container,) = containers(deployment)
+        (port,) = container["ports"]
+        assert container["args"][container["args"].index("--metrics-listen") + 1] == f"0.0.0.0:{port['containerPort']}"
+        probes = [probe["httpGet"] for name, probe in container.items() if name.endswith("Probe")]
+        assert [probe["port"] for probe in probes] == [port["name"]] * 3
+        assert {probe["path"] for probe in probes} == {"/healthz", "/readyz"}
+
+
+def charted() -> list[dict[str, Any]]:
+    """Return the Deployments of the chart with the values of the page."""
+    (values,) = [yaml.safe_load(block.code) for block in BLOCKS if block.code.startswith("# values.yaml")]
+    (template,) = [block.code for block in BLOCKS if block.language == "helm"]
+    head, body = re.fullmatch(
+        r"(.*?)\n\{\{- range \$name, \$worker := \.Values\.workers \}\}(.*)\n\{\{- end \}\}\n", template, re.DOTALL
+    ).groups()  # type: ignore[union-attr]  # or it fails
+    release = {"Values": values, "Release": {"Name": "shop"}}
+    rendered = head
+    for name, one in values["workers"].items():
+        scope = {"": release, "name": name, "worker": one}
+        rendered += re.sub(r"(\s*)\{\{(-?) (.*?) \}\}", functools.partial(filled, scope), body)
+    return list(yaml.safe_load_all(rendered))
+
+
+def filled(scope: dict[str, Any], at: re.Match[str]) -> str:
+    """Return what Helm puts in place of an expression: a path, and the few functions that the page uses."""
+    space, trim, expression = at.groups()
+    path = re.search(r"\$(\w*)([.\w]*)", expression)
+    assert path is not None
+    value = scope[path[1]]
+    for name in path[2].split(".")[1:]:
+        value = value[name]
+    match re.sub(r"\$[.\w]+", "$", expression).split():
+        case ["$"]:
+            text = str(value)
+        case ["$", "|", "quote"] | ["toJson", "$"]:
+            text = json.dumps(value if expression.startswith("toJson") else str(value))
+        case ["add", "$", number]:
+            text = str(value + int(number))
+        case ["toYaml", "$", "|", "nindent", columns]:
+            text = "\n" + textwrap.indent(yaml.safe_dump(value).rstrip(), " " * int(columns))
+        case _:
+            raise AssertionError(expression)
+    return text if trim else space + text
+
+
+def test_the_chart_makes_a_deployment_of_each_group_of_workers() -> None:
+    found = charted()
+    assert [each["metadata"]["name"] for each in found] == ["shop-worker-default", "shop-worker-critical"]
+    for deployment in found:
+        assert deployment["spec"]["selector"]["matchLabels"] == deployment["spec"]["template"]["metadata"]["labels"]
+        (container,) = containers(deployment)
+        program, *words = container["args"]
+        take(PROGRAMS[program], list(words))
+        given = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+        assert given - int(words[words.index("--shutdown-timeout") + 1]) == 10
+        assert container["env"][0]["valueFrom"] == {"secretKeyRef": {"name": "redis", "key": "url"}}
+        assert container["resources"]["requests"].keys() == {"cpu", "memory"}
 
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
