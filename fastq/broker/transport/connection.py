@@ -25,7 +25,7 @@ from redis.retry import Retry
 
 from fastq.broker.transport.credentials import Ask, Credentials
 from fastq.broker.transport.embedded import shared_socket
-from fastq.broker.transport.faults import CredentialsError
+from fastq.broker.transport.faults import CredentialsError, without_arguments
 from fastq.broker.transport.sentinel import async_master, master
 from fastq.broker.transport.tls import check_files, tls_class, use_tls
 from fastq.broker.transport.uri import ConnectionKind, ConnectionSpec, default_url, parse_redis_uri
@@ -176,7 +176,7 @@ def _cluster(spec: ConnectionSpec, settings: dict[str, Any]) -> RedisCluster:
         if isinstance(error.__cause__, AuthenticationError):
             text = _login_text(error.__cause__, spec.username)
             raise BrokerAuthError(text, operation="connect") from error
-        raise BrokerConnectionError(str(error), operation="connect") from error
+        raise BrokerConnectionError(without_arguments(error), operation="connect") from error
 
 
 class _Cluster(RedisCluster):

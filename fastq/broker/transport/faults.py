@@ -35,6 +35,7 @@ __all__ = [
     "refusal",
     "transport_error",
     "was_turned_away",
+    "without_arguments",
 ]
 
 
@@ -168,7 +169,7 @@ class Unconfirmed(Exception):  # noqa: N818 - in place of a reply, as an error r
 
 def refusal(error: Exception, operation: str) -> BrokerError:
     """Translate an error reply: Redis answered, and did not do it, or not as it was to be done."""
-    text = str(error)
+    text = without_arguments(error)
     if isinstance(error, Unconfirmed):
         text = f"written, but {text}; a failover may lose it"
         return BrokerNotConfirmedError(text, operation=operation, maybe_applied=True)
@@ -183,6 +184,14 @@ def refusal(error: Exception, operation: str) -> BrokerError:
         )
     kind, hint = found
     return kind(f"{hint} (Redis: {text})", operation=operation, maybe_applied=_is_half_done(text))
+
+
+def without_arguments(error: Exception) -> str:
+    """Return the text of an error reply, without the arguments of a command that Redis does not know.
+
+    Those of AUTH are the password, and others may hold payloads.
+    """
+    return str(error).partition(", with args beginning with")[0]
 
 
 _INSIDE_SCRIPT = "user_script"
@@ -246,7 +255,7 @@ def transport_error(fault: NoReply | Unsent, operation: str, where: str) -> Brok
         if isinstance(refused, (*REFUSALS, redis_errors.ResponseError)):
             return refusal(refused, operation)
     timed_out = is_timeout(error)
-    where = fault.where or where
+    where, why = fault.where or where, without_arguments(error)
     if isinstance(error, ClientClosedError):
         text = f"before Redis at {where} answered; the outcome is not known" if sent else "before this was sent"
         closed = BrokerConnectionError(f"the client was closed {text}", operation=operation, maybe_applied=sent)
@@ -254,14 +263,14 @@ def transport_error(fault: NoReply | Unsent, operation: str, where: str) -> Brok
         return closed
     kind = BrokerTimeoutError if timed_out else BrokerConnectionError
     if isinstance(fault, Silent):
-        text = f"Redis at {where} has stopped answering, so this was not sent ({error})"
+        text = f"Redis at {where} has stopped answering, so this was not sent ({why})"
     elif not sent:
-        why = str(error).rstrip(".")
+        why = why.rstrip(".")
         text = f"cannot reach Redis at {where}: {why}. Is it running, and is FASTQ_REDIS_URL or --redis right?"
     elif timed_out:
-        text = f"Redis at {where} did not answer in time; whether it carried out the operation is not known ({error})"
+        text = f"Redis at {where} did not answer in time; whether it carried out the operation is not known ({why})"
     else:
-        text = f"the connection to Redis at {where} broke before it answered; the outcome is not known ({error})"
+        text = f"the connection to Redis at {where} broke before it answered; the outcome is not known ({why})"
     result = kind(text, operation=operation, maybe_applied=sent)
     if isinstance(fault, NoReply) and fault.unconfirmed is not None:
         result.if_applied = refusal(fault.unconfirmed, operation)

@@ -240,9 +240,9 @@ def _number(text: str, where: str) -> int:
 
 
 def _db_of_path(parts: _Parts) -> int:
-    segment = parts.path.strip("/").partition("/")[0]
-    if "@" in segment:  # then it may be half of a password, and must not be shown
+    if "@" in parts.path:  # then it may be the rest of a password, and must not be shown
         raise _FlawError("write a '/' in the user name or password as %2F")
+    segment = parts.path.strip("/").partition("/")[0]
     return _number(segment, "the first segment of the path") if segment else 0
 
 
