@@ -1,11 +1,13 @@
 """The log of servers and schedulers: on stderr, a line per event, in asynq's form or as JSON. Payloads are never in it.
 
 Parts of a message may come from any producer, so control characters are escaped. A traceback, and any other text of
-several lines, is indented below its message, so that nothing in it looks like a separate log line.
+several lines, is indented below its message, so that nothing in it looks like a separate log line. Warnings and errors
+are limited by kind, so that no fault of many tasks floods the log.
 """
 
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +15,8 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from fastq.clock import Clock, SystemClock
+from fastq.log.limit import PER_S, LogLimit
 from fastq.log.printable import clean
 
 __all__ = ["log_apps_lines", "log_text", "set_up_logging"]
@@ -61,10 +65,45 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(line, default=str).decode()
 
 
+_LineKind: TypeAlias = tuple[str, int, str]
+"""The logger, the level, and the text before its arguments are filled in."""
+
+_OTHERS: Final = ("fastq", logging.WARNING, "others")
+
+
 class _StderrHandler(logging.Handler):
-    """A handler that writes to the current ``sys.stderr``."""
+    """A handler that writes to the current ``sys.stderr``: of fastq's warnings and errors, ten of a kind in 10 s.
+
+    The others are counted, and the counts go before the next line. A record with ``is_limited`` always passes: its
+    author limits such lines.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._limit = LogLimit[_LineKind]()
 
     def emit(self, record: logging.LogRecord) -> None:
+        now_s = self._clock.monotonic_s()
+        self._write_counts(now_s)
+        kind = record.name, record.levelno, str(record.msg)
+        if not _may_flood(record) or self._limit.allows(kind, now_s):
+            self._write(record)
+
+    def close(self) -> None:
+        """Write the last counts; called at the end of the process."""
+        self._write_counts(self._clock.monotonic_s() + PER_S)
+        super().close()
+
+    def _write_counts(self, now_s: float) -> None:
+        for kind, count in self._limit.ended(now_s):
+            name, level, text = kind or _OTHERS
+            told = f"{count} more lines in {PER_S:.0f} s like: {re.sub('%[-#0-9.]*[a-z]', '…', text)}"
+            record = logging.LogRecord(name, level, __file__, 0, told, None, None)
+            record.__dict__["about"] = {"count": count}
+            self._write(record)
+
+    def _write(self, record: logging.LogRecord) -> None:
         if sys.stderr is None:
             return
         try:
@@ -72,6 +111,11 @@ class _StderrHandler(logging.Handler):
             sys.stderr.flush()
         except Exception:  # noqa: BLE001 - as in logging's own handlers: a failing log is no reason to fail
             self.handleError(record)
+
+
+def _may_flood(record: logging.LogRecord) -> bool:
+    is_ours = record.name == "fastq" or record.name.startswith("fastq.")
+    return is_ours and record.levelno >= logging.WARNING and not getattr(record, "is_limited", False)
 
 
 def _where(record: logging.LogRecord) -> str:
@@ -90,12 +134,12 @@ def log_text(logger: logging.Logger, level: int, text: str) -> None:
     logger.log(level, "%s", first, extra={"below": below})
 
 
-def set_up_logging(level: str, form: str, about: About = dict) -> None:
+def set_up_logging(level: str, form: str, about: About = dict, clock: Clock | None = None) -> None:
     """Send fastq's log to stderr; called once in each process of a server.
 
     Lines in JSON also say what ``about`` returns.
     """
-    handler = _StderrHandler()
+    handler = _StderrHandler(clock or SystemClock())
     handler.setFormatter(JsonFormatter(about) if form == "json" else TextFormatter())
     logger = logging.getLogger("fastq")
     logger.handlers = [handler]

@@ -57,5 +57,5 @@ def _warn(task: RunningTask, faults: list[Fault]) -> None:
     _log.warning(
         "task %s (%s, queue %s) is done, but its result cannot be kept as it is: %s%s",
         task.id, task.type, task.queue, named, more,
-        extra={"about": {"task_id": task.id, "task_type": task.type, "queue": task.queue}},
+        extra={"about": {"task_id": task.id, "task_type": task.type, "queue": task.queue}, "is_limited": True},
     )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fastq.log.setup import log_apps_lines, log_text, set_up_logging
+from tests.manual_clock import ManualClock
 
 HOSTILE = "t\nfastq: pid=1 2026/01/01 00:00:00.000000 ERROR: forged\x1b]0;x\x07\x9b1m\u202e\u2028\ud800é"
 SHOWN = "t\\nfastq: pid=1 2026/01/01 00:00:00.000000 ERROR: forged\\x1b]0;x\\x07\\x9b1m\\u202e\\u2028\\ud800é"
@@ -118,3 +119,35 @@ def test_an_app_that_has_set_up_its_log_keeps_it(form: str, monkeypatch: pytest.
     set_up_logging("info", form)
     log_apps_lines()
     assert root.handlers == handlers
+
+
+def test_a_flood_of_one_kind_of_warning_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = ManualClock()
+    set_up_logging("info", "json", clock=clock)
+    log = logging.getLogger("fastq.server.heartbeater")
+
+    def told() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+    for number in range(25):
+        log.warning("lost the lease of task %s of queue %s", number, "q")
+        log.info("so %d", number)
+        log.warning("its author %s", "limits it", extra={"is_limited": True})
+    log.error("another kind")
+    lines = told()
+    assert [line["message"] for line in lines if "lost" in line["message"]] == [
+        f"lost the lease of task {number} of queue q" for number in range(10)
+    ]
+    assert len(lines) == 10 + 25 + 25 + 1
+    clock.advance(10)
+    log.info("the next line")
+    counted, _ = told()
+    text = "15 more lines in 10 s like: lost the lease of task … of queue …"
+    assert (counted["message"], counted["count"], counted["level"]) == (text, 15, "warning")
+    assert counted["logger"] == "fastq.server.heartbeater"
+    for _ in range(11):
+        log.error("the hooks failed")
+    assert len(told()) == 10
+    (handler,) = logging.getLogger("fastq").handlers
+    handler.close()
+    assert [line["message"] for line in told()] == ["1 more lines in 10 s like: the hooks failed"]

@@ -75,7 +75,7 @@ class FailureLog:
             "task %s (%s, queue %s) %s at attempt %d of %d%s: %s; %s",
             *(task.id, view.type, task.queue, what, about["attempt"], about["max_attempts"]),
             *(f" after {ran_ns / 1e9:.3f} s" if ran_ns else "", error, follows),
-            extra={"about": {**about, "ran_s": round(ran_ns / 1e9, 6)}, "below": report.trace},
+            extra={"about": {**about, "ran_s": round(ran_ns / 1e9, 6)}, "below": report.trace, "is_limited": True},
         )
 
     def finish(self) -> None:
@@ -102,7 +102,8 @@ class FailureLog:
                 "%d more tasks of %s ended with %s in %.0f s and were %s",
                 *(count, task_type, error_class, PER_S, line_kind.word),
                 extra={
-                    "about": {"task_type": task_type, "error": error_class, "outcome": line_kind.word, "count": count}
+                    "about": {"task_type": task_type, "error": error_class, "outcome": line_kind.word, "count": count},
+                    "is_limited": True,
                 },
             )
 
