@@ -30,6 +30,8 @@ class Outage:
         self._failures = 0
         self.errors: Counter[str] = Counter()
         """How often actors met each class of error."""
+        self.begun = 0
+        """The number of outages so far."""
         self._own: dict[object, tuple[type[BrokerError], int]] = {}
         self.retries: dict[object, Callable[[], None]] = {}
         """The functions that end the pauses of actors that have failed."""
@@ -46,6 +48,7 @@ class Outage:
         kind = type(error)
         self.errors[kind.__name__] += 1
         if is_shared(error):
+            self.begun += not self._sharing
             self._sharing.add(who)
             self._failures += 1
             is_news = kind not in self._logged

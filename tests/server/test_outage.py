@@ -24,7 +24,9 @@ def test_what_everybody_meets_is_said_once_and_is_over_when_the_last_is_through(
     assert outage
     assert [outage.clear(who) for who in ("a", "a", "c", "b", "b")] == [0, 0, 0, 4, 0]
     assert not outage
+    assert outage.begun == 1
     assert outage.report("a", error), "the next one is said again"
+    assert outage.begun == 2
 
 
 def test_another_kind_of_trouble_in_the_same_outage_is_said_too_but_not_by_turns() -> None:
@@ -39,6 +41,7 @@ def test_what_is_one_s_own_is_said_by_each_and_over_for_each() -> None:
     outage = Outage()
     assert [outage.report(who, ODD) for who in ("a", "b", "a", "b")] == [True, True, False, False]
     assert not outage, "Redis itself is well"
+    assert outage.begun == 0
     assert (outage.clear("a"), outage.clear("b")) == (2, 2)
 
 

@@ -29,6 +29,6 @@ class InFlight:
     @classmethod
     def of(cls, owner: Owner, stall: StallWatch, clock: Clock, timing: Timing) -> "InFlight":
         """Return the state of a server with nothing in flight yet."""
-        tasks, ends = InFlightTasks(timing.lease_s), UncertainEnds()
+        tasks, ends = InFlightTasks(timing.lease_s), UncertainEnds(clock)
         dequeues = UncertainDequeues(tasks, ends, clock, timing.lease_s)
         return cls(tasks, ends, dequeues, owner, stall, clock, timing, ServerStats(tasks, stall, clock))

@@ -36,6 +36,8 @@ _NOTHING: Final = Leased([], [])
 class _UncertainEnd:
     """An end whose write failed: not written, in doubt, refused, or both of the latter."""
 
+    since_s: float
+    """When its first write failed (monotonic)."""
     in_doubt: bool = False
     """A write of it may have been carried out."""
     refused: BrokerError | None = None
@@ -61,7 +63,8 @@ class UncertainEnds:
     ``waiting`` are the tasks whose ends must be written again; the others are being written.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.waiting: list[InFlightTask] = []
         self._ends: dict[InFlightTask, _UncertainEnd] = {}
 
@@ -71,7 +74,7 @@ class UncertainEnds:
             if not task.in_flight:
                 self._ends.pop(task, None)
                 continue
-            end = self._ends.setdefault(task, _UncertainEnd())
+            end = self._ends.setdefault(task, _UncertainEnd(self._clock.monotonic_s()))
             end.in_doubt = end.in_doubt or error.maybe_applied
             if is_shared(error):
                 end.refused = None  # whether Redis would still refuse it is not known
@@ -111,6 +114,12 @@ class UncertainEnds:
         """Return whether there is any, being written now or not."""
         return bool(self.waiting or self._ends)
 
+    @property
+    def oldest_s(self) -> float:
+        """Return the seconds since the first failed write of any end that is not written yet; 0 if there is none."""
+        first = next(iter(self._ends.values()), None)
+        return 0.0 if first is None else self._clock.monotonic_s() - first.since_s
+
     def settle(self, tasks: Sequence[InFlightTask]) -> None:
         """Forget the doubts about tasks, because a write of their ends had a reply."""
         if self._ends:
@@ -126,7 +135,7 @@ class UncertainEnds:
         return frozenset(task.queue for task, end in self._ends.items() if end.in_doubt and task.in_flight)
 
 
-_FRESH: Final = _UncertainEnd()
+_FRESH: Final = _UncertainEnd(0.0)
 
 
 # Dequeues -----------------------------------------------------------------------------------------------------------

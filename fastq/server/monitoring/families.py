@@ -83,6 +83,11 @@ def _of_tasks(process: ServerProcess) -> Iterator[Family]:
         "Ends of tasks that Redis did not take yet and that are written again.",
         len(process.in_flight.ends.waiting),
     )
+    yield _gauge(
+        "fastq_unwritten_oldest_seconds",
+        "Time since the first failed write of the oldest of them; 0 if there is none.",
+        process.in_flight.ends.oldest_s,
+    )
     yield Family(
         "fastq_task_log_dropped", "counter", "Lines that the task log has lost.", _one(process.task_log.dropped)
     )
@@ -165,6 +170,7 @@ def _of_redis(process: ServerProcess) -> Iterator[Family]:
         "Failed requests of the server's actors to Redis, by class of error.",
         ((labels(error=name), n) for name, n in sorted(stats.outage.errors.items())),
     )
+    yield Family("fastq_redis_outages", "counter", "Outages of Redis that began.", _one(stats.outage.begun))
     yield _gauge("fastq_redis_up", "1 while Redis answers, 0 during an outage.", int(not stats.outage))
 
 

@@ -24,7 +24,7 @@ class Setup:
     def __init__(self) -> None:
         self.clock = ManualClock(1_000)
         self.tasks = InFlightTasks(LEASE_S)
-        self.ends = UncertainEnds()
+        self.ends = UncertainEnds(self.clock)
         self.dequeues = UncertainDequeues(self.tasks, self.ends, self.clock, LEASE_S)
 
     def hold(self, task_id: str, queue: str = "q") -> InFlightTask:
@@ -58,6 +58,21 @@ def test_an_end_that_was_not_written_is_due_at_once_and_in_no_doubt(setup: Setup
     setup.clock.advance(10 * LEASE_S)
     setup.ends.keep([task], UNSENT)
     assert setup.due() == ["a"], "for as long as Redis is away"
+
+
+def test_the_age_of_the_oldest_end_counts_from_its_first_failed_write(setup: Setup) -> None:
+    assert setup.ends.oldest_s == 0
+    first, second = setup.hold("a"), setup.hold("b")
+    setup.ends.keep([first], UNSENT)
+    setup.clock.advance(5)
+    setup.ends.keep([second], REFUSED)
+    setup.clock.advance(2)
+    setup.ends.keep([first], UNHEARD)
+    assert setup.ends.oldest_s == 7
+    setup.ends.settle([first])
+    assert setup.ends.oldest_s == 2
+    setup.ends.settle([second])
+    assert setup.ends.oldest_s == 0
 
 
 def test_an_end_is_in_doubt_until_its_write_has_a_reply_or_its_task_is_let_go_of(setup: Setup) -> None:
