@@ -4,7 +4,7 @@ Needs the extra ``otel``, which is opentelemetry-api; the SDK and its exporters 
 imports this. Names are those of the semantic conventions for messaging, v1.44, which are not stable yet.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, Final
@@ -21,7 +21,7 @@ from fastq.results import EnqueueResults
 from fastq.running import CURRENT, GroupedTask, RunningTask
 from fastq.task import Task
 
-__all__ = ["record_killed", "trace_aggregator", "trace_client", "trace_mux"]
+__all__ = ["record_killed", "trace_aggregator", "trace_client", "trace_mux", "trace_tick"]
 
 SYSTEM: Final = "asynq"
 FLUSH_MS: Final = 1000
@@ -71,6 +71,25 @@ def record_killed(task: RunningTask, error: BaseException) -> None:
     with _process_span(task, next(filter(None, patterns), task.type)) as span:
         span.set_attribute("messaging.asynq.task.outcome", "killed")
         _note_error(span, error)
+
+
+def trace_tick(task: Task, options: Mapping[str, Any]) -> Task:
+    """Record a span ``create {queue}`` for a task that a scheduler enqueues; it is a ``pre_enqueue`` of schedulers.
+
+    The span begins a new trace, which the task continues. It has no duration: ticks are sent in batches.
+    """
+    queue = options.get("queue") or task.options.get("queue") or "default"
+    attributes = {
+        "messaging.system": SYSTEM,
+        **_operation("create"),
+        "messaging.destination.name": queue,
+        "messaging.asynq.task.type": task.type,
+    }
+    with _tracer.start_as_current_span(
+        f"create {queue}", context=Context(), kind=SpanKind.PRODUCER, attributes=attributes
+    ):
+        (made,) = _with_context((task,))
+        return made
 
 
 def trace_aggregator(aggregate: Callable[[str, Sequence[GroupedTask]], Task]) -> Callable[..., Task]:

@@ -30,7 +30,7 @@ def compose_tick(entry: Entry, due: datetime, now_ns: int) -> TickTask:
     """Compose the task of a tick; ``ValueError`` if it cannot be."""
     registration = entry.registration
     attempt = entry.attempt(due)
-    batch, info = compose(registration.task, registration.checked, now_ns, attempt.task_id)
+    batch, info = compose(attempt.task, registration.checked, now_ns, attempt.task_id)
     return TickTask(entry, attempt, batch, _named(entry, due), info)
 
 

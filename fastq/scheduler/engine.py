@@ -22,6 +22,7 @@ from fastq.errors import BrokerError, TaskIDConflictError
 from fastq.scheduler.composing import TickTask, compose_tick
 from fastq.scheduler.entry import Entry
 from fastq.scheduler.hooks import EnqueueHooks
+from fastq.task import Task
 from fastq.wire.messages import SchedulerEnqueueEvent
 from fastq.wire.records import encode_scheduler_enqueue_event, encode_scheduler_entry
 
@@ -165,16 +166,17 @@ class Engine:
 
     def _compose(self, entry: Entry, due: datetime) -> TickTask | None:
         registration, attempt = entry.registration, entry.attempt(due)
-        error = None
+        made: Task | Exception = attempt.task
         if not attempt.announced:
             attempt.announced = True
-            error = self._options.hooks.before(registration.task, registration.options)
-        if error is None:
+            made = self._options.hooks.before(registration.task, registration.options)
+        if isinstance(made, Task):
+            attempt.task = made
             try:
                 return compose_tick(entry, due, self._clock.unix_ns())
             except ValueError as refused:
-                error = refused
-        self._refuse(entry, due, error)
+                made = refused
+        self._refuse(entry, due, made)
         return None
 
     def _enqueue(self, tasks: Sequence[TickTask]) -> None:

@@ -69,13 +69,14 @@ def check_registration(
 
 @dataclass(slots=True)
 class Attempt:
-    """The tick being enqueued, its task's id, and whether it may be in Redis; kept from one try to the next.
+    """The tick being enqueued, its task and id, and whether it may be in Redis; kept from one try to the next.
 
     ``is_id_ours`` means that the id was generated for this tick, so no other task has it. ``failing_since`` is the time
     of the first failure.
     """
 
     due: datetime
+    task: Task
     task_id: str
     is_id_ours: bool
     announced: bool = False
@@ -158,7 +159,7 @@ class Entry:
         """Return the attempt at a tick: the same one, with the same task id, until its result is known."""
         if self._attempt is None or self._attempt.due != due:
             given = self.registration.checked.get("task_id")
-            self._attempt = Attempt(due, given or new_task_id(), is_id_ours=not given)
+            self._attempt = Attempt(due, self.registration.task, given or new_task_id(), is_id_ours=not given)
         return self._attempt
 
     def settle(self, due: datetime) -> None:

@@ -10,7 +10,10 @@ from fastq.task import Task
 __all__ = ["EnqueueHooks", "PostEnqueue", "PreEnqueue"]
 
 PreEnqueue: TypeAlias = Callable[[Task, Mapping[str, Any]], object]
-"""Called before a tick's task is enqueued, with the options given to ``register``; an exception stops that tick."""
+"""Called before a tick's task is enqueued, with the options given to ``register``; an exception stops that tick.
+
+A ``Task`` that it returns is enqueued in place of the entry's.
+"""
 
 PostEnqueue: TypeAlias = Callable[[TaskInfo | None, Exception | None], object]
 """Called with the enqueued task, or with the error that prevented it."""
@@ -28,15 +31,17 @@ class EnqueueHooks:
         self._pre = pre_enqueue
         self._post = post_enqueue
 
-    def before(self, task: Task, options: Mapping[str, Any]) -> Exception | None:
-        """Call ``pre_enqueue``, and return its exception."""
+    def before(self, task: Task, options: Mapping[str, Any]) -> Task | Exception:
+        """Call ``pre_enqueue``, and return the task to enqueue, or its exception."""
         if self._pre is None:
-            return None
+            return task
         try:
-            self._pre(task, options)
+            made = self._pre(task, options)
         except Exception as error:  # noqa: BLE001 - the user's code; its error goes to the other hook
             return error
-        return None
+        if made is None or isinstance(made, Task):
+            return made or task
+        return TypeError(f"pre_enqueue must return a Task or None, not {made!r}")
 
     def after(self, info: TaskInfo | None, error: Exception | None) -> None:
         """Call ``post_enqueue``."""

@@ -41,9 +41,9 @@ class Scheduler:
 
     ``redis`` is as for ``Client``. ``location`` is the time zone of specs that name none. ``heartbeat_interval``, in
     seconds or a ``timedelta``, is the interval at which the entries are published. ``pre_enqueue(task, options)`` is
-    called before a task is enqueued; an exception stops that task. ``post_enqueue(info, error)`` is called with the
-    enqueued task, or with the error that prevented it. Hooks run on the scheduler's thread, so a slow hook delays all
-    entries.
+    called before a task is enqueued; an exception stops that task, and a ``Task`` that it returns is enqueued in place
+    of the entry's. ``post_enqueue(info, error)`` is called with the enqueued task, or with the error that prevented it.
+    Hooks run on the scheduler's thread, so a slow hook delays all entries.
     """
 
     def __init__(

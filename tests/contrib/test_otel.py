@@ -25,11 +25,12 @@ from fastq import (
     Task,
     WorkerCrashedError,
 )
-from fastq.contrib.otel import record_killed, trace_aggregator, trace_client, trace_mux
+from fastq.contrib.otel import record_killed, trace_aggregator, trace_client, trace_mux, trace_tick
 from fastq.hooks import Hooks
 from fastq.testing import AsyncInlineClient, InlineClient
 from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, decode_task_message
+from tests.scheduler.harness import bench_on, pending
 from tests.worker.harness import FakeContext
 
 EXPORTER = InMemorySpanExporter()
@@ -189,6 +190,23 @@ def test_an_aggregated_task_has_links_to_those_that_it_replaces(mux: ServeMux) -
     assert run.parent is not None
     assert span.context is not None
     assert (run.parent.trace_id, run.parent.span_id) == (span.context.trace_id, span.context.span_id)
+
+
+def test_a_scheduler_s_task_continues_the_trace_of_its_tick(mux: ServeMux, url: str, db: Any) -> None:
+    with bench_on(url, pre_enqueue=trace_tick) as (bench,):
+        bench.add("* * * * *", "image:a", queue="media", headers={"mine": "1"})
+        for _ in range(2):
+            bench.turn(after=60)
+    first, second = spans("create media")
+    for span, message in zip((first, second), pending(db, "media"), strict=True):
+        assert (span.kind, span.parent) == (SpanKind.PRODUCER, None)
+        assert facts(span) == {"messaging.destination.name": "media", "messaging.asynq.task.type": "image:a"}
+        assert message.headers["mine"] == "1"
+        found = TRACEPARENT.fullmatch(message.headers["traceparent"])
+        assert span.context is not None
+        assert found is not None
+        assert (int(found[1], 16), int(found[2], 16)) == (span.context.trace_id, span.context.span_id)
+    assert first.context != second.context
 
 
 @pytest.mark.parametrize("wrong", ["client", ServeMux()])

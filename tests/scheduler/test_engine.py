@@ -133,6 +133,22 @@ def test_the_hooks_hear_what_is_to_be_and_what_was_enqueued(url: str, db: Redis)
         assert bench.heard.errors == []
 
 
+def test_a_hook_may_return_another_task(url: str, db: Redis) -> None:
+    made = {"a": Task("b", b"2", headers={"n": "1"}), "wrong": b"2"}
+
+    def pre_enqueue(task: Task, options: Any) -> Any:
+        return made.get(task.type)
+
+    with bench_on(url, pre_enqueue=pre_enqueue) as (bench,):
+        for type in ("a", "same", "wrong"):
+            bench.add("* * * * *", type, queue="low")
+        bench.turn(after=60)
+        found = [(message.type, message.payload, dict(message.headers)) for message in pending(db, "low")]
+        assert found == [("b", b"2", {"n": "1"}), ("same", b"", {})]
+        (error,) = bench.heard.errors
+        assert str(error) == "pre_enqueue must return a Task or None, not b'2'"
+
+
 def test_refusals_are_heard_and_stop_neither_other_entries_nor_later_ticks(bench: Bench, db: Redis) -> None:
     bench.add("* * * * *", "a", unique=90)
     bench.add("* * * * *", "b", task_id="fixed")
