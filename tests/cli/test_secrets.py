@@ -56,19 +56,14 @@ def test_a_bad_url_is_told_without_its_password(url: str) -> None:
 
 
 def test_a_server_that_cannot_be_used_is_told_without_the_password(tmp_path: Path) -> None:
-    with redis_server(free_port(), password="right") as server:
+    with redis_server(password="right") as server:
         nobody = free_port()
         for url in (
             f"unix://:{SECRET}@{server.socket_path}",
             f"unix://ann:{SECRET}@{server.socket_path}",
-            f"rediss://:{SECRET}@127.0.0.1:{server.port}",
-            f"redis-cluster://:{SECRET}@127.0.0.1:{server.port}",
-            f"redis-sentinel://:{SECRET}@127.0.0.1:{server.port}?master=m&password={SECRET}",
             f"redis://:{SECRET}@127.0.0.1:{nobody}",
             f"redis-cluster://:{SECRET}@127.0.0.1:{nobody}",
-            f"redis-sentinel://:{SECRET}@127.0.0.1:{nobody}?master=m&password={SECRET}",
-            f"redis://:{SECRET}@no.such.host.invalid",
             f"unix://:{SECRET}@{tmp_path}/none",
         ):
-            for command in COMMANDS:
+            for command in ("stats --json", "doctor --json"):
                 assert SECRET not in failure(command, url)

@@ -10,8 +10,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
-from fastq import Retry, RevokeTask, RunningTask, ServeMux, Task
-from fastq.contrib.otel import trace_aggregator, trace_mux
+from fastq import Client, Retry, RevokeTask, RunningTask, ServeMux, Task
+from fastq.contrib.otel import trace_aggregator, trace_client, trace_mux
 from fastq.running import GroupedTask
 
 
@@ -53,6 +53,16 @@ def do(task: RunningTask) -> None:
         case "do:hang":
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             time.sleep(600)
+
+
+@mux.handler("hop")
+def hop(task: RunningTask) -> None:
+    """Enqueue the next of as many tasks as are to follow, for Go's server."""
+    left = int(task.payload)
+    if left:
+        with Client() as client:
+            trace_client(client)
+            client.enqueue("hop", str(left - 1).encode(), queue="go")
 
 
 @trace_aggregator

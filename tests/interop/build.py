@@ -28,19 +28,22 @@ def build_peer() -> Path:
     return build("peer")
 
 
-def build(name: str) -> Path:
-    """Return the binary of the program in the directory ``name``; ``go`` itself knows when there is nothing to do."""
+def build(name: str, modules: str = "go.mod") -> Path:
+    """Return the binary of the program in the directory ``name``; ``go`` itself knows when there is nothing to do.
+
+    ``modules`` is the file there that says with which versions of its modules it is built.
+    """
     go = shutil.which("go")
     if go is None:
         unavailable("the Go toolchain is not here (no `go` on PATH)")
-    source, binary = HERE / name, BIN / name
+    source, binary = HERE / name, BIN / (name if modules == "go.mod" else f"{name}-{Path(modules).stem}")
     BIN.mkdir(exist_ok=True)
     with (BIN / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        modules = run_go(source, "mod", "download")
-        if modules.returncode:
-            unavailable(f"the Go modules of {name} cannot be had: {modules.stderr.strip()}")
-        built = run_go(source, "build", "-buildvcs=false", "-trimpath", "-o", str(binary), ".")
+        had = run_go(source, "mod", "download", f"-modfile={modules}")
+        if had.returncode:
+            unavailable(f"the Go modules of {name} cannot be had: {had.stderr.strip()}")
+        built = run_go(source, "build", f"-modfile={modules}", "-buildvcs=false", "-trimpath", "-o", str(binary), ".")
     if built.returncode:
         pytest.fail(f"the Go program {name} does not build:\n{built.stderr}", pytrace=False)
     return binary

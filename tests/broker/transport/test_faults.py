@@ -185,10 +185,9 @@ def test_a_redis_without_auth_does_not_make_us_tell_the_password(way: str, tmp_p
     """Redis repeats the arguments of a command that it does not know."""
     (tmp_path / "more.conf").write_text('rename-command AUTH ""\n')
     with redis_server(free_port(), config={"include": str(tmp_path / "more.conf")}) as server:
-        for url in (f"redis://:geheim@127.0.0.1:{server.port}", f"redis-cluster://:geheim@127.0.0.1:{server.port}"):
-            error = error_at(url, way)
-            assert "geheim" not in str(error)
-            assert "unknown command 'AUTH'" in str(error)
+        error = error_at(f"redis://:geheim@127.0.0.1:{server.port}", way)
+    assert "geheim" not in str(error)
+    assert "unknown command 'AUTH'" in str(error)
 
 
 def test_a_password_where_none_is_wanted(shared_server: RedisServer, way: str) -> None:
