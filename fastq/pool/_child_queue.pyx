@@ -69,8 +69,8 @@ cdef class Submission:
     """A task as the pool sees it.
 
     ``key`` belongs to the caller. Run times are estimated by ``type``. If it ``is_awaited``, its end is reported at
-    once. If it ``is_async``, it runs beside others in its child: as a coroutine, or in a thread if it also
-    ``is_threaded``.
+    once, unless the next one in its child is awaited, too. If it ``is_async``, it runs beside others in its child: as a
+    coroutine, or in a thread if it also ``is_threaded``.
     """
 
     def __init__(

@@ -342,8 +342,13 @@ cdef class Work:
         if self.max_memory and now - self.measured_at > MEASURE_EVERY:
             self.measured_at = now
             self.measure()
-        if task.is_awaited:
+        if task.is_awaited and not self.next_is_awaited():
             self.outbox.ring_bell()
+
+    cdef bint next_is_awaited(self) noexcept:
+        """Return whether clients also wait for the next task: they wait for many, so this end may go with others."""
+        cdef Record record
+        return self.tasks.look(&record) == FOUND and record.kind & AWAITED != 0
 
     cpdef void ring_if_due(self):
         """Wake the main process if it has results to read, unless this child still has enough work.

@@ -146,6 +146,11 @@ def test_the_end_of_a_task_that_somebody_waits_for_rings_at_once(site: Site) -> 
     assert where(site.work_off()) == [2, 6, 9]
 
 
+def test_the_ends_of_many_tasks_that_somebody_waits_for_ring_like_others(site: Site) -> None:
+    site.give(9, layout.TASK_AWAITED)
+    assert where(site.work_off()) == [6, 9]
+
+
 def test_nobody_rings_for_a_main_process_that_is_awake(site: Site) -> None:
     site.bell[BELL_AT] = BELL_AWAKE
     site.give(8)
