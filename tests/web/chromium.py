@@ -4,9 +4,13 @@ import os
 import shutil
 
 import pytest
-from playwright.sync_api import Browser, Playwright
+from playwright.sync_api import Browser, Playwright, expect
 
-__all__ = ["launch"]
+from tests.waiting import PATIENCE_S
+
+__all__ = ["PATIENCE_MS", "launch"]
+
+PATIENCE_MS = PATIENCE_S * 1_000
 
 
 def launch(playwright: Playwright) -> Browser:
@@ -14,4 +18,5 @@ def launch(playwright: Playwright) -> Browser:
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no chromium on PATH")
-    return playwright.chromium.launch(executable_path=program)
+    expect.set_options(timeout=PATIENCE_MS)  # 5 s by default
+    return playwright.chromium.launch(executable_path=program, timeout=PATIENCE_MS)

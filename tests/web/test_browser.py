@@ -16,15 +16,14 @@ from redis import Redis
 from fastq import Client, Inspector
 from fastq.web import FastqWeb
 from tests.redis_servers import redis_server
-from tests.waiting import PATIENCE_S, wait_until
-from tests.web.chromium import launch
+from tests.waiting import wait_until
+from tests.web.chromium import PATIENCE_MS, launch
 from tests.web.pictures import PAGES
 from tests.web.scene import EXACT, HOSTILE, add_hostile, fill
 from tests.web.serving import Served, serving
 
 pytestmark = pytest.mark.browser
 
-PATIENCE_MS = PATIENCE_S * 1_000
 AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 # Axe takes some seconds a page: CI looks at a few, `make web-test` at all of them, dark and light, wide and narrow.
 LOOKS = [("queues", "light", 1440), ("queue", "dark", 360), ("task", "light", 360)]
@@ -59,6 +58,7 @@ class Watched:
     """A page of which everything is noted that should not happen."""
 
     def __init__(self, context: BrowserContext, served: Served) -> None:
+        context.set_default_timeout(PATIENCE_MS)
         self.page: Page = context.new_page()
         self.faults: list[str] = []
         self.home = served.url
@@ -100,9 +100,11 @@ def test_names_that_attack_run_nothing(browser: Browser, shown: tuple[Served, Re
     with browser.new_context() as context:
         watched = Watched(context, shown[0])
         watched.open("/")
-        watched.page.get_by_role("link", name=HOSTILE[:20]).first.click()
+        with watched.page.expect_navigation():
+            watched.page.get_by_role("link", name=HOSTILE[:20]).first.click()
         for link in (HOSTILE[:20], HOSTILE[:20]):
-            watched.page.locator("main").get_by_role("link", name=link).last.click()
+            with watched.page.expect_navigation():  # both pages have such a heading
+                watched.page.locator("main").get_by_role("link", name=link).last.click()
             expect(watched.page.locator("h1")).to_contain_text("<script>")
             watched.check(link)
 
@@ -132,6 +134,7 @@ def test_another_site_changes_nothing(browser: Browser, shown: tuple[Served, Red
         thread.start()
         try:
             page = context.new_page()
+            page.set_default_timeout(PATIENCE_MS)
             page.goto(f"http://localhost:{server.server_address[1]}/")
             expect(page).to_have_title("tried")
             page.get_by_role("button").click()
@@ -152,6 +155,7 @@ def test_tasks_are_chosen_and_deleted_without_javascript_and_by_keyboard(
             client.enqueue("t", queue="chosen", task_id=f"c{n}", process_in=60 * (n + 1))
         with browser.new_context(java_script_enabled=False) as context:
             page = context.new_page()
+            page.set_default_timeout(PATIENCE_MS)
             page.goto(f"{served.url}/queues/chosen/scheduled")
             for n in (1, 2):
                 page.get_by_role("checkbox", name=f"Choose c{n}").focus()
@@ -183,15 +187,20 @@ def test_keys_the_theme_and_copies(browser: Browser, shown: tuple[Served, Redis,
             page.keyboard.press(key)
         expect(page.get_by_role("checkbox", name="Choose de-retry-0")).to_be_checked()
         page.keyboard.press("g")
-        page.keyboard.press("h")
+        with page.expect_navigation():  # until the scripts of the next page have run
+            page.keyboard.press("h")
         expect(page.locator("h1")).to_have_text("History")
         for theme in ("light", "dark"):
             page.get_by_role("button", name="Theme").click()
             expect(page.locator("html")).to_have_attribute("data-theme", theme)
         watched.open("/queues/reports/tasks/exact?payload=raw")
         expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-        page.get_by_role("button", name="Copy").click()
-        expect(page.get_by_role("button", name=re.compile("Copied|Selected"))).to_be_visible()
+
+        def is_copied() -> bool:  # the first parts to arrive bring back what stood on the button
+            page.locator("button[data-copy]").first.click()
+            return page.get_by_role("button", name=re.compile("Copied|Selected")).is_visible()
+
+        wait_until(is_copied)
         assert page.evaluate("getSelection().toString()") == EXACT
         assert watched.faults == []
 
@@ -206,21 +215,23 @@ def test_an_open_page_follows_and_rows_in_use_stay(browser: Browser, url: str) -
         page.evaluate("window.kept = 1")
         expect(page.locator("#live")).to_have_text("live")
         client.enqueue("t", queue="q", task_id="c2", process_in=3_600)
-        expect(page.get_by_text("c2", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+        expect(page.get_by_text("c2", exact=True)).to_be_visible()
         page.get_by_role("checkbox", name="Choose c2").check()
         client.enqueue("t", queue="q", task_id="c3", process_in=3_600)
-        expect(page.locator("#live")).to_have_text("waits while a row is in use", timeout=PATIENCE_MS)
+        expect(page.locator("#live")).to_have_text("waits while a row is in use")
         expect(page.locator(".tabs")).to_contain_text("scheduled 3")
         assert page.get_by_text("c3", exact=True).count() == 0
         page.get_by_role("checkbox", name="Choose c2").uncheck()
         page.get_by_role("checkbox", name="Choose c2").blur()
         page.mouse.move(1, 1)
-        expect(page.get_by_text("c3", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+        expect(page.get_by_text("c3", exact=True)).to_be_visible()
         assert page.evaluate("window.kept") == 1
         page.keyboard.press("/")
         page.keyboard.type("c3")
-        page.keyboard.press("Enter")
+        with page.expect_navigation():
+            page.keyboard.press("Enter")
         expect(page.locator("h1")).to_contain_text("scheduled")
+        expect(page.locator("#live")).to_have_text("live")
         wait_until(lambda: app.site.live.viewers == 1)
         hide = "Object.defineProperty(document, 'hidden', {get: () => true})"
         page.evaluate(f"{hide}, document.dispatchEvent(new Event('visibilitychange'))")
