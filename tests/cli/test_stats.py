@@ -35,8 +35,8 @@ def test_stats_counts_by_state_and_queue(filled: Fastq) -> None:
 
 def test_what_was_lost_today_is_shown(filled: Fastq, db: Redis) -> None:
     today = datetime.now(UTC).date()
-    db.set(keys.lost("default", today), 1200)
-    db.set(keys.lost("low", today), 2)
+    for day in (today, today + timedelta(days=1)):  # in case that midnight is about to come
+        db.mset({keys.lost("default", day): 1200, keys.lost("low", day): 2})
     db.set(keys.lost("low", today - timedelta(days=2)), 9)
     lines = filled.lines("stats")
     assert "40 10 25.00% 1,202" in lines

@@ -2,7 +2,7 @@
 
 import time
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from redis import Redis
@@ -35,7 +35,9 @@ async def test_queues_are_listed_with_what_is_in_them(filled: Fastq) -> None:
 
 @on_a_loop
 async def test_what_was_lost_today_is_told(filled: Fastq, db: Redis) -> None:
-    db.set(keys.lost("default", datetime.now(UTC).date()), 7)
+    today = datetime.now(UTC)
+    for day in (today, today + timedelta(days=1)):  # in case that midnight is about to come
+        db.set(keys.lost("default", day), 7)
     async with driven(filled.url, size=(160, 40)) as dash:
         await dash.sees("today 40 done, 25.00% failed, 7 lost")
         await dash.press("j")
