@@ -20,7 +20,7 @@ def publish(db: Any, *entries: SchedulerEntry) -> None:
 
 
 def test_periodic_tasks_are_listed(fastq: Fastq, db: Any) -> None:
-    past = datetime.now(UTC) - timedelta(hours=2, minutes=3)
+    past = datetime.now(UTC) - timedelta(days=2, hours=3, minutes=1)
     publish(
         db,
         SchedulerEntry("e1", "@every 30s", "report", b"\x1b", ('Queue("low")', "MaxRetry(3)"), NEXT, None),
@@ -29,7 +29,7 @@ def test_periodic_tasks_are_listed(fastq: Fastq, db: Any) -> None:
     for word in ("ls", "list"):
         head, clean, report = fastq.lines("cron", word)
         assert head == "ENTRY ID SPEC TYPE PAYLOAD OPTIONS NEXT PREV"
-        assert clean == "e2 0 3 * * * clean - 2h 3m ago"
+        assert clean == "e2 0 3 * * * clean - 2d 3h ago"
         assert report.startswith('e1 @every 30s report \\x1b Queue("low"), MaxRetry(3) in ')
         assert report.endswith("d -") or report.endswith("h -")
     first, second = fastq.json("cron", "ls")

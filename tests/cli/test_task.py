@@ -42,8 +42,8 @@ def listed(fastq: Fastq, state: str, *words: str) -> list[str]:
 
 
 def rounded(line: str) -> str:
-    """Forgive the seconds that passed since the tasks were made."""
-    line = re.sub(r"1m( \d+s)? ago", "1m 5s ago", line)
+    """Forgive the time that passed since the tasks were made."""
+    line = re.sub(r"\dm( \d+s)? ago", "1m 5s ago", line)
     return line.replace("in 1h 59m", "in 2h").replace("in 2d 23h", "in 3d")
 
 

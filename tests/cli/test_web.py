@@ -19,6 +19,7 @@ from fastq.web.access import Role, User
 from fastq.web.auth import new_user_line
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server
+from tests.waiting import PATIENCE_S
 
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("FASTQ_", "REDIS_"))}
 
@@ -46,7 +47,7 @@ def web(home: Path, *words: str, **environment: str) -> Iterator[tuple[str, "sub
 
 def queues_of(line: str) -> list[str]:
     url = line.split(" shows ")[0]
-    with urllib.request.urlopen(f"{url}api/queues", timeout=60) as reply:
+    with urllib.request.urlopen(f"{url}api/queues", timeout=PATIENCE_S) as reply:
         return [queue["queue"] for queue in json.load(reply)["queues"]]
 
 
@@ -58,10 +59,10 @@ def test_it_says_where_it_listens_serves_and_ends(tmp_path: Path, url: str) -> N
         assert line.rstrip().endswith(f"/tasks/ shows {url.removeprefix('unix://')}")
         assert queues_of(line) == ["here"]
         request = urllib.request.Request(f"{line.split(' shows ')[0]}api/queues/here:pause", method="POST")
-        urllib.request.urlopen(request, timeout=60).close()
-        with urllib.request.urlopen(f"{line.split(' shows ')[0]}events?of=/", timeout=60) as stream:
+        urllib.request.urlopen(request, timeout=PATIENCE_S).close()
+        with urllib.request.urlopen(f"{line.split(' shows ')[0]}events?of=/", timeout=PATIENCE_S) as stream:
             process.send_signal(signal.SIGTERM)  # which ends the streams of open pages
-            process.wait(60)
+            process.wait(PATIENCE_S)
             assert stream.read().startswith(b": here")
         assert "graceful shutdown exceeded" not in (tmp_path / "log").read_text()
         (audit,) = [line for line in (tmp_path / "log").read_text().splitlines() if "queue.pause" in line]

@@ -20,14 +20,14 @@ async def test_periodic_tasks_are_listed_with_their_next_times(fastq: Fastq, db:
     publish_entries(
         db,
         SchedulerEntry("e1", "@every 3h", "report", b"\x1b", options, FAR, None),
-        SchedulerEntry("e2", "0 3 * * *", "clean", b"", (), None, now - timedelta(hours=2, minutes=3)),
+        SchedulerEntry("e2", "0 3 * * *", "clean", b"", (), None, now - timedelta(days=2, hours=3, minutes=1)),
     )
     for n in range(30):
         event = encode_scheduler_enqueue_event(SchedulerEnqueueEvent(f"t{n:02}", now - timedelta(hours=n)))
         db.zadd(keys.scheduler_history("e2"), {event: now.timestamp() - 3600 * n})
     async with driven(fastq.url) as dash:
         await dash.press("f3")
-        await dash.sees("2 periodic tasks", "SPEC       TYPE    NEXT", "▸ 0 3 * * *  clean   -", "2h 3m ago", " id e2")
+        await dash.sees("2 periodic tasks", "SPEC       TYPE    NEXT", "▸ 0 3 * * *  clean   -", "2d 3h ago", " id e2")
         await dash.press("j")
         await dash.sees("▸ @every 3h", "next 2096-10-02 07:06:40 UTC  id e1", 'Queue("low"), MaxRetry(3)  \\x1b')
         await dash.press("enter")

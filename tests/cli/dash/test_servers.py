@@ -10,25 +10,25 @@ from tests.cli.dash.scene import publish_server
 from tests.inspector.harness import Seeded
 
 
-def running(task_id: str, *, minutes: int = 5, deadline: int = 1800) -> WorkerInfo:
-    """Return a task that a server has been working on for some minutes."""
-    began = datetime.now(UTC) - timedelta(minutes=minutes, seconds=1)
+def running(task_id: str, *, hours: int = 5, deadline: int = 15 * 3600) -> WorkerInfo:
+    """Return a task that a server has been working on for some hours, so that no minute more is seen."""
+    began = datetime.now(UTC) - timedelta(hours=hours, seconds=1)
     return WorkerInfo("h", 1, "s", task_id, "slow\x1b", b'{"n": 1}', "default", began, began + timedelta(0, deadline))
 
 
 @on_a_loop
 async def test_servers_are_listed_with_what_each_child_runs(fastq: Fastq, db: Any) -> None:
     Seeded(db).activate("t1", type="slow", payload=b"deep")
-    publish_server(db, "aaaa1111", "host-a", [running("t0", minutes=7, deadline=60), running("t1")], concurrency=4)
+    publish_server(db, "aaaa1111", "host-a", [running("t0", hours=7, deadline=60), running("t1")], concurrency=4)
     publish_server(db, "bbbb2222", "host-b", [], concurrency=2)
     async with driven(fastq.url, refresh_s=1.0) as dash:
         await dash.sees("default")
         await dash.press("f2")
         await dash.sees("2 servers  2 of 6 children busy", "▸ aaaa1111  host-a  4211  active     2/4  critical:6")
         await dash.sees(
-            "host-a:4211 runs 2 tasks, 2 children idle", "s ago ", "in 24m ", "▸ t0       slow\\x1b  default  7m "
+            "host-a:4211 runs 2 tasks, 2 children idle", " ago ", "in 9h ", "▸ t0       slow\\x1b  default  7h "
         )
-        await dash.sees("  t1       slow\\x1b  default  5m ", '{"n": 1}')
+        await dash.sees("  t1       slow\\x1b  default  5h ", '{"n": 1}')
         await dash.press("j")
         await dash.sees("host-b:4211 runs 0 tasks, 2 children idle", "It runs no tasks now.", no="t1 ")
         await dash.press("k", "enter", "j", "enter")

@@ -33,7 +33,7 @@ async def test_each_state_has_its_list(filled: Fastq) -> None:
         await dash.press("l")
         await dash.sees("retry 1-1 of 1", "ValueError: ", "r1")
         await dash.press("l")
-        await dash.sees("archived 1-1 of 1", "1m ", "d1")
+        await dash.sees("archived 1-1 of 1", "m ", "d1")
         await dash.press("l")
         await dash.sees("completed 1-1 of 1", '{"sum": 3}', "c1")
         await dash.press("l")
