@@ -238,7 +238,7 @@ def test_a_frozen_server_that_wakes_does_not_aggregate_what_another_one_has(
         assert each.stop() == 0, each.text
 
 
-@pytest.mark.parametrize(("shutdown_timeout", "is_aggregated"), [("30", True), ("0.2", False)])
+@pytest.mark.parametrize(("shutdown_timeout", "is_aggregated"), [("600", True), ("0.2", False)])
 def test_a_stop_waits_for_the_aggregator_or_gives_the_tasks_back(
     shutdown_timeout: str, is_aggregated: bool, workers: Workers, client: Client, view: View
 ) -> None:

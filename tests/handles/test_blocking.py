@@ -295,9 +295,9 @@ def test_a_task_that_runs_is_asked_to_stop_and_to_be_deleted(client: Client, sit
     site.db.hset(keys.task(QUEUE, "a"), "state", "active")
     with site.db.pubsub() as listening:
         listening.subscribe("asynq:cancel:as")
-        assert listening.get_message(timeout=10)["type"] == "subscribe"
+        assert listening.get_message(timeout=PATIENCE_S)["type"] == "subscribe"
         handle.cancel()
-        message = listening.get_message(timeout=10)
+        message = listening.get_message(timeout=PATIENCE_S)
     assert message["data"] == b'{"id":"a","queue":"default","outcome":"delete"}'
 
 

@@ -10,6 +10,7 @@ from fastq import Client, Inspector, Progress, Task, TaskFilter, TaskState
 from fastq.inspector.jobs import Place, canceling, doing_where
 from fastq.options import EnqueueOptions
 from tests.inspector.harness import Seeded
+from tests.waiting import PATIENCE_S
 
 PAGES = 450
 
@@ -72,9 +73,9 @@ def test_running_tasks_that_match_are_asked_to_stop(url: str, db: Redis) -> None
         Inspector(url) as inspector,
     ):
         listener.subscribe("asynq:cancel")
-        listener.get_message(timeout=60)
+        listener.get_message(timeout=PATIENCE_S)
         done = inspector.carry_out(doing_where("cancel", [Place("q", TaskState.ACTIVE)], TaskFilter(type="t0"), 2))
         assert done.done == 2
-        heard = {listener.get_message(timeout=60)["data"] for _ in range(2)}
+        heard = {listener.get_message(timeout=PATIENCE_S)["data"] for _ in range(2)}
         assert heard == {b"r0", b"r2"}
         assert "servers stop and retry them" in canceling(inspector.list_active_tasks("q")).question

@@ -15,6 +15,7 @@ from fastq.wire import keys
 from tests.broker.harness import NOW_S
 from tests.cli.keyspaces import everything
 from tests.inspector.harness import Ask, Seeded
+from tests.waiting import PATIENCE_S
 
 FAR_S = 4_000_000_000
 
@@ -116,13 +117,13 @@ def test_a_server_that_does_not_listen_cannot_be_told(ask: Ask, db: Redis) -> No
 def test_a_server_that_listens_is_told(ask: Ask, db: Any) -> None:
     with db.pubsub(ignore_subscribe_messages=True) as heard:
         heard.subscribe(keys.control_channel("it"))
-        heard.get_message(timeout=10)
+        heard.get_message(timeout=PATIENCE_S)
         orders = []
         for method in ("stop_server", "quiet_server"):
             ask(method, "it")
             message = None
             while message is None:
-                message = heard.get_message(timeout=10)
+                message = heard.get_message(timeout=PATIENCE_S)
             orders.append(json.loads(message["data"])["do"])
     assert orders == ["stop", "quiet"]
 

@@ -15,6 +15,7 @@ from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW, NOW_NS, NOW_S, QUEUE, QueueBench, message, queue_bench
 from tests.redis_servers import RedisServer
+from tests.waiting import PATIENCE_S
 
 CHANNEL = keys.due_channel(QUEUE)
 
@@ -32,13 +33,13 @@ class Ear:
         self._db = db
         self._pubsub = db.pubsub()
         self._pubsub.psubscribe("*")
-        assert self._pubsub.get_message(timeout=10)["type"] == "psubscribe"
+        assert self._pubsub.get_message(timeout=PATIENCE_S)["type"] == "psubscribe"
 
     def heard(self) -> list[int]:
         """Return the times that were published since the last call."""
         self._db.publish("last", "")
         found = []
-        while (one := self._pubsub.get_message(timeout=10))["channel"] != b"last":
+        while (one := self._pubsub.get_message(timeout=PATIENCE_S))["channel"] != b"last":
             assert one["channel"] == CHANNEL.encode()
             found.append(int(one["data"]))
         return found
