@@ -1,12 +1,16 @@
 """The variables of the environment: misspelled ones are errors, unknown ones are named, Kubernetes' are passed over."""
 
+from collections.abc import Iterator
+
+import click
 import pytest
 from click.testing import CliRunner
 
 from fastq.broker.transport.uri import default_url
 from fastq.cli.environment import KNOWN_VARIABLES, check_environment
+from fastq.cli.main import main as fastq
 from fastq.cli.worker import main
-from tests.cli.commands import Fastq
+from tests.cli.commands import Fastq, commands_of
 
 
 @pytest.mark.parametrize(
@@ -39,6 +43,18 @@ def test_what_fastq_reads_and_what_kubernetes_sets_is_no_mistake() -> None:
         "FASTQ_REDIS_PORT_6379_TCP_ADDR": "10.0.0.1",
     }
     assert check_environment({**service, **dict.fromkeys(KNOWN_VARIABLES, "x")}) == []
+
+
+def variables_of(command: click.Command) -> Iterator[str]:
+    for parameter in command.params:
+        yield from [parameter.envvar] if isinstance(parameter.envvar, str) else parameter.envvar or ()
+    for one in commands_of(command).values() if isinstance(command, click.Group) else ():
+        yield from variables_of(one)
+
+
+def test_each_variable_of_a_command_is_known() -> None:
+    own = {variable for variable in (*variables_of(fastq), *variables_of(main)) if variable.startswith("FASTQ_")}
+    assert own - KNOWN_VARIABLES == set()
 
 
 def test_redis_is_named_by_either_variable_but_not_by_two_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
