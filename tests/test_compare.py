@@ -142,7 +142,7 @@ def test_who_cannot_be_had_is_named_and_left_out(
     def refuse(environment: str) -> Path:
         raise UnavailableError(f"no {environment}")
 
-    monkeypatch.setattr("benchmarks.compare.__main__.ensure", refuse)
+    monkeypatch.setattr("benchmarks.compare.environment.ensure", refuse)
     assert main(["--only", "asynq", "--quick"]) == 1
     assert "Go asynq is left out: no go" in capsys.readouterr().err
 

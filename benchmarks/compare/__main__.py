@@ -13,7 +13,7 @@ from types import FrameType
 from benchmarks.compare.conditions import CONDITIONS
 from benchmarks.compare.contender import Contender
 from benchmarks.compare.contenders import CONTENDERS
-from benchmarks.compare.environment import BUILD, UnavailableError, ensure, version
+from benchmarks.compare.environment import BUILD, UnavailableError, ensure, programs_of, version
 from benchmarks.compare.record import Entry, Record, machine
 from benchmarks.compare.rounds import Rounds, say
 from benchmarks.compare.sizes import QUICK, THOROUGH, fixed, plan
@@ -70,7 +70,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _take(options: argparse.Namespace) -> Record:
     """Measure."""
     wanted = [c for c in CONTENDERS if not options.only or c.name in options.only.split(",")]
-    programs = _programs(wanted)
+    programs = programs_of(wanted)
     where = machine(server_program())
     directory = BUILD / "logs"
     directory.mkdir(parents=True, exist_ok=True)
@@ -107,17 +107,6 @@ def _run(rounds: Rounds, options: argparse.Namespace) -> None:
         rounds.run(number, options.rounds, size)
         longest_s = max(longest_s, time.monotonic() - now_s)
     say("")
-
-
-def _programs(wanted: Sequence[Contender]) -> dict[Contender, Path]:
-    """Make what the contenders need; who cannot have it is named, and left out."""
-    programs = {}
-    for contender in wanted:
-        try:
-            programs[contender] = ensure(contender.environment)
-        except UnavailableError as error:
-            print(f"{contender.title} is left out: {error}", file=sys.stderr)
-    return programs
 
 
 def _plot(record: Record, target: Path) -> None:

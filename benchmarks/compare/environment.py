@@ -6,12 +6,13 @@ Made when they are first needed; one that cannot be made is reported, and its co
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.compare.contender import Contender
 from fastq import __version__
 
-__all__ = ["BUILD", "UnavailableError", "ensure", "pinned", "version"]
+__all__ = ["BUILD", "UnavailableError", "ensure", "pinned", "programs_of", "version"]
 
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "compare"
@@ -28,6 +29,17 @@ def ensure(environment: str) -> Path:
     if environment == "own":
         return Path(sys.executable)
     return _go() if environment == "go" else _python(environment)
+
+
+def programs_of(wanted: Sequence[Contender]) -> dict[Contender, Path]:
+    """Make what the contenders need, and return their programs; those that cannot be made are named and left out."""
+    programs = {}
+    for contender in wanted:
+        try:
+            programs[contender] = ensure(contender.environment)
+        except UnavailableError as error:
+            print(f"{contender.title} is left out: {error}", file=sys.stderr)
+    return programs
 
 
 def pinned(environment: str) -> str:

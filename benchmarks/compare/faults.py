@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 from benchmarks.compare.conditions import PLAIN
 from benchmarks.compare.contender import Contender, Place
 from benchmarks.compare.contenders import CONTENDERS
-from benchmarks.compare.environment import BUILD, UnavailableError, ensure, version
+from benchmarks.compare.environment import BUILD, programs_of, version
 from benchmarks.compare.family import Family
 from benchmarks.compare.meter import Meter
 from benchmarks.compare.producer import Producer, TurnError
@@ -304,12 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _entries(wanted: Sequence[Contender], faults: Sequence[Fault]) -> list[dict[str, Any]]:
-    programs = {}
-    for contender in wanted:
-        try:
-            programs[contender] = ensure(contender.environment)
-        except UnavailableError as error:
-            print(f"{contender.title} is left out: {error}", file=sys.stderr)
+    programs = programs_of(wanted)
     halt = threading.Event()
     strikes = [(contender, fault) for fault in faults for contender in programs]
 
