@@ -14,7 +14,7 @@ from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
 from fastq.web.work import Work, WorkState
 
-__all__ = ["JOBS", "Order", "ask", "begin", "did", "is_quick", "job_of", "sees"]
+__all__ = ["JOBS", "Order", "ask", "begin", "did", "is_quick", "job_of", "sees", "stopped"]
 
 QUICK_S: Final = 0.4
 """A job that takes no longer is shown by what it did, not on a page of its own."""
@@ -123,12 +123,17 @@ async def job(call: Call) -> Response:
 
 async def stop(call: Call) -> Response:
     """Stop a job before its next task."""
+    return RedirectResponse(f"{call.base}/jobs/{(await stopped(call)).id}", 303)
+
+
+async def stopped(call: Call) -> Work:
+    """Stop the job that the path names; wait for its end, but not for long."""
     work = job_of(call)
     if not work.is_running:
         raise Refusal(409, f"the job has ended already: {work.said or work.state}")
     work.stop(call.user.name or "a user")
     await work.settle(QUICK_S)
-    return RedirectResponse(f"{call.base}/jobs/{work.id}", 303)
+    return work
 
 
 def job_of(call: Call) -> Work:

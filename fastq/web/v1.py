@@ -27,7 +27,7 @@ from fastq.inspector.json_records import (
     time_text,
 )
 from fastq.states import TaskState
-from fastq.web.bulk import is_quick, job_of, sees
+from fastq.web.bulk import is_quick, job_of, sees, stopped
 from fastq.web.query import Query
 from fastq.web.render import page
 from fastq.web.search import Found, look
@@ -277,12 +277,7 @@ def _require(verb: str, state: TaskState) -> None:
 
 async def stop(call: Call) -> Record:
     """Stop a job before its next task."""
-    work = job_of(call)
-    if not work.is_running:
-        raise Refusal(409, f"the job has ended already: {work.said or work.state}")
-    work.stop(call.user.name or "a user")
-    await work.settle(SETTLE_S)
-    return _job(work)
+    return _job(await stopped(call))
 
 
 # The table ----------------------------------------------------------------------------------------------------------
