@@ -79,11 +79,18 @@ def _check(method: str, path: str, answer: Answer) -> None:
 
 
 @contextmanager
-def serving(app: ASGIApp) -> Iterator[Served]:
-    """Serve an app from a thread of this process."""
+def serving(app: ASGIApp, **settings: Any) -> Iterator[Served]:
+    """Serve an app from a thread of this process; ``settings`` are further ones of uvicorn."""
     server = uvicorn.Server(
         uvicorn.Config(
-            app, port=0, log_level="warning", access_log=False, log_config=None, proxy_headers=False, ws="none"
+            app,
+            port=0,
+            log_level="warning",
+            access_log=False,
+            log_config=None,
+            proxy_headers=False,
+            ws="none",
+            **settings,
         )
     )
     thread = threading.Thread(target=server.run)

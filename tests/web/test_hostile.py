@@ -3,13 +3,9 @@
 import logging
 import re
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
-import uvicorn
 from redis import Redis
 from starlette.requests import Request
 
@@ -21,8 +17,8 @@ from fastq.web.view import View, queue_of
 from fastq.web.work import Work
 from fastq.wire.messages import SchedulerEntry
 from tests.inspector.harness import Seeded
-from tests.waiting import PATIENCE_S, wait_until
-from tests.web.serving import Served, serving
+from tests.waiting import PATIENCE_S
+from tests.web.serving import serving
 from tests.web.test_app import by_header, filled_path
 
 NAMES = ("%00", "%ff~FF", "%ED%A0%80", "..%2f%2e%2e", "%0d%0aSet-Cookie:x=1", "x" * 3_000, "{*[")
@@ -166,26 +162,11 @@ def test_the_queue_of_a_periodic_task_is_the_last_that_it_names(url: str, db: Re
         assert view.sees(queue_of(entry)) is is_seen, options
 
 
-@contextmanager
-def served_alone(app: FastqWeb) -> Iterator[Served]:
-    """Serve with the limits of ``fastq web``."""
-    config = uvicorn.Config(app, port=0, http=serve.Protocol, log_config=None, access_log=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        wait_until(lambda: server.started or not thread.is_alive())
-        yield Served(server.servers[0].sockets[0].getsockname()[1])
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
 def test_who_keeps_the_server_waiting_is_not_waited_for(url: str, db: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "HEAD_S", 0.2)
     monkeypatch.setattr(site, "BODY_S", 0.05)
     head = b"POST /queues/q/pending/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
-    with served_alone(FastqWeb(url)) as served:
+    with serving(FastqWeb(url), http=serve.Protocol) as served:
         for sent in (b"", b"GET / HTTP/1.1\r\nHost: local", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET /"):
             with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_S) as connection:
                 connection.sendall(sent)
