@@ -7,8 +7,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -66,23 +67,25 @@ def test_no_guarantee_breaks_under_fire(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-def test_an_interrupted_run_leaves_nothing_behind(place: Path) -> None:
+@contextmanager
+def interrupted(command: list[str], place: Path) -> Iterator[IO[str]]:
+    """Start a bench, give what it prints, and interrupt it; it has to end all that it has started."""
     with subprocess.Popen(
-        command("--seconds", "600", "--tasks", "100000", "--servers", "1"),
-        cwd=place,
-        env=environment(place),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        command, cwd=place, env=environment(place), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as bench:
         assert bench.stdout is not None
-        for line in bench.stdout:
-            if "are ready" in line:
-                break
-        assert len(left_of(place)) > 3
-        bench.send_signal(signal.SIGINT)
+        try:
+            yield bench.stdout
+        finally:
+            bench.send_signal(signal.SIGINT)
         said = bench.stdout.read()
     assert bench.returncode == 130, said
     assert "interrupted by SIGINT" in said
     wait_until(lambda: not left_of(place))
+
+
+def test_an_interrupted_run_leaves_nothing_behind(place: Path) -> None:
+    with interrupted(command("--seconds", "600", "--tasks", "100000", "--servers", "1"), place) as output:
+        assert any("are ready" in line for line in output)
+        assert len(left_of(place)) > 3
     assert list(place.iterdir()) == []

@@ -11,8 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
+from tests.chaos.checker import Violation
 from tests.chaos.topology.books import Ack, Books, Fault, Passage, Run, Sample
 
 __all__ = ["GUARANTEES", "Verdict", "Violation", "check"]
@@ -29,13 +30,6 @@ _BEFORE_S: Final = 1.0
 _AFTER_S: Final = 5.0
 """How long before a fault began, and after the site was whole again, its traces may be seen: a write that the replica
 did not get; a lost reply that is looked for."""
-
-
-class Violation(NamedTuple):
-    """A broken guarantee, by its key in ``GUARANTEES``."""
-
-    guarantee: str
-    text: str
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,18 @@
 """The fault bench for topologies itself, short; and that it leaves nothing behind when it is interrupted."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.test_chaos import ROOT, left_of
+from tests.chaos.test_chaos import environment, interrupted, left_of
 from tests.chaos.test_chaos import place as place
 from tests.redis_servers import server_program
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="its nodes have addresses of their own in 127.0.0.0/8")
-
-
-def environment(place: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(place)}
 
 
 def command(*words: str) -> list[str]:
@@ -44,20 +38,7 @@ def test_a_cluster_loses_nothing_in_a_planned_fail_over_and_a_move(place: Path) 
 
 
 def test_an_interrupted_run_leaves_nothing_behind(place: Path) -> None:
-    with subprocess.Popen(
-        command("--kind", "sentinel", "--minutes", "10"),
-        cwd=place,
-        env=environment(place),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as bench:
-        assert bench.stdout is not None
-        bench.stdout.readline()
+    with interrupted(command("--kind", "sentinel", "--minutes", "10"), place) as output:
+        output.readline()
         wait_until(lambda: len(left_of(place)) > 5)
-        bench.send_signal(signal.SIGINT)
-        said = bench.stdout.read()
-    assert bench.returncode == 130, said
-    assert "interrupted by SIGINT" in said
-    wait_until(lambda: not left_of(place))
     assert [path.name for path in place.iterdir() if not path.name.startswith("fastq-test-ports")] == []
