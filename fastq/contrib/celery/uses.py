@@ -55,6 +55,7 @@ UNKNOWN: Final = Use(Level.UNSUPPORTED, "the names of fastq.contrib.celery are a
 _CANVAS: Final = "let the first task send the next ones, or give it a link"
 _LIMITS: Final = "fastq stops a task at the limit, and kills its process timeout_grace (5 s) later"
 _FIXED: Final = "a task is always acknowledged when it has run, arguments are always JSON"
+_SETTINGS: Final = "settings are options of fastq-worker, or arguments of Celery"
 _SIGNALS: Final = "use app.child_start, app.child_stop and app.around, or error_handler"
 
 OF_DECORATOR: Final[Mapping[str, Use]] = {
@@ -156,8 +157,8 @@ OF_APP: Final[Mapping[str, Use]] = {
     **_differs(autodiscover_tasks="modules are imported at once: call it at the end of the module, with their names"),
     **_unsupported(
         add_periodic_task="use fastq.Scheduler",
-        conf="settings are options of fastq-worker, or arguments of Celery",
-        config_from_object="settings are options of fastq-worker, or arguments of Celery",
+        conf=_SETTINGS,
+        config_from_object=_SETTINGS,
         control="use fastq server, fastq task cancel, or fastq.Inspector",
         now="use datetime.now(UTC)",
         on_after_configure="use fastq.Scheduler for periodic tasks",
@@ -174,7 +175,7 @@ OF_APP_ARGUMENTS: Final[Mapping[str, Use]] = {
     **_differs(result_expires="an argument of Celery here"),
     **_unsupported(
         backend="results are kept beside the tasks: leave it out",
-        config_source="settings are options of fastq-worker, or arguments of Celery",
+        config_source=_SETTINGS,
         include="call autodiscover_tasks, or import the modules, below the app",
         task_cls="write the hooks as app.around or error_handler",
     ),
