@@ -92,7 +92,7 @@ bench-smoke: $(BUILT) ## Run each benchmark once, to see that it works
 bigdata: $(BUILT) ## Time what the inspector and fastq ask of a Redis with a million tasks (15-20 minutes)
 	@$(PY) -m benchmarks.bigdata $(ARGS)
 
-compare: $(BUILT) ## Compare fastq with Go asynq and nine Python queues (about 20 minutes; keep the machine idle)
+compare: $(BUILT) ## Compare fastq with Go asynq and eight Python queues (about 20 minutes; keep the machine idle)
 	@mkdir -p build/compare
 	@$(PY) -m benchmarks.compare --json build/compare/figures.json --table build/compare/table.md --plot build/compare/plot.png $(ARGS)
 

@@ -80,7 +80,7 @@ def _print_next(screen: Screen) -> None:
         ("the handlers of this demo", "fastq/demo/app.py"),
         ("your own worker and producer", "README.md"),
         ("every setting of the worker", f"{_program('fastq-worker')} --help"),
-        ("the same on your Redis", "fastq demo --redis redis://127.0.0.1:6379/0"),
+        ("the same on your Redis", f"{_program('fastq')} demo --redis redis://127.0.0.1:6379/0"),
         ("how it is built", "ARCHITECTURE.md"),
     ):
         screen.say(f"  {what:<38}{screen.paint(where, bold=True)}")
