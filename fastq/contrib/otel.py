@@ -63,7 +63,7 @@ def trace_mux(mux: ServeMux[Any]) -> None:
 def record_killed(task: RunningTask, error: BaseException) -> None:
     """Record a span for an attempt whose child process died or was killed, so that its own span was lost.
 
-    It is an ``error_handler``: of its errors, those of attempts that had the chance to end their span are passed over.
+    Use it as an ``error_handler``. It ignores errors of attempts that could end their span themselves.
     """
     if CURRENT.get(None) is not None:
         return  # this is the process that ran the attempt

@@ -11,7 +11,7 @@ __all__ = ["Pages", "PagesEndedError"]
 
 
 class PagesEndedError(Exception):
-    """Raised when fastq web does not start; it has said why."""
+    """Raised when fastq web does not start; its own output has the reason."""
 
 
 class Pages:

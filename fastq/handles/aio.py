@@ -159,7 +159,7 @@ def _give(heard: asyncio.Future[Ends], ends: Ends) -> None:
 
 
 class _Ends:
-    """What there is to be heard of the ends of tasks, for one that waits."""
+    """The ends of tasks that one wait has not taken yet."""
 
     __slots__ = ("_heard", "_waiting")
 
@@ -282,7 +282,7 @@ class _Listener:
                 await self._look_through(self._waits.tasks, unseen)
 
     async def _look_through(self, tasks: Iterable[TaskKey], unseen: Sequence[TaskKey]) -> None:
-        """Look at tasks; of those that nobody has looked at, the waits end if that fails."""
+        """Look at tasks. If Redis does not answer, the waits for ``unseen`` ones end; after another error, all end."""
         try:
             for part in parts_of(tasks):
                 if gone := self._waits.settle(await self._broker.drive(look_at(part))):

@@ -1,7 +1,7 @@
-"""How handles are given the ends of their tasks, without the waiting itself, which is that of the kind of client.
+"""How handles get the ends of their tasks. The waiting itself is in ``blocking`` and ``aio``.
 
-What is told is heard first. A client looks only at what it has not heard of by then: a look costs Redis as much as half
-of the run of a small task.
+Messages come first. A client looks only at tasks that no message has told of: a look costs Redis half as much as the
+run of a small task.
 """
 
 from collections.abc import Generator, Iterable, Mapping
@@ -25,7 +25,7 @@ NEW_WITHIN_S: Final = 0.05
 
 
 class Hear(NamedTuple):
-    """A request to wait until there are ends, None: for any time; it is sent some of them, or none in time."""
+    """A request to wait for ends, without a limit if None; the answer is some ends, or none when the time is up."""
 
     within_s: float | None
 
@@ -52,7 +52,7 @@ class Collection(Generic[H]):
 
     @classmethod
     def of_one(cls, handle: H) -> "Collection[H]":
-        """Return that of a handle alone."""
+        """Return the collection of a single handle."""
         return cls((handle,), handle.waiter, describe(handle.task))
 
     def take(self, ends: Mapping[TaskKey, Outcome]) -> list[H]:
@@ -65,7 +65,7 @@ class Collection(Generic[H]):
         return taken
 
     def describe(self) -> str:
-        """Return the words for what is pending in an error."""
+        """Return the subject of an error: the tasks that are pending."""
         return self._what or f"{len(self.pending)} tasks have"
 
 

@@ -73,11 +73,11 @@ class Waits:
                 self._calls.setdefault(task, []).append(call)
 
     def submitted(self, task: TaskKey) -> None:
-        """Note the last submitted task: it has hardly ended yet, unless a message says so."""
+        """Note the last submitted task: a first look at it may wait for a message."""
         self._last = task
 
     def is_new(self, tasks: Collection[TaskKey]) -> bool:
-        """Return whether all that is waited for is the last submitted task, and no message has told of it."""
+        """Return whether this is only the last submitted task, and no message has told of it."""
         return len(tasks) == 1 and self._last in tasks
 
     def remove(self, tasks: Iterable[TaskKey], call: Call) -> None:

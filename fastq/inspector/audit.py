@@ -25,14 +25,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 HAS_AUDIT: Final[ContextVar[bool]] = ContextVar("fastq_has_audit", default=False)
-"""Whether the caller writes a line of its own, which knows more: whom the call was made for."""
+"""Whether the caller writes a line of its own, which also names the user that the call was made for."""
 _SECRET: Final = frozenset({"payload"})
 
 _log = logging.getLogger("fastq.audit")
 
 
 def audited(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Callable[Concatenate[Any, P], Flow[T]]:
-    """Let a method that changes something write its line; none for arguments that it refuses."""
+    """Let a method that changes something write its line, unless it refuses its arguments."""
     its = signature(flow)
 
     @wraps(flow)
@@ -71,7 +71,7 @@ def note_change(action: str, where: str, notes: dict[str, Any]) -> None:
 
 
 def _plain(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what can be said of arguments: names, states and numbers, and the question of a job."""
+    """Return the arguments that a line may show: names, states and numbers, and the question of a job."""
     said = {name: getattr(value, "question", value) for name, value in given.items() if name not in _SECRET}
     said = {name: value.value if isinstance(value, Enum) else value for name, value in said.items()}
     return {name: value for name, value in said.items() if isinstance(value, str | int)}

@@ -98,7 +98,7 @@ def _list(call: Call) -> str:
 
 
 def did_of(call: Call) -> tuple[str, int, int] | None:
-    """Return what the last action did, of which only numbers and known words come from the URL."""
+    """Return what the last action did. From the URL it takes numbers and known verbs only."""
     verb = call.request.query_params.get("did", "")
     if verb not in VERBS and verb not in OTHER_VERBS:
         return None

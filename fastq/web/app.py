@@ -50,8 +50,8 @@ class FastqWeb:
     callable from a Starlette ``Request`` to a ``User``, or None to refuse; without it everyone who reaches the app is
     an admin. ``read_only`` forbids all changes, ``forbidden`` single actions. The ``Host`` of a request must be an
     address, localhost, or one of ``allowed_hosts``. ``queues`` are patterns of the queues that anyone sees.
-    ``hide_payloads`` hides all payloads and results; ``redact`` names members of JSON objects whose values nobody
-    sees, and what is not JSON is hidden then. The formatters are asynqmon's: they get the type of a task and its bytes,
+    ``hide_payloads`` hides all payloads and results; ``redact`` names members of JSON objects whose values are
+    replaced, and then hides what is not JSON. The formatters are asynqmon's: they get the type of a task and its bytes,
     redacted. ``prometheus`` is the URL of a Prometheus server for ``/api/metrics``. ``links`` are URLs by the names
     that they have on the page of a task; ``{id}``, ``{queue}``, ``{type}`` and ``{trace_id}`` in them are filled in.
     ``also`` are the URLs of further Redis by name; each is shown below ``/@NAME``, in every other way like the first.

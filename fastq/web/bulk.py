@@ -1,4 +1,4 @@
-"""Actions on many tasks: the question before them, and the jobs that they are."""
+"""Actions on many tasks: each asks a question first, and then runs as a job."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -125,22 +125,16 @@ def _show(call: Call, filled: Filled, *, wrong: str = "", edits: TaskInfo | None
 
 async def form(call: Call) -> Response:
     """Show the form."""
-    _require_form(call, "task.enqueue")
+    _require(call, "task.enqueue", 404)
     try:
         return _show(call, (await _source(call, call.request.query_params))[1])
     except (QueueNotFoundError, TaskNotFoundError, SchedulerEntryNotFoundError) as error:
         raise Refusal(404, str(error)) from None
 
 
-def _require_form(call: Call, action: str) -> None:
-    """Hide a form from those whose filled form would be refused."""
+def _require(call: Call, action: str, status: int = 403) -> None:
     if not call.may(action):
-        raise Refusal(404, f"this form is only for those who may do this: {action}")
-
-
-def _require(call: Call, action: str) -> None:
-    if not call.may(action):
-        raise Refusal(403, f"{call.user.name or 'you'} may not do this: {action}")
+        raise Refusal(status, f"{call.user.name or 'you'} may not do this: {action}")
 
 
 def _sent(fields: Mapping[str, str]) -> bytes | None:
@@ -207,7 +201,7 @@ async def _task(call: Call) -> TaskInfo:
 
 async def edit(call: Call) -> Response:
     """Show the form for another payload of a scheduled task, or take what was typed."""
-    _require_form(call, "task.edit")
+    _require(call, "task.edit", 404)
     info = await _task(call)
     text = _editable(info.payload, call.site.redaction.data(info.payload))
     if info.state is not TaskState.SCHEDULED or text is None:

@@ -94,7 +94,7 @@ class Live:
         return sum(len(room.viewers) for room in self._rooms.values())
 
     def is_full(self, user: str) -> bool:
-        """Return whether no further stream is possible for a user, whose name is empty if nobody logs in."""
+        """Return whether a user may open no further stream; ``user`` is empty if there is no login."""
         own = sum(viewer.user == user for room in self._rooms.values() for viewer in room.viewers)
         return self.viewers >= MOST_VIEWERS or (user != "" and own >= MOST_OF_A_USER)
 

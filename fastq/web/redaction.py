@@ -1,4 +1,4 @@
-"""Payloads and results without what nobody is to see: hidden altogether, or redacted by the names of JSON members."""
+"""Redaction: payloads and results are hidden, or the values of named JSON members are replaced."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ MOST_BYTES: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What is taken out of payloads and results, and of headers, before anything else sees them.
+    """The parts of payloads, results and headers that are replaced before anything else sees them.
 
     ``keys`` are names of members of JSON objects, in lower case. Bytes that are not JSON, or too many to look through,
     cannot be redacted, so with ``keys`` they are hidden.

@@ -48,7 +48,7 @@ class View:
             raise QueueNotFoundError(queue)
 
     async def queues(self) -> list[str]:
-        """List the queues; not those whose name is no Unicode text, which nothing else takes either."""
+        """List the queues, but not those whose name is no Unicode text: no request can name them."""
         return [queue for queue in await self.inspector.queues() if self.sees(queue) and _is_text(queue)]
 
     async def queue_info(self, queue: str) -> QueueInfo:

@@ -1,4 +1,4 @@
-"""What the web process does beside its replies: searches, examinations, and actions on many tasks, which are jobs.
+"""The work of the web process beside its replies: searches, examinations, and jobs, which act on many tasks.
 
 A job goes on until it has ended or is stopped. A lookup, which only reads, ends when nobody has looked at it for a
 while.
@@ -45,10 +45,10 @@ class _Stopped(Exception):  # noqa: N818 - no defect
 
 @dataclass(eq=False, slots=True)
 class Work:
-    """A piece of work, its progress, and what came of it.
+    """A piece of work, its progress and its result.
 
-    ``queues`` are those that it is about, None for all; who does not see them all does not see the work. ``result`` is
-    what a lookup has found so far. ``said`` is a sentence about the end.
+    ``queues`` are those that it is about, None for all; a user must see all of them to see the work. ``result`` is
+    that of a lookup so far. ``said`` is a sentence about the end.
     """
 
     title: str

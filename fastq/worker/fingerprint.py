@@ -1,4 +1,4 @@
-"""What kind of error a failed attempt ended with, and of which kinds a traceback is to be kept now."""
+"""The kind of error that a failed attempt ended with, and the kinds whose traceback is kept now."""
 
 from collections.abc import Hashable
 from hashlib import blake2b

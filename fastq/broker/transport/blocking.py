@@ -78,7 +78,7 @@ class Transport(Protocol):
         """Send commands in one write; faults are reported with the replies."""
 
     def lender(self) -> Pool:
-        """Return where a connection to the server, or to any node, is to be had for whoever keeps one to himself."""
+        """Return a pool of connections to the server, or to any node, for callers that keep one for themselves."""
 
 
 class Sent(Protocol):

@@ -43,7 +43,7 @@ class Command(NamedTuple):
 
 
 def in_pieces(packed: list[Any]) -> list[list[Any]]:
-    """Return what is to be sent in parts of which each has the time of one: a large command in several, else one."""
+    """Return the parts to send, each with a time limit of its own: several for a large command, else one."""
     if max(map(len, packed)) <= PIECE_BYTES:
         return [packed]
     return [

@@ -145,7 +145,7 @@ class Search:
         self._was_answered = False
 
     def ask(self, pipeline: Any) -> Any:
-        """Put the questions into a pipeline; the address last, lest a later epoch stand beside an earlier address."""
+        """Put the questions into a pipeline; the address last, so that it is never older than the epoch."""
         pipeline.execute_command("SENTINEL MASTER", self._name)
         pipeline.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self._name)
         return pipeline

@@ -1,6 +1,6 @@
-"""TLS for redis-py's connections: of all its clients, since not every one takes every setting of TLS.
+"""TLS for the connections of all of redis-py's clients, some of which lack settings of TLS.
 
-A server may have to prove another name than the host of the URL, which redis-py knows no setting for.
+None of them has a setting for a server's name that is not the host of the URL.
 """
 
 import ssl
@@ -29,7 +29,7 @@ _FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 
 class _Secure:
-    """What a connection over TLS has beyond redis-py's; redis-py reads the files anew for each connection."""
+    """The additions to redis-py's connections over TLS; redis-py reads the files anew for each connection."""
 
     tls: ClassVar[TLSFiles]
     host: str

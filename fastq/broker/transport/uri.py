@@ -73,7 +73,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TLSFiles:
-    """The PEM files of a TLS connection, and what is asked of it; the system's authorities are known, too.
+    """The PEM files of a TLS connection and its settings; the system's authorities are trusted, too.
 
     ``ssl_password`` is that of an encrypted key. The server's certificate must have ``ssl_server_name``, by default the
     host's. With ``ssl_cert_reqs`` "none" it is not checked: anybody could pose as that server.

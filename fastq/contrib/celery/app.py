@@ -35,9 +35,9 @@ _shared: Final[dict[str, Task[..., Any]]] = {}
 class Celery(ServeMux[RunningTask]):
     """The tasks of a project, which ``fastq-worker module:app`` runs.
 
-    ``main`` names tasks of the script that was started. ``broker`` is the URL of the Redis, None for that of the
-    environment. Results are kept there for ``result_expires`` (seconds or a timedelta). Tasks of ``shared_task`` are
-    part of it, those of before and those of after.
+    ``main`` is the name of the module for tasks that are defined in ``__main__``. ``broker`` is the URL of the Redis,
+    None for that of the environment. Results are kept there for ``result_expires`` (seconds or a timedelta). All tasks
+    of ``shared_task`` are part of it, whether they are defined before or after it.
     """
 
     def __init__(

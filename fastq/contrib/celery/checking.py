@@ -30,7 +30,7 @@ _SEND: Final = frozenset({"apply_async", "delay"})
 
 
 class Found(NamedTuple):
-    """A use of Celery: where it is, what it is, and how it fares."""
+    """A use of Celery: its place, its name, and how far it is supported."""
 
     path: str
     line: int

@@ -118,7 +118,7 @@ def due_after_s(eta: datetime) -> float:
 
 
 def _of_fastq(what: str, given: Mapping[str, Any], known: frozenset[str], uses: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that are known, without those that say what is so in any case."""
+    """Return the known options, without those that only confirm what fastq always does."""
     found = {}
     for name, value in given.items():
         if name in known:

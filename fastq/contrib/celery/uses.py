@@ -1,4 +1,4 @@
-"""What of Celery works here, what differs, and what is not supported: for errors, and for ``fastq celery check``."""
+"""The uses of Celery that work, differ or are not supported: for errors, and for ``fastq celery check``."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Level(StrEnum):
-    """How a use of Celery fares."""
+    """How far a use of Celery is supported."""
 
     WORKS = "works"
     DIFFERS = "differs"
@@ -32,7 +32,7 @@ class Level(StrEnum):
 
 
 class Use(NamedTuple):
-    """A use of Celery: how it fares, and what differs or what to write instead."""
+    """How far a use of Celery is supported, and what differs or what to write instead."""
 
     level: Level
     note: str = ""

@@ -1,8 +1,8 @@
 """Tells clients that the tasks that they wait for have ended: one message an inbox and ack call.
 
-Of a few completed tasks Redis tells itself, in the pipeline of the write, so that clients hear of them a round trip
-sooner. Of many, where that costs more than it gains, and of all others the acker tells after the write. A message that
-is lost, or not sent for want of a reply to the write, is no harm: the client looks by itself.
+A script publishes a few completed tasks in the pipeline of their write, so that clients hear of them a round trip
+sooner. For many this costs more than it gains: they are published after the write, like all other ends. A lost message
+does no harm, since the client looks by itself; nor does one that is not sent because the write got no reply.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from fastq.wire.inbox import EndKind, TaskEnd, error_in
 __all__ = ["Inboxes"]
 
 TOLD_AT_ONCE: Final = 32
-"""The most tasks of a write of which Redis tells itself; that costs it and us some microseconds for each."""
+"""The most tasks of a write that a script publishes; each costs Redis and this process some microseconds."""
 
 _log = logging.getLogger("fastq.acker")
 

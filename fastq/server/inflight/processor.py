@@ -64,7 +64,7 @@ _KILLED_TWICE: Final = (
 
 _LAST_SUCCESS: Final = EventKind.RESULT
 _LAST_OF_HANDLERS: Final = EventKind.INVALID
-"""Kinds up to this one are the end that a handler came to, or its message: nothing else is to be asked."""
+"""Kinds up to this one are ends that the handler or the message decided, so no hook is asked about them."""
 
 RecordAttempt: TypeAlias = Callable[[InFlightTask, FailureReport, int], bytes]
 Judge: TypeAlias = Callable[[InFlightTask, EventKind, bytes], Awaitable[FailureReport]]
