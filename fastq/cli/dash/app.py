@@ -67,7 +67,7 @@ class Dash(App[int]):
         self.ansi_theme_dark = COLOURS
         self.desk = Desk(options)
         self._look: Worker[None] | None = None
-        self._looked_s = self._view_looked_s = 0.0
+        self._looked_s = 0.0
 
     def get_default_screen(self) -> Screen[None]:
         """Start with the queues."""
