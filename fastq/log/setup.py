@@ -104,12 +104,10 @@ class _StderrHandler(logging.Handler):
             self._write(record)
 
     def _write(self, record: logging.LogRecord) -> None:
-        if sys.stderr is None:
-            return
         try:
             sys.stderr.write(f"{self.format(record)}\n")
             sys.stderr.flush()
-        except Exception:  # noqa: BLE001 - as in logging's own handlers: a failing log is no reason to fail
+        except Exception:  # noqa: BLE001 - as in logging's own handlers: a failing log is no reason to fail, nor is none
             self.handleError(record)
 
 
