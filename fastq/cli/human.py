@@ -5,7 +5,7 @@ from typing import Final
 
 from fastq.log.printable import clean
 
-__all__ = ["clean", "number", "payload_text", "share", "size", "span", "stamp", "when"]
+__all__ = ["bound_text", "clean", "number", "payload_text", "share", "size", "span", "stamp", "when"]
 
 NOTHING: Final = "-"
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -43,6 +43,13 @@ def span(duration: timedelta) -> str:
             more = [f"{rest // length}{unit}" for unit, length in smaller if rest >= length]
             return " ".join([f"{whole // length}{unit}", *more])
     return "0s"
+
+
+def bound_text(bound: timedelta | None) -> str:
+    """Write the upper bound of a bucket of durations, exact in milliseconds; "-" if there is none."""
+    if bound is None:
+        return "-"
+    return f"{bound.total_seconds() * 1000:g}ms" if bound < timedelta(seconds=1) else span(bound)
 
 
 def when(moment: datetime | None, now: datetime) -> str:

@@ -5,12 +5,12 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from fastq.cli.human import clean, number, share, span
+from fastq.cli.human import bound_text, clean, number, share, span
 from fastq.cli.session import Session, askable, emit
 from fastq.cli.tables import Column, heading, table
 from fastq.cli.times import read_duration
 from fastq.errors import QueueNotFoundError
-from fastq.inspector import Durations, RunHistory, RunStats
+from fastq.inspector import RunHistory, RunStats
 from fastq.inspector.json_records import history_record
 from fastq.inspector.runs import check_since
 from fastq.wire.history import MINUTES_KEPT_S
@@ -75,13 +75,5 @@ def _numbers(stats: RunStats) -> list[str]:
         number(stats.retried),
         number(stats.archived),
         number(stats.lost),
-        *(_time(times, part) for times in (stats.run, stats.wait) for part in (0.5, 0.95)),
+        *(bound_text(times.quantile(part)) for times in (stats.run, stats.wait) for part in (0.5, 0.95)),
     ]
-
-
-def _time(durations: Durations, part: float) -> str:
-    """Write the upper bound of a bucket, which is exact in milliseconds."""
-    bound = durations.quantile(part)
-    if bound is None:
-        return "-"
-    return f"{bound.total_seconds() * 1000:g}ms" if bound < timedelta(seconds=1) else span(bound)

@@ -10,7 +10,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from fastq.cli.human import span
+from fastq.cli.human import bound_text
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import Durations, RunHistory, RunStats
 from fastq.web.render import page
@@ -117,7 +117,7 @@ async def history(call: Call) -> Response:
         rows=[(each.queue, each.total) for each in found if _is_any(each.total)],
         types=[(each.queue, name, of_type) for each in found for name, of_type in each.types.items()],
         by_type=length <= SPANS["8h"][0],
-        quantile=_quantile,
+        quantile=lambda times, share: bound_text(times.quantile(share)),
     )
 
 
@@ -140,14 +140,6 @@ async def _read(call: Call, names: Sequence[str], length: timedelta) -> list[Run
 
 def _is_any(total: RunStats) -> bool:
     return any(getattr(total, name) for name in _COUNTS)
-
-
-def _quantile(times: Durations, share: float) -> str:
-    """Write the upper bound of a bucket, which is exact in milliseconds."""
-    bound = times.quantile(share)
-    if bound is None:
-        return "-"
-    return f"{bound.total_seconds() * 1000:g}ms" if bound < timedelta(seconds=1) else span(bound)
 
 
 HISTORY: Final = [Route("GET", "/history", history, live_s=5)]
