@@ -52,7 +52,8 @@ _FIRST: Final = (
 
 def error_page(call: Call, status: int, text: str) -> Response:
     """Return a page that says what went wrong."""
-    return page(call, "error.jinja", status, title=_TITLES.get(status, "This did not work"), text=text, section="")
+    title = _TITLES.get(status, "This did not work")
+    return page(call, "error.jinja", status, title=title, text=text, section="", may_pass=status == 503)
 
 
 _TITLES: Final = {

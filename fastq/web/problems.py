@@ -40,7 +40,7 @@ def _of_queue(info: QueueInfo, is_served: bool, there_are_servers: bool) -> Iter
         seen = f"{share(info.failed, info.processed)} of today's {number(info.processed)} runs failed"
         yield Problem(Level.WARNING, info.queue, seen, "The errors say why.", "retry" if info.retry else "archived")
     if info.lost:
-        seen = f"{number(info.lost)} tasks were lost with their servers today"
+        seen = f"{_tasks(info.lost, 'was', 'were')} lost with their servers today"
         yield Problem(Level.WARNING, info.queue, seen, "They run again; see why the servers died.", "active")
     if info.archive_dropped:
         seen = f"the archive has deleted {number(info.archive_dropped)} failed tasks"
@@ -57,12 +57,16 @@ def _waiting(info: QueueInfo, is_served: bool, there_are_servers: bool) -> Itera
     if not info.pending:
         return
     if info.paused:
-        seen = f"paused, while {number(info.pending)} tasks wait"
+        seen = f"paused, while {_tasks(info.pending, 'waits', 'wait')}"
         yield Problem(Level.WARNING, info.queue, seen, "Servers take none of them until the queue is resumed.")
     elif not is_served:
         there = "no running server serves this queue" if there_are_servers else "no server is running"
-        seen = f"{number(info.pending)} tasks wait, and {there}"
+        seen = f"{_tasks(info.pending, 'waits', 'wait')}, and {there}"
         yield Problem(Level.PROBLEM, info.queue, seen, f"Start one: fastq worker APP --queues {info.queue}")
     elif info.latency >= LATE:
         seen = f"the oldest pending task has waited for {span(info.latency)}"
         yield Problem(Level.WARNING, info.queue, seen, "Its servers do not keep up: add some, or raise concurrency.")
+
+
+def _tasks(count: int, one: str, many: str) -> str:
+    return f"{number(count)} {f'task {one}' if count == 1 else f'tasks {many}'}"
