@@ -6,13 +6,18 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from fastq import Client
+from redis import Redis
+
+from fastq import Client, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 from fastq.broker.operations.history import add_history
 from fastq.broker.transport.open import open_broker
 from fastq.wire import keys
+from fastq.wire.attempts import AttemptRecord
 from fastq.wire.history import BUCKETS, COUNTERS, OUTCOMES
 from fastq.wire.progress import encode_progress
-from tests.cli.dash.scene import fill_scene
+from fastq.wire.records import encode_scheduler_enqueue_event
+from tests.cli.dash.scene import FAR_S, fill_scene, publish_entries, publish_server
+from tests.inspector.harness import Seeded
 
 __all__ = ["HOSTILE", "HOSTILE_QUEUE", "add_hostile", "add_past", "fill"]
 
@@ -74,7 +79,34 @@ def _counts(chance: random.Random, many: int) -> list[int]:
 
 
 def add_hostile(url: str) -> None:
-    """Put a task there of which every name and text is an attack."""
+    """Let every name and text of tasks, servers and periodic tasks be an attack."""
     with Client(url) as client:
         client.enqueue(HOSTILE, HOSTILE, queue=HOSTILE_QUEUE, task_id=HOSTILE, headers={HOSTILE: HOSTILE})
         client.enqueue(HOSTILE, {HOSTILE: HOSTILE}, queue=HOSTILE_QUEUE, task_id="json", group=HOSTILE)
+    with Redis.from_url(url) as db:
+        _add_hostile_ends(db)
+        _add_hostile_servers(db)
+
+
+def _add_hostile_ends(db: Any) -> None:
+    seeded, now_s = Seeded(db, HOSTILE_QUEUE), int(time.time())
+    bad = {"type": HOSTILE, "payload": f"\0\xff{HOSTILE}".encode("latin-1", "replace"), "last_failed_at": now_s}
+    seeded.add("archived", {f"a{HOSTILE}": now_s}, error_msg=f"{HOSTILE}\0", **bad)
+    seeded.add("retry", {f"r{HOSTILE}": FAR_S}, error_msg=HOSTILE, retried=1, **bad)
+    failed = AttemptRecord(1, 1_000, 2_000, HOSTILE[:36], HOSTILE, "00" * 7 + "01")
+    db.hset(keys.task(HOSTILE_QUEUE, f"r{HOSTILE}"), "attempts", failed.encode())
+    db.set(keys.error(HOSTILE_QUEUE, failed.fingerprint), f"Traceback\n{HOSTILE}")
+    seeded.add("completed", {f"c{HOSTILE}": FAR_S}, completed_at=now_s, **bad)
+    db.hset(keys.task(HOSTILE_QUEUE, f"c{HOSTILE}"), "result", HOSTILE)
+
+
+def _add_hostile_servers(db: Any) -> None:
+    now, running = datetime.now(UTC), f"w{HOSTILE}"
+    Seeded(db, HOSTILE_QUEUE).activate(running, until_s=FAR_S, type=HOSTILE, payload=b"x")
+    db.hset(keys.task(HOSTILE_QUEUE, running), "progress", encode_progress(1, 2, HOSTILE, time.time_ns()))
+    worker = WorkerInfo(HOSTILE, 4211, "s", running, HOSTILE, b"x", HOSTILE_QUEUE, now, now + timedelta(hours=1))
+    publish_server(db, f"s{HOSTILE}", HOSTILE, [worker])
+    options = (f'Queue("{HOSTILE_QUEUE}")', HOSTILE)
+    publish_entries(db, SchedulerEntry(HOSTILE, HOSTILE, HOSTILE, HOSTILE.encode(), options, now, now))
+    event = encode_scheduler_enqueue_event(SchedulerEnqueueEvent(HOSTILE, now))
+    db.zadd(keys.scheduler_history(HOSTILE), {event: int(now.timestamp())})

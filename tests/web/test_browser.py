@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from importlib import resources
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
@@ -21,9 +22,12 @@ from tests.web.chromium import PATIENCE_MS, launch
 from tests.web.pictures import PAGES
 from tests.web.scene import EXACT, HOSTILE, add_hostile, fill
 from tests.web.serving import Served, serving
+from tests.web.test_pages import crawl
 
 pytestmark = pytest.mark.browser
 
+WIDTH = 1280
+"""Of a page, where a test says nothing else."""
 AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 # Axe takes some seconds a page: CI looks at a few, `make web-test` at all of them, dark and light, wide and narrow.
 LOOKS = [("queues", "light", 1440), ("queue", "dark", 360), ("task", "light", 360)]
@@ -96,17 +100,18 @@ def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(
         assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_names_that_attack_run_nothing(browser: Browser, shown: tuple[Served, Redis, str]) -> None:
-    with browser.new_context() as context:
-        watched = Watched(context, shown[0])
-        watched.open("/")
-        with watched.page.expect_navigation():
-            watched.page.get_by_role("link", name=HOSTILE[:20]).first.click()
-        for link in (HOSTILE[:20], HOSTILE[:20]):
-            with watched.page.expect_navigation():  # both pages have such a heading
-                watched.page.locator("main").get_by_role("link", name=link).last.click()
-            expect(watched.page.locator("h1")).to_contain_text("<script>")
-            watched.check(link)
+def test_texts_that_attack_run_nothing_on_any_page(browser: Browser) -> None:
+    with redis_server() as redis, serving(FastqWeb(redis.url)) as served, browser.new_context() as context:
+        add_hostile(redis.url)
+        watched = Watched(context, served)
+        paths = [path for path in crawl(served) if "since=" not in path]
+        paths.append(f"/search?{urlencode({'q': HOSTILE[:24]})}")
+        attacked = 0
+        for path in paths:
+            watched.open(path)
+            attacked += "<script>window.x=1" in watched.page.locator("body").inner_text()
+            assert watched.page.evaluate("document.documentElement.scrollWidth") <= WIDTH, path
+        assert attacked >= 18, paths  # queues, seven states, six tasks, servers, schedulers, a periodic task, a search
 
 
 def test_another_site_changes_nothing(browser: Browser, shown: tuple[Served, Redis, str]) -> None:
@@ -203,6 +208,48 @@ def test_keys_the_theme_and_copies(browser: Browser, shown: tuple[Served, Redis,
         wait_until(is_copied)
         assert page.evaluate("getSelection().toString()") == EXACT
         assert watched.faults == []
+
+
+def go_to(page: Page, text: str, key: str = "Tab") -> None:
+    """Press a key until what has the focus begins with a text."""
+    for _ in range(100):
+        page.keyboard.press(key)
+        if page.evaluate("document.activeElement.textContent.trim()").startswith(text):
+            return
+    raise AssertionError(f"{key} does not lead to {text}")
+
+
+def test_the_keyboard_alone_opens_finds_chooses_and_confirms(
+    browser: Browser, shown: tuple[Served, Redis, str]
+) -> None:
+    served, _, url = shown
+    with Client(url) as client, Inspector(url) as inspector, browser.new_context() as context:
+        for n in range(5):
+            client.enqueue("t", queue="keys", task_id=f"k{n}", process_in=3_600 * (n + 1))
+        page = Watched(context, served).page
+        page.goto(served.url)
+        go_to(page, "keys", "j")
+        page.keyboard.press("Enter")
+        expect(page.locator("h1")).to_contain_text("keys")
+        go_to(page, "scheduled")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("checkbox", name="Choose k0")).to_be_visible()
+        for key in "jxjxjx":
+            page.keyboard.press(key)
+        expect(page.get_by_role("checkbox", checked=True)).to_have_count(3)
+        for button in ("Run all…", "Delete…"):
+            go_to(page, button, "Shift+Tab")
+        page.keyboard.press("Enter")
+        expect(page.locator("h1")).to_contain_text("Delete the 3 scheduled tasks")
+        go_to(page, "Delete 3 tasks")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("status")).to_have_text("3 tasks deleted.")
+        assert [info.id for info in inspector.list_scheduled_tasks("keys")] == ["k3", "k4"]
+        page.keyboard.press("/")
+        page.keyboard.type("queue:keys state:scheduled")
+        page.keyboard.press("Enter")
+        expect(page.locator("main")).to_contain_text("2 tasks found")
+        inspector.delete_queue("keys", force=True)
 
 
 def test_an_open_page_follows_and_rows_in_use_stay(browser: Browser, url: str) -> None:
