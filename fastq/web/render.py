@@ -37,7 +37,7 @@ _VERSION: Final = hashlib.sha256(b"".join(data for _, data in sorted(_FILES.item
 def _moment(moment: datetime | None, now: datetime) -> Markup | str:
     """Write a time as seen from now; the exact one is its title."""
     if moment is None:
-        return "–"
+        return "\u2013"
     exact = moment.astimezone(UTC)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         exact.isoformat(), stamp(moment), when(moment, now)
