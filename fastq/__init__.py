@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from fastq.server.server import Server
     from fastq.states import TaskState
     from fastq.task import Task, TaskCall
-    from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
+    from fastq.wire.messages import ChildInfo, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
     from fastq.wire.progress import TaskProgress
 
 __all__ = [
@@ -108,6 +108,7 @@ __all__ = [
     "BrokerOutOfMemoryError",
     "BrokerReadOnlyError",
     "BrokerTimeoutError",
+    "ChildInfo",
     "Client",
     "ClientMiddleware",
     "ClusterNode",
@@ -200,6 +201,7 @@ _LATER: Final = {
     "BrokerOutOfMemoryError": "fastq.errors",
     "BrokerReadOnlyError": "fastq.errors",
     "BrokerTimeoutError": "fastq.errors",
+    "ChildInfo": "fastq.wire.messages",
     "Client": "fastq.client",
     "ClientMiddleware": "fastq.middleware",
     "ClusterNode": "fastq.inspector",

@@ -20,7 +20,7 @@ from fastq.broker.operations.presence import ServerIdentity, clear_server_state,
 from fastq.broker.transport.open import open_async_broker
 from fastq.clock import SystemClock
 from fastq.pool.event_kind import EventKind
-from fastq.pool.protocol import Running, Submission
+from fastq.pool.protocol import PoolCensus, Running, Submission
 from fastq.prioritizer import Prioritizer
 from fastq.running import GroupedTask
 from fastq.server.actors.acker import Acker
@@ -64,6 +64,7 @@ HOUR = timedelta(hours=1)
 PAYLOAD = b'{"id":1}'
 US = Owner(1 / 2**20)
 """A small mark: the golden scores are whole seconds."""
+NO_CHILDREN = PoolCensus({}, 0, 0, (0, 0), {}, (0, 0), ())
 ME = ServerIdentity("vm", 2245, "f509e65d-9189-4f28-bab3-35cf6f70219c")
 
 
@@ -117,7 +118,7 @@ class Stage:
             Running(Submission(task, b""), 1, started_ns, started_ns + task.view.timeout * 10**9)
             for task in self.in_handlers
         ]
-        presence = ServerPresence(ME, self.config, lambda: running, self.in_flight.clock)
+        presence = ServerPresence(ME, self.config, lambda: running, lambda: NO_CHILDREN, self.in_flight.clock)
         presence.status = status
         return Heartbeater(self.broker, ME, presence, self.in_flight, self.tasks.drop)
 

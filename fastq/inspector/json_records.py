@@ -23,7 +23,7 @@ from fastq.inspector.records import (
     TaskEvent,
 )
 from fastq.inspector.runs import Durations, RunHistory, RunStats
-from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
+from fastq.wire.messages import ChildInfo, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 __all__ = [
     "acted_record",
@@ -185,6 +185,17 @@ def server_record(server: ServerInfo) -> dict[str, Any]:
         "strict_priority": server.strict_priority,
         "started": time_text(server.started),
         "active_workers": [_worker_record(worker) for worker in server.active_workers],
+        "children": [_child_record(child) for child in server.children],
+    }
+
+
+def _child_record(child: ChildInfo) -> dict[str, Any]:
+    return {
+        "pid": child.pid,
+        "state": child.state,
+        "since": time_text(child.since),
+        "rss_bytes": child.rss,
+        "task_ids": list(child.task_ids),
     }
 
 

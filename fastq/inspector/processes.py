@@ -16,6 +16,7 @@ from fastq.broker.inspect.servers import (
     slot_of,
 )
 from fastq.broker.operation import Flow, Operation
+from fastq.broker.operations.presence import notice_of
 from fastq.errors import InvalidMessageError
 from fastq.inspector.checks import check_page, check_queue
 from fastq.inspector.driver import Driver, operation
@@ -125,8 +126,9 @@ def running_servers(now_ns: int) -> Flow[list[ServerInfo]]:
             started=info.start_time,
             status=SHOWN_STATUS.get(info.status, info.status),
             active_workers=tuple(sorted(_decoded(decode_worker_info, workers), key=_started)),
+            children=() if (told := notice_of(notice)) is None else told.children,
         )
-        for data, workers in found
+        for data, workers, notice in found
         for info in _decoded(decode_server_info, [data])
     ]
     return sorted(running, key=lambda server: (server.host, server.pid, server.id))

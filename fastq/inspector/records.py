@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from fastq.states import TaskState
-from fastq.wire.messages import WorkerInfo
+from fastq.wire.messages import ChildInfo, WorkerInfo
 
 __all__ = [
     "ClusterNode",
@@ -108,7 +108,7 @@ class ServerInfo:
     """A running server and the tasks that it is working on.
 
     ``status`` is "active", "quiet" (no longer fetching), "stopping" (shutting down) or "new". In Redis, and in asynq's
-    tools, "quiet" is "stopped" and "stopping" is "closed".
+    tools, "quiet" is "stopped" and "stopping" is "closed". A Go server has no ``children``.
     """
 
     id: str
@@ -120,6 +120,7 @@ class ServerInfo:
     started: datetime | None
     status: str
     active_workers: tuple[WorkerInfo, ...]
+    children: tuple[ChildInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

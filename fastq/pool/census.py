@@ -6,7 +6,7 @@ from typing import Final
 
 from fastq.pool.child import Child, ChildState
 from fastq.pool.processes import rss_of
-from fastq.pool.protocol import PoolCensus
+from fastq.pool.protocol import ChildCensus, PoolCensus
 
 __all__ = ["Census", "why_ended"]
 
@@ -55,20 +55,22 @@ class Census:
 
     def take(self, children: Sequence[Child], pending: int) -> PoolCensus:
         """Return the numbers as of now; ``pending`` is how many tasks the pool has."""
-        states: Counter[str] = Counter()
         running = 0
+        each = []
         for child in children:
             runs = child.queue.slots.running_count()
             running += runs
-            states[_STATES.get(child.state) or ("busy" if runs else "idle")] += 1
+            state = _STATES.get(child.state) or ("busy" if runs else "idle")
+            each.append(ChildCensus(child.pid, state, child.since_s, child.rss))
         rss = [child.rss for child in children if child.state in _WORKING]
         return PoolCensus(
-            states,
+            Counter(child.state for child in each),
             running,
             max(0, pending - running),
             (max(rss, default=0), sum(rss)),
             self.ended,
             (self._busy_s, self._alive_s),
+            each,
         )
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "TOLD_TO_END",
     "TOO_LATE",
     "CancelOutcome",
+    "ChildCensus",
     "Event",
     "EventKind",
     "Pool",
@@ -51,13 +52,22 @@ class Running:
     deadline_ns: int
 
 
+class ChildCensus(NamedTuple):
+    """A child: what it does, since when it has been ready or leaving (CLOCK_MONOTONIC), its memory by the last look."""
+
+    pid: int
+    state: str
+    since_s: float
+    rss_bytes: int
+
+
 class PoolCensus(NamedTuple):
     """The numbers of a pool: what its children do now, and what has been since its start.
 
     ``children`` counts them by what they do: starting, idle, busy, leaving. ``running`` tasks are in a handler,
     ``waiting`` ones are not. ``rss_bytes`` is the memory of the largest child and of all, by their last measurement.
-    ``ended`` counts the children that are gone by reason. ``worked_s`` is for how long children had tasks, and for how
-    long they could have had some, in seconds of all children together.
+    ``ended`` counts the children that are gone by reason, ``each`` are those that are there. ``worked_s`` is for how
+    long children had tasks, and for how long they could have had some, in seconds of all children together.
     """
 
     children: Mapping[str, int]
@@ -66,6 +76,7 @@ class PoolCensus(NamedTuple):
     rss_bytes: tuple[int, int]
     ended: Mapping[str, int]
     worked_s: tuple[float, float]
+    each: Sequence[ChildCensus]
 
 
 @dataclass(frozen=True, slots=True)

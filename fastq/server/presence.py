@@ -3,7 +3,8 @@
 import os
 import socket
 import uuid
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,11 +14,11 @@ from fastq._version import __version__
 from fastq.broker.operations.presence import ServerIdentity, ServerState
 from fastq.clock import Clock, at_unix_ns
 from fastq.errors import InvalidMessageError
-from fastq.pool.protocol import Running
+from fastq.pool.protocol import PoolCensus, Running
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import decode_task_message
-from fastq.wire.messages import ServerInfoMessage, WorkerInfo
+from fastq.wire.messages import ChildInfo, ServerInfoMessage, WorkerInfo
 from fastq.wire.notice import ServerNotice
 from fastq.wire.records import encode_server_info, encode_worker_info
 
@@ -53,11 +54,17 @@ class ServerPresence:
     """
 
     def __init__(
-        self, identity: ServerIdentity, config: ServerConfig, running: Callable[[], list[Running]], clock: Clock
+        self,
+        identity: ServerIdentity,
+        config: ServerConfig,
+        running: Callable[[], list[Running]],
+        census: Callable[[], PoolCensus],
+        clock: Clock,
     ) -> None:
         self._identity = identity
         self._config = config
         self._running = running
+        self._census = census
         self._clock = clock
         self._started = datetime.now(UTC)
         self._payloads: dict[InFlightTask, bytes] = {}
@@ -87,7 +94,7 @@ class ServerPresence:
             start_time=self._started,
             active_worker_count=len(workers),
         )
-        notice = ServerNotice(__version__, tuple(config.queues), self.patterns)
+        notice = ServerNotice(__version__, tuple(config.queues), self.patterns, children=self._children(shown))
         return ServerState(encode_server_info(info), workers, notice.encode())
 
     def _shown(self) -> dict[InFlightTask, Running]:
@@ -103,9 +110,29 @@ class ServerPresence:
         self._payloads = payloads
         return found
 
+    def _children(self, shown: Mapping[InFlightTask, Running]) -> tuple[ChildInfo, ...]:
+        task_ids = defaultdict[int, list[str]](list)
+        for task, running in shown.items():
+            task_ids[running.pid].append(task.id)
+        ahead_ns = self._wall_ns()
+        return tuple(
+            ChildInfo(
+                child.pid,
+                child.state,
+                at_unix_ns(int(child.since_s * 1e9) + ahead_ns),
+                child.rss_bytes,
+                tuple(task_ids.get(child.pid, ())),
+            )
+            for child in self._census().each
+            if child.pid
+        )
+
+    def _wall_ns(self) -> int:
+        """Return what turns the monotonic times of the pool into the wall times that are published."""
+        return self._clock.unix_ns() - int(self._clock.monotonic_s() * 1e9)
+
     def _worker(self, task: InFlightTask, running: Running, most: int) -> bytes:
-        # The pool's times are monotonic; published times are wall times.
-        offset_ns = self._clock.unix_ns() - int(self._clock.monotonic_s() * 1e9)
+        offset_ns = self._wall_ns()
         info = WorkerInfo(
             host=self._identity.host,
             pid=self._identity.pid,

@@ -142,7 +142,7 @@ class ServerProcess:
         self.processor = Processor(self._make_pool, config, self.in_flight, default_retry_delay, self._callbacks())
         self.pool = self.processor.pool
         self.checkpoint_writer = CheckpointWriter(self.commands, self.in_flight, self.pool.note_saved)
-        self.presence = ServerPresence(self.identity, config, self.pool.running, self._clock)
+        self.presence = ServerPresence(self.identity, config, self.pool.running, self.pool.census, self._clock)
         self._logged_app = AppDescription()
         self.stopping = asyncio.Event()
         self._hurry = asyncio.Event()

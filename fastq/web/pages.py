@@ -26,7 +26,7 @@ from fastq.web.render import asset, page
 from fastq.web.search import SEARCHING
 from fastq.web.site import Call, Refusal, Route, name_in_path
 from fastq.web.streaming import events_of
-from fastq.wire.messages import SchedulerEntry, WorkerInfo
+from fastq.wire.messages import ChildInfo, SchedulerEntry, WorkerInfo
 
 __all__ = ["ROUTES", "error_page"]
 
@@ -235,8 +235,21 @@ def _file(name: str, data: bytes) -> Response:
 
 async def servers(call: Call) -> Response:
     """Show the running servers and what they work on."""
+    found = await call.view.servers()
+    workers = {(server.id, worker.task_id): worker for server in found for worker in server.active_workers}
+
+    def tasks_of(server: ServerInfo, child: ChildInfo) -> list[WorkerInfo]:
+        ids = ((server.id, task_id) for task_id in child.task_ids)
+        return [workers[each] for each in ids if each in workers]
+
     return page(
-        call, "servers.jinja", title="Servers", section="servers", servers=await call.view.servers(), did=did_of(call)
+        call,
+        "servers.jinja",
+        title="Servers",
+        section="servers",
+        servers=found,
+        tasks_of=tasks_of,
+        did=did_of(call),
     )
 
 

@@ -67,7 +67,12 @@ class View:
             queues = {queue: weight for queue, weight in server.queues.items() if self.sees(queue)}
             if queues or not server.queues:
                 workers = tuple(self._worker(worker) for worker in server.active_workers if self.sees(worker.queue))
-                found.append(replace(server, queues=queues, active_workers=workers))
+                seen = {worker.task_id for worker in workers}
+                children = tuple(
+                    replace(child, task_ids=tuple(each for each in child.task_ids if each in seen))
+                    for child in server.children
+                )
+                found.append(replace(server, queues=queues, active_workers=workers, children=children))
         return found
 
     def _worker(self, worker: WorkerInfo) -> WorkerInfo:

@@ -111,8 +111,8 @@ def server_notice(info_key: str) -> str:
 
     ``info_key`` is that server's ``server_info`` key. The value is JSON: ``format`` (1), ``version`` (of fastq),
     ``data_format`` (of what fastq keeps beside asynq's data), ``queues`` (names), ``patterns`` (of its mux), and
-    ``left_out``, the number of these names without room in 64 kB. It is written with each heartbeat and lives as long
-    as the ServerInfo. Readers skip unknown fields.
+    ``left_out``, the number of these names without room in 64 kB, and ``children``, as far as there is room in 32 kB.
+    It is written with each heartbeat and lives as long as the ServerInfo. Readers skip unknown fields.
     """
     return f"asynq:fastq:{info_key[info_key.find('{') :]}"
 

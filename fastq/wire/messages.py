@@ -59,6 +59,22 @@ class WorkerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildInfo:
+    """A child of a fastq server, in which handlers run.
+
+    ``state`` is "starting", "idle", "busy" or "leaving". ``since`` is when it became ready for tasks, or began to leave
+    or to start. ``rss`` is its memory in bytes, 0 if it has not been measured. ``task_ids`` are those of its running
+    tasks, as far as there was room for them.
+    """
+
+    pid: int
+    state: str
+    since: datetime
+    rss: int = 0
+    task_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SchedulerEntry:
     """One periodic task; ``None`` stands for Go's zero time (never)."""
 

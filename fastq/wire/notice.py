@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
 
 from fastq.errors import InvalidMessageError
+from fastq.wire.messages import ChildInfo
 
 __all__ = ["DATA_FORMAT", "FORMAT", "ServerNotice"]
 
@@ -16,13 +18,16 @@ DATA_FORMAT: Final = 1
 """The form of what fastq keeps in Redis beyond asynq's; see docs/upgrading.md for when it changes."""
 MAX_NAME_BYTES: Final = 64_000
 """Bounded, because every server writes its notice every 5 s, and others read those of all servers at once."""
+MAX_CHILDREN_BYTES: Final = 32_000
+CHILD_BYTES: Final = 100
+"""About what a child takes without the ids of its tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerNotice:
-    """The queues of a server, the patterns of its mux, and the form of the data that it writes.
+    """The queues of a server, the patterns of its mux, the form of the data that it writes, and its children.
 
-    ``left_out`` counts the names without room.
+    ``left_out`` counts the names without room. Children without room are left out.
     """
 
     version: str
@@ -30,11 +35,12 @@ class ServerNotice:
     patterns: tuple[str, ...]
     left_out: int = 0
     data_format: int = DATA_FORMAT
+    children: tuple[ChildInfo, ...] = ()
 
     def encode(self) -> bytes:
         """Return the JSON, with as many names as fit."""
         names = (*self.queues, *self.patterns)
-        room = _fitting(names)
+        room, _ = _fitting(names, MAX_NAME_BYTES)
         fields = {
             "format": FORMAT,
             "version": self.version,
@@ -42,6 +48,7 @@ class ServerNotice:
             "queues": self.queues[:room],
             "patterns": self.patterns[: max(0, room - len(self.queues))],
             "left_out": self.left_out + len(names) - room,
+            "children": _fitting_children(self.children),
         }
         return orjson.dumps(fields)
 
@@ -54,22 +61,43 @@ class ServerNotice:
                 raise InvalidMessageError(f"a server's notice has format {fields['format']!r}, not {FORMAT}")
             queues, patterns = _names(fields["queues"]), _names(fields["patterns"])
             data_format = int(fields.get("data_format", 1))
-            return cls(str(fields["version"]), queues, patterns, int(fields["left_out"]), data_format)
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            children = tuple(map(_child, fields.get("children", ())))
+            return cls(str(fields["version"]), queues, patterns, int(fields["left_out"]), data_format, children)
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidMessageError):
                 raise
             raise InvalidMessageError(f"a server's notice cannot be read: {data[:100]!r}") from error
 
 
-def _fitting(names: Iterable[str]) -> int:
-    """Return how many of the names fit."""
-    fitting = size = 0
+def _fitting(names: Iterable[str], room: int) -> tuple[int, int]:
+    """Return how many of the names fit, and the room that is left."""
+    fitting = 0
     for name in names:
-        size += len(orjson.dumps(name)) + 1
-        if size > MAX_NAME_BYTES:
+        size = len(orjson.dumps(name)) + 1
+        if size > room:
             break
+        room -= size
         fitting += 1
-    return fitting
+    return fitting, room
+
+
+def _fitting_children(children: Iterable[ChildInfo]) -> list[dict[str, Any]]:
+    """Return the children for which there is room, each with the ids for which there is."""
+    found: list[dict[str, Any]] = []
+    room = MAX_CHILDREN_BYTES
+    for child in children:
+        if room < CHILD_BYTES:
+            break
+        fitting, room = _fitting(child.task_ids, room - CHILD_BYTES)
+        since = int(child.since.timestamp())
+        tasks = child.task_ids[:fitting]
+        found.append({"pid": child.pid, "state": child.state, "since": since, "rss": child.rss, "tasks": tasks})
+    return found
+
+
+def _child(fields: dict[str, Any]) -> ChildInfo:
+    since = datetime.fromtimestamp(int(fields["since"]), UTC)
+    return ChildInfo(int(fields["pid"]), str(fields["state"]), since, int(fields["rss"]), _names(fields["tasks"]))
 
 
 def _names(found: object) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import BrokerError, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, WorkerInfo
+from fastq import BrokerError, ChildInfo, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, WorkerInfo
 from fastq.broker.operations.cancel import read_cancellation
 from fastq.wire import keys
 from fastq.wire.messages import ServerInfoMessage
+from fastq.wire.notice import ServerNotice
 from fastq.wire.records import (
     encode_scheduler_enqueue_event,
     encode_scheduler_entry,
@@ -51,6 +52,15 @@ def test_there_are_no_servers_where_none_runs(ask: Ask, db: Redis) -> None:
 def test_each_server_is_listed_with_what_it_is_working_on(ask: Ask, db: Redis) -> None:
     expected = [publish(db, "b", 0, host="a"), publish(db, "a", 3, host="b"), publish(db, "b", 1, host="b")]
     assert ask("servers") == expected
+
+
+def test_a_server_is_listed_with_its_children(ask: Ask, db: Redis) -> None:
+    told, later = publish(db, "a", 2), publish(db, "b")
+    children = (ChildInfo(8, "busy", STARTED.replace(microsecond=0), 1 << 20, ("a-0", "a-1")),)
+    notice = ServerNotice("1", ("low",), (), children=children).encode()
+    db.set(keys.server_notice(keys.server_info("h", 7, "a")), notice)
+    db.set(keys.server_notice(keys.server_info("h", 7, "b")), notice.replace(b'"format":1', b'"format":9', 1))
+    assert ask("servers") == [replace(told, children=children), later]
 
 
 @pytest.mark.parametrize(

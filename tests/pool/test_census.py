@@ -25,11 +25,13 @@ def test_children_are_counted_by_what_they_do() -> None:
             await b.outcomes(range(3))
             idle = b.pool.census()
             assert (idle.children, idle.running, idle.waiting) == ({"idle": 2}, 0, 0)
+            assert {child.pid: child.state for child in idle.each} == dict.fromkeys(b.pool.child_states, "idle")
             busy_s, alive_s = idle.worked_s
             assert 0 < busy_s <= alive_s
             await until(lambda: all(child.rss for child in b.pool._supervisor.children))
             largest, total = b.pool.census().rss_bytes
             assert 0 < largest < total <= 2 * largest
+            assert max(child.rss_bytes for child in b.pool.census().each) > 0
 
     run(test())
 

@@ -10,18 +10,19 @@ import pytest
 
 import fastq
 from fastq.broker.operations.presence import ServerIdentity
-from fastq.pool.protocol import Running, Submission
+from fastq.pool.protocol import ChildCensus, PoolCensus, Running, Submission
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.tasks import InFlightTasks
 from fastq.server.presence import ServerPresence, ServerStatus, new_identity
 from fastq.wire.codec import view_task_message
-from fastq.wire.messages import ServerInfoMessage, WorkerInfo
+from fastq.wire.messages import ChildInfo, ServerInfoMessage, WorkerInfo
 from fastq.wire.notice import ServerNotice
 from fastq.wire.records import decode_server_info, decode_worker_info
 from tests.broker.harness import NOW_S, message
 from tests.manual_clock import ManualClock
 
 ME = ServerIdentity("host", 7, "3c7b2c4e")
+IDLE = PoolCensus({}, 0, 0, (0, 0), {}, (0, 0), ())
 CONFIG = ServerConfig(concurrency=4, queues={"critical": 6, "default": 3}, strict_priority=True)
 
 
@@ -33,7 +34,7 @@ def running(task_id: str, *, started_s: float = 0.0, deadline_s: float = 0.0, **
 
 
 def show(*tasks: Running, clock: ManualClock | None = None) -> tuple[ServerInfoMessage, dict[str, WorkerInfo]]:
-    presence = ServerPresence(ME, CONFIG, lambda: list(tasks), clock or ManualClock(NOW_S))
+    presence = ServerPresence(ME, CONFIG, lambda: list(tasks), lambda: IDLE, clock or ManualClock(NOW_S))
     info, workers, _ = presence()
     return decode_server_info(info), {task_id: decode_worker_info(data) for task_id, data in workers.items()}
 
@@ -93,7 +94,7 @@ def test_large_payloads_are_shown_in_part() -> None:
 
 def test_a_payload_is_read_at_the_first_beat_only() -> None:
     tasks = [running("a", payload=b"p" * 10_000)]
-    presence = ServerPresence(ME, CONFIG, lambda: tasks, ManualClock(NOW_S))
+    presence = ServerPresence(ME, CONFIG, lambda: tasks, lambda: IDLE, ManualClock(NOW_S))
     first = presence()[1]
     kept = dict(presence._payloads)
     assert presence()[1] == first
@@ -120,7 +121,7 @@ def test_a_task_that_cannot_be_shown_hides_no_other() -> None:
 
 
 def test_the_status_is_what_the_server_says_it_is() -> None:
-    presence = ServerPresence(ME, CONFIG, list, ManualClock(NOW_S))
+    presence = ServerPresence(ME, CONFIG, list, lambda: IDLE, ManualClock(NOW_S))
     for status in ServerStatus:
         presence.status = status
         assert decode_server_info(presence().info).status == status.value
@@ -128,7 +129,7 @@ def test_the_status_is_what_the_server_says_it_is() -> None:
 
 
 def test_slots_may_be_more_than_processes() -> None:
-    presence = ServerPresence(ME, CONFIG, list, ManualClock(NOW_S))
+    presence = ServerPresence(ME, CONFIG, list, lambda: IDLE, ManualClock(NOW_S))
     presence.slots = 400
     assert decode_server_info(presence().info).concurrency == 400
 
@@ -147,7 +148,24 @@ def test_each_server_has_an_identity_of_its_own(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_server_tells_its_queues_and_patterns() -> None:
-    presence = ServerPresence(ME, CONFIG, list, ManualClock(NOW_S))
+    presence = ServerPresence(ME, CONFIG, list, lambda: IDLE, ManualClock(NOW_S))
     presence.patterns = ("email:", "a")
     notice = ServerNotice.decode(presence().notice)
     assert notice == ServerNotice(fastq.__version__, ("critical", "default"), ("email:", "a"))
+
+
+def test_a_server_tells_its_children_with_their_tasks() -> None:
+    clock = ManualClock(NOW_S)
+    clock.advance(100)
+    each = (
+        ChildCensus(99, "busy", 40.0, 1 << 20),
+        ChildCensus(98, "idle", 90.5, 0),
+        ChildCensus(0, "starting", 99.0, 0),  # not forked yet
+    )
+    tasks = [running("a"), running("b")]
+    presence = ServerPresence(ME, CONFIG, lambda: tasks, lambda: IDLE._replace(each=each), clock)
+    began = datetime.fromtimestamp(NOW_S, UTC)
+    assert ServerNotice.decode(presence().notice).children == (
+        ChildInfo(99, "busy", began + timedelta(seconds=40), 1 << 20, ("a", "b")),
+        ChildInfo(98, "idle", began + timedelta(seconds=90)),
+    )

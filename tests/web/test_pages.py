@@ -83,6 +83,8 @@ def test_what_is_wrong_comes_first(shown: Served) -> None:
         ("/queues/images/tasks/im-run-1", "Progress 42 of 120 · frames"),
         ("/queues/images/active", "42 of 120 · frames"),
         ("/servers", "worker-1:4211 started 5h 12m ago Quiet\u2026 Stop\u2026 5 of 8 busy"),
+        ("/servers", "6 worker processes, 5 busy, 1 idle"),
+        ("/servers", "4225 idle \u2013 5h 11m ago 96.0 MB"),
         ("/schedulers", "every 30s @every 30s"),
         ("/schedulers", "every day at 03:00 0 3 * * *"),
         ("/schedulers/21f2ca9d", "Next times"),

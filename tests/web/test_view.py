@@ -2,17 +2,20 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
 from redis import Redis
 
-from fastq import Client
+from fastq import Client, WorkerInfo
 from fastq.web import FastqWeb
 from fastq.wire import keys
+from tests.cli.dash.scene import publish_server
 from tests.web.serving import serving
 
 GROUPS = 3_000
+NOW = datetime.now(UTC)
 PATHS = (
     "/",
     "/queues/q/aggregating",
@@ -38,6 +41,18 @@ def many_groups(url: str, db: Redis) -> None:
             pipe.zadd(keys.group("q", f"g{n}"), {"no task": 1})
     pipe.sadd(keys.groups("q"), *(f"g{n}" for n in range(GROUPS)))
     pipe.execute()
+
+
+def test_the_children_of_a_server_show_no_tasks_of_other_queues(db: Redis, url: str) -> None:
+    tasks = [
+        WorkerInfo("h", 1, "s", name, "t", b"", queue, NOW, None)
+        for name, queue in (("own", "low"), ("theirs", "images"))
+    ]
+    publish_server(db, "s", "h", tasks)
+    with serving(FastqWeb(url, queues=["low"])) as served:
+        (server,) = served.get("/api/v1/servers").json["servers"]
+        assert [child["task_ids"] for child in server["children"]] == [["own"], [], []]
+        assert "theirs" not in served.get("/servers").text
 
 
 def test_groups_are_estimated_and_listed_a_page_at_a_time(db: Redis, url: str, many_groups: None) -> None:

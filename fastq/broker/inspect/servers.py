@@ -18,14 +18,19 @@ __all__ = [
 ]
 
 
-def read_servers(now_s: int) -> Flow[list[tuple[bytes, list[bytes]]]]:
-    """Read the ServerInfo and WorkerInfos of each live server; remove servers that have long been silent."""
+def read_servers(now_s: int) -> Flow[list[tuple[bytes, list[bytes], bytes | None]]]:
+    """Read the ServerInfo, WorkerInfos and notice of each live server; remove servers that have long been silent."""
     live = yield from _live_keys(keys.all_servers(), now_s)
     workers = yield from _live_keys(keys.all_workers(), now_s)
-    infos = yield from _read_each("GET", live, ())
+    found = yield from _read_each("GET", [*live, *map(keys.server_notice, live)], ())
+    infos, notices = found[: len(live)], found[len(live) :]
     running = yield from _read_each("HVALS", workers, ())
     by_server = {_tag(key): values for key, values in zip(workers, running, strict=True)}
-    return [(info, by_server.get(_tag(key), [])) for key, info in zip(live, infos, strict=True) if info is not None]
+    return [
+        (info, by_server.get(_tag(key), []), notice)
+        for key, info, notice in zip(live, infos, notices, strict=True)
+        if info is not None
+    ]
 
 
 def read_scheduler_entries(now_s: int) -> Flow[list[bytes]]:

@@ -18,6 +18,7 @@ __all__ = [
     "clear_server_state",
     "count_servers",
     "live_servers",
+    "notice_of",
     "publish_server_state",
     "read_servers",
     "save_checkpoint",
@@ -167,12 +168,13 @@ def read_servers(info_keys: Sequence[str]) -> Flow[list[Serving]]:
             info = decode_server_info(data)
         except InvalidMessageError:
             continue
-        servers.append(Serving(frozenset(info.queues), info.status == _ACTIVE, _notice(notice)))
+        servers.append(Serving(frozenset(info.queues), info.status == _ACTIVE, notice_of(notice)))
     return servers
 
 
-def _notice(data: bytes | None) -> ServerNotice | None:
+def notice_of(data: bytes | None) -> ServerNotice | None:
+    """Read a notice; None if there is none, or it is of a later format."""
     try:
         return None if data is None else ServerNotice.decode(data)
     except InvalidMessageError:
-        return None  # of a later format, which we cannot read
+        return None

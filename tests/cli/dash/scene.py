@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from fastq import Client, SchedulerEnqueueEvent, SchedulerEntry, Task, WorkerInfo
+from fastq._version import __version__
 from fastq.wire import keys
-from fastq.wire.messages import ServerInfoMessage
+from fastq.wire.messages import ChildInfo, ServerInfoMessage
+from fastq.wire.notice import ServerNotice
 from fastq.wire.records import (
     encode_scheduler_enqueue_event,
     encode_scheduler_entry,
@@ -38,6 +40,15 @@ def publish_server(db: Any, server_id: str, host: str, workers: list[WorkerInfo]
     for worker in workers:
         db.hset(keys.workers(host, 4211, server_id), worker.task_id, encode_worker_info(worker))
     db.zadd(keys.all_workers(), {keys.workers(host, 4211, server_id): FAR_S})
+    children = tuple(_child(n, worker) for n, worker in enumerate([*workers, None][:concurrency]))
+    notice = ServerNotice(__version__, tuple(QUEUES), ("digest:", "image:", "mail:", "report:"), children=children)
+    db.set(keys.server_notice(keys.server_info(host, 4211, server_id)), notice.encode())
+
+
+def _child(number: int, worker: WorkerInfo | None) -> ChildInfo:
+    since = datetime.now(UTC) - timedelta(hours=5, minutes=11)
+    ids = (worker.task_id,) if worker else ()
+    return ChildInfo(4220 + number, "busy" if worker else "idle", since, (61 + 7 * number) << 20, ids)
 
 
 def publish_entries(db: Any, *entries: SchedulerEntry) -> None:
