@@ -6,12 +6,11 @@ from typing import Any, Final
 import click
 import orjson
 
-from fastq.app.app import App
 from fastq.app.go_source import go_source
 from fastq.app.schema import FORMAT, schema_of
 from fastq.app.schema_diff import breaking_changes
 from fastq.cli.commands import SETTINGS, Noun
-from fastq.cli.sources import import_app
+from fastq.cli.sources import typed_app
 
 __all__ = ["schema"]
 
@@ -37,7 +36,7 @@ schema = Noun("schema", help="Show what the typed tasks of an App take, and find
 @click.argument("app")
 def export(app: str) -> None:
     """Print the JSON Schema of all tasks of APP (module:attr)."""
-    click.echo(orjson.dumps(schema_of(_app(app)), option=orjson.OPT_INDENT_2))
+    click.echo(orjson.dumps(schema_of(typed_app(app)), option=orjson.OPT_INDENT_2))
 
 
 @schema.command("diff", context_settings=SETTINGS, epilog=_epilog("schema diff tasks.json jobs:app", _EXITS_OF_DIFF))
@@ -58,7 +57,7 @@ def diff(context: click.Context, old: str, new: str) -> None:
 def go(app: str, package: str) -> None:
     """Print Go source for the tasks of APP: a struct of the arguments, and a function that enqueues them, for each."""
     try:
-        click.echo(go_source(_app(app), package), nl=False)
+        click.echo(go_source(typed_app(app), package), nl=False)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
@@ -66,7 +65,7 @@ def go(app: str, package: str) -> None:
 def _schema(source: str) -> dict[str, Any]:
     """Return the schema of an app or in a file."""
     if ":" in source and not Path(source).exists():
-        return schema_of(_app(source))
+        return schema_of(typed_app(source))
     try:
         found: Any = orjson.loads(Path(source).read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
@@ -75,12 +74,3 @@ def _schema(source: str) -> dict[str, Any]:
         raise click.UsageError(f"{source} is not a file of fastq schema export of format {FORMAT}")
     schema_in_file: dict[str, Any] = found
     return schema_in_file
-
-
-def _app(name: str) -> App:
-    found = import_app(name)
-    if not isinstance(found, App):
-        raise click.UsageError(f"{name!r} must be a fastq.App, not {type(found).__name__}")
-    if not found.tasks:
-        raise click.UsageError(f"{name!r} has no typed tasks; add some with @app.task")
-    return found

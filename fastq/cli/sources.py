@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from fastq.app.app import App
 from fastq.cli.connection import runner_url, search_here
 from fastq.log.traces import own_trace
 from fastq.server.settings import from_file, parse_kind
@@ -22,6 +23,7 @@ __all__ = [
     "read_seconds",
     "read_text",
     "search_here",
+    "typed_app",
 ]
 
 T = TypeVar("T")
@@ -112,3 +114,13 @@ def import_app(name: str) -> Any:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything at its import
         click.echo(f"fastq: the import of {name} failed:\n{own_trace(error)}", err=True, nl=False)
         raise click.exceptions.Exit(1) from None
+
+
+def typed_app(name: str) -> App:
+    """Import an ``App`` that has typed tasks."""
+    found = import_app(name)
+    if not isinstance(found, App):
+        raise click.UsageError(f"{name!r} must be a fastq.App, not {type(found).__name__}")
+    if not found.tasks:
+        raise click.UsageError(f"{name!r} has no typed tasks; add some with @app.task")
+    return found

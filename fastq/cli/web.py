@@ -9,6 +9,7 @@ import click
 
 from fastq.cli.commands import Verb
 from fastq.cli.connection import note_given, redis_url, server_is_named
+from fastq.cli.sources import typed_app
 from fastq.cli.streams import say_failure
 from fastq.errors import FastqError
 
@@ -102,6 +103,7 @@ def _shared(name: str, **more: Any) -> Callable[[Any], Any]:
 @_shared("prometheus-addr", default="", metavar="URL", help="the Prometheus that /api/metrics asks")
 @_own("also", multiple=True, metavar="NAME=URL", help="a further Redis, shown below /@NAME")
 @_own("link", multiple=True, metavar="NAME=URL", help="a link on the page of each task, such as Logs=https://…/{id}")
+@_own("app", metavar="MODULE:ATTR", help="the App whose typed tasks the form that enqueues has fields for")
 @_own("log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="the form of the log")
 @click.option("--enable-metrics-exporter", is_flag=True, envvar="ENABLE_METRICS_EXPORTER", hidden=True)
 @click.option("--new-user", metavar="NAME:ROLE", help="ask for a password, print the line for basic:FILE, and end")
@@ -135,7 +137,7 @@ def web(context: click.Context, /, **given: Any) -> int:
 
 def _app(server: Any, url: str, given: Mapping[str, Any]) -> Any:
     if given["enable_metrics_exporter"]:
-        raise ValueError("--enable-metrics-exporter: fastq web exports no metrics yet")
+        raise ValueError("--enable-metrics-exporter: fastq web serves no metrics; run fastq exporter beside it")
     if given["auth"] and given["no_auth"]:
         raise ValueError("--auth and --no-auth contradict each other")
     if not given["auth"] and not server.is_loopback(given["host"]):
@@ -159,6 +161,7 @@ def _app(server: Any, url: str, given: Mapping[str, Any]) -> Any:
         result_formatter=server.shortened(given["max_result_length"]),
         prometheus=given["prometheus_addr"],
         links=dict(_named("link", text, "Logs=https://logs.example.com/{id}") for text in given["link"]),
+        app=typed_app(given["app"]) if given["app"] else None,
         also=dict(_named("also", text, "staging=redis://staging:6379/0") for text in given["also"]),
     )
 

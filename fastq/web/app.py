@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from fastq.app.app import App
 from fastq.client import AsyncClient
 from fastq.errors import BrokerError, FastqError
 from fastq.inspector import AsyncInspector
@@ -55,6 +56,7 @@ class FastqWeb:
     redacted. ``prometheus`` is the URL of a Prometheus server for ``/api/metrics``. ``links`` are URLs by the names
     that they have on the page of a task; ``{id}``, ``{queue}``, ``{type}`` and ``{trace_id}`` in them are filled in.
     ``also`` are the URLs of further Redis by name; each is shown below ``/@NAME``, in every other way like the first.
+    The form that enqueues tasks has fields for those of ``app``, an ``App`` with typed tasks.
     """
 
     redis: str | None = None
@@ -71,6 +73,7 @@ class FastqWeb:
     prometheus: str = ""
     links: Mapping[str, str] = field(default_factory=dict)
     also: Mapping[str, str] = field(default_factory=dict)
+    app: App | None = None
     site: Site = field(init=False)
     others: Mapping[str, Site] = field(init=False)
 
@@ -83,6 +86,8 @@ class FastqWeb:
         for name in self.also:
             if not _NAME.fullmatch(name):
                 raise ValueError(f"the name of a further Redis has letters, digits, -, _ and . only, not {name!r}")
+        if self.app is not None and not isinstance(self.app, App):
+            raise TypeError(f"app must be a fastq.App, not {self.app!r}")
         self.site = self._site("", self.redis)
         self.others = {name: self._site(name, url) for name, url in self.also.items()}
 
@@ -100,6 +105,7 @@ class FastqWeb:
             prometheus=self.prometheus,
             links=Link.each_of(self.links),
             is_cluster=redis is not None and is_cluster(redis),
+            app=self.app,
         )
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import RedirectResponse, Response
 
+from fastq.app.function import TaskFunction
 from fastq.cli.human import clean
 from fastq.cli.times import read_duration, read_time
 from fastq.errors import FastqError, QueueNotFoundError, SchedulerEntryNotFoundError, TaskNotFoundError
@@ -20,6 +21,7 @@ from fastq.task import Task
 from fastq.web.bulk import Order, begin
 from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route, name_in_path
+from fastq.web.typed import MisfitsError, inputs_of, task_of
 
 __all__ = ["ENQUEUEING"]
 
@@ -36,13 +38,15 @@ _MORE: Final = frozenset({"queue", "headers"})
 class Filled:
     """What a form shows: the values of its fields, and the payload, None where it is no text to be edited.
 
-    ``source`` are hidden fields that name the task, or the periodic one, whose payload is taken then.
+    ``source`` are hidden fields that name the task, or the periodic one, whose payload is taken then, or the typed task
+    whose arguments are fields; ``wrong`` says what is wrong with a field.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
     payload: str | None = ""
     source: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    wrong: Mapping[str, str] = field(default_factory=dict)
 
 
 def _editable(raw: bytes, seen: bytes) -> str | None:
@@ -57,6 +61,9 @@ def _editable(raw: bytes, seen: bytes) -> str | None:
 
 async def _source(call: Call, given: Mapping[str, str]) -> tuple[bytes, Filled]:
     """Return the payload of what a form was filled from, and the form."""
+    if name := given.get("task"):
+        _typed(call, name)
+        return b"", Filled({"type": name, "queue": given.get("queue", "")}, source={"task": name})
     if entry_id := given.get("entry"):
         return await _of_entry(call, entry_id)
     if given.get("id"):
@@ -71,6 +78,25 @@ async def _source(call: Call, given: Mapping[str, str]) -> tuple[bytes, Filled]:
             ("Headers are left out, since some are redacted.",) if hidden else (),
         )
     return b"", Filled({"type": given.get("type", ""), "queue": given.get("queue", "")})
+
+
+def _tasks(call: Call) -> dict[str, TaskFunction[..., Any]]:
+    """Return the typed tasks whose own queue the user sees."""
+    app = call.site.app
+    tasks = {} if app is None else app.tasks
+    return {name: task for name, task in sorted(tasks.items()) if call.view.sees(_queue_of(task))}
+
+
+def _queue_of(task: TaskFunction[..., Any]) -> str:
+    queue: str = task.task_options.get("queue", "default")
+    return queue
+
+
+def _typed(call: Call, name: str) -> TaskFunction[..., Any]:
+    try:
+        return _tasks(call)[name]
+    except KeyError:
+        raise Refusal(404, f"the app has no typed task {name!r}") from None
 
 
 def _values_of(info: TaskInfo) -> dict[str, str]:
@@ -110,6 +136,7 @@ def _text_of(spec: OptionSpec, form: str) -> str:
 
 
 def _show(call: Call, filled: Filled, *, wrong: str = "", edits: TaskInfo | None = None) -> Response:
+    typed = _typed(call, filled.source["task"]) if "task" in filled.source else None
     return page(
         call,
         "enqueue.jinja",
@@ -119,6 +146,14 @@ def _show(call: Call, filled: Filled, *, wrong: str = "", edits: TaskInfo | None
         form=filled,
         wrong=wrong,
         edits=edits,
+        tasks=[] if edits or (filled.source and typed is None) else list(_tasks(call)),
+        typed=typed,
+        about=typed and (typed.__doc__ or "").strip().partition("\n\n")[0],
+        inputs=[] if typed is None else inputs_of(typed),
+        is_open=any(
+            filled.values.get(spec.name) or filled.wrong.get(spec.name) for spec in OPTIONS if spec.name != "queue"
+        ),
+        queue="default" if typed is None else _queue_of(typed),
         options=[spec for spec in OPTIONS if spec.name not in _MORE],
     )
 
@@ -157,16 +192,27 @@ def _header(line: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _task_of(fields: Mapping[str, str], payload: bytes | None) -> Task:
-    options: Any = {}
+def _options_of(fields: Mapping[str, str]) -> dict[str, Any]:
+    options, wrong = {}, {}
     for spec in OPTIONS:
         text = fields.get(spec.name, "").strip()
         if text:
             try:
                 options[spec.name] = _READ.get(spec.kind, str)(text)
-            except ValueError as error:
-                raise ValueError(f"{spec.name}: {error}") from None
-    return Task(fields.get("type", ""), payload or None, **options)
+                Task("x", **{spec.name: options[spec.name]})
+            except (ValueError, TypeError) as error:
+                wrong[spec.name] = str(error)
+    if wrong:
+        raise MisfitsError(wrong)
+    return options
+
+
+def _task_of(call: Call, fields: Mapping[str, str], payload: bytes | None) -> Task:
+    """Return the task without the options of the form; ``MisfitsError`` has all that is wrong with its fields."""
+    if not (name := fields.get("task")):
+        return Task(fields.get("type", ""), payload or None)
+    typed = {key: text.replace("\r\n", "\n") for key, text in fields.items()}
+    return task_of(_typed(call, name), typed)
 
 
 async def enqueue(call: Call) -> Response:
@@ -175,15 +221,17 @@ async def enqueue(call: Call) -> Response:
     payload, filled = await _source(call, fields)
     if (typed := _sent(fields)) is not None:
         payload = typed
-    queue = fields.get("queue", "").strip() or "default"
+    name = fields.get("task")
+    queue = fields.get("queue", "").strip() or (_queue_of(_typed(call, name)) if name else "default")
     if not call.view.sees(queue):
         raise Refusal(403, f"you do not see the queue {queue!r}")
     try:
-        info = await call.site.client.enqueue(_task_of(fields, payload))
+        info = await call.site.client.enqueue(_task_of(call, fields, payload), **_options_of(fields))
     except (ValueError, TypeError, FastqError) as error:
         call.notes = None
         text = filled.payload if typed is None else typed.decode()
-        return _show(call, Filled(fields, text, filled.source), wrong=str(error))
+        wrong = error.wrong if isinstance(error, MisfitsError) else {}
+        return _show(call, Filled(fields, text, filled.source, wrong=wrong), wrong=str(error))
     call.notes = {"queue": info.queue, "tasks": [info.id], "count": 1}
     return RedirectResponse(f"{_path(call, info.queue, info.id)}?did=enqueue&done=1", 303)
 

@@ -26,7 +26,7 @@ from fastq.web.render import asset, page
 from fastq.web.search import SEARCHING
 from fastq.web.site import Call, Refusal, Route, name_in_path
 from fastq.web.streaming import events_of
-from fastq.wire.messages import ChildInfo, SchedulerEntry, WorkerInfo
+from fastq.wire.messages import SchedulerEntry, WorkerInfo
 
 __all__ = ["ROUTES", "error_page"]
 
@@ -236,21 +236,26 @@ def _file(name: str, data: bytes) -> Response:
 async def servers(call: Call) -> Response:
     """Show the running servers and what they work on."""
     found = await call.view.servers()
-    workers = {(server.id, worker.task_id): worker for server in found for worker in server.active_workers}
-
-    def tasks_of(server: ServerInfo, child: ChildInfo) -> list[WorkerInfo]:
-        ids = ((server.id, task_id) for task_id in child.task_ids)
-        return [workers[each] for each in ids if each in workers]
-
     return page(
         call,
         "servers.jinja",
         title="Servers",
         section="servers",
         servers=found,
-        tasks_of=tasks_of,
+        running=_by_child(found),
         did=did_of(call),
     )
+
+
+def _by_child(servers: Sequence[ServerInfo]) -> dict[tuple[str, int], list[WorkerInfo]]:
+    """Return the running tasks of each child, by its server and process id, the oldest first."""
+    running: dict[tuple[str, int], list[WorkerInfo]] = {}
+    for server in servers:
+        pids = {task_id: child.pid for child in server.children for task_id in child.task_ids}
+        for worker in server.active_workers:
+            if worker.task_id in pids:
+                running.setdefault((server.id, pids[worker.task_id]), []).append(worker)
+    return running
 
 
 async def schedulers(call: Call) -> Response:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fastq.app.app import App
 from fastq.client import AsyncClient
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import AsyncInspector
@@ -45,7 +46,7 @@ class Site:
     """What a ``FastqWeb`` serves; the formatters are None where bytes are shown as they are.
 
     ``queues`` are patterns of the queues that anyone sees. ``name`` is empty for the first Redis, ``others`` are the
-    names of the further ones.
+    names of the further ones. ``app`` has the typed tasks that the form offers.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Site:
     prometheus: str
     links: tuple[Link, ...]
     is_cluster: bool
+    app: App | None
     board: Board = field(default_factory=Board)
     live: Live = field(default_factory=Live)
 

@@ -10,7 +10,7 @@ from fastq.web import FastqWeb
 from tests.ports import free_port
 from tests.redis_servers import redis_server
 from tests.web.chromium import launch
-from tests.web.scene import fill
+from tests.web.scene import SHOP, fill
 from tests.web.serving import Served, serving
 
 __all__ = ["PAGES"]
@@ -29,6 +29,7 @@ PAGES: Final = {
     "schedulers": "/schedulers",
     "entry": "/schedulers/21f50a8d",
     "enqueue": "/enqueue?of=reports&id=exact",
+    "typed": "/enqueue?task=invoice:render",
     "hex": "/queues/reports/tasks/exact?payload=hex",
     "running": "/queues/images/tasks/im-run-1",
     "history": "/history",
@@ -67,7 +68,7 @@ def main() -> None:
         launch(playwright) as browser,
     ):
         fill(db, redis.tcp_url)
-        with serving(FastqWeb(redis.tcp_url)) as served:
+        with serving(FastqWeb(redis.tcp_url, app=SHOP)) as served:
             take(browser, served, directory, width=1280, scheme="light", names=names)
             if directory != DIRECTORY:
                 take(browser, served, directory, width=1280, scheme="dark", names=names)

@@ -2,13 +2,15 @@
 
 import random
 import time
+from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Any, Final, Literal
 
+from msgspec import Meta
 from redis import Redis
 
-from fastq import Client, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
+from fastq import App, Client, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 from fastq.broker.operations.history import add_history
 from fastq.broker.transport.open import open_broker
 from fastq.wire import keys
@@ -19,7 +21,7 @@ from fastq.wire.records import encode_scheduler_enqueue_event
 from tests.cli.dash.scene import FAR_S, fill_scene, publish_entries, publish_server
 from tests.inspector.harness import Seeded
 
-__all__ = ["HOSTILE", "HOSTILE_QUEUE", "add_hostile", "add_past", "fill"]
+__all__ = ["HOSTILE", "HOSTILE_QUEUE", "SHOP", "add_hostile", "add_past", "fill"]
 
 DAYS: Final = 14
 RUNS: Final = {"critical": 6_000, "default": 11_000, "images": 17_000, "low": 21_000, "reports": 400}
@@ -35,6 +37,22 @@ EXACT: Final = (
     '{"id": 9007199254740993, "price": 1.10, "paid": true, "coupon": null, "tags": ["new", "gift"], '
     '"address": {"name": "Jürgen Åström", "city": "Köln", "lines": [], "zip": "50667"}, "note": "two\\nlines"}'
 )
+
+
+SHOP: Final = App()
+
+
+@SHOP.task("invoice:render", queue="reports", timeout=90)
+def render(
+    order: int,
+    customer: str,
+    due: date | None = None,
+    form: Literal["pdf", "html"] = "pdf",
+    copies: Annotated[int, Meta(ge=1)] = 1,
+    is_paid: bool = False,
+    lines: Sequence[str] = (),
+) -> None:
+    """Write the invoice of an order, and keep it for ten years."""
 
 
 def fill(db: Any, url: str) -> None:

@@ -20,7 +20,7 @@ from tests.redis_servers import redis_server
 from tests.waiting import wait_until
 from tests.web.chromium import PATIENCE_MS, launch
 from tests.web.pictures import PAGES
-from tests.web.scene import EXACT, HOSTILE, add_hostile, fill
+from tests.web.scene import EXACT, HOSTILE, SHOP, add_hostile, fill
 from tests.web.serving import Served, serving
 from tests.web.test_pages import crawl
 
@@ -54,7 +54,7 @@ def shown() -> Iterator[tuple[Served, Redis, str]]:
     with redis_server() as redis, redis.client() as db:
         fill(db, redis.url)
         add_hostile(redis.url)
-        with serving(FastqWeb(redis.url)) as served:
+        with serving(FastqWeb(redis.url, app=SHOP)) as served:
             yield served, db, redis.url
 
 

@@ -21,7 +21,7 @@ from tests.cli.dash.scene import publish_server
 from tests.redis_servers import redis_server
 from tests.waiting import wait_until
 from tests.web.pictures import PAGES
-from tests.web.scene import EXACT, HOSTILE_QUEUE, add_hostile, fill
+from tests.web.scene import EXACT, HOSTILE_QUEUE, SHOP, add_hostile, fill
 from tests.web.serving import Answer, Served, serving
 
 TAG = re.compile(r"<[^>]*>")
@@ -37,7 +37,7 @@ def shown() -> Iterator[Served]:
     """Serve the scene; it is only looked at."""
     with redis_server() as redis, redis.client() as db:
         fill(db, redis.url)
-        with serving(FastqWeb(redis.url)) as served:
+        with serving(FastqWeb(redis.url, app=SHOP)) as served:
             yield served
 
 
