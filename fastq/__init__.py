@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         ServerInfo,
         TaskEvent,
         TaskFilter,
+        TaskHold,
     )
     from fastq.middleware import ClientMiddleware, Sender
     from fastq.mux import Handler, Middleware, ServeMux
@@ -175,6 +176,7 @@ __all__ = [
     "TaskFailedError",
     "TaskFilter",
     "TaskGoneError",
+    "TaskHold",
     "TaskIDConflictError",
     "TaskInfo",
     "TaskNotFoundError",
@@ -267,6 +269,7 @@ _LATER: Final = {
     "TaskEvent": "fastq.inspector",
     "TaskFailedError": "fastq.errors",
     "TaskFilter": "fastq.inspector",
+    "TaskHold": "fastq.inspector",
     "TaskGoneError": "fastq.errors",
     "TaskIDConflictError": "fastq.errors",
     "TaskInfo": "fastq.info",

@@ -22,6 +22,7 @@ from fastq.inspector.records import (
     QueueInfo,
     ServerInfo,
     TaskEvent,
+    TaskHold,
 )
 from fastq.inspector.runs import Durations, RunHistory, RunStats
 from fastq.inspector.transfer import MovePlan
@@ -50,4 +51,5 @@ __all__ = [
     "ServerInfo",
     "TaskEvent",
     "TaskFilter",
+    "TaskHold",
 ]

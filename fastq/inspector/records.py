@@ -19,6 +19,7 @@ __all__ = [
     "QueueInfo",
     "ServerInfo",
     "TaskEvent",
+    "TaskHold",
 ]
 
 
@@ -93,6 +94,22 @@ class FailedAttempt:
     def error_class(self) -> str:
         """Return the name of the error's class."""
         return self.error.partition(":")[0].partition(" ")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHold:
+    """The lease of a task, and its unique lock.
+
+    ``leased_until`` is None if no server has the task; servers renew the lease every 5 s. ``is_leased_by_go`` tells
+    the leases of Go servers. ``lock_holder`` is the id of the task that has the lock, perhaps another one; it is empty
+    if the task is not unique, or nobody has its lock. ``locked_until`` is None if the lock never expires.
+    """
+
+    leased_until: datetime | None
+    is_leased_by_go: bool
+    is_unique: bool
+    lock_holder: str
+    locked_until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

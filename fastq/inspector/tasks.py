@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fastq.broker.inspect.put import lock_of, read_holder
 from fastq.broker.inspect.queues import queue_exists
 from fastq.broker.inspect.tasks import FoundTask, list_ids, list_ids_newest_first, read_all_tasks, read_tasks
 from fastq.broker.operation import Flow, together
@@ -14,10 +15,10 @@ from fastq.info import TaskInfo, task_info
 from fastq.inspector.checks import check_page, check_queue, check_state, check_task_id
 from fastq.inspector.driver import Driver, Given, Stream, alias, operation, stream
 from fastq.inspector.queues import require_queue
-from fastq.inspector.records import FailedAttempt
+from fastq.inspector.records import FailedAttempt, TaskHold
 from fastq.states import TaskState
 from fastq.wire.attempts import AttemptRecord
-from fastq.wire.codec import clean_text, decode_task_message
+from fastq.wire.codec import clean_text, decode_task_message, view_task_message
 from fastq.wire.messages import UNDECODABLE_TYPE, TaskMessage
 
 __all__ = ["DEFAULT_PAGE_SIZE", "Listing", "TaskMethods", "describe"]
@@ -81,6 +82,14 @@ class Listing:
         return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
+def _lock(queue: str, message: bytes) -> str:
+    """Return the unique lock that a message names, empty for none."""
+    try:
+        return lock_of(queue, view_task_message(message).unique_key)
+    except InvalidMessageError:
+        return ""
+
+
 def _list(
     self: Driver, state: TaskState, queue: str, *, page: int = 1, page_size: int = DEFAULT_PAGE_SIZE
 ) -> Flow[list[TaskInfo]]:
@@ -125,6 +134,29 @@ class TaskMethods(Driver):
         fingerprints = list(dict.fromkeys(record.fingerprint for record in records if record.fingerprint))
         tracebacks: dict[str, str] = (yield read_tracebacks(queue, fingerprints)) if fingerprints else {}
         return [_attempt(record, tracebacks.get(record.fingerprint)) for record in records]
+
+    @operation
+    def get_task_hold(self, queue: str, task_id: str) -> Flow[TaskHold]:
+        """Read who has a task: its lease, and the holder of its unique lock.
+
+        ``TaskNotFoundError`` if the queue has no task with this id.
+        """
+        check_queue(queue)
+        check_task_id(task_id)
+        exists, (found,) = yield from together(queue_exists(queue), read_tasks(queue, [task_id]))
+        if not exists:
+            raise QueueNotFoundError(queue)
+        if found.message is None:
+            raise TaskNotFoundError(queue, task_id)
+        lease_s = None if found.score is None or found.state != TaskState.ACTIVE else min(found.score, FAR_S)
+        until = None if lease_s is None else at_unix_ns(int(lease_s) * SECOND_NS)
+        is_of_go = lease_s is not None and lease_s == int(lease_s)
+        lock = _lock(queue, found.message)
+        holder, left_ms = (yield from together(*read_holder(lock))) if lock else (None, 0)
+        locked_until = None
+        if holder is not None and left_ms >= 0:
+            locked_until = at_unix_ns(self._now_ns() + left_ms * MS_NS)
+        return TaskHold(until, is_of_go, bool(lock), (holder or b"").decode(errors="surrogateescape"), locked_until)
 
     @operation
     def list_tasks(

@@ -190,9 +190,12 @@ def _workers(servers: Sequence[ServerInfo], queue: str) -> dict[str, tuple[Serve
 async def task(call: Call) -> Response:
     """Show all that is known about a task."""
     info = await _task(call)
-    attempts, servers = await asyncio.gather(
-        call.inspector.get_failed_attempts(info.queue, info.id), call.view.servers()
+    attempts, hold, servers = await asyncio.gather(
+        call.inspector.get_failed_attempts(info.queue, info.id),
+        call.inspector.get_task_hold(info.queue, info.id),
+        call.view.servers(),
     )
+    worker = _workers(servers, info.queue).get(info.id)
     formatter = None if info.payload == HIDDEN else call.site.payload_formatter
     return page(
         call,
@@ -204,7 +207,9 @@ async def task(call: Call) -> Response:
         formatted="" if formatter is None else formatter(info.type, info.payload),
         result=None if info.result is None else shown(info.result, call.request.query_params.get("result", "")),
         attempts=attempts[::-1],
-        worker=_workers(servers, info.queue).get(info.id),
+        worker=worker,
+        child=worker and next((child for child in worker[0].children if info.id in child.task_ids), None),
+        hold=hold,
         links=[(link.name, url) for link in call.site.links if (url := link.to(info))],
         verbs=[verb for verb in VERBS if is_possible(verb, info.state) and call.may(f"task.{verb}")],
         did=did_of(call),

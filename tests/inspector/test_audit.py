@@ -19,7 +19,15 @@ READING = {
     *("queues", "get_queue_info", "get_queue_infos", "groups", "list_groups", "history", "run_history", "count_tasks"),
     *("list_tasks", "iter_tasks", "find_tasks", "export_tasks", "follow"),
     *(f"list_{state}_tasks" for state in ("active", "aggregating", "archived", "completed", "pending", "retry")),
-    *("list_scheduled_tasks", "get_task_info", "get_failed_attempts", "check_import", "plan_move", "plan_retry"),
+    *(
+        "list_scheduled_tasks",
+        "get_task_info",
+        "get_task_hold",
+        "get_failed_attempts",
+        "check_import",
+        "plan_move",
+        "plan_retry",
+    ),
     *("servers", "wait_for_server", "scheduler_entries", "list_scheduler_enqueue_events", "examine", "close"),
 }
 CALLS: dict[str, tuple[Any, ...]] = {

@@ -17,6 +17,7 @@ from fastq import Client, Inspector, TaskState
 from fastq.web import FastqWeb
 from fastq.web.payloads import preview
 from fastq.web.payloads import shown as layout
+from fastq.wire import keys
 from tests.cli.dash.scene import publish_server
 from tests.redis_servers import redis_server
 from tests.waiting import wait_until
@@ -80,6 +81,8 @@ def test_what_is_wrong_comes_first(shown: Served) -> None:
         ("/queues/reports/tasks/binary", "0123456789:;<=>?"),
         ("/queues/default/tasks/de-retry-1", "Retries 2 of 25"),
         ("/queues/images/tasks/im-run-1", "Server worker-2:4211"),
+        ("/queues/images/tasks/im-run-1", "Process 4221 68.0 MB Started"),
+        ("/queues/images/tasks/im-run-1", "Lease of a fastq server, ends in"),
         ("/queues/images/tasks/im-run-1", "Progress 42 of 120 · frames"),
         ("/queues/images/active", "42 of 120 · frames"),
         ("/servers", "worker-1:4211 started 5h 12m ago Quiet\u2026 Stop\u2026 5 of 8 busy"),
@@ -101,6 +104,17 @@ def test_pages_show(shown: Served, path: str, seen: str) -> None:
     answer = shown.get(path)
     assert answer.status == 200
     assert without_minutes(seen) in without_minutes(text_of(answer))
+
+
+def test_a_task_names_the_holder_of_its_unique_lock(acting: Served, url: str, db: Redis) -> None:
+    with Client(url) as client:
+        client.enqueue("t", queue="q", task_id="a/1", unique=3600)
+    assert "Unique lock this task has it, ends in" in text_of(acting.get("/queues/q/tasks/a~2F1"))
+    lock = keys.unique("q", "t", None)
+    db.set(lock, "b/2")
+    assert '<a href="/queues/q/tasks/b~2F2">b/2</a> has it, without an end' in acting.get("/queues/q/tasks/a~2F1").text
+    db.delete(lock)
+    assert "Unique lock nobody has it" in text_of(acting.get("/queues/q/tasks/a~2F1"))
 
 
 def test_a_task_has_links_to_its_trace_and_logs(url: str, db: Redis) -> None:

@@ -112,6 +112,11 @@ def lock_of(queue: str, unique_key: str) -> str:
     return unique_key if unique_key.startswith(f"{keys.queue_prefix(queue)}unique:") else ""
 
 
+def read_holder(lock: str) -> tuple[Operation[bytes | None], Operation[int]]:
+    """Read the id of the task that has a unique lock, and for how many milliseconds: -1 forever."""
+    return Operation("GET", (lock,), (), idempotent=True), Operation("PTTL", (lock,), (), int, idempotent=True)
+
+
 def read_lock(lock: str, task_id: bytes) -> Operation[int]:
     """Return how many milliseconds a task still holds its unique lock: -1 forever, -2 if it does not hold it."""
     return scripted("read_lock", (lock,), (task_id,), int, idempotent=True)
