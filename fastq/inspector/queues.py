@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from fastq.broker.inspect.queues import (
@@ -35,8 +35,9 @@ MAX_DAYS: Final = 3650
 MAX_CURSOR: Final = 2**64 - 1
 MANY_GROUPS: Final = 1_000
 SAMPLED_GROUPS: Final = 200
+DAYS_A_TRIP: Final = 3_000
 QUEUES_A_TRIP: Final = 8
-"""Redis carries out what comes in one packet at once; of this it takes some milliseconds."""
+"""Redis carries out what comes in one packet at once; of either this takes some milliseconds."""
 
 
 class QueueMethods(Driver):
@@ -81,17 +82,16 @@ class QueueMethods(Driver):
 
         Redis keeps 90 days; earlier days are 0.
         """
-        check_queue(queue)
-        check_count(days, "days", MAX_DAYS)
-        today = at_unix_ns(self._now_ns()).date()
-        dates = [today - timedelta(days=ago) for ago in range(days)]
-        exists, *pages = yield from together(queue_exists(queue), *read_counters(queue, dates))
-        if not exists:
+        found = yield from _histories([check_queue(queue)], check_count(days, "days", MAX_DAYS), self._now_ns())
+        if queue not in found:
             raise QueueNotFoundError(queue)
-        counts = chain.from_iterable(pages)
-        return [
-            DailyStats(queue, processed, failed, day) for day, (processed, failed) in zip(dates, counts, strict=True)
-        ]
+        return found[queue]
+
+    @operation
+    def histories(self, queues: Iterable[str], days: int) -> Flow[dict[str, list[DailyStats]]]:
+        """Read the last UTC days of several queues, many in each round trip; those that do not exist are left out."""
+        names = [check_queue(queue) for queue in queues]
+        return _histories(names, check_count(days, "days", MAX_DAYS), self._now_ns())
 
     @operation
     def groups(self, queue: str) -> Flow[list[GroupInfo]]:
@@ -126,6 +126,22 @@ class QueueMethods(Driver):
     def unpause_queue(self, queue: str) -> Flow[None]:
         """Let servers take tasks from a queue again; ``QueueStateError`` if it is not paused."""
         return unpause(queue)
+
+
+def _histories(queues: Sequence[str], days: int, now_ns: int) -> Flow[dict[str, list[DailyStats]]]:
+    today = at_unix_ns(now_ns).date()
+    dates = [today - timedelta(days=ago) for ago in range(days)]
+    found: dict[str, list[DailyStats]] = {}
+    a_trip = max(1, DAYS_A_TRIP // days)
+    for at in range(0, len(queues), a_trip):
+        reads = {queue: (queue_exists(queue), *read_counters(queue, dates)) for queue in queues[at : at + a_trip]}
+        results = iter((yield from together(*chain.from_iterable(reads.values()))))
+        for queue, operations in reads.items():
+            exists, *pages = islice(results, len(operations))
+            if exists:
+                counts = zip(dates, chain.from_iterable(pages), strict=True)
+                found[queue] = [DailyStats(queue, processed, failed, day) for day, (processed, failed) in counts]
+    return found
 
 
 def _reads(queue: str, now_ns: int) -> tuple[Operation[Any], ...]:

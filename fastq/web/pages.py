@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from fastq.cron.parse import parse
 from fastq.errors import QueueNotFoundError, SchedulerEntryNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo
-from fastq.inspector import AsyncInspector, DailyStats, GroupInfo, QueueInfo, ServerInfo
+from fastq.inspector import DailyStats, GroupInfo, QueueInfo, ServerInfo
 from fastq.inspector.jobs import may as is_possible
 from fastq.states import TaskState
 from fastq.web.acting import ACTING, VERBS, did_of
@@ -78,8 +78,9 @@ class QueueRow:
 async def overview(call: Call) -> Response:
     """Show what is wrong, then all queues."""
     infos, servers = await asyncio.gather(call.view.queue_infos(), call.view.servers())
-    histories = await _histories(call.inspector, infos) if len(infos) <= MOST_WITH_HISTORY else [[]] * len(infos)
-    rows = [QueueRow(info, days, _count(servers, info.queue)) for info, days in zip(infos, histories, strict=True)]
+    shown = [info.queue for info in infos] if len(infos) <= MOST_WITH_HISTORY else []
+    days = await call.inspector.histories(shown, DAYS)
+    rows = [QueueRow(info, days.get(info.queue, [])[::-1], _count(servers, info.queue)) for info in infos]
     return page(
         call,
         "overview.jinja",
@@ -93,16 +94,6 @@ async def overview(call: Call) -> Response:
         failed=sum(info.failed for info in infos),
         most=max((info.size for info in infos), default=0),
     )
-
-
-async def _histories(inspector: AsyncInspector, infos: Sequence[QueueInfo]) -> list[list[DailyStats]]:
-    async def history(info: QueueInfo) -> list[DailyStats]:
-        try:
-            return (await inspector.history(info.queue, DAYS))[::-1]
-        except QueueNotFoundError:  # deleted meanwhile
-            return []
-
-    return list(await asyncio.gather(*map(history, infos)))
 
 
 def _count(servers: Sequence[ServerInfo], queue: str) -> int:

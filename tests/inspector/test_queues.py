@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from redis import Redis
 
 from fastq import DailyStats, GroupInfo, Inspector, QueueNotFoundError, QueueStateError
+from fastq.broker.operation import Flow
+from fastq.broker.transport.open import open_broker
+from fastq.inspector.queues import _histories
 from fastq.wire import keys
 from tests.broker.harness import NOW_S
 from tests.inspector.harness import Ask, Seeded
@@ -175,6 +179,35 @@ def test_history_has_the_last_days_today_first(ask: Ask, queue: Seeded) -> None:
     ago = (today - first).days
     assert found[0] == DailyStats("default", 10 + ago, 5 + ago, first)
     assert found[4] == DailyStats("default", 0, 0, first - timedelta(days=4))
+
+
+def test_the_histories_of_many_queues_take_few_round_trips(url: str, db: Redis) -> None:
+    names = [f"q{n:03}" for n in range(100)]
+    db.sadd(keys.all_queues(), *names)
+    yesterday = datetime.now(UTC).date() - timedelta(days=1)
+    for name in names[::33]:
+        db.mset({keys.processed(name, yesterday): 9, keys.failed(name, yesterday): 2})
+    trips: list[object] = []
+    with Inspector(url) as inspector, closing(open_broker(url)) as broker:
+        found = broker.drive(_noting(_histories([*names, "gone"], 90, time.time_ns()), trips))
+        assert len(trips) == 4
+        assert list(found) == names
+        assert sum(day.failed for days in found.values() for day in days) == 2 * 4
+        both = inspector.histories([names[33], "gone"], 90)
+        assert list(both) == [names[33]]
+        assert sum(day.processed for day in both[names[33]]) == 9
+
+
+def _noting(flow: Flow[Any], trips: list[object]) -> Flow[Any]:
+    """Note each round trip of a flow."""
+    result = None
+    while True:
+        try:
+            step = flow.send(result)
+        except StopIteration as end:
+            return end.value
+        trips.append(step)
+        result = yield step
 
 
 def test_a_long_history_is_read_in_several_calls(ask: Ask, queue: Seeded) -> None:
