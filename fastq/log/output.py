@@ -14,37 +14,119 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["FINISH_S", "MAX_WAITING", "UnblockedStderr", "UnblockedStream", "unblocked_stderr"]
+__all__ = ["FINISH_S", "MAX_WAITING", "UnblockedOutput", "UnblockedStderr", "unblocked_stderr"]
 
 MAX_WAITING: Final = 1_000_000
-"""The characters buffered for stderr; further output is dropped, and its lines are counted."""
+"""The bytes buffered for stderr; further output is dropped, and its lines are counted."""
 FINISH_S: Final = 1.0
 STEPS: Final = 10
 
 _log = logging.getLogger("fastq.log")
 
 
-class UnblockedStream(io.TextIOBase):
-    """A text stream to a file descriptor that never makes its writer wait.
+class UnblockedOutput:
+    """Lines to a file descriptor that never make their writer wait.
 
     ``dropped`` counts the lines that were dropped, because the buffer was full or the descriptor took no more.
+    ``linger_s`` is how long lines wait for others to be written with them.
     """
 
-    encoding = "utf-8"
-    errors = "backslashreplace"
-    most_waiting = MAX_WAITING
+    most_waiting: int
+    linger_s = 0.0
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self.dropped = 0
-        self._pid = os.getpid()
         self._changed = threading.Condition()  # reentrant: a signal handler may write, too
-        self._waiting: list[str] = []
         self._size = 0
         self._is_writing = False
         self._is_finished = False
         self._is_torn = False
         threading.Thread(target=self._hand_on, name="fastq log", daemon=True).start()
+
+    def _grew_to(self, size: int) -> None:
+        """Tell the thread how many bytes wait; the caller has the lock."""
+        if not self._size:  # otherwise the thread knows
+            self._changed.notify_all()
+        self._size = size
+
+    def finish(self, within_s: float) -> bool:
+        """Wait until all is written, up to a limit; return whether it is."""
+        with self._changed:
+            self._is_finished = True
+            self._changed.notify_all()
+            for _ in range(STEPS):  # a process that stands still for longer than the limit has lost one step of it
+                self._changed.wait_for(self._is_through, within_s / STEPS)
+            return self._is_through()
+
+    def _is_through(self) -> bool:
+        return not self._size and not self._is_writing
+
+    def _hand_on(self) -> None:
+        told = 0
+        while True:
+            with self._changed:
+                self._is_writing = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._size or self._is_finished)
+                if not self._size:
+                    return
+                if self.linger_s:
+                    self._changed.wait_for(lambda: self._is_finished, self.linger_s)
+                self._is_writing = True
+                lines, self._size = self._take(), 0
+            lost = self._write(lines)
+            with self._changed:  # including the count of dropped lines: another line may never come
+                self.dropped += lost
+                news, dropped = self.dropped - told, self.dropped
+            if news and not lost:
+                told = dropped
+                self._tell_dropped(news)
+
+    def _take(self) -> bytes | memoryview:
+        """Return the lines that wait, which the next call may overwrite, and leave none."""
+        raise NotImplementedError
+
+    def _write(self, data: bytes | memoryview) -> int:
+        """Write data, however long it takes; return how many lines could not be written."""
+        whole = b"\n" + data if self._is_torn else data
+        left = memoryview(whole)
+        fd = self._descriptor()
+        while left:
+            try:
+                left = left[os.write(fd, left) :]
+            except BlockingIOError:  # a process that shares the descriptor has set it
+                poll = select.poll()
+                poll.register(fd, select.POLLOUT)
+                poll.poll()
+            except OSError:  # the reader is gone, or the disk is full
+                if written := len(whole) - len(left):
+                    self._is_torn = whole[written - 1 : written] != b"\n"
+                return bytes(left[-len(data) :]).count(b"\n")
+        self._is_torn = False
+        return 0
+
+    def _descriptor(self) -> int:
+        """Return the descriptor to write to."""
+        return self._fd
+
+    def _tell_dropped(self, count: int) -> None:
+        """Report lines that were dropped, once others can be written again."""
+        raise NotImplementedError
+
+
+class UnblockedStderr(UnblockedOutput, io.TextIOBase):
+    """A text stream for the log and all else that is written to stderr."""
+
+    encoding = "utf-8"
+    errors = "backslashreplace"
+
+    most_waiting = MAX_WAITING
+
+    def __init__(self, fd: int) -> None:
+        self._pid = os.getpid()
+        self._waiting: list[bytes] = []
+        super().__init__(fd)
 
     def fileno(self) -> int:
         """Return the descriptor."""
@@ -65,79 +147,21 @@ class UnblockedStream(io.TextIOBase):
         """Buffer text to be written soon, or drop it if the buffer is full."""
         if not isinstance(text, str):  # as in any text stream; click tries it with bytes
             raise TypeError(f"write takes a str, not {type(text).__name__}")
+        data = text.encode(self.encoding, self.errors)
         if os.getpid() != self._pid:  # a fork of this process has no such thread
-            os.write(self._fd, text.encode(self.encoding, self.errors))
+            os.write(self._fd, data)
             return len(text)
         with self._changed:
-            if self._size + len(text) > self.most_waiting:
-                self.dropped += text.count("\n")
+            if self._size + len(data) > self.most_waiting:
+                self.dropped += data.count(b"\n")
             else:
-                self._waiting.append(text)
-                self._size += len(text)
-                self._changed.notify_all()
+                self._waiting.append(data)
+                self._grew_to(self._size + len(data))
         return len(text)
 
-    def finish(self, within_s: float) -> bool:
-        """Wait until all is written, up to a limit; return whether it is."""
-        with self._changed:
-            self._is_finished = True
-            self._changed.notify_all()
-            for _ in range(STEPS):  # a process that stands still for longer than the limit has lost one step of it
-                self._changed.wait_for(self._is_through, within_s / STEPS)
-            return self._is_through()
-
-    def _is_through(self) -> bool:
-        return not self._waiting and not self._is_writing
-
-    def _hand_on(self) -> None:
-        told = 0
-        while True:
-            with self._changed:
-                self._is_writing = False
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: self._waiting or self._is_finished)
-                if not self._waiting:
-                    return
-                self._is_writing = True
-                texts, self._waiting, self._size = self._waiting, [], 0
-            lost = self._put("".join(texts).encode(self.encoding, self.errors))
-            with self._changed:  # including the count of dropped lines: another line may never come
-                self.dropped += lost
-                news, dropped = self.dropped - told, self.dropped
-            if news and not lost:
-                told = dropped
-                self._tell_dropped(news)
-
-    def _put(self, data: bytes) -> int:
-        """Write data, however long it takes; return how many lines could not be written."""
-        whole = b"\n" + data if self._is_torn else data
-        left = memoryview(whole)
-        fd = self._descriptor()
-        while left:
-            try:
-                left = left[os.write(fd, left) :]
-            except BlockingIOError:  # a process that shares the descriptor has set it
-                poll = select.poll()
-                poll.register(fd, select.POLLOUT)
-                poll.poll()
-            except OSError:  # the reader is gone, or the disk is full
-                if written := len(whole) - len(left):
-                    self._is_torn = whole[written - 1 : written] != b"\n"
-                return data.count(b"\n", max(0, len(data) - len(left)))
-        self._is_torn = False
-        return 0
-
-    def _descriptor(self) -> int:
-        """Return the descriptor to write to."""
-        return self._fd
-
-    def _tell_dropped(self, count: int) -> None:
-        """Report lines that were dropped, once others can be written again."""
-        raise NotImplementedError
-
-
-class UnblockedStderr(UnblockedStream):
-    """An ``UnblockedStream`` for the log and all else that is written to stderr."""
+    def _take(self) -> bytes:
+        lines, self._waiting = self._waiting, []
+        return b"".join(lines)
 
     def _tell_dropped(self, count: int) -> None:
         _log.error("%d lines of this log were dropped here because stderr was blocked", count)

@@ -10,7 +10,7 @@ from logging import getLogger
 from typing import Final
 
 from fastq.clock import Clock
-from fastq.log.output import FINISH_S, UnblockedStream
+from fastq.log.output import FINISH_S, UnblockedOutput
 from fastq.pool.protocol import PoolStartError
 from fastq.server.inflight._task_lines import TaskLines
 from fastq.server.inflight.tasks import InFlightTask
@@ -31,8 +31,8 @@ class TaskLog:
 
     def __init__(self, path: str | None, server: str, clock: Clock) -> None:
         self._path = path
+        self._server = server
         self._clock = clock
-        self._lines = TaskLines(server)
         self._output: _Output | None = None
         self.is_open = False
 
@@ -46,7 +46,7 @@ class TaskLog:
         if self._path is None:
             return
         try:
-            self._output = _Output(self._path)
+            self._output = _Output(self._path, self._server)
         except OSError as error:
             why = f"the file cannot be written: {error.strerror or error}"
             raise PoolStartError(f"task_log={self._path!r}: {why}", is_misuse=True) from error
@@ -58,8 +58,7 @@ class TaskLog:
             now_ns = self._clock.unix_ns()
             seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ns // 1_000_000_000))
             time_text = f"{seconds}.{now_ns // 1000 % 1_000_000:06d}Z"
-            if text := self._lines.lines_of(tasks, end, time_text):
-                self._output.write(text)
+            self._output.add(tasks, end, time_text)
 
     def close(self) -> None:
         """Wait up to a second until all is written."""
@@ -67,14 +66,25 @@ class TaskLog:
             self._output.finish(FINISH_S)
 
 
-class _Output(UnblockedStream):
+class _Output(UnblockedOutput):
     """A file that is opened again when it was renamed or deleted, as logrotate does; or stdout."""
 
     most_waiting = 8_000_000
+    linger_s = 0.05  # a write takes as long as hundreds of lines, mostly to wake the thread
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, server: str) -> None:
         self._path = path
+        self._lines = TaskLines(server)
         super().__init__(1 if path == STDOUT else os.open(path, _OPEN, 0o644))
+
+    def add(self, tasks: list[InFlightTask], end: str | None, time_text: str) -> None:
+        """Buffer the lines of tasks, or drop those for which the buffer has no room."""
+        with self._changed:
+            self.dropped += self._lines.add(tasks, end, time_text, self.most_waiting)
+            self._grew_to(len(self._lines))
+
+    def _take(self) -> memoryview:
+        return self._lines.take()
 
     def _descriptor(self) -> int:
         if self._path != STDOUT and not self._is_same():

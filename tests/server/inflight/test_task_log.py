@@ -163,3 +163,24 @@ def test_a_blocked_file_costs_lines_but_no_time_and_they_are_counted(
     os.close(reader)
     assert (found.count(b"\n") + dropped, log.dropped) == (lots, dropped)
     assert caplog.messages == [f"{dropped} lines of the task log were dropped because {path} took no more"]
+
+
+def test_lines_written_together_each_have_the_names_of_their_own_task(tmp_path: Path) -> None:
+    log = opened(tmp_path / "log")
+    names = [("a", "x"), ("a", "x"), ("b", "x"), ("b", "y"), ("a", "x")]
+    log.add([task(type=kind, queue=queue) for kind, queue in names])
+    log.add([task(type="a", queue="y")])
+    log.close()
+    found = lines(tmp_path / "log")
+    assert [(line["type"], line["queue"]) for line in found] == [*names, ("a", "y")]
+
+
+def test_numbers_have_all_their_digits(tmp_path: Path) -> None:
+    log = opened(tmp_path / "log")
+    made = task(retried=998)
+    made.ran_ns, made.wait_s = 12_345_678_901_234_567, 1_000_000.000001
+    log.add([made])
+    log.close()
+    (line,) = lines(tmp_path / "log")
+    assert (line["run_s"], line["attempt"], line["wait_s"]) == (12_345_678.901234, 999, 1_000_000.000001)
+    assert '"run_s":12345678.901234,' in (tmp_path / "log").read_text()
