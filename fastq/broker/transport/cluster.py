@@ -30,6 +30,7 @@ from fastq.broker.transport.faults import CONNECT_FAULTS, ClientClosedError, NoR
 from fastq.broker.transport.gather import GatheringTransport
 from fastq.broker.transport.limit import Limit
 from fastq.broker.transport.probing import ProbingTransport, lend
+from fastq.broker.transport.silence import Silence
 
 __all__ = ["AsyncClusterTransport", "ClusterTransport", "Routing"]
 
@@ -64,6 +65,8 @@ class Routing:
         self.stale = False
         self.silent: str | None = None
         """The node that did not answer in time; it is not asked again."""
+        self.fault: Exception = TimeoutError()
+        """How it did not answer."""
         self._rounds = 0
 
     def slot(self, hop: Hop) -> int:
@@ -82,7 +85,7 @@ class Routing:
     def receive(self, hops: Sequence[Hop], replies: Sequence[Any], node: str = "") -> None:
         """Take a node's replies to ``lines``; keep results, and queue redirected commands for the next round."""
         if isinstance(replies[-1], (NoReply, Unsent)) and is_timeout(replies[-1].error):
-            self.silent = node
+            self.silent, self.fault = node, replies[-1].error
         answers = iter(replies)
         for hop in hops:
             if hop.asking:
@@ -142,8 +145,8 @@ class ClusterTransport:
         self._seeds = [(seed.host, seed.port) for seed in cluster.startup_nodes]
         self._get_node: Callable[[str, int], Any] = cluster.get_node
         self._owners = SlotOwners()
-        self._suspect: str | None = None
-        """The node that did not answer in time, until the slot map was read again."""
+        self._silences: dict[str, Silence] = {}
+        """The nodes that did not answer in time; until they react, commands for them fail at once."""
 
     def lender(self) -> Pool:
         """Return the pool of some node."""
@@ -158,20 +161,57 @@ class ClusterTransport:
     def begin(self, routing: Routing, limit: Limit | None) -> list["_Part"]:
         """Send the commands of a round to their nodes, if any are left."""
         hops = routing.next_round()
-        self._suspect = routing.silent or self._suspect
-        if hops and (routing.stale or self._suspect):
-            self._refresh(limit)
+        if routing.silent is not None:
+            self._note_silence(routing.silent, routing.fault)
+        if hops and routing.stale:
+            self._refresh(limit, routing.silent)
             routing.stale = False
         by_node = defaultdict(list)
         for hop in hops:
             try:
-                if (node := self._node(routing, hop)).name != routing.silent:
+                if (node := self._answering(routing, hop, limit)) is not None:
                     by_node[node].append(hop)
             except (RedisClusterException, RedisError) as error:
                 routing.replies[hop.at] = Unsent(error)
         return [
             _Part(node.name, group, self._send(node, routing.lines(group), limit)) for node, group in by_node.items()
         ]
+
+    def _answering(self, routing: Routing, hop: Hop, limit: Limit | None) -> Any:
+        """Return the node for a command, None if it is silent; the command has its reply then."""
+        node = self._node(routing, hop)
+        if node.name == routing.silent:
+            return None
+        if (silence := self._silences.get(node.name)) is None:
+            return node
+        if silence.is_over():
+            self._silences.pop(node.name, None)
+            return node
+        if silence.is_time_to_look() and self._has_moved(node, limit):
+            return self._node(routing, hop)
+        routing.replies[hop.at] = Silent(silence.fault, node.name)
+        return None
+
+    def _note_silence(self, name: str, fault: Exception) -> None:
+        # Not where only the time of the call was over, as while it waited for others.
+        if isinstance(fault, redis.exceptions.TimeoutError) and name not in self._silences:
+            silence = self._silences[name] = Silence(name, fault)
+            silence.is_over()  # asks
+
+    def _has_moved(self, silent: Any, limit: Limit | None) -> bool:
+        """Ask a node that answers whether slots of a silent one have moved; read the slot map again if so."""
+        manager = self._cluster.nodes_manager
+        nodes = [node for node in manager.nodes_cache.values() if node.name not in self._silences]
+        for node in random.sample(nodes, len(nodes)):
+            (rows,) = self._send(node, _ROWS, limit).replies()
+            if isinstance(rows, list):
+                if _slots_at(rows, silent) == sum(nodes[0] is silent for nodes in manager.slots_cache.values()):
+                    return False
+                self._refresh(limit, silent.name)
+                return True
+            if isinstance(rows, (NoReply, Unsent)):
+                self._note_silence(node.name, rows.error)
+        return False
 
     def _send(self, node: Any, lines: Sequence[Command], limit: Limit | None) -> Sent:
         try:
@@ -192,15 +232,13 @@ class ClusterTransport:
             manager.nodes_cache[node.name] = node
         return node
 
-    def _refresh(self, limit: Limit | None) -> None:
-        """Read the slot map again, from a suspect node last; a silent node is asked in a later call."""
+    def _refresh(self, limit: Limit | None, silent: str | None) -> None:
+        """Read the slot map again, from a silent node last."""
         manager = self._cluster.nodes_manager
-        silent = self._suspect
         self._owners.see(manager.slots_cache)
         try:
             if limit is not None:
                 limit.require(3)
-            self._suspect = None
             # First the known nodes, then the seeds: the whole cluster may have moved to other addresses.
             manager.initialize(additional_startup_nodes_info=self._seeds, last_failed_node_name=silent)
         except (RedisClusterException, RedisError, OSError):
@@ -378,7 +416,7 @@ class AsyncClusterTransport:
             if not lane.node_transport.is_silent:
                 (rows,) = await lane.node_transport.transfer(_ROWS)
                 if isinstance(rows, list):
-                    count: int = sum(row[1] - row[0] + 1 for row in rows if _is_at(row[2], silent))
+                    count = _slots_at(rows, silent)
                     if count != sum(nodes[0] is silent for nodes in manager.slots_cache.values()):
                         await self._refresh(silent.name)
                     return count > 0
@@ -391,6 +429,11 @@ class _Lane(NamedTuple):
     node: Any
     node_transport: ProbingTransport
     shared: AsyncTransport
+
+
+def _slots_at(rows: Sequence[Sequence[Any]], node: Any) -> int:
+    """Return how many slots a node has by the reply to CLUSTER SLOTS."""
+    return sum(row[1] - row[0] + 1 for row in rows if _is_at(row[2], node))
 
 
 def _is_at(place: Sequence[Any], node: Any) -> bool:

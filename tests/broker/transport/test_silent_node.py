@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -15,8 +16,10 @@ from fastq.broker.transport.cluster import AsyncClusterTransport, ClusterTranspo
 from fastq.broker.transport.connection import connect, connect_async
 from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.faults import NoReply, Silent, Unsent, is_timeout
+from fastq.broker.transport.limit import Limit
+from fastq.broker.transport.silence import Silence
 from fastq.wire import keys
-from tests.broker.clusters import Cluster, expect_no_reply, slot_of
+from tests.broker.clusters import SHORT_S, Cluster, expect_no_reply, slot_of
 from tests.broker.harness import run, until
 from tests.redis_servers import RedisServer, redis_cluster, silent
 from tests.waiting import PATIENCE_S, wait_until
@@ -110,6 +113,55 @@ def test_a_silent_node_is_named_and_asked_nothing_until_it_answers(cluster: Clus
     run(test)
 
 
+def test_so_it_is_for_a_blocking_client(cluster: Cluster) -> None:
+    client: Any = connect(cluster.url, read_timeout_s=PATIENCE_S)
+    transport = ClusterTransport(client)
+    stopped = cluster.nodes[0]
+    transport.send(writes(cluster)).replies()
+    expect_no_reply(client, stopped)
+    with silent(stopped):
+        lost, *answers = transport.send(writes(cluster)).replies()
+        assert answers == [1, 1]
+        assert isinstance(lost, NoReply)
+        again = writes(cluster)
+        unsent, *answers = transport.send(again).replies()
+        assert answers == [1, 1]
+        assert isinstance(unsent, Silent)
+        assert unsent.where == address_of(stopped)
+    wait_until(lambda: transport.send(writes(cluster)[:1]).replies() == [1])
+    assert not has(stopped, again[0])
+    client.close()
+
+
+def test_a_call_whose_time_was_spent_on_a_silent_node_does_not_make_others_silent(cluster: Cluster) -> None:
+    client: Any = connect(cluster.url, read_timeout_s=PATIENCE_S)
+    transport = ClusterTransport(client)
+    transport.send(writes(cluster)).replies()
+    with silent(cluster.nodes[0]):
+        replies = transport.send(writes(cluster), Limit.from_now(SHORT_S)).replies()
+        assert [type(reply) for reply in replies] == [NoReply] * 3
+        assert transport.send(writes(cluster)[1:]).replies() == [1, 1]
+    client.close()
+
+
+@pytest.mark.parametrize("reaction", ["refuses", "answers", "closes"])
+def test_any_reaction_ends_a_silence(reaction: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        silence = Silence(f"127.0.0.1:{listener.getsockname()[1]}", TimeoutError())
+        assert not silence.is_over()
+        if reaction == "refuses":
+            silence._close()
+            listener.close()
+        else:
+            connection, _ = listener.accept()
+            with connection:
+                wait_until(lambda: silence.is_over() or bool(connection.recv(100, socket.MSG_DONTWAIT)))
+                assert not silence.is_over()
+                if reaction == "answers":
+                    connection.sendall(b"-NOAUTH Authentication required.\r\n")
+        wait_until(silence.is_over)
+
+
 @pytest.mark.parametrize("way", ["asyncio", "blocking"])
 def test_the_successor_of_a_silent_node_is_found_and_the_move_is_logged_once(
     way: str, caplog: pytest.LogCaptureFixture
@@ -153,7 +205,8 @@ def test_the_successor_of_a_silent_node_is_found_and_the_move_is_logged_once(
                 assert isinstance(unsent, Unsent)
                 assert unsent.where == address_of(dead)
                 take_over()
-                assert transport.send([first, second]).replies() == [1, 1]
+                wait_until(lambda: transport.send([first]).replies() == [1])
+                assert transport.send([second]).replies() == [1]
             client.close()
     said = [record.getMessage() for record in caplog.records if "slots" in record.getMessage()]
     assert said == [f"the Redis cluster moved 2 slots from {address_of(dead)} to {address_of(heir)}"]
