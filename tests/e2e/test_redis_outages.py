@@ -1,7 +1,11 @@
 """Redis that forgets, cuts, loads or moves under a busy worker: every task is done, once, and the worker goes on."""
 
+import asyncio
+import inspect
 import os
 import signal
+import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,12 +14,13 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from fastq import Client, Task
+from fastq import AsyncClient, BrokerTimeoutError, Client, Task, TaskIDConflictError
 from tests.broker.clusters import Cluster
-from tests.e2e.harness import workers_on
+from tests.e2e.harness import Worker, workers_on
 from tests.e2e.troubled import BEGIN, END, Stage, on_stage, silence
 from tests.e2e.view import View
-from tests.redis_servers import redis_cluster, redis_sentinel
+from tests.ports import free_port
+from tests.redis_servers import RedisServer, redis_cluster, redis_sentinel, redis_server, silent
 from tests.waiting import after, wait_until
 
 COUNT = 6_000
@@ -221,3 +226,65 @@ def test_a_cluster_that_is_down_or_moves_the_queue_is_waited_for(tmp_path: Path)
         wait_until(lambda: moved.count("processed", queue) == 1000)
         assert (moved.count("failed", queue), moved.size("completed", queue)) == (0, 1000)
         assert worker.stop() == 0, worker.text
+
+
+RESOLVER = """
+import socket
+from pathlib import Path
+
+known, address = socket.getaddrinfo, Path({address!r})
+
+def getaddrinfo(host, *more, **named):
+    return known(address.read_text() if host == "redis.test" else host, *more, **named)
+
+socket.getaddrinfo = getaddrinfo
+"""
+
+
+async def put(enqueue: Callable[..., Any], task_id: str) -> None:
+    """Enqueue a task, whether or not Redis is slow beyond a client's patience now and then."""
+    for _ in range(TIMES):
+        with suppress(BrokerTimeoutError):
+            with suppress(TaskIDConflictError):
+                info = enqueue("ok", task_id=task_id, retention=3600)
+                if inspect.isawaitable(info):
+                    await info
+            return
+    raise AssertionError(f"{task_id} could not be enqueued")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is there on Linux only")
+def test_a_name_that_leads_to_another_server_is_followed_although_nothing_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine of the old server is gone without a word: connections to it stay open, and nothing comes."""
+    address, port = tmp_path / "address", free_port()
+    resolver = RESOLVER.format(address=str(address))
+    (tmp_path / "sitecustomize.py").write_text(resolver)  # for the worker
+    monkeypatch.setattr("socket.getaddrinfo", socket.getaddrinfo)  # undone after the test
+    exec(resolver, {})  # the same here
+    url = f"redis://redis.test:{port}?read_timeout=1"
+
+    async def test(old: RedisServer, new: View, worker: Worker) -> None:
+        async with AsyncClient(url) as looping:
+            with Client(url) as blocking:
+                await put(blocking.enqueue, "a")
+                await put(looping.enqueue, "b")
+                for task_id in "ab":
+                    View(old.client()).until("completed", task_id)
+                address.write_text("127.0.0.2")
+                with silent(old):
+                    await put(blocking.enqueue, "c")
+                    await put(looping.enqueue, "d")
+                    for task_id in "cd":
+                        new.until("completed", task_id)
+                    assert worker.stop() == 0, worker.text
+
+    with (
+        redis_server(port) as old,
+        redis_server(port, config={"bind": "127.0.0.2"}) as new,
+        workers_on(old.url, tmp_path) as workers,
+    ):
+        address.write_text("127.0.0.1")
+        worker = workers.start("--concurrency", "1", "--redis", url).is_ready()
+        asyncio.run(test(old, View(new.client()), worker))
