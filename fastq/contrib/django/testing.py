@@ -1,7 +1,7 @@
 """``InlineBackend``: the backend for tests of code that enqueues Django's tasks, without Redis and workers."""
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -30,6 +30,20 @@ _STATES = {
 }
 
 
+class _Client(InlineClient):
+    """An ``InlineClient`` that can be told when to run."""
+
+    @contextmanager
+    def running_after(self) -> Iterator[None]:
+        """Run the tasks that the block enqueues after it: receivers of ``task_enqueued`` are told before a run."""
+        if self._is_running:  # a task enqueues: what it enqueues runs after it
+            yield
+            return
+        with self._working():
+            yield
+        self._work()
+
+
 class InlineBackend(FastqBackend):
     """A ``FastqBackend`` that runs each task at once, in this thread, so that it sees the transaction of the test.
 
@@ -44,7 +58,7 @@ class InlineBackend(FastqBackend):
         raise_errors = bool(options.pop("raise_errors", False))
         super().__init__(alias, {**params, "OPTIONS": options})
         self._mux: ServeMux[Any] = ServeMux()
-        self._client = InlineClient(self._mux, raise_errors=raise_errors)
+        self._client = _Client(self._mux, raise_errors=raise_errors)
         self._seen: dict[tuple[str, int], datetime] = {}  # when the end of a run of a task was first seen
 
     @property
@@ -60,7 +74,8 @@ class InlineBackend(FastqBackend):
             self._mux.handle(pattern, plain_handler_of(KNOWN_TASKS.get(task.module_path, task)))
 
     def _send(self, message: Message, result: AnyResult, run_after: datetime | None) -> None:
-        super()._send(message, result, run_after)
+        with self._client.running_after():
+            super()._send(message, result, run_after)
         with suppress(TaskResultDoesNotExist):  # it was revoked
             result.refresh()
 

@@ -1,6 +1,7 @@
 """The backend for tests: tasks run at once, within the transaction of the test. Cases of Django's ImmediateBackend."""
 
 import asyncio
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -9,13 +10,21 @@ from django.db import connection, transaction
 from django.test import TestCase, override_settings
 from django.utils import timezone
 
-from fastq.contrib.django.framework import TaskResultDoesNotExist, TaskResultStatus, task_backends
+from fastq.contrib.django.framework import (
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_backends,
+    task_enqueued,
+    task_finished,
+    task_started,
+)
 from fastq.contrib.django.testing import InlineBackend
 from fastq.testing import InlineClient, assert_enqueued
 from tests.contrib.django import jobs
 from tests.contrib.django.shop.models import Order
 from tests.contrib.django.shop.tasks import aconfirm, confirm
 
+RUN = [("started", "RUNNING"), ("finished", "SUCCESSFUL")]
 INLINE = "fastq.contrib.django.testing.InlineBackend"
 
 
@@ -69,6 +78,40 @@ class InlineTest(TestCase):
             result.refresh()
         assert (failed.status, len(failed.errors)) == (TaskResultStatus.FAILED, 2)
         assert (later.status, later.return_value) == (TaskResultStatus.SUCCESSFUL, 2)
+
+    def test_receivers_are_told_of_the_enqueuing_before_the_run(self) -> None:
+        heard: list[tuple[str, str, str]] = []
+
+        def hear(signal: Any, task_result: Any, **_: Any) -> None:
+            assert task_result.enqueued_at is not None
+            heard.append((names[signal], task_result.task.name, task_result.status))
+            if heard == [("enqueued", "add", "READY")]:
+                jobs.aadd.enqueue(1)  # it runs after the task that the receiver is told of
+
+        names = {task_enqueued: "enqueued", task_started: "started", task_finished: "finished"}
+        with ExitStack() as stack:
+            for signal in names:
+                signal.connect(hear)
+                stack.callback(signal.disconnect, hear)
+            result: Any = jobs.add.enqueue(1)
+        assert result.status == TaskResultStatus.SUCCESSFUL
+        assert heard == [
+            ("enqueued", "add", "READY"),
+            ("enqueued", "aadd", "READY"),
+            *((name, job, state) for job in ("add", "aadd") for name, state in RUN),
+        ]
+
+    def test_a_task_whose_receiver_fails_waits(self) -> None:
+        def refuse(**_: Any) -> None:
+            raise LookupError("a receiver's fault")
+
+        task_enqueued.connect(refuse)
+        try:
+            with pytest.raises(LookupError, match="a receiver's fault"):
+                jobs.add.enqueue(1)
+        finally:
+            task_enqueued.disconnect(refuse)
+        assert (client().runs, len(client().waiting)) == ([], 1)
 
     def test_revoked_and_unknown_tasks_have_no_result(self) -> None:
         for result_id in (jobs.revoke.enqueue().id, "default:123"):
