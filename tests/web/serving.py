@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,15 @@ class Served:
         return self.ask("GET", path, **headers)
 
 
+@cache
+def _validator(name: str) -> Any:
+    """Return what checks replies; made once, since the schema is checked with it, which takes longer than a reply."""
+    schema = {**SCHEMA, "anyOf": [{"$ref": f"#/$defs/{name}"}]}
+    validator = jsonschema.validators.validator_for(schema)
+    validator.check_schema(schema)
+    return validator(schema)
+
+
 def _check(method: str, path: str, answer: Answer) -> None:
     """Hold a reply of ``/api/v1`` against its schema."""
     _, root, rest = path.partition(ROOT)
@@ -74,7 +84,7 @@ def _check(method: str, path: str, answer: Answer) -> None:
         if route.method == method and route.regex.fullmatch((root + rest).partition("?")[0]):
             name = route.reply if answer.status < 400 else "error"
             if name in SCHEMA["$defs"]:
-                jsonschema.validate(answer.json, {**SCHEMA, "anyOf": [{"$ref": f"#/$defs/{name}"}]})
+                _validator(name).validate(answer.json)
             return
 
 
