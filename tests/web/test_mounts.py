@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from django.core.asgi import get_asgi_application
@@ -32,7 +33,8 @@ def in_fastapi(web: FastqWeb) -> ASGIApp:
 
 
 def beside_django(web: FastqWeb) -> ASGIApp:
-    return Starlette(routes=[Mount("/tasks", app=web), Mount("/", app=get_asgi_application())])
+    django: Any = get_asgi_application()
+    return Starlette(routes=[Mount("/tasks", app=web), Mount("/", app=django)])
 
 
 def behind_a_proxy_that_cuts(web: FastqWeb) -> ASGIApp:
