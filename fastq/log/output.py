@@ -45,7 +45,7 @@ class UnblockedOutput:
         threading.Thread(target=self._hand_on, name="fastq log", daemon=True).start()
 
     def _grew_to(self, size: int) -> None:
-        """Tell the thread how many bytes wait; the caller has the lock."""
+        """Note how many bytes wait now, and wake the thread if none did; the caller has the lock."""
         if not self._size:  # otherwise the thread knows
             self._changed.notify_all()
         self._size = size
