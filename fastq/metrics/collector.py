@@ -198,7 +198,20 @@ def _of_schedulers(entries: Sequence[SchedulerEntry], now: datetime) -> list[Met
     due = [entry.next_enqueue_time for entry in entries if entry.next_enqueue_time is not None]
     late_s = [max(0.0, (now - moment).total_seconds()) for moment in due]
     text = "For how long the most overdue entry of the running schedulers has been due."
+    ticks = GaugeMetricFamily(
+        "fastq_scheduler_last_tick_timestamp_seconds",
+        "When a scheduler last enqueued the task of an entry, in Unix seconds.",
+        labels=["type", "spec"],
+    )
+    ticked: dict[tuple[str, str], float] = {}
+    for entry in entries:
+        if entry.prev_enqueue_time is not None:
+            name = entry.task_type, entry.spec
+            ticked[name] = max(entry.prev_enqueue_time.timestamp(), ticked.get(name, 0.0))
+    for name, moment_unix in ticked.items():
+        ticks.add_metric(name, moment_unix)
     return [
+        ticks,
         _single("fastq_scheduler_entries", "Entries of the running schedulers.", len(entries)),
         _single("fastq_scheduler_late_seconds", text, max(late_s, default=0.0)),
     ]

@@ -127,6 +127,16 @@ def test_servers_and_the_tasks_that_they_run_tell_how_long_the_backlog_takes(
     assert value("fastq_queue_backlog_seconds") == pytest.approx(3 * 2 / 8)
 
 
+def test_ticks_of_schedulers_show_by_type_and_spec(db: Redis, inspector: Inspector) -> None:
+    ticked = [("a", 4000), ("a", 5000), ("b", 6000), ("c", None)]
+    moments = [(kind, None if at is None else datetime.fromtimestamp(at, UTC)) for kind, at in ticked]
+    publish_entries(
+        db, *(SchedulerEntry(f"{n}", "@daily", kind, b"", (), None, at) for n, (kind, at) in enumerate(moments))
+    )
+    found = samples(registered(inspector))
+    assert found["fastq_scheduler_last_tick_timestamp_seconds"] == {("@daily", "a"): 5000, ("@daily", "b"): 6000}
+
+
 def test_entries_of_schedulers_that_are_due_and_not_enqueued_show(db: Redis, inspector: Inspector) -> None:
     now = datetime.now(UTC)
     due = [now + timedelta(hours=1), now - timedelta(seconds=100), None]

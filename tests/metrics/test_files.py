@@ -3,16 +3,18 @@
 import json
 import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry, generate_latest
 from redis import Redis
 
-from fastq import Inspector
+from fastq import Inspector, SchedulerEntry
 from fastq.cli.main import main
 from fastq.metrics import QueueCollector
 from tests.cli.commands import fill
+from tests.cli.dash.scene import publish_entries
 from tests.promtool import promtool
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +60,7 @@ def test_each_alert_has_a_runbook_under_its_link() -> None:
 
 def test_the_metrics_of_alerts_and_dashboard_are_those_of_exporter_and_workers(db: Redis, url: str) -> None:
     fill(db, url)
+    publish_entries(db, SchedulerEntry("id", "@daily", "t", b"", (), None, datetime.now(UTC)))
     registry = CollectorRegistry()
     with Inspector(url) as inspector:
         registry.register(QueueCollector(inspector))
