@@ -1,10 +1,12 @@
 """The spans of a whole worker: one for each attempt, whatever came of it, with its parent and its attributes."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-from fastq import Client
+from fastq import Client, Inspector
 from tests.e2e.harness import Workers
 from tests.e2e.view import View
 from tests.waiting import wait_until
@@ -83,3 +85,27 @@ def test_each_attempt_has_a_span(workers: Workers, client: Client, view: View, t
             assert span["parent_id"] == (aggregate["context"]["span_id"] if is_made else "0x" + PARENT[36:52])
             status = "ERROR" if "error.type" in end else "UNSET"
             assert (span["kind"], span["status"]["status_code"]) == ("SpanKind.CONSUMER", status)
+
+
+def test_a_worker_without_traces_imports_no_opentelemetry(
+    workers: Workers, client: Client, url: str, tmp_path: Path
+) -> None:
+    app = "import sys\nfrom fastq import ServeMux\nmux = ServeMux()\n"
+    app += "mux.handle('t', lambda task: task.write_result(' '.join(sys.modules).encode()))\n"
+    (tmp_path / "telling.py").write_text(app)
+    client.enqueue("t", task_id="id", retention=600)
+    code = "import atexit, sys; from fastq.cli.worker import main;"
+    code += "atexit.register(lambda: print('imported:', *sys.modules)); main()"
+    flags = "--burst", "--concurrency", "1", "--metrics-listen", "127.0.0.1:0", "--task-log", str(tmp_path / "tasks")
+    worker = workers.start(*flags, app="telling:mux", program=(sys.executable, "-c", code))
+    assert worker.ended() == 0, worker.text
+    main = worker.text.partition("imported:")[2].split()
+    with Inspector(url) as inspector:
+        child = inspector.get_task_info("default", "id").result.decode().split()
+    assert "fastq.server.process" in main
+    assert "fastq.worker.runner" in child
+    # redis-py imports the SDK by itself, where it is installed.
+    code = "import redis, redis.asyncio, sys; print(*sys.modules)"
+    alone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    ours = {*main, *child} - {*alone}
+    assert [name for name in ours if name.startswith(("opentelemetry", "fastq.contrib"))] == []
