@@ -101,7 +101,7 @@ def test_a_worker_without_traces_imports_no_opentelemetry(
     assert worker.ended() == 0, worker.text
     main = worker.text.partition("imported:")[2].split()
     with Inspector(url) as inspector:
-        child = inspector.get_task_info("default", "id").result.decode().split()
+        child = (inspector.get_task_info("default", "id").result or b"").decode().split()
     assert "fastq.server.process" in main
     assert "fastq.worker.runner" in child
     # redis-py imports the SDK by itself, where it is installed.
