@@ -187,7 +187,7 @@ def test_a_redis_without_auth_does_not_make_us_tell_the_password(way: str, tmp_p
     with redis_server(free_port(), config={"include": str(tmp_path / "more.conf")}) as server:
         error = error_at(f"redis://:geheim@127.0.0.1:{server.port}", way)
     assert "geheim" not in str(error)
-    assert "unknown command 'AUTH'" in str(error)
+    assert "unknown command 'AUTH'" in str(error).replace("`", "'")  # as 6.2 has them
 
 
 def test_a_password_where_none_is_wanted(shared_server: RedisServer, way: str) -> None:
