@@ -1,6 +1,6 @@
 """``InlineBackend``: the backend for tests of code that enqueues Django's tasks, without Redis and workers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -15,6 +15,7 @@ from fastq.errors import TaskNotFoundError
 from fastq.info import TaskInfo
 from fastq.inspector.records import FailedAttempt
 from fastq.mux import ServeMux
+from fastq.running import RunningTask
 from fastq.states import TaskState
 from fastq.task import Task as Message
 from fastq.testing.inline import InlineClient
@@ -59,7 +60,7 @@ class InlineBackend(FastqBackend):
         super().__init__(alias, {**params, "OPTIONS": options})
         self._mux: ServeMux[Any] = ServeMux()
         self._client = _Client(self._mux, raise_errors=raise_errors)
-        self._seen: dict[tuple[str, int], datetime] = {}  # when the end of a run of a task was first seen
+        self._times: dict[int, tuple[datetime, datetime]] = {}  # the begin and end of each of the client's runs
 
     @property
     def client(self) -> InlineClient:
@@ -71,7 +72,19 @@ class InlineBackend(FastqBackend):
         super().validate_task(task)
         pattern = f"{task.module_path}\0"
         if pattern not in self._mux.patterns():
-            self._mux.handle(pattern, plain_handler_of(KNOWN_TASKS.get(task.module_path, task)))
+            self._mux.handle(pattern, self._timed(plain_handler_of(KNOWN_TASKS.get(task.module_path, task))))
+
+    def _timed(self, handle: Callable[[RunningTask], Any]) -> Callable[[RunningTask], Any]:
+        """Return a handler whose runs have their times noted."""
+
+        def run(running: RunningTask) -> Any:
+            started_at = timezone.now()
+            try:
+                return handle(running)
+            finally:
+                self._times[len(self._client.runs)] = (started_at, timezone.now())
+
+        return run
 
     def _send(self, message: Message, result: AnyResult, run_after: datetime | None) -> None:
         with self._client.running_after():
@@ -81,18 +94,19 @@ class InlineBackend(FastqBackend):
 
     def _read(self, queue: str, task_id: str) -> tuple[TaskInfo, Sequence[FailedAttempt]]:
         found = [each for each in self._client.enqueued if (each.queue, each.id) == (queue, task_id)]
-        runs = [each for each in self._client.runs if (each.queue, each.id) == (queue, task_id)]
-        if not found or (runs and runs[-1].outcome is RunOutcome.REVOKE):
+        runs = {n: each for n, each in enumerate(self._client.runs) if (each.queue, each.id) == (queue, task_id)}
+        last = max(runs, default=0)
+        if not found or (runs and runs[last].outcome is RunOutcome.REVOKE):
             raise TaskNotFoundError(queue, task_id)
         if not runs:
             return found[0], ()
-        run, now = runs[-1], self._seen.setdefault((task_id, len(runs)), timezone.now())
-        attempts = [_attempt(each) for each in runs if each.error is not None]
+        run, ended_at = runs[last], self._times[last][1]
+        attempts = [_attempt(each, *self._times[n]) for n, each in runs.items() if each.error is not None]
         retried = run.retried + (run.outcome is RunOutcome.RETRY and run.is_failure)
-        info = replace(found[0], state=_STATES[run.outcome], result=run.result, retried=retried, completed_at=now)
-        return replace(info, last_err=run.error_text, last_failed_at=now if attempts else None), attempts
+        info = replace(found[0], state=_STATES[run.outcome], result=run.result, retried=retried, completed_at=ended_at)
+        return replace(info, last_err=run.error_text, last_failed_at=ended_at if attempts else None), attempts
 
 
-def _attempt(run: TaskRun) -> FailedAttempt:
+def _attempt(run: TaskRun, started_at: datetime, ended_at: datetime) -> FailedAttempt:
     assert run.error is not None
-    return FailedAttempt(run.retried + 1, None, timezone.now(), "inline", run.error_text, "", trace_of(run.error))
+    return FailedAttempt(run.retried + 1, started_at, ended_at, "inline", run.error_text, "", trace_of(run.error))

@@ -66,7 +66,8 @@ class InlineTest(TestCase):
         assert result.errors[0].exception_class is ValueError
         assert result.errors[0].traceback.endswith("ValueError: no stock\n")
         assert "KeyError: 'cause'" in result.errors[0].traceback
-        assert result.finished_at >= result.enqueued_at
+        assert result.enqueued_at <= result.started_at == result.last_attempted_at <= result.finished_at
+        assert jobs.fail.get_result(result.id) == result
 
     def test_failed_and_later_tasks_run_when_they_are_told_to(self) -> None:
         failed = jobs.fail_twice.enqueue()
