@@ -1,5 +1,7 @@
 """The backend of Django's tasks on a real Redis. The cases are those of Django's own tests of its backends.
 
+README.md says which test here stands for which of Django's.
+
 Of those that are left out, DummyBackend's are about its list of results, ImmediateBackend's about what it does not
 support. fastq differs in three of them. A task with retries left that has failed is READY again. A return value that is
 no JSON does not make a task fail that is done: what cannot be kept of it is replaced by a marker. And a task is sent
