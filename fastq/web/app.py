@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Final
 from urllib.parse import quote
 
@@ -21,7 +22,7 @@ from fastq.inspector.audit import HAS_AUDIT
 from fastq.redis_url import is_cluster
 from fastq.web.access import EVERYONE, Access, User
 from fastq.web.audit import audit
-from fastq.web.auth import Auth, TooManyFailuresError
+from fastq.web.auth import Auth, BasicAuth, ProxyAuth, TokenAuth, TooManyFailuresError
 from fastq.web.compat import ROUTES as API
 from fastq.web.guard import SAFE, SECURITY_HEADERS, is_embedded, is_known_host, is_same_origin
 from fastq.web.links import Link
@@ -36,6 +37,7 @@ __all__ = ["ROUTES", "FastqWeb"]
 ROUTES: Final = [*V1, *API, *PAGES]
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _OTHER: Final = re.compile(r"/(?:@|%40)([A-Za-z0-9_.-]+)(?=/|$)")
+_LOGINS: Final = {NoneType: "nobody has to", BasicAuth: "name and password", TokenAuth: "token", ProxyAuth: "proxy"}
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
 
 _log = logging.getLogger("fastq.web")
@@ -106,6 +108,7 @@ class FastqWeb:
             links=Link.each_of(self.links),
             is_cluster=redis is not None and is_cluster(redis),
             app=self.app,
+            login=_LOGINS.get(type(self.auth), "a function of the app"),
         )
 
     async def close(self) -> None:

@@ -24,6 +24,7 @@ from fastq.web.problems import problems_of
 from fastq.web.redaction import HIDDEN
 from fastq.web.render import asset, page
 from fastq.web.search import SEARCHING
+from fastq.web.settings import SETTINGS
 from fastq.web.site import Call, Refusal, Route, name_in_path
 from fastq.web.streaming import events_of
 from fastq.wire.messages import SchedulerEntry, WorkerInfo
@@ -320,5 +321,6 @@ _SHOWING: Final = [
     *JOBS,
     *DOCTOR,
     *HISTORY,
+    *SETTINGS,
 ]
 ROUTES: Final = [*_SHOWING, Route("GET", "/events", events_of(_SHOWING)), *ENQUEUEING, *ACTING]

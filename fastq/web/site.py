@@ -46,7 +46,7 @@ class Site:
     """What a ``FastqWeb`` serves; the formatters are None where bytes are shown as they are.
 
     ``queues`` are patterns of the queues that anyone sees. ``name`` is empty for the first Redis, ``others`` are the
-    names of the further ones. ``app`` has the typed tasks that the form offers.
+    names of the further ones. ``app`` has the typed tasks that the form offers, ``login`` says how users log in.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Site:
     links: tuple[Link, ...]
     is_cluster: bool
     app: App | None
+    login: str
     board: Board = field(default_factory=Board)
     live: Live = field(default_factory=Live)
 
