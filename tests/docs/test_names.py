@@ -33,7 +33,7 @@ EXAMPLES: Final = {
     "docs/tutorial/1-first-task.md": {"shop.py"},
     "docs/tutorial/2-failures.md": {"shop.py"},
     "docs/tutorial/3-twice.md": {"shop.py"},
-    "docs/web-ui.md": {"/api/v1/openapi.json"},
+    "docs/web-ui.md": {"/api/v1/openapi.json", "asgi.py"},
 }
 """Files of the reader's, and what is no path."""
 OF_OTHERS: Final = {
@@ -49,6 +49,7 @@ OF_OTHERS: Final = {
     "--processes": "dramatiq",
     "--scale": "docker",
     "--strict": "zensical",
+    "--timeout-graceful-shutdown": "uvicorn",
     "--tool": "valgrind",
     "--worker-type": "huey",
     "--workers": "huey",
