@@ -195,3 +195,11 @@ def test_quitting_is_no_failure(fastq: Fastq) -> None:
             assert await quit_with(key) == 0
 
     on_a_loop(try_all)()
+
+
+@on_a_loop
+async def test_a_timer_that_ends_late_finds_no_screen_and_does_nothing(filled: Fastq) -> None:
+    async with driven(filled.url, refresh_s=3600.0) as dash:
+        await dash.sees("critical")
+    assert not dash.app.screen_stack
+    dash.app._beat()
