@@ -17,7 +17,7 @@ from fastq.cli.main import main
 from fastq.wire import keys
 from tests.inspector.harness import Seeded
 
-__all__ = ["NOWHERE", "SCHEMA", "Fastq", "checked_json", "commands_of", "fill", "read_terminal"]
+__all__ = ["NOWHERE", "SCHEMA", "Fastq", "checked_json", "commands_of", "fill", "read_terminal", "validator"]
 
 NOWHERE = "unix:///nowhere/redis.sock"
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "cli.schema.json").read_text())
@@ -71,17 +71,17 @@ class Fastq:
 def checked_json(text: str, command: str) -> Any:
     """Read what a command wrote, and hold it against the schema."""
     found = json.loads(text)
-    _validator(command).validate(found)
+    validator(command).validate(found)
     return found
 
 
 @cache
-def _validator(command: str) -> Any:
+def validator(command: str) -> Any:
     """Return what checks the JSON of a command; made once, since to check the schema takes longer than the rest."""
     schema = {**SCHEMA, "$ref": f"#/$defs/{command}"}
-    validator = jsonschema.validators.validator_for(schema)
-    validator.check_schema(schema)
-    return validator(schema)
+    kind = jsonschema.validators.validator_for(schema)
+    kind.check_schema(schema)
+    return kind(schema)
 
 
 def fill(db: Redis, url: str) -> None:

@@ -9,13 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 from redis import Redis
 
 from fastq import Client, Task
 from fastq.wire import keys
-from tests.cli.commands import SCHEMA, Fastq, read_terminal
+from tests.cli.commands import Fastq, read_terminal, validator
 from tests.e2e.harness import ROOT
 from tests.redis_servers import redis_server
 
@@ -138,7 +137,7 @@ def test_what_was_done_is_told_as_json(filled: Fastq, words: str, count: int) ->
 def test_what_failed_is_told_as_json_with_its_error(filled: Fastq, words: str, count: int, error: str) -> None:
     result = filled.run(*words.split(), "--json")
     found = json.loads(result.stdout)
-    jsonschema.validate(found, {**SCHEMA, "$ref": f"#/$defs/{' '.join(words.split()[:2])}"})
+    validator(" ".join(words.split()[:2])).validate(found)
     assert (result.exit_code, found) == (1, {"count": count, "failed": [{"id": "nix", "error": error}]})
     assert error in result.stderr
 

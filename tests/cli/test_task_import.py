@@ -6,13 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from fastq import Client, Task
 from fastq.inspector.importing import NAMED
 from fastq.wire import keys
-from tests.cli.commands import SCHEMA, Fastq
+from tests.cli.commands import Fastq, validator
 from tests.cli.keyspaces import everything
 from tests.cli.test_task_bulk import environment
 from tests.inspector.harness import Seeded
@@ -44,7 +43,7 @@ def record(fastq: Fastq, *words: str, code: int) -> dict[str, Any]:
     result = fastq.run("task", "import", "--json", *words)
     assert result.exit_code == code, result.output
     found: dict[str, Any] = json.loads(result.stdout)
-    jsonschema.validate(found, {**SCHEMA, "$ref": "#/$defs/task import"})
+    validator("task import").validate(found)
     return found
 
 

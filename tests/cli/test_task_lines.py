@@ -8,14 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from click.testing import CliRunner
 
 from fastq import Client, Task
 from fastq.cli.main import main
 from fastq.wire import keys
-from tests.cli.commands import FAR_S, SCHEMA, Fastq
+from tests.cli.commands import FAR_S, Fastq, validator
 from tests.cli.keyspaces import GO_CASES, everything, locks, queues_of, seed
 from tests.cli.test_task_bulk import environment
 from tests.inspector.harness import Seeded
@@ -23,7 +22,7 @@ from tests.inspector.harness import Seeded
 UNKNOWN = b"\xaa\x06\x03new"  # field 101, which no asynq of today knows
 ODD = bytes(range(256))
 MANY = 1_000
-VALID = jsonschema.Draft202012Validator({**SCHEMA, "$ref": "#/$defs/exported_task"})
+VALID = validator("exported_task")
 
 
 def exported(fastq: Fastq, queue: str, *words: str) -> bytes:
@@ -38,7 +37,7 @@ def imported(fastq: Fastq, lines: bytes, *words: str, code: int = 0) -> dict[str
     result = CliRunner().invoke(main, ["--redis", fastq.url, "task", "import", "--json", *words], input=lines)
     assert result.exit_code == code, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)
-    jsonschema.validate(found, {**SCHEMA, "$ref": "#/$defs/task import"})
+    validator("task import").validate(found)
     return found
 
 

@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-import jsonschema
 import pytest
 
 from fastq import Client
-from tests.cli.commands import SCHEMA, Fastq
+from tests.cli.commands import Fastq, validator
 from tests.cli.test_task_bulk import environment
 from tests.e2e.harness import workers_on
 
@@ -72,7 +71,7 @@ def test_what_happens_is_written_as_lines_and_as_json(listed: Fastq, tmp_path: P
         told = json.loads(next(objects))
     assert re.fullmatch(r"\d\d:\d\d:\d\d", at)
     assert (event, type in ("other", "abc")) == ("enqueued", True)
-    jsonschema.validate(told, {**SCHEMA, "$ref": "#/$defs/task tail"})
+    validator("task tail").validate(told)
     assert (told["type"], told["event"], told["state"], told["previous"]) == ("abc", "enqueued", "pending", None)
 
 
