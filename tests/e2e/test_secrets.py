@@ -22,7 +22,17 @@ URLS = {
     "from a function": "unix://{path}?credentials=secret_login:current",
 }
 COMMANDS = ("server ls --json", "stats --json", "doctor --json", "queue pause default", "stats")
-PAGES = ("/", "/queues/default/archived", "/redis", "/settings", "/doctor", "/servers", "/api/v1/servers", "/api/servers", "/api/redis_info")
+PAGES = (
+    "/",
+    "/queues/default/archived",
+    "/redis",
+    "/settings",
+    "/doctor",
+    "/servers",
+    "/api/v1/servers",
+    "/api/servers",
+    "/api/redis_info",
+)
 
 
 def all_values(db: Redis) -> bytes:

@@ -146,9 +146,11 @@ def test_both_tell_the_same_of_what_both_servers_made_of_tasks(
 
 
 def compare_servers(go: GoPeer, inspector: Inspector) -> None:
+    names = [name for name in ServerInfo.__slots__ if name != "children"]  # asynq's servers have none
+
     def read() -> tuple[Sequence[Any], Sequence[Any]]:
         ours, theirs = inspector.servers(), go.inspect("Servers")
-        return [told_of(server, ServerInfo.__slots__) for server in ours], [told(server) for server in theirs]
+        return [told_of(server, names) for server in ours], [told(server) for server in theirs]
 
     def agree() -> bool:
         """Return whether both see what it runs; a heartbeat may come between the two looks."""

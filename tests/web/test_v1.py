@@ -15,7 +15,7 @@ from fastq.web import FastqWeb, bulk
 from fastq.web.v1 import ROOT, V1
 from tests.cli.dash.scene import FAR_S, fill_scene
 from tests.inspector.harness import Seeded
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 from tests.web.serving import SCHEMA, Served, serving
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -121,5 +121,6 @@ def test_a_job_is_followed_and_stopped(url: str, db: Redis, monkeypatch: pytest.
         status, told = asked(served, "POST", "/queues/q/archived/delete-all")
         assert (status, told["state"]) == (202, "running")
         assert asked(served, "GET", "/jobs")[1]["jobs"][0]["id"] == told["id"]
+        monkeypatch.setattr(bulk, "QUICK_S", PATIENCE_S)
         assert asked(served, "POST", f"/jobs/{told['id']}/stop")[0] in (200, 409)  # it may have ended meanwhile
         wait_until(lambda: asked(served, "GET", f"/jobs/{told['id']}")[1]["state"] != "running")
