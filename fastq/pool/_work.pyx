@@ -345,7 +345,7 @@ cdef class Work:
         if task.is_awaited and not self.next_is_awaited():
             self.outbox.ring_bell()
 
-    cdef bint next_is_awaited(self) noexcept:
+    cdef bint next_is_awaited(self) except -1:
         """Return whether clients also wait for the next task: they wait for many, so this end may go with others."""
         cdef Record record
         return self.tasks.look(&record) == FOUND and record.kind & AWAITED != 0
