@@ -40,7 +40,6 @@ def _of_process(call: Call) -> Iterator[tuple[str, str]]:
     yield "Typed tasks", f"{len(site.app.tasks):,}" if site.app else "none; fastq web --app names an app"
     yield "Prometheus", _without_password(site.prometheus) or "none"
     yield "Time zone", f"{time.strftime('%Z')}; days that asynq counts are UTC's"
-    yield "Refresh", "open pages every 2 s, charts every 5 s, while somebody looks"
 
 
 def _without_password(url: str) -> str:
