@@ -79,7 +79,7 @@ if TYPE_CHECKING:
         ServerInfo,
         TaskEvent,
         TaskFilter,
-        TaskHold,
+        TaskLocks,
     )
     from fastq.middleware import ClientMiddleware, Sender
     from fastq.mux import Handler, Middleware, ServeMux
@@ -176,9 +176,9 @@ __all__ = [
     "TaskFailedError",
     "TaskFilter",
     "TaskGoneError",
-    "TaskHold",
     "TaskIDConflictError",
     "TaskInfo",
+    "TaskLocks",
     "TaskNotFoundError",
     "TaskProgress",
     "TaskState",
@@ -269,7 +269,7 @@ _LATER: Final = {
     "TaskEvent": "fastq.inspector",
     "TaskFailedError": "fastq.errors",
     "TaskFilter": "fastq.inspector",
-    "TaskHold": "fastq.inspector",
+    "TaskLocks": "fastq.inspector",
     "TaskGoneError": "fastq.errors",
     "TaskIDConflictError": "fastq.errors",
     "TaskInfo": "fastq.info",

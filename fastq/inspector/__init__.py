@@ -22,7 +22,7 @@ from fastq.inspector.records import (
     QueueInfo,
     ServerInfo,
     TaskEvent,
-    TaskHold,
+    TaskLocks,
 )
 from fastq.inspector.runs import Durations, RunHistory, RunStats
 from fastq.inspector.transfer import MovePlan
@@ -51,5 +51,5 @@ __all__ = [
     "ServerInfo",
     "TaskEvent",
     "TaskFilter",
-    "TaskHold",
+    "TaskLocks",
 ]

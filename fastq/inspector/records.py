@@ -19,7 +19,7 @@ __all__ = [
     "QueueInfo",
     "ServerInfo",
     "TaskEvent",
-    "TaskHold",
+    "TaskLocks",
 ]
 
 
@@ -97,7 +97,7 @@ class FailedAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskHold:
+class TaskLocks:
     """The lease of a task, and its unique lock.
 
     ``leased_until`` is None if no server has the task; servers renew the lease every 5 s. ``is_leased_by_go`` tells

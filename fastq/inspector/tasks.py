@@ -15,7 +15,7 @@ from fastq.info import TaskInfo, task_info
 from fastq.inspector.checks import check_page, check_queue, check_state, check_task_id
 from fastq.inspector.driver import Driver, Given, Stream, alias, operation, stream
 from fastq.inspector.queues import require_queue
-from fastq.inspector.records import FailedAttempt, TaskHold
+from fastq.inspector.records import FailedAttempt, TaskLocks
 from fastq.states import TaskState
 from fastq.wire.attempts import AttemptRecord
 from fastq.wire.codec import clean_text, decode_task_message, view_task_message
@@ -136,7 +136,7 @@ class TaskMethods(Driver):
         return [_attempt(record, tracebacks.get(record.fingerprint)) for record in records]
 
     @operation
-    def get_task_hold(self, queue: str, task_id: str) -> Flow[TaskHold]:
+    def get_task_locks(self, queue: str, task_id: str) -> Flow[TaskLocks]:
         """Read who has a task: its lease, and the holder of its unique lock.
 
         ``TaskNotFoundError`` if the queue has no task with this id.
@@ -156,7 +156,7 @@ class TaskMethods(Driver):
         locked_until = None
         if holder is not None and left_ms >= 0:
             locked_until = at_unix_ns(self._now_ns() + left_ms * MS_NS)
-        return TaskHold(until, is_of_go, bool(lock), (holder or b"").decode(errors="surrogateescape"), locked_until)
+        return TaskLocks(until, is_of_go, bool(lock), (holder or b"").decode(errors="surrogateescape"), locked_until)
 
     @operation
     def list_tasks(

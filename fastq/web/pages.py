@@ -182,9 +182,9 @@ def _workers(servers: Sequence[ServerInfo], queue: str) -> dict[str, tuple[Serve
 async def task(call: Call) -> Response:
     """Show all that is known about a task."""
     info = await _task(call)
-    attempts, hold, servers = await asyncio.gather(
+    attempts, locks, servers = await asyncio.gather(
         call.inspector.get_failed_attempts(info.queue, info.id),
-        call.inspector.get_task_hold(info.queue, info.id),
+        call.inspector.get_task_locks(info.queue, info.id),
         call.view.servers(),
     )
     worker = _workers(servers, info.queue).get(info.id)
@@ -201,7 +201,7 @@ async def task(call: Call) -> Response:
         attempts=attempts[::-1],
         worker=worker,
         child=worker and next((child for child in worker[0].children if info.id in child.task_ids), None),
-        hold=hold,
+        locks=locks,
         links=[(link.name, url) for link in call.site.links if (url := link.to(info))],
         verbs=[verb for verb in VERBS if is_possible(verb, info.state) and call.may(f"task.{verb}")],
         did=did_of(call),

@@ -23,7 +23,7 @@ READING = {
     *(
         "list_scheduled_tasks",
         "get_task_info",
-        "get_task_hold",
+        "get_task_locks",
         "get_failed_attempts",
         "check_import",
         "plan_move",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import FailedAttempt, Inspector, QueueNotFoundError, TaskHold, TaskNotFoundError, TaskState
+from fastq import FailedAttempt, Inspector, QueueNotFoundError, TaskLocks, TaskNotFoundError, TaskState
 from fastq.broker.inspect import tasks as inspect_tasks
 from fastq.broker.inspect.tasks import update_payload
 from fastq.broker.transport.open import open_broker
@@ -109,20 +109,20 @@ def test_who_has_a_task_is_told(ask: Ask, queue: Seeded) -> None:
     queue.put("waits", "pending", unique_key=lock)
     queue.db.zadd(keys.lease("default"), {"go's": NOW_S + 30})
     queue.db.set("mine", "x")
-    assert ask("get_task_hold", "default", "ours") == TaskHold(at(NOW_S + 30), False, True, "", None)
-    assert ask("get_task_hold", "default", "go's") == TaskHold(at(NOW_S + 30), True, False, "", None)
+    assert ask("get_task_locks", "default", "ours") == TaskLocks(at(NOW_S + 30), False, True, "", None)
+    assert ask("get_task_locks", "default", "go's") == TaskLocks(at(NOW_S + 30), True, False, "", None)
     queue.db.set(lock, "ours")
-    assert ask("get_task_hold", "default", "waits") == TaskHold(None, False, True, "ours", None)
+    assert ask("get_task_locks", "default", "waits") == TaskLocks(None, False, True, "ours", None)
     before = datetime.now(UTC)
     queue.db.expire(lock, 3600)
-    until = ask("get_task_hold", "default", "waits").locked_until
+    until = ask("get_task_locks", "default", "waits").locked_until
     assert before + HOUR <= until + timedelta(seconds=1)
     assert until <= datetime.now(UTC) + HOUR
     queue.db.zadd(keys.lease("default"), {"ours": float("inf")})
-    assert ask("get_task_hold", "default", "ours").leased_until.year == 9999
+    assert ask("get_task_locks", "default", "ours").leased_until.year == 9999
 
 
-@pytest.mark.parametrize("method", ["get_task_info", "get_task_hold", "get_failed_attempts"])
+@pytest.mark.parametrize("method", ["get_task_info", "get_task_locks", "get_failed_attempts"])
 def test_a_task_that_is_not_there_is_not_found(ask: Ask, queue: Seeded, method: str) -> None:
     with pytest.raises(TaskNotFoundError, match=r"queue='default', task_id='nosuch'"):
         ask(method, "default", "nosuch")
@@ -131,7 +131,7 @@ def test_a_task_that_is_not_there_is_not_found(ask: Ask, queue: Seeded, method: 
 
 
 @pytest.mark.parametrize(("task_id", "kind"), [("", ValueError), (" \t", ValueError), (7, TypeError)])
-@pytest.mark.parametrize("method", ["get_task_info", "get_task_hold", "get_failed_attempts", "update_task_payload"])
+@pytest.mark.parametrize("method", ["get_task_info", "get_task_locks", "get_failed_attempts", "update_task_payload"])
 def test_a_blank_task_id_is_refused(ask: Ask, queue: Seeded, method: str, task_id: Any, kind: type[Exception]) -> None:
     args = (b"",) if method == "update_task_payload" else ()
     with pytest.raises(kind, match="task_id must"):
