@@ -11,9 +11,9 @@ import orjson
 from fastq.app.app import App
 from fastq.app.foreground import run_in_foreground
 from fastq.app.function import TaskFunction
+from fastq.cli.apps import import_app
 from fastq.cli.commands import SETTINGS
 from fastq.cli.connection import runner_url
-from fastq.cli.sources import import_app
 from fastq.cli.streams import say_failure
 from fastq.errors import HandlerNotFoundError, PayloadError, Snooze
 from fastq.mux import ServeMux

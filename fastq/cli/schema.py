@@ -9,8 +9,8 @@ import orjson
 from fastq.app.go_source import go_source
 from fastq.app.schema import FORMAT, schema_of
 from fastq.app.schema_diff import breaking_changes
+from fastq.cli.apps import typed_app
 from fastq.cli.commands import SETTINGS, Noun
-from fastq.cli.sources import typed_app
 
 __all__ = ["schema"]
 

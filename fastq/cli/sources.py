@@ -6,24 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import click
-
-from fastq.app.app import App
 from fastq.cli.connection import runner_url, search_here
-from fastq.log.traces import own_trace
 from fastq.server.settings import from_file, parse_kind
-from fastq.worker.names import AppNameError, resolve, split_name
+from fastq.worker.names import split_name
 
 __all__ = [
     "Sources",
     "checked_app",
-    "import_app",
     "read_count",
     "read_flag",
     "read_seconds",
     "read_text",
     "search_here",
-    "typed_app",
 ]
 
 T = TypeVar("T")
@@ -99,28 +93,3 @@ def checked_app(app: str | None, what: str) -> str:
         raise ValueError(f"APP is missing: name {what}")
     split_name(app)
     return app
-
-
-def import_app(name: str) -> Any:
-    """Import what ``module:attr`` names; a name that leads nowhere is misuse.
-
-    If the module raises, the command ends with 1, and the user's own lines of the traceback.
-    """
-    search_here()
-    try:
-        return resolve(name)
-    except AppNameError as error:
-        raise click.UsageError(str(error)) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything at its import
-        click.echo(f"fastq: the import of {name} failed:\n{own_trace(error)}", err=True, nl=False)
-        raise click.exceptions.Exit(1) from None
-
-
-def typed_app(name: str) -> App:
-    """Import an ``App`` that has typed tasks."""
-    found = import_app(name)
-    if not isinstance(found, App):
-        raise click.UsageError(f"{name!r} must be a fastq.App, not {type(found).__name__}")
-    if not found.tasks:
-        raise click.UsageError(f"{name!r} has no typed tasks; add some with @app.task")
-    return found

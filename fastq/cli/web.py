@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import click
 
+from fastq.cli.apps import typed_app
 from fastq.cli.commands import Verb
 from fastq.cli.connection import note_given, redis_url, server_is_named
-from fastq.cli.sources import typed_app
 from fastq.cli.streams import say_failure
 from fastq.errors import FastqError
 
