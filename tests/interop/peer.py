@@ -3,6 +3,7 @@
 import base64
 import itertools
 import json
+import os
 import subprocess
 import threading
 from collections.abc import Iterable, Iterator
@@ -54,6 +55,12 @@ class GoPeer:
     def pid(self) -> int:
         """The process, for tests that kill it."""
         return self._process.pid
+
+    def log(self) -> str:
+        """Return what the process has written to stderr, asynq's logs above all; not after ``close``."""
+        # Not by seek and read: the process writes where its file is, which is this one.
+        file = self._stderr.fileno()
+        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def close(self) -> None:
         """End the process; servers that run in it leave Redis as it is."""

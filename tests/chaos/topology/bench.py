@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from fastq.broker.transport import embedded
 from fastq.demo.interruption import Interruption
-from tests.chaos.topology.books import Books, Fault, Move, Run, read_acks, read_runs
+from tests.chaos.topology.books import Books, Fault, Move, read_acks, read_runs
 from tests.chaos.topology.check import Verdict, Violation, check
 from tests.chaos.topology.faults import SCENARIOS
 from tests.chaos.topology.network import network
@@ -139,9 +139,8 @@ class Bench:
         self._say(f"the last fault is over; within {self._options.left_s:g} s nothing may be left")
         self._producers.stop()
         left = self._settle()
-        runs = self._go.runs() if self._go is not None else []
         self._observed += [Violation("alive", text) for text in self._workers.stop()]
-        return self._verdict(left, runs)
+        return self._verdict(left)
 
     def _strike(self, name: str) -> None:
         scenario = SCENARIOS[name]
@@ -192,7 +191,8 @@ class Bench:
                         found.update(dict.fromkeys(ids, state))
         return found
 
-    def _verdict(self, left: dict[str, str], runs_of_go: list[Run]) -> Verdict:
+    def _verdict(self, left: dict[str, str]) -> Verdict:
+        runs_of_go = self._go.runs() if self._go is not None else []
         books = Books(
             acks=read_acks(self._acks),
             runs=[*read_runs(self._workers.ledger, "fastq"), *runs_of_go],
@@ -203,5 +203,6 @@ class Bench:
             faults=self._faults,
             left=left,
             wait_replicas=self._options.wait_replicas,
+            refusals=self._go.refusals() if self._go is not None else [],
         )
         return check(books, self._observed)

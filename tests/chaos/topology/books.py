@@ -1,11 +1,29 @@
 """What is written down outside Redis while a site is under fire; all times are Unix seconds."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-__all__ = ["Ack", "Books", "Fault", "Move", "Passage", "Run", "Sample", "read_acks", "read_runs"]
+__all__ = [
+    "Ack",
+    "Books",
+    "Fault",
+    "Move",
+    "Passage",
+    "Refusal",
+    "Run",
+    "Sample",
+    "read_acks",
+    "read_refusals",
+    "read_runs",
+]
+
+_REFUSED: Final = re.compile(
+    r"asynq: pid=\d+ (\S+ \S+) WARN: Could not remove task id=(\S+) .* err: (.*); Will retry syncing"
+)
 
 
 class Ack(NamedTuple):
@@ -42,6 +60,14 @@ class Move(NamedTuple):
     queue: str
     node: str
     at: float
+
+
+class Refusal(NamedTuple):
+    """The moment when a server of Go asynq wrote into its log that Redis had refused the ack of a run, and why."""
+
+    id: str
+    at: float
+    why: str
 
 
 class Sample(NamedTuple):
@@ -84,6 +110,7 @@ class Books:
     faults: Sequence[Fault]
     left: Mapping[str, str]
     wait_replicas: int
+    refusals: Sequence[Refusal] = ()
 
 
 def read_acks(path: Path) -> list[Ack]:
@@ -103,3 +130,11 @@ def read_runs(path: Path, who: str) -> list[Run]:
         else:
             runs.append(Run(id, who, begun.pop((id, run)), float(at)))
     return [*runs, *(Run(id, who, began, 0.0) for (id, _), began in begun.items())]
+
+
+def read_refusals(log: str) -> list[Refusal]:
+    """Read the log of Go asynq's servers; its times are UTC."""
+    rows = (match.groups() for match in _REFUSED.finditer(log))
+    return [
+        Refusal(id, datetime.strptime(f"{at}+0000", "%Y/%m/%d %H:%M:%S.%f%z").timestamp(), why) for at, id, why in rows
+    ]

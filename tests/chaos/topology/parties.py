@@ -21,7 +21,7 @@ import pytest
 
 from fastq import AsyncClient, BrokerError, Client
 from tests.chaos.topology.app import LEDGER
-from tests.chaos.topology.books import Ack, Run
+from tests.chaos.topology.books import Ack, Refusal, Run, read_refusals
 from tests.chaos.topology.node import spawn
 from tests.chaos.topology.sites import Site
 from tests.interop.build import build_peer
@@ -206,7 +206,7 @@ class Go:
             concurrency=4,
             retry_delay_ns=second_ns,
             delayed_task_check_ns=second_ns,
-            log_level="fatal",
+            log_level="warn",
         )
 
     def enqueue(self, id: str, queue: str, payload: bytes) -> None:
@@ -218,6 +218,9 @@ class Go:
         """Return the runs of its server, as it wrote them down."""
         rows = self._peer.request("executions", started=0, finished=0, timeout_ns=0)
         return [Run(row["id"], "Go", row["start_ns"] / 1e9, (row["end_ns"] or 0) / 1e9) for row in rows]
+
+    def refusals(self) -> list[Refusal]:
+        return read_refusals(self._peer.log())
 
     def close(self) -> None:
         self._peer.close()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.topology.books import Ack, Books, Fault, Move, Passage, Run, Sample
+from tests.chaos.topology.books import Ack, Books, Fault, Move, Passage, Refusal, Run, Sample, read_refusals
 from tests.chaos.topology.check import Violation, check
 from tests.chaos.topology.faults import SCENARIOS, scenarios_named
 
@@ -107,6 +107,47 @@ def test_a_second_run_is_explained_by_a_fault_between_start_and_ack(first: Run, 
     assert broken(books(7.5, first, again)) == reported
     delayed = replace(FAULT, repeats=False)
     assert broken(books(7.5, first, again, faults=[delayed])) == ["twice"]
+
+
+GIVEN_UP = Refusal(TASK, 11.5, "INTERNAL_ERROR: redis eval error: TRYAGAIN Multiple keys request")
+MOVED = replace(FAULT, kind="queues moved to another master", repeats=False)
+
+
+def of_go(began: float, ended: float) -> Run:
+    return Run(TASK, "Go", began, ended)
+
+
+def test_a_second_run_is_explained_by_an_ack_that_go_gave_up_while_slots_moved() -> None:
+    runs = (of_go(11, 11.4), run(110, 111))
+    verdict = check(books(10.5, *runs, faults=[MOVED], refusals=[GIVEN_UP]))
+    assert not verdict.violations
+    assert verdict.figures["runs again since Go gave up an ack that a move refused"] == 1
+    assert "ack refused 1.500: INTERNAL_ERROR: redis eval error: TRYAGAIN" in verdict.repeated[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "refusal"),
+    [
+        (of_go(11, 11.4), None),
+        (of_go(11, 11.4), GIVEN_UP._replace(id="chaos-b0000002")),
+        (of_go(11, 11.4), GIVEN_UP._replace(why="INTERNAL_ERROR: redis eval error: NOT FOUND")),
+        (of_go(11, 11.4), GIVEN_UP._replace(at=110.5)),  # that of the second run
+        (of_go(11, 11.6), GIVEN_UP),
+        (of_go(11, 0), GIVEN_UP),
+        (of_go(1, 2), GIVEN_UP._replace(at=2.1)),  # nothing moved then
+        (run(11, 11.4), GIVEN_UP),
+    ],
+)
+def test_no_other_second_run_is_explained_by_slots_that_move(first: Run, refusal: Refusal | None) -> None:
+    of = books(0.5, first, run(110, 111), faults=[MOVED], refusals=[refusal] if refusal else [], samples={"node0": []})
+    assert broken(of) == ["twice"]
+
+
+def test_acks_that_go_gave_up_are_read_from_its_log() -> None:
+    words = 'task id=a type="job" from "asynq:{q}:active" err: ERROR: TRYAGAIN x; Will retry syncing'
+    line = f"asynq: pid=7 2026/11/23 03:12:43.250000 WARN: Could not remove {words}\n"
+    log = f"{line}asynq: pid=7 2026/11/23 03:12:44.000000 WARN: other\n"
+    assert read_refusals(log) == [Refusal("a", 1795403563.25, "ERROR: TRYAGAIN x")]
 
 
 def test_a_fail_over_that_nobody_ordered_explains_a_second_run_as_a_fault_does() -> None:
