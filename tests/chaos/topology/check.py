@@ -7,7 +7,7 @@ of a task that a fastq client has acknowledged.
 
 A second run is explained by a fault of those in which an ack may be lost. Slots that move are none: only a run of Go's
 whose ack Redis refused for the move, before the task ran again, may be repeated. Go asynq v0.26 tries such an ack four
-times within some 0.1 s, and then never again: its syncer repeats it under a context that has been cancelled
+times within some 0.1 s, and then never again: its syncer repeats it under a context that has been canceled
 (``markAsDone``). It logs each such ack, which is how they are known; ``tests/interop/test_cluster.py`` shows it.
 """
 
