@@ -71,10 +71,18 @@ class Network:
 
         async def close() -> None:
             self._listeners.pop(port).close()
+
+        self._call(close())
+        self.cut(port)
+
+    def cut(self, port: int) -> None:
+        """End the connections to a port; new ones are taken."""
+
+        async def end() -> None:
             for writer in list(self._open[port]):
                 writer.transport.abort()
 
-        self._call(close())
+        self._call(end())
 
     # What goes wrong ----------------------------------------------------------------------------------------------
 
@@ -152,6 +160,8 @@ class Network:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
 
+        # Connections that were not served yet are canceled, too, which Python 3.11's streams would print.
+        self._loop.set_exception_handler(lambda _loop, _context: None)
         self._call(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
