@@ -35,6 +35,8 @@ class Outage:
         self._own: dict[object, tuple[type[BrokerError], int]] = {}
         self.retries: dict[object, Callable[[], None]] = {}
         """The functions that end the pauses of actors that have failed."""
+        self.on_replica: Callable[[], None] = lambda: None
+        """The function to call each time a replica has refused an actor's write; the former master, perhaps."""
 
     def __bool__(self) -> bool:
         return bool(self._sharing)
@@ -47,6 +49,8 @@ class Outage:
         """Note that an actor has met an error; return whether to log it."""
         kind = type(error)
         self.errors[kind.__name__] += 1
+        if isinstance(error, BrokerReadOnlyError):
+            self.on_replica()
         if is_shared(error):
             self.begun += not self._sharing
             self._sharing.add(who)

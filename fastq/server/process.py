@@ -190,6 +190,8 @@ class ServerProcess:
         )
         self.recoverer = Recoverer(commands, queues, self.in_flight, rules, self.aggregation.reclaimer.reclaim)
         self.watch = TaskWatch(self._broker.transport)
+        # A name may lead to another master now. Wakers only read, so a former one that lives on does not refuse them.
+        outage.on_replica = self.watch.renew
         self.wakers = {
             queue: Waker(self.watch, queue, on_tasks, lambda: self.heartbeater.servers, outage) for queue in queues
         }

@@ -87,6 +87,8 @@ def test_a_virtual_address_that_leads_to_another_server_is_followed(old_connecti
                         assert message is not None
                         assert message.retried == 0
                     assert after.count("processed") == 4
+                    # Nobody refuses the waker at the old server, and a replica may hear of pushes late or never.
+                    wait_until(lambda: after.facts("clients")["tracking_clients"] == 1)
                     assert worker.stop() == 0, worker.text
 
         worker = workers.start("--concurrency", "2", "--redis", url).is_ready()

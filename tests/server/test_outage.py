@@ -67,3 +67,13 @@ def test_the_first_success_lets_all_others_try_again_and_the_last_nobody() -> No
     outage.clear("c")
     outage.clear("c")
     assert not tried
+
+
+def test_each_refusal_of_a_replica_is_passed_on_whoever_met_it() -> None:
+    """Wakers ask nothing that a replica refuses, so they learn from the others that they wait at one."""
+    outage, heard = Outage(), []
+    outage.on_replica = lambda: heard.append("replica")
+    for who in ("a", "a", "b"):
+        outage.report(who, BrokerReadOnlyError("replica"))
+    outage.report("a", AWAY)
+    assert len(heard) == 3

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
 from fastq.broker.operations.lease import Leased, list_leases
 from fastq.clock import Moment
-from fastq.errors import BrokerError, BrokerReadOnlyError
+from fastq.errors import BrokerError
 from fastq.prioritizer import Prioritizer
 from fastq.server.actors.failing import FailingQueues
 from fastq.server.actors.lanes import LaneActor
@@ -304,8 +304,6 @@ class Fetcher(LaneActor):
         if not self._is_fetching:
             return  # no dequeue would tell that the trouble is over
         self._resting[queue] = self._clock.monotonic_s() + self._failing.note_failure(queue, error)
-        if isinstance(error, BrokerReadOnlyError) and (waker := self._wakers.get(queue)):
-            waker.renew()  # a name may lead to another master now, while the old one lives on as a replica
 
     async def _take_lost(self, *, at_once: bool = False) -> None:
         await self._lanes.spread(self._dequeues.due(at_once=at_once), lambda lost: lost.queue, self._look_for)

@@ -80,10 +80,6 @@ class Waker(Actor):
             self._backoff_over.set()
         self._delays = self._has_woken = False
 
-    def renew(self) -> None:
-        """Wait on a new connection, because this Redis is no longer the master or is unusable; so do all wakers."""
-        self._watch.renew()
-
     @property
     def delay_s(self) -> float:
         """Return the longest time in which pushes go unnoticed, because another server took the last one."""
