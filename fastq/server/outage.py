@@ -36,7 +36,7 @@ class Outage:
         self.retries: dict[object, Callable[[], None]] = {}
         """The functions that end the pauses of actors that have failed."""
         self.on_replica: Callable[[], None] = lambda: None
-        """The function to call each time a replica has refused an actor's write; the former master, perhaps."""
+        """The function to call each time a replica, the former master perhaps, has refused something."""
 
     def __bool__(self) -> bool:
         return bool(self._sharing)
@@ -45,12 +45,16 @@ class Outage:
         """Return whether an actor has met the outage and has not succeeded since."""
         return who in self._sharing
 
+    def notice(self, error: BrokerError) -> None:
+        """Pass on that a replica has refused something; for errors that are not reported."""
+        if isinstance(error, BrokerReadOnlyError):
+            self.on_replica()
+
     def report(self, who: object, error: BrokerError) -> bool:
         """Note that an actor has met an error; return whether to log it."""
         kind = type(error)
         self.errors[kind.__name__] += 1
-        if isinstance(error, BrokerReadOnlyError):
-            self.on_replica()
+        self.notice(error)
         if is_shared(error):
             self.begun += not self._sharing
             self._sharing.add(who)

@@ -75,5 +75,6 @@ def test_each_refusal_of_a_replica_is_passed_on_whoever_met_it() -> None:
     outage.on_replica = lambda: heard.append("replica")
     for who in ("a", "a", "b"):
         outage.report(who, BrokerReadOnlyError("replica"))
+    outage.notice(BrokerReadOnlyError("replica"))
     outage.report("a", AWAY)
-    assert len(heard) == 3
+    assert len(heard) == 4

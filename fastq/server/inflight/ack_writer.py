@@ -73,6 +73,7 @@ class AckWriter:
         told = len(before) + len(calls)
         for call, outcome in zip(calls, results[len(before) : told], strict=True):
             if isinstance(outcome, BrokerError):
+                self._stats.outage.notice(outcome)
                 if not self._is_outage:
                     _log.warning("cannot save the outcomes of %d tasks yet: %s; retrying", len(call.tasks), outcome)
                     self._is_outage = True
