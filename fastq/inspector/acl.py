@@ -18,7 +18,7 @@ pttl scan scard sismember smembers srandmember sscan time type zcard zcount zran
 zscore
 """
 _SERVERS: Final = (f"{keys.all_servers()}*", f"{keys.all_workers()}*", keys.server_notice("{*"))
-_SCHEDULERS: Final = (f"{keys.all_schedulers()}*", keys.scheduler_history("*"))
+_SCHEDULERS: Final = (f"{keys.all_schedulers()}*", keys.scheduler_history("*"), keys.scheduler_ticks())
 _ORDERS: Final = (keys.CANCEL_CHANNEL, keys.CANCEL_AS_CHANNEL, keys.control_channel("*"))
 _INBOXES: Final = (keys.inbox_channel("*"),)
 
@@ -41,7 +41,7 @@ ROLES: Final = {
         (*_SERVERS, keys.semaphore("*")),
         (*_ORDERS, *_INBOXES),
     ),
-    "scheduler": _Role(f"{_ENQUEUING} expire get llen scard zcard zrem zremrangebyrank", _SCHEDULERS),
+    "scheduler": _Role(f"{_ENQUEUING} expire get hincrby llen scard zcard zrem zremrangebyrank", _SCHEDULERS),
     "inspector": _Role(_READING, (*_SERVERS, *_SCHEDULERS)),
     "admin": _Role(
         f"""{_ENQUEUING} {_READING} hdel hincrby hlen lpop lrem lset ltrim pubsub|numsub rpush slowlog|get srem

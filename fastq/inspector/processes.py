@@ -12,11 +12,13 @@ from fastq.broker.inspect.servers import (
     cluster_slots,
     list_history,
     read_scheduler_entries,
+    read_scheduler_ticks,
     read_servers,
     slot_of,
 )
 from fastq.broker.operation import Flow, Operation
 from fastq.broker.operations.presence import notice_of
+from fastq.broker.operations.schedulers import TickOutcome
 from fastq.errors import InvalidMessageError
 from fastq.inspector.checks import check_page, check_queue
 from fastq.inspector.driver import Driver, operation
@@ -58,6 +60,18 @@ class ServerMethods(Driver):
         return sorted(
             _decoded(decode_scheduler_entry, found), key=lambda entry: (entry.spec, entry.task_type, entry.id)
         )
+
+    @operation
+    def scheduler_ticks(self) -> Flow[dict[str, dict[str, int]]]:
+        """Count the ticks of all fastq schedulers so far, by type of task and by what became of them.
+
+        That is "enqueued", "duplicate" (the id or the unique lock of the task was taken), "failed" (``pre_enqueue``
+        raised, or the task cannot be enqueued) or "missed" (left out, as the policy for missed ticks says; at most 1000
+        of an entry at a time are counted). Redis forgets the counts 90 days after the last tick.
+        """
+        counts = yield read_scheduler_ticks()
+        types = sorted({task_type for _, task_type in counts})
+        return {kind: {outcome.value: counts.get((outcome, kind), 0) for outcome in TickOutcome} for kind in types}
 
     @operation
     def list_scheduler_enqueue_events(

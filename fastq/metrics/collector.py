@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from fastq.broker.operations.schedulers import TickOutcome
 from fastq.errors import FastqError, QueueNotFoundError
 from fastq.inspector import Inspector, QueueInfo, ServerInfo
 from fastq.metrics.pace import Pace
@@ -38,6 +39,7 @@ class _Reading(NamedTuple):
     unread: Sequence[str] = ()
     servers: Sequence[ServerInfo] | None = None
     entries: Sequence[SchedulerEntry] | None = None
+    ticks: Mapping[str, Mapping[str, int]] | None = None
     began: datetime = datetime.min.replace(tzinfo=UTC)
     took_s: float = 0.0
 
@@ -61,7 +63,7 @@ class QueueCollector(Collector):
 
     def describe(self) -> Iterable[Metric]:
         """Return the metrics without values; Redis is not asked."""
-        return self._metrics(_Reading(servers=(), entries=()))
+        return self._metrics(_Reading(servers=(), entries=(), ticks={}))
 
     def collect(self) -> Iterable[Metric]:
         """Return the metrics as of the last reading of Redis, which is made anew if it is too old."""
@@ -80,6 +82,7 @@ class QueueCollector(Collector):
             return _Reading()
         servers = self._try("the servers", self._inspector.servers)
         entries = self._try("the schedulers", self._inspector.scheduler_entries)
+        ticks = self._try("the ticks of schedulers", self._inspector.scheduler_ticks)
         queues: list[QueueInfo] = []
         unread: list[str] = []
         for name in sorted(names, key=lambda name: f"queue {name}" in self._failed):
@@ -91,7 +94,7 @@ class QueueCollector(Collector):
                 unread.append(name)
             else:
                 queues.append(info)
-        return _Reading(True, queues, unread, servers, entries, began, time.monotonic() - began_s)
+        return _Reading(True, queues, unread, servers, entries, ticks, began, time.monotonic() - began_s)
 
     def _info(self, queue: str, began_s: float) -> QueueInfo:
         if time.monotonic() - began_s > MOST_S:
@@ -129,6 +132,8 @@ class QueueCollector(Collector):
             found += self._of_servers(reading.queues, reading.servers)
         if reading.entries is not None:
             found += _of_schedulers(reading.entries, reading.began)
+        if reading.ticks is not None:
+            found.append(_ticks(reading.ticks, reading.entries or ()))
         unreadable = _by_queue("fastq_queue_unreadable", "1 if the queue cannot be read, else 0.")
         for name, value in (*((info.queue, 0) for info in reading.queues), *((name, 1) for name in reading.unread)):
             unreadable.add_metric([name], value)
@@ -215,6 +220,19 @@ def _of_schedulers(entries: Sequence[SchedulerEntry], now: datetime) -> list[Met
         _single("fastq_scheduler_entries", "Entries of the running schedulers.", len(entries)),
         _single("fastq_scheduler_late_seconds", text, max(late_s, default=0.0)),
     ]
+
+
+def _ticks(counts: Mapping[str, Mapping[str, int]], entries: Sequence[SchedulerEntry]) -> CounterMetricFamily:
+    """Return the counters of ticks; those of entries that run begin with 0, so that a first tick increases them."""
+    ticks = CounterMetricFamily(
+        "fastq_scheduler_ticks",
+        "Ticks of periodic tasks that were enqueued, duplicate, failed or missed.",
+        labels=["type", "outcome"],
+    )
+    for task_type in sorted({*counts, *(entry.task_type for entry in entries)}):
+        for outcome in TickOutcome:
+            ticks.add_metric([task_type, outcome.value], counts.get(task_type, {}).get(outcome.value, 0))
+    return ticks
 
 
 def _by_queue(name: str, text: str) -> GaugeMetricFamily:

@@ -14,14 +14,15 @@ from typing import Final
 
 from fastq.broker.operation import Operation
 from fastq.broker.operations.enqueue import EnqueueOutcome, QueueRegister, error_of
-from fastq.broker.operations.schedulers import clear_scheduler, publish_scheduler, record_event
+from fastq.broker.operations.schedulers import TickOutcome, clear_scheduler, publish_scheduler, record_event
 from fastq.broker.operations.ticks import enqueue_ticks, read_last_tick
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.clock import Clock, at_unix_ns
-from fastq.errors import BrokerError, TaskIDConflictError
+from fastq.errors import BrokerError, DuplicateTaskError, TaskIDConflictError
 from fastq.scheduler.composing import TickTask, compose_tick
 from fastq.scheduler.entry import Entry
 from fastq.scheduler.hooks import EnqueueHooks
+from fastq.scheduler.tick_counts import TickCounts
 from fastq.task import Task
 from fastq.wire.messages import SchedulerEnqueueEvent
 from fastq.wire.records import encode_scheduler_enqueue_event, encode_scheduler_entry
@@ -68,6 +69,7 @@ class Engine:
         self._beaten_s = 0.0
         self._said: set[type[BrokerError]] = set()
         self._with_history: set[str] = set()
+        self._counts = TickCounts()
 
     def now(self) -> datetime:
         """Return the time of the clock."""
@@ -117,6 +119,7 @@ class Engine:
             picked = [(entry, ticks) for entry, ticks in picked if ticks and not entry.failures]
             # What is published of them, above all their next times, is not true any more.
             self._beat_at_s = min(self._beat_at_s, self._beaten_s + BEAT_AFTER_TICK_S)
+        self._counts.write(self._broker, self._clock.monotonic_s())
         if self._clock.monotonic_s() >= self._beat_at_s:
             self._beat()
         return self._pause_s()
@@ -158,7 +161,7 @@ class Engine:
             if pick is None:
                 continue
             if not pick.ticks:
-                self._say_what_is_left_out(entry, pick.latest)
+                self._note_what_is_left_out(entry, pick.latest)
                 entry.leave_behind(pick.latest)
             elif self._may_try(entry):
                 picked.append((entry, pick.ticks))
@@ -201,6 +204,7 @@ class Engine:
             return False
         if outcome is EnqueueOutcome.TAKEN:
             _log.debug("%s: another scheduler enqueued the task of %s", entry, attempt.due)
+            entry.left_out = 0  # counted by that one
             self._leave(entry, attempt.due)
             return False
         error = error_of(outcome, info.queue, info.id)
@@ -210,6 +214,7 @@ class Engine:
             self._refuse(entry, attempt.due, error)
             return False
         self._leave(entry, attempt.due)
+        self._counts.note(TickOutcome.ENQUEUED, entry.registration.task.type)
         _log.info("%s: enqueued task %s in queue %s; next %s", entry, info.id, info.queue, _shown(entry.next))
         self._options.hooks.after(info, None)
         return True
@@ -227,17 +232,20 @@ class Engine:
     def _refuse(self, entry: Entry, due: datetime, error: Exception) -> None:
         _log.info("%s: the task of %s was not enqueued: %s", entry, due, error)
         self._leave(entry, due)
+        is_taken = isinstance(error, (DuplicateTaskError, TaskIDConflictError))
+        self._counts.note(TickOutcome.DUPLICATE if is_taken else TickOutcome.FAILED, entry.registration.task.type)
         error.add_note(f"scheduler {entry!r}")
         self._options.hooks.after(None, error)
 
     def _leave(self, entry: Entry, due: datetime) -> None:
-        self._say_what_is_left_out(entry, due)
+        self._note_what_is_left_out(entry, due)
         entry.settle(due)
         self._note_success()
 
-    def _say_what_is_left_out(self, entry: Entry, latest: datetime) -> None:
-        if entry.leaves_out:
+    def _note_what_is_left_out(self, entry: Entry, latest: datetime) -> None:
+        if entry.left_out:
             missed = entry.registration.missed
+            self._counts.note(TickOutcome.MISSED, entry.registration.task.type, entry.left_out)
             _log.warning(
                 "%s: ticks up to %s were missed, and some of them are skipped (missed=%s)", entry, latest, missed
             )

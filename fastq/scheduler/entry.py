@@ -93,7 +93,7 @@ class Entry:
         self.registration = registration
         self.prev: datetime | None = None
         self.recalled = not registration.recalls
-        self.leaves_out = False
+        self.left_out = 0
         self.failures = 0
         self.retry_at_s = 0.0
         self._attempt: Attempt | None = None
@@ -141,8 +141,8 @@ class Entry:
             return None
         pick = pick_ticks(self.registration.schedule, self._position, now, self.registration.missed)
         if pick is not None and self._gives_up(pick.latest, now):
-            pick = Pick([], pick.latest, leaves_out=True)
-        self.leaves_out = pick is not None and pick.leaves_out
+            pick = Pick([], pick.latest, pick.left_out + len(pick.ticks))
+        self.left_out = 0 if pick is None else pick.left_out
         return pick
 
     def _gives_up(self, due: datetime, now: datetime) -> bool:
@@ -170,7 +170,7 @@ class Entry:
     def leave_behind(self, tick: datetime) -> None:
         """Note that a tick, and all before it, are finished."""
         self._attempt = None
-        self.leaves_out = False
+        self.left_out = 0
         self._note_answer()
         if tick > self._position:
             self._move_to(tick)

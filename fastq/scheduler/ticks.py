@@ -24,6 +24,8 @@ __all__ = [
 
 MAX_MADE_UP: Final = 1000
 """The largest number of missed ticks of an entry that are enqueued."""
+MAX_LEFT_OUT: Final = 1000
+"""The largest number of missed ticks of an entry that are counted at once, as they are gone through one by one."""
 GIVE_UP_AFTER: Final = timedelta(seconds=60)
 """With ``Missed.SKIP``, a tick is tried for this long after its first failure."""
 
@@ -49,11 +51,11 @@ class Missed(StrEnum):
 
 
 class Pick(NamedTuple):
-    """The ticks to enqueue, oldest first, the latest one due, and whether others are left out."""
+    """The ticks to enqueue, oldest first, the latest one due, and how many others are left out, 1000 at most."""
 
     ticks: list[datetime]
     latest: datetime
-    leaves_out: bool
+    left_out: int
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
@@ -65,11 +67,11 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
 def pick_ticks(schedule: Schedule, after: datetime, now: datetime, missed: Missed) -> Pick | None:
     """Choose among the ticks due after ``after`` and not after ``now``; None if there are none."""
     most = MAX_MADE_UP if missed is Missed.ALL else 1
-    due = _latest(schedule, after, now, most + 1)
+    due = _latest(schedule, after, now, most + MAX_LEFT_OUT)
     if not due:
         return None
     chosen = due[-most:]
-    return Pick(chosen, due[-1], len(chosen) < len(due))
+    return Pick(chosen, due[-1], len(due) - len(chosen))
 
 
 def _latest(schedule: Schedule, after: datetime, now: datetime, count: int) -> list[datetime]:

@@ -48,6 +48,7 @@ __all__ = [
     "scheduled_groups",
     "scheduler_entries",
     "scheduler_history",
+    "scheduler_ticks",
     "semaphore",
     "server_info",
     "server_notice",
@@ -130,6 +131,11 @@ def scheduler_entries(scheduler_id: str) -> str:
 def scheduler_history(entry_id: str) -> str:
     """Name the sorted set of one entry's SchedulerEnqueueEvent messages, scored by Unix seconds."""
     return f"asynq:scheduler_history:{entry_id}"
+
+
+def scheduler_ticks() -> str:
+    """Name the hash of counters of all schedulers' ticks, by ``outcome:type``; not asynq's."""
+    return "asynq:scheduler_ticks"
 
 
 def queue_prefix(queue: str) -> str:

@@ -29,7 +29,8 @@ READING = {
         "plan_move",
         "plan_retry",
     ),
-    *("servers", "wait_for_server", "scheduler_entries", "list_scheduler_enqueue_events", "examine", "close"),
+    *("servers", "wait_for_server", "scheduler_entries", "scheduler_ticks", "list_scheduler_enqueue_events"),
+    *("examine", "close"),
 }
 CALLS: dict[str, tuple[Any, ...]] = {
     "archive_task": ("default", "p1"),

@@ -131,6 +131,14 @@ def test_what_an_entry_enqueued_is_listed_by_pages_latest_first(ask: Ask, db: Re
         ask("list_scheduler_enqueue_events", " ")
 
 
+def test_ticks_are_counted_by_type_and_outcome(ask: Ask, db: Redis) -> None:
+    assert ask("scheduler_ticks") == {}
+    counts = {"enqueued:mail:send": 7, "missed:mail:send": 2, "failed:b": 1, "of a later version:b": 5}
+    db.hset(keys.scheduler_ticks(), mapping=counts)
+    none = dict.fromkeys(("enqueued", "duplicate", "failed", "missed"), 0)
+    assert ask("scheduler_ticks") == {"b": {**none, "failed": 1}, "mail:send": {**none, "enqueued": 7, "missed": 2}}
+
+
 def test_the_slot_of_a_queue_is_known_without_a_cluster(ask: Ask, db: Redis) -> None:
     # Redis' own example of its hash: the slot of 123456789 is 0x31C3.
     assert ask("cluster_key_slot", "123456789") == 0x31C3

@@ -137,6 +137,18 @@ def test_ticks_of_schedulers_show_by_type_and_spec(db: Redis, inspector: Inspect
     assert found["fastq_scheduler_last_tick_timestamp_seconds"] == {("@daily", "a"): 5000, ("@daily", "b"): 6000}
 
 
+def test_ticks_are_counted_from_zero_for_each_entry_and_go_on_without_a_scheduler(
+    db: Redis, inspector: Inspector
+) -> None:
+    db.hset(keys.scheduler_ticks(), mapping={"enqueued:old": 40, "missed:old": 3})
+    publish_entries(db, SchedulerEntry("1", "@daily", "new", b"", (), None, None))
+    outcomes = ("enqueued", "duplicate", "failed", "missed")
+    assert samples(registered(inspector))["fastq_scheduler_ticks_total"] == {
+        **{(outcome, "new"): 0 for outcome in outcomes},
+        **dict(zip(((outcome, "old") for outcome in outcomes), (40, 0, 0, 3), strict=True)),
+    }
+
+
 def test_entries_of_schedulers_that_are_due_and_not_enqueued_show(db: Redis, inspector: Inspector) -> None:
     now = datetime.now(UTC)
     due = [now + timedelta(hours=1), now - timedelta(seconds=100), None]
@@ -180,11 +192,16 @@ def test_a_queue_that_stays_unreadable_is_counted_each_time_logged_once_and_read
 
 @pytest.mark.parametrize(
     ("key", "lacking"),
-    [(keys.all_servers(), "fastq_queue_servers"), (keys.all_schedulers(), "fastq_scheduler_entries")],
+    [
+        (keys.all_servers(), "fastq_queue_servers"),
+        (keys.all_schedulers(), "fastq_scheduler_entries"),
+        (keys.scheduler_ticks(), "fastq_scheduler_ticks_total"),
+    ],
 )
 def test_queues_are_shown_though_servers_or_schedulers_cannot_be_read(
     db: Redis, inspector: Inspector, key: str, lacking: str
 ) -> None:
+    publish_entries(db, SchedulerEntry("1", "@daily", "t", b"", (), None, None))
     assert lacking in samples(registered(inspector))
     db.set(key, "no set")
     found = samples(registered(inspector))

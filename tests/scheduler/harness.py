@@ -21,7 +21,7 @@ from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, TaskMessa
 from fastq.wire.records import decode_scheduler_enqueue_event, decode_scheduler_entry
 from tests.manual_clock import ManualClock
 
-__all__ = ["NOON", "Bench", "Heard", "bench_on", "entry_of", "history", "listed", "pending", "unix"]
+__all__ = ["NOON", "Bench", "Heard", "bench_on", "entry_of", "history", "listed", "pending", "tick_counts", "unix"]
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 """A Monday."""
@@ -104,6 +104,12 @@ def listed(db: Redis, scheduler_id: str = "host:1:0") -> list[SchedulerEntry]:
     """Return what a scheduler has published, in the order of the list."""
     found: Any = db.lrange(keys.scheduler_entries(scheduler_id), 0, -1)
     return [decode_scheduler_entry(data) for data in found]
+
+
+def tick_counts(db: Redis) -> dict[str, int]:
+    """Return the counters of ticks by their fields, ``outcome:type``."""
+    found: Any = db.hgetall(keys.scheduler_ticks())
+    return {field.decode(): int(count) for field, count in found.items()}
 
 
 def history(db: Redis, entry: Entry) -> list[tuple[SchedulerEnqueueEvent, float]]:

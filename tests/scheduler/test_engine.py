@@ -17,7 +17,7 @@ from fastq.wire import keys
 from fastq.wire.records import encode_scheduler_entry
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer, redis_cluster
-from tests.scheduler.harness import NOON, Bench, bench_on, history, listed, pending, unix
+from tests.scheduler.harness import NOON, Bench, bench_on, history, listed, pending, tick_counts, unix
 
 HOUR_S = 3600
 
@@ -159,6 +159,11 @@ def test_refusals_are_heard_and_stop_neither_other_entries_nor_later_ticks(bench
     assert [type(error) for error in bench.heard.errors] == [DuplicateTaskError, TaskIDConflictError]
     assert "scheduler entry" in bench.heard.errors[0].__notes__[0]
     assert [message.type for message in pending(db)] == ["a", "b", "c", "c"]
+    assert tick_counts(db) == {
+        **{"enqueued:a": 1, "enqueued:b": 1, "enqueued:c": 2},
+        **{"duplicate:a": 1, "duplicate:b": 1},
+    }
+    assert 89 * 86_400 < int(str(db.ttl(keys.scheduler_ticks()))) <= 90 * 86_400
     assert entry.prev == NOON + timedelta(minutes=2)
     db.flushall()
     bench.turn(after=60)
@@ -182,6 +187,7 @@ def test_what_a_hook_raises_stops_at_most_its_own_tick(url: str, db: Redis, capl
         for _ in range(2):
             bench.turn(after=60)
     assert [message.type for message in pending(db)] == ["good", "good"]
+    assert tick_counts(db) == {"failed:bad": 2, "enqueued:good": 2}
     assert [type(error) for error in errors] == [KeyError, type(None), KeyError, type(None)]
     assert caplog.text.count("post_enqueue raised an exception; the scheduler continues") == 4
 
@@ -195,6 +201,7 @@ def test_a_scheduler_that_slept_enqueues_the_latest_tick_or_all(
     assert len(pending(db)) == expected
     assert len(bench.heard.infos) == expected
     assert caplog.text.count("were missed, and some of them are skipped") == (missed != "all")
+    assert tick_counts(db) == {"enqueued:t": expected, **({} if missed == "all" else {"missed:t": 4})}
     assert entry.next == NOON + timedelta(hours=6)
     bench.turn(after=HOUR_S - 61)
     assert len(pending(db)) == expected + 1
@@ -353,7 +360,8 @@ def test_clearing_takes_back_what_was_published_and_no_task(bench: Bench, db: Re
     bench.turn(after=60)
     bench.engine.clear()
     left: Callable[[str], Any] = db.keys
-    assert left("asynq:scheduler*") == []
+    assert left("asynq:scheduler*") == [keys.scheduler_ticks().encode()]
+    assert tick_counts(db) == {"enqueued:t": 3}
     assert len(pending(db)) == 3
 
 
@@ -375,17 +383,17 @@ def test_a_cluster_takes_ticks_entries_and_histories() -> None:
                 return sum(1 for client in clients for _ in client.scan_iter(pattern, count=1000))
 
         assert left("asynq:{*}:t:*") == 8
-        assert left("asynq:scheduler*") == 2 + 8
+        assert left("asynq:scheduler*") == 2 + 8 + 1
         assert left("asynq:{*}:tick:*") == 4
         bench.engine.clear()
-        assert left("asynq:scheduler*") == 0
+        assert left("asynq:scheduler*") == 1  # the counters of ticks
 
 
 def test_a_deleted_queue_takes_its_ticks_along(bench: Bench, db: Redis, url: str) -> None:
     bench.add("* * * * *", name="n", missed="once", queue="low")
     bench.turn(after=60)
     left: Callable[[str], Any] = db.keys
-    assert left("*tick*") != []
+    assert left("*{low}:tick:*") != []
     with Inspector(url) as inspector:
         inspector.delete_queue("low", force=True)
     assert left("*{low}*") == []

@@ -47,8 +47,9 @@ def published(db: Redis) -> list[SchedulerEntry]:
 
 
 def left_keys(db: Redis) -> list[bytes]:
+    """Return the keys of schedulers, without the counters, which outlive them."""
     found: Any = db.keys("asynq:scheduler*")
-    return list(found)
+    return [key for key in found if key.decode() != keys.scheduler_ticks()]
 
 
 def threads() -> set[threading.Thread]:

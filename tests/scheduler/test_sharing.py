@@ -15,7 +15,7 @@ from fastq.scheduler.entry import Entry, check_registration
 from fastq.wire import keys
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
-from tests.scheduler.harness import NOON, bench_on, history, listed, pending, unix
+from tests.scheduler.harness import NOON, bench_on, history, listed, pending, tick_counts, unix
 
 HOUR_S = 3600
 
@@ -45,8 +45,20 @@ def test_entries_without_a_name_are_each_scheduler_s_own_as_in_asynq(url: str, d
         for bench in benches:
             bench.engine.turn()
     assert len(pending(db)) == 2
-    left: Any = db.keys("*tick*")
+    left: Any = db.keys("*:tick:*")
     assert left == []
+    assert tick_counts(db) == {"enqueued:t": 2}
+
+
+def test_ticks_that_several_schedulers_slept_through_are_counted_by_the_one_that_goes_on(url: str, db: Redis) -> None:
+    with bench_on(url, count=2) as benches:
+        for bench in benches:
+            bench.add("* * * * *", name="n")
+            bench.turn()
+        benches[0].clock.advance(300)
+        for bench in benches:
+            bench.engine.turn()
+    assert tick_counts(db) == {"enqueued:t": 1, "missed:t": 4}
 
 
 def test_other_names_and_other_queues_are_other_ticks(url: str, db: Redis) -> None:
@@ -260,6 +272,10 @@ def test_an_outage_is_said_once_and_its_ticks_follow(
     assert Counter(announced) == {"skip": 5, "once": 5, "all": 5, "named": 5, "late": 1}  # once a tick, if tried often
     counts = Counter(message.type for message in pending(db))
     assert counts == {"skip": 1, "once": 1, "all": 5, "named": 5}
+    assert tick_counts(db) == {
+        **{f"enqueued:{kind}": count for kind, count in counts.items()},
+        **{"missed:skip": 4, "missed:once": 4, "missed:late": 1},
+    }
     assert caplog.text.count("trying again until it works") == 1
     assert caplog.text.count("Redis operations succeed again") == 1
     assert caplog.text.count("late): ticks up to 2026-03-02 12:03:00+00:00 were missed") == 1

@@ -96,6 +96,7 @@ def test_each_server_is_told_what_to_do_on_a_channel_of_its_own() -> None:
 def test_keys_of_our_own_share_the_queue_s_hash_tag_and_are_never_each_other_s() -> None:
     assert keys.tick("q", "a:5", 7) == "asynq:{q}:tick:7:a:5"
     assert keys.last_tick("q", "a:5") == "asynq:{q}:last_tick:a:5"
+    assert keys.scheduler_ticks() == "asynq:scheduler_ticks"  # of all queues
     assert (keys.moving("q"), keys.moved("q")) == ("asynq:{q}:moving", "asynq:{q}:moved")
 
 

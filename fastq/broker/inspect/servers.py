@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from redis.crc import key_slot
 
 from fastq.broker.operation import Flow, Operation, together
+from fastq.broker.transport.replies import fields_of
 from fastq.errors import BrokerError
 from fastq.wire import keys
 
@@ -13,6 +14,7 @@ __all__ = [
     "cluster_slots",
     "list_history",
     "read_scheduler_entries",
+    "read_scheduler_ticks",
     "read_servers",
     "slot_of",
 ]
@@ -38,6 +40,19 @@ def read_scheduler_entries(now_s: int) -> Flow[list[bytes]]:
     live = yield from _live_keys(keys.all_schedulers(), now_s)
     entries = yield from _read_each("LRANGE", live, (0, -1))
     return [entry for of_one in entries for entry in of_one]
+
+
+def read_scheduler_ticks() -> Operation[dict[tuple[str, str], int]]:
+    """Read the counters of ticks by outcome and type of task."""
+    return Operation("HGETALL", (keys.scheduler_ticks(),), (), _tick_counts, idempotent=True)
+
+
+def _tick_counts(reply: Any) -> dict[tuple[str, str], int]:
+    found = {}
+    for name, count in fields_of(reply).items():
+        outcome, _, task_type = name.decode(errors="replace").partition(":")
+        found[outcome, task_type] = int(count)
+    return found
 
 
 def _live_keys(index: str, now_s: int) -> Flow[list[str]]:

@@ -1,15 +1,31 @@
 """The data that schedulers publish: their entries, which live as long as their heartbeats, and their history."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Final
 
 from fastq.broker.operation import Operation, scripted
 from fastq.wire import keys
 
-__all__ = ["MAX_EVENTS", "clear_scheduler", "publish_scheduler", "record_event"]
+__all__ = ["MAX_EVENTS", "TickOutcome", "clear_scheduler", "count_ticks", "publish_scheduler", "record_event"]
 
 MAX_EVENTS: Final = 1000
 ENTRIES_A_CALL: Final = 2_000
+COUNTS_TTL_S: Final = 90 * 86_400
+
+
+class TickOutcome(StrEnum):
+    """What became of a tick that was due while a scheduler ran, or that it knew to have been missed before."""
+
+    ENQUEUED = "enqueued"
+    DUPLICATE = "duplicate"
+    """Its task's id or unique lock was taken."""
+
+    FAILED = "failed"
+    """``pre_enqueue`` raised, or made a task that cannot be enqueued."""
+
+    MISSED = "missed"
+    """It was left out because of the entry's policy for missed ticks."""
 
 
 def publish_scheduler(
@@ -44,4 +60,13 @@ def record_event(entry_id: str, event: bytes, now_s: int) -> tuple[Operation[int
     return (
         Operation("ZREMRANGEBYRANK", (history,), (0, -MAX_EVENTS), int, idempotent=True),
         Operation("ZADD", (history,), (now_s, event), int, idempotent=True),
+    )
+
+
+def count_ticks(counts: Mapping[tuple[TickOutcome, str], int]) -> tuple[Operation[int], ...]:
+    """Add to the counters of ticks by outcome and type of task, which expire 90 days after the last tick."""
+    key = (keys.scheduler_ticks(),)
+    return (
+        *(Operation("HINCRBY", key, (f"{outcome}:{kind}", count), int) for (outcome, kind), count in counts.items()),
+        Operation("EXPIRE", key, (COUNTS_TTL_S,), int, idempotent=True),
     )

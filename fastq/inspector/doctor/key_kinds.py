@@ -51,7 +51,8 @@ _ASIDE: Final = re.compile(
     re.DOTALL,
 )
 _SHARED: Final = re.compile(
-    r"asynq:(queues|servers|workers|schedulers|(servers|workers|schedulers|fastq):\{.*\}|(scheduler_history|sema):.*)",
+    r"asynq:(queues|servers|workers|schedulers|scheduler_ticks"
+    r"|(servers|workers|schedulers|fastq):\{.*\}|(scheduler_history|sema):.*)",
     re.DOTALL,
 )
 

@@ -42,6 +42,7 @@ KNOWN = {
         keys.server_notice(keys.server_info("h", 1, "i")),
         keys.scheduler_entries("h:1:i"),
         keys.scheduler_history("e"),
+        keys.scheduler_ticks(),
         keys.semaphore("s"),
     ],
     KeyKind.UNKNOWN: [

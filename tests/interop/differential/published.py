@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
 from fastq.wire.records import decode_scheduler_enqueue_event, decode_scheduler_entry
 from tests.interop.keyspace import dump
@@ -44,6 +45,8 @@ def _told(key: str, entry: Mapping[str, Any], names: Mapping[str, str]) -> Itera
         yield Place(f"{HISTORY}<{name}>", "lives"), str(entry["ttl"])
         for data in value:
             yield Place(f"{HISTORY}<{name}>", "task ids"), _settled(decode_scheduler_enqueue_event(data).task_id)
+    elif key == keys.scheduler_ticks():
+        yield Place(key, "counters"), str(sorted(value))
     elif entry["type"] == "hash":
         yield Place(_settled(key), "task"), _told_of_task(value)
     else:

@@ -1,0 +1,46 @@
+"""``TickCounts``: what became of a scheduler's ticks, added to the counters in Redis."""
+
+import logging
+from collections import Counter
+from typing import Final
+
+from fastq.broker.operations.schedulers import TickOutcome, count_ticks
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.errors import BrokerError
+
+__all__ = ["TickCounts"]
+
+PAUSE_S: Final = 5.0
+
+_log = logging.getLogger("fastq.scheduler")
+
+
+class TickCounts:
+    """The ticks of a scheduler that are not counted in Redis yet.
+
+    A count whose write may have been carried out is not written again, so none is ever counted twice.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: Counter[tuple[TickOutcome, str]] = Counter()
+        self._write_at_s = 0.0
+        self._fails = False
+
+    def note(self, outcome: TickOutcome, task_type: str, count: int = 1) -> None:
+        """Note ticks of an entry whose tasks have this type."""
+        self._waiting[outcome, task_type] += count
+
+    def write(self, broker: BlockingBroker, now_s: float) -> None:
+        """Write what was noted; after an error that is tried again, at most every 5 s by the monotonic ``now_s``."""
+        if not self._waiting or now_s < self._write_at_s:
+            return
+        counts, self._waiting = self._waiting, Counter()
+        results = broker.run_many(count_ticks(counts))
+        errors = [result for result in results if isinstance(result, BrokerError)]
+        for one, result in zip(counts, results, strict=False):  # without EXPIRE's
+            if isinstance(result, BrokerError) and not result.maybe_applied:
+                self._waiting[one] += counts[one]
+        self._write_at_s = now_s + PAUSE_S if errors else 0.0
+        if errors and not self._fails:
+            _log.warning("ticks could not be counted in Redis, which is tried again: %s", errors[0])
+        self._fails = bool(errors)
