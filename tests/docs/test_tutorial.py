@@ -20,6 +20,7 @@ CHANGING = [
     (r"fastq: pid=\d+ \S+ \S+ ", ""),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME"),
     (r"Python [\d.]+", "Python X"),
+    (r"(Redis|Valkey) [\d.]+ at \S+;", "SERVER;"),
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID"),  # before spans: it may have a part like 302d
     (r"\b\d+(\.\d+)? ?(ms|s|m|h|d)\b( \d+(s|m|h)\b)?", "SPAN"),
     (r" on \S+:\d+:", " on HOST:"),
