@@ -87,7 +87,7 @@ def test_each_attempt_has_a_span(workers: Workers, client: Client, view: View, t
             assert (span["kind"], span["status"]["status_code"]) == ("SpanKind.CONSUMER", status)
 
 
-def test_a_worker_without_traces_imports_no_opentelemetry(
+def test_a_worker_without_traces_imports_no_opentelemetry_itself(
     workers: Workers, client: Client, url: str, tmp_path: Path
 ) -> None:
     app = "import sys\nfrom fastq import ServeMux\nmux = ServeMux()\n"
