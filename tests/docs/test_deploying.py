@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import kubernetes_validate  # type: ignore[import-untyped]  # has no types
 import pytest
 import yaml
 
@@ -121,6 +122,28 @@ def test_the_chart_makes_a_deployment_of_each_group_of_workers() -> None:
         assert given - int(words[words.index("--shutdown-timeout") + 1]) == 10
         assert container["env"][0]["valueFrom"] == {"secretKeyRef": {"name": "redis", "key": "url"}}
         assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+def refusal(resource: Any) -> str:
+    """Return why Kubernetes would not take a resource, keys that it does not know included; "" if it would."""
+    try:
+        kubernetes_validate.validate(resource, kubernetes_validate.latest_version(), strict=True)
+    except kubernetes_validate.ValidationError as error:
+        return str(error.message)
+    return ""
+
+
+def test_kubernetes_takes_the_files_and_would_not_take_a_wrong_key() -> None:
+    blocks = [*BLOCKS, *blocks_of(ROOT / "docs" / "long-tasks.md")]
+    files = [
+        yaml.safe_load(block.code) for block in blocks if block.code.count("apiVersion: ") and "{{" not in block.code
+    ]
+    assert [found["kind"] for found in files] == ["Deployment", "Deployment", "PodDisruptionBudget", "Job"]
+    resources = [*files, *charted()]
+    assert [refusal(resource) for resource in resources] == [""] * len(resources)
+    for deployment in (files[0], *charted()):
+        containers(deployment)[0]["livenessProbe"]["timeout"] = 5
+        assert "'timeout' was unexpected" in refusal(deployment)
 
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
