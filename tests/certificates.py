@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-__all__ = ["CertificateFiles", "make_certificates"]
+__all__ = ["CertificateFiles", "encrypted_key", "make_certificates"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,15 @@ def make_certificates(directory: Path) -> CertificateFiles:
         )
     )
     return files
+
+
+def encrypted_key(directory: Path, password: str) -> Path:
+    """Write the key of the server's certificate encrypted."""
+    key = serialization.load_pem_private_key((directory / "server.key").read_bytes(), None)
+    path = directory / "encrypted.key"
+    encryption = serialization.BestAvailableEncryption(password.encode())
+    path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption))
+    return path
 
 
 def _name(common_name: str) -> x509.Name:

@@ -7,12 +7,6 @@ from typing import Any, TypeVar
 
 import pytest
 import redis.asyncio
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    load_pem_private_key,
-)
 from redis import Redis, RedisCluster
 from redis.exceptions import AuthenticationError, RedisClusterException, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -21,7 +15,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from fastq.broker.transport.connection import AsyncRedisClient, connect, connect_async
 from fastq.broker.transport.uri import default_url
 from fastq.errors import BrokerAuthError, BrokerConnectionError
-from tests.certificates import make_certificates
+from tests.certificates import encrypted_key, make_certificates
 from tests.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.ports import free_port
 from tests.redis_servers import (
@@ -166,15 +160,6 @@ def test_sentinels_and_their_master_are_talked_to_by_tls(tmp_path: Path) -> None
             run_async(url, lambda client: client.ping())
         with connect(url.replace("rediss", "redis")) as client, pytest.raises(RedisConnectionError):
             client.ping()
-
-
-def encrypted_key(directory: Path, password: str) -> Path:
-    """Write the key of the server's certificate encrypted."""
-    key = load_pem_private_key((directory / "server.key").read_bytes(), None)
-    path = directory / "encrypted.key"
-    encryption = BestAvailableEncryption(password.encode())
-    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
-    return path
 
 
 def test_a_certificate_may_have_another_name_than_the_host(tls_server: tuple[RedisServer, int, Path]) -> None:
