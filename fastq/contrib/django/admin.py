@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlencode
 
+import django
 from django.contrib import admin, messages
 from django.contrib.admin import utils
 from django.core.exceptions import PermissionDenied
@@ -51,7 +52,10 @@ class _RedisAdmin(_ModelAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         title = self.opts.verbose_name_plural
-        context = {**self.admin_site.each_context(request), "opts": self.opts, "title": str(title).capitalize()}
+        context = {
+            **self.admin_site.each_context(request),
+            **{"opts": self.opts, "title": str(title).capitalize(), "crumbs_are_a_list": django.VERSION >= (6, 1)},
+        }
         try:
             context.update(read())
         except BrokerError as error:

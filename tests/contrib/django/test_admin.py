@@ -1,5 +1,6 @@
 """The admin's pages about tasks and periodic tasks, on a real Redis."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from io import StringIO
@@ -98,6 +99,17 @@ def test_a_task_is_shown_with_its_attempts_or_its_result(ended: list[str]) -> No
     failed = seen(one, f"{TASKS}{ended[0].replace(':', '_3A')}/change/")
     assert "ValueError: &lt;no&gt; stock" in failed
     assert "&quot;value&quot;:42" in seen(one, f"{TASKS}{ended[1].replace(':', '_3A')}/change/")
+
+
+def test_the_way_to_a_page_looks_as_on_the_admin_s_own_pages(ended: list[str]) -> None:
+    one = browser("view_queuedtask", "delete_queuedtask", "view_periodictask", "view_user")
+    (tag,) = re.findall(r'<(\w+) class="breadcrumbs"', seen(one, "/admin/auth/user/"))
+    pages = [seen(one, path) for path in (TASKS, PERIODIC, f"{TASKS}{ended[0].replace(':', '_3A')}/change/")]
+    pages.append(one.post(TASKS, {"action": "delete", "_selected_action": ended}).content.decode())
+    for page, last in zip(pages, ("Tasks", "Periodic tasks", ended[0].rpartition(":")[2], "Delete"), strict=True):
+        (way,) = re.findall(rf'<{tag} class="breadcrumbs">(.*?)</{tag}>', page, re.DOTALL)
+        assert re.sub(r"<.*?>", "", way).split()[0] == "Home"
+        assert re.sub(r"<.*?>", "", way).strip().endswith(last)
 
 
 def test_tasks_are_run_again_and_deleted_and_the_log_says_by_whom(url: str, ended: list[str]) -> None:
