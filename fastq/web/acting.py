@@ -12,7 +12,7 @@ from fastq.info import TaskInfo
 from fastq.inspector import ServerInfo, TaskFilter
 from fastq.inspector.jobs import Job, Place, canceling, doing, doing_all, doing_where, may
 from fastq.states import TaskState
-from fastq.web.bulk import Order, ask, begin, did, is_quick
+from fastq.web.bulk import Order, ask, begin, did, run_as_job
 from fastq.web.render import page
 from fastq.web.site import Call, Endpoint, Refusal, Route, name_in_path
 from fastq.web.work import Work
@@ -143,7 +143,7 @@ async def delete(call: Call) -> Response:
         return "The queue is deleted."
 
     work = Work(f"Delete the queue {name}", call.user.name, frozenset({name}))
-    quick = await is_quick(call, "queue.delete", work, do)
+    quick = await run_as_job(call, "queue.delete", work, do)
     return RedirectResponse(f"{call.base}/" if quick else f"{call.base}/jobs/{work.id}", 303)
 
 

@@ -14,7 +14,7 @@ from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
 from fastq.web.work import Work, WorkState
 
-__all__ = ["JOBS", "Order", "ask", "begin", "did", "is_quick", "job_of", "sees", "stopped"]
+__all__ = ["JOBS", "Order", "ask", "begin", "did", "job_of", "run_as_job", "sees", "stopped"]
 
 QUICK_S: Final = 0.4
 """A job that takes no longer is shown by what it did, not on a page of its own."""
@@ -72,14 +72,14 @@ async def begin(call: Call, order: Order, more: Mapping[str, str] | None = None)
         await call.inspector.carry_out(order.job, progress=work.note)
         return order.job.outcome(work.progress)
 
-    if await is_quick(call, f"task.{order.verb}", work, do):
+    if await run_as_job(call, f"task.{order.verb}", work, do):
         joint = "&" if "?" in order.back else "?"
         return RedirectResponse(f"{order.back}{joint}{did(order.verb, work.progress, more)}", 303)
     return RedirectResponse(f"{call.base}/jobs/{work.id}", 303)
 
 
-async def is_quick(call: Call, action: str, work: Work, do: Callable[[Work], Awaitable[str]]) -> bool:
-    """Begin a job, and return whether it has ended well by now; if not, its end is one more line of the audit."""
+async def run_as_job(call: Call, action: str, work: Work, do: Callable[[Work], Awaitable[str]]) -> bool:
+    """Begin a job; return whether it has ended well by now. If it goes on, its end is one more line of the audit."""
     call.site.board.start(work, do)
     await work.settle(QUICK_S)
     if work.is_running:

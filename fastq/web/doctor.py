@@ -5,7 +5,7 @@ from typing import Final
 from starlette.responses import RedirectResponse, Response
 
 from fastq.inspector import Level, Progress, Report
-from fastq.web.bulk import is_quick
+from fastq.web.bulk import run_as_job
 from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
 from fastq.web.work import Work
@@ -75,7 +75,7 @@ async def repair(call: Call) -> Response:
         return f"{total.done:,} repaired."
 
     job = Work("Repair what the doctor found", call.user.name)
-    quick = await is_quick(call, "doctor.repair", job, do)
+    quick = await run_as_job(call, "doctor.repair", job, do)
     return RedirectResponse(f"{call.base}/doctor" if quick else f"{call.base}/jobs/{job.id}", 303)
 
 

@@ -27,7 +27,7 @@ from fastq.inspector.json_records import (
     time_text,
 )
 from fastq.states import TaskState
-from fastq.web.bulk import is_quick, job_of, sees, stopped
+from fastq.web.bulk import job_of, run_as_job, sees, stopped
 from fastq.web.query import Query
 from fastq.web.render import page
 from fastq.web.search import Found, look
@@ -205,7 +205,7 @@ async def delete(call: Call) -> Record:
         return "The queue is deleted."
 
     work = Work(f"Delete the queue {name}", call.user.name, frozenset({name}))
-    await is_quick(call, "queue.delete", work, do)
+    await run_as_job(call, "queue.delete", work, do)
     return _job(work)
 
 
@@ -263,7 +263,7 @@ def _doer_of_all(verb: str) -> Read:
             return order.outcome(work.progress)
 
         work = Work(order.question.rstrip("?"), call.user.name, frozenset({place.queue}))
-        await is_quick(call, f"task.{verb}", work, carry_out)
+        await run_as_job(call, f"task.{verb}", work, carry_out)
         return _job(work)
 
     do.__doc__ = f"{verb.capitalize()} all tasks of a state, or of one group, as a job."
