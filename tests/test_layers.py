@@ -63,7 +63,19 @@ MEETING_POINTS = {
 THROUGH_THE_INSPECTOR = frozenset({"cli", "web"})
 
 # What the web UI may import, besides facts and itself: any other Python program could be written like it.
-OF_THE_WEB = ("app", "inspector", "client", "task", "options", "cron", "info", "redis_url", "cli.human", "cli.times")
+OF_THE_WEB = (
+    "app",
+    "inspector",
+    "client",
+    "metrics",
+    "task",
+    "options",
+    "cron",
+    "info",
+    "redis_url",
+    "cli.human",
+    "cli.times",
+)
 
 # Servers, clients and what else people use ask nothing that inspectors ask; the ends may.
 OF_INSPECTORS = "broker.inspect"

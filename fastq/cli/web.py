@@ -100,12 +100,12 @@ def _shared(name: str, **more: Any) -> Callable[[Any], Any]:
 @_own("redact", multiple=True, metavar="KEY", help="hide the values of this member of JSON payloads")
 @_shared("max-payload-length", type=click.IntRange(0), default=200, help="characters of payloads in /api")
 @_shared("max-result-length", type=click.IntRange(0), default=200, help="characters of results in /api")
-@_shared("prometheus-addr", default="", metavar="URL", help="the Prometheus that /api/metrics asks")
+@_shared("prometheus-addr", default="", metavar="URL", help="the Prometheus whose series are shown as charts")
+@_shared("enable-metrics-exporter", is_flag=True, help="serve the metrics of all queues at /metrics")
 @_own("also", multiple=True, metavar="NAME=URL", help="a further Redis, shown below /@NAME")
 @_own("link", multiple=True, metavar="NAME=URL", help="a link on the page of each task, such as Logs=https://…/{id}")
 @_own("app", metavar="MODULE:ATTR", help="the App whose typed tasks the form that enqueues has fields for")
 @_own("log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="the form of the log")
-@click.option("--enable-metrics-exporter", is_flag=True, envvar="ENABLE_METRICS_EXPORTER", hidden=True)
 @click.option("--new-user", metavar="NAME:ROLE", help="ask for a password, print the line for basic:FILE, and end")
 @click.option("--new-token", metavar="NAME:ROLE", help="print the line for tokens:FILE, and the token to stderr")
 @click.pass_context
@@ -136,8 +136,6 @@ def web(context: click.Context, /, **given: Any) -> int:
 
 
 def _app(server: Any, url: str, given: Mapping[str, Any]) -> Any:
-    if given["enable_metrics_exporter"]:
-        raise ValueError("--enable-metrics-exporter: fastq web serves no metrics; run fastq exporter beside it")
     if given["auth"] and given["no_auth"]:
         raise ValueError("--auth and --no-auth contradict each other")
     if not given["auth"] and not server.is_loopback(given["host"]):
@@ -160,6 +158,7 @@ def _app(server: Any, url: str, given: Mapping[str, Any]) -> Any:
         payload_formatter=server.shortened(given["max_payload_length"]),
         result_formatter=server.shortened(given["max_result_length"]),
         prometheus=given["prometheus_addr"],
+        metrics=given["enable_metrics_exporter"],
         links=dict(_named("link", text, "Logs=https://logs.example.com/{id}") for text in given["link"]),
         app=typed_app(given["app"]) if given["app"] else None,
         also=dict(_named("also", text, "staging=redis://staging:6379/0") for text in given["also"]),

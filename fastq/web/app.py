@@ -1,5 +1,6 @@
 """``FastqWeb``: the web UI, its REST API and asynqmon's, as an ASGI app."""
 
+import importlib
 import inspect
 import json
 import logging
@@ -26,15 +27,18 @@ from fastq.web.auth import Auth, BasicAuth, ProxyAuth, TokenAuth, TooManyFailure
 from fastq.web.compat import ROUTES as API
 from fastq.web.guard import SAFE, SECURITY_HEADERS, is_embedded, is_known_host, is_same_origin
 from fastq.web.links import Link
+from fastq.web.metrics import METRICS
 from fastq.web.pages import ROUTES as PAGES
 from fastq.web.pages import error_page
+from fastq.web.prometheus import check_server
 from fastq.web.redaction import Redaction
-from fastq.web.site import Call, Formatter, Refusal, Site, find_route
+from fastq.web.site import Call, Exporter, Formatter, Refusal, Site, find_route
 from fastq.web.v1 import ROOT, V1
 
 __all__ = ["ROUTES", "FastqWeb"]
 
-ROUTES: Final = [*V1, *API, *PAGES]
+ROUTES: Final = [*V1, *API, *METRICS, *PAGES]
+EXPORTING: Final = "fastq.web.exporting"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _OTHER: Final = re.compile(r"/(?:@|%40)([A-Za-z0-9_.-]+)(?=/|$)")
 _LOGINS: Final = {NoneType: "nobody has to", BasicAuth: "name and password", TokenAuth: "token", ProxyAuth: "proxy"}
@@ -55,7 +59,8 @@ class FastqWeb:
     address, localhost, or one of ``allowed_hosts``. ``queues`` are patterns of the queues that anyone sees.
     ``hide_payloads`` hides all payloads and results; ``redact`` names members of JSON objects whose values are
     replaced, and then hides what is not JSON. The formatters are asynqmon's: they get the type of a task and its bytes,
-    redacted. ``prometheus`` is the URL of a Prometheus server for ``/api/metrics``. ``links`` are URLs by the names
+    redacted. ``prometheus`` is the URL of a Prometheus server whose series are shown as charts; with ``metrics`` the
+    metrics of the queues are at ``/metrics`` for it, which needs prometheus_client. ``links`` are URLs by the names
     that they have on the page of a task; ``{id}``, ``{queue}``, ``{type}`` and ``{trace_id}`` in them are filled in.
     ``also`` are the URLs of further Redis by name; each is shown below ``/@NAME``, in every other way like the first.
     The form that enqueues tasks has fields for those of ``app``, an ``App`` with typed tasks.
@@ -73,6 +78,7 @@ class FastqWeb:
     payload_formatter: Formatter | None = None
     result_formatter: Formatter | None = None
     prometheus: str = ""
+    metrics: bool = False
     links: Mapping[str, str] = field(default_factory=dict)
     also: Mapping[str, str] = field(default_factory=dict)
     app: App | None = None
@@ -90,6 +96,7 @@ class FastqWeb:
                 raise ValueError(f"the name of a further Redis has letters, digits, -, _ and . only, not {name!r}")
         if self.app is not None and not isinstance(self.app, App):
             raise TypeError(f"app must be a fastq.App, not {self.app!r}")
+        check_server(self.prometheus)
         self.site = self._site("", self.redis)
         self.others = {name: self._site(name, url) for name, url in self.also.items()}
 
@@ -109,6 +116,7 @@ class FastqWeb:
             is_cluster=redis is not None and is_cluster(redis),
             app=self.app,
             login=_LOGINS.get(type(self.auth), "a function of the app"),
+            exporter=_exporter(redis) if self.metrics else None,
         )
 
     async def close(self) -> None:
@@ -118,6 +126,8 @@ class FastqWeb:
             await site.board.close()
             await site.inspector.close()
             await site.client.close()
+            if site.exporter is not None:
+                site.exporter.close()
 
     async def end_streams(self) -> None:
         """End the streams of all open pages; browsers connect again."""
@@ -219,6 +229,18 @@ class FastqWeb:
             HAS_AUDIT.reset(told)
             if call.notes is not None:
                 audit(call, route.action, {"outcome": outcome, **call.notes})
+
+
+def _exporter(redis: str | None) -> Exporter:
+    try:
+        exporter: Exporter = importlib.import_module(EXPORTING).Exporter(redis)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "prometheus_client":
+            raise
+        raise FastqError(
+            "metrics need prometheus_client; install it: pip install 'fastq-worker[web,metrics]'"
+        ) from None
+    return exporter
 
 
 def _status_of(error: Exception, path: str) -> int:

@@ -16,6 +16,7 @@ from fastq.inspector.jobs import may as is_possible
 from fastq.states import TaskState
 from fastq.web.acting import ACTING, VERBS, did_of
 from fastq.web.bulk import JOBS
+from fastq.web.charts import CHARTS
 from fastq.web.doctor import DOCTOR
 from fastq.web.enqueueing import ENQUEUEING
 from fastq.web.history import HISTORY, bars_of
@@ -321,6 +322,7 @@ _SHOWING: Final = [
     *JOBS,
     *DOCTOR,
     *HISTORY,
+    *CHARTS,
     *SETTINGS,
 ]
 ROUTES: Final = [*_SHOWING, Route("GET", "/events", events_of(_SHOWING)), *ENQUEUEING, *ACTING]

@@ -1,17 +1,27 @@
-"""The queries of asynqmon's page of metrics, sent to a Prometheus server."""
+"""Questions to a Prometheus server, and asynqmon's nine series of metrics as it replies with them."""
 
 import asyncio
+import base64
+import http.client
 import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
-from typing import Final
-from urllib.parse import urlencode
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote, urlencode, urlsplit
 
-__all__ = ["metrics"]
+import msgspec
+
+__all__ = ["Times", "ask", "check_server", "metrics", "selector_of", "without_password"]
+
+T = TypeVar("T")
 
 LIMIT_S: Final = 10.0
+MOST_BYTES: Final = 64_000_000
 HOUR_S: Final = 3600
 DAY_S: Final = 24 * HOUR_S
 POINTS: Final = 3000
@@ -27,22 +37,54 @@ _QUERIES: Final = {
     "retry_tasks_by_queue": 'asynq_tasks_enqueued_total{state="retry",%s}',
     "archived_tasks_by_queue": 'asynq_tasks_enqueued_total{state="archived",%s}',
 }
+# Threads of its own, so that a server that hangs keeps no login waiting.
+_THREADS: Final = ThreadPoolExecutor(len(_QUERIES), "prometheus")
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The times of the points of a series, in unix seconds."""
+
+    start: int
+    end: int
+    step: int
+
+
+def check_server(url: str) -> None:
+    """Raise ``ValueError`` unless this can be the URL of a server; an empty one stands for none."""
+    try:
+        parts = urlsplit(url)
+        is_right = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0)
+    except ValueError:  # its port is none
+        is_right = False
+    if not is_right:
+        raise ValueError("the URL of Prometheus must be like http://prometheus.example:9090")
+
+
+def without_password(url: str) -> str:
+    """Return the URL of a server as it may be shown."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def selector_of(queues: Iterable[str]) -> str:
+    """Write the selector of some queues, whose names may have any characters; asynqmon escapes none."""
+    names = "|".join(map(re.escape, queues))
+    quoted = names.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'queue=~"{quoted}"'
 
 
 async def metrics(server: str, asked: Mapping[str, str]) -> bytes:
     """Return Prometheus' replies as one JSON object; ``ValueError`` names a bad parameter, ``OSError`` its failure."""
     duration_s = _whole(asked, "duration", HOUR_S)
     end_s = _whole(asked, "endtime", int(time.time()))
-    if not server.startswith(("http://", "https://")):
+    if not server:
         raise OSError("no server is configured (--prometheus-addr)")
     step_s = next((step for longest, step in _STEPS if duration_s <= longest), duration_s // POINTS)
-    span = {"start": end_s - duration_s, "end": end_s, "step": step_s}
-    queues = _filter(asked.get("queues", ""))
-    urls = [
-        f"{server.rstrip('/')}/api/v1/query_range?{urlencode({'query': query.replace('%s', queues), **span})}"
-        for query in _QUERIES.values()
-    ]
-    replies = await asyncio.gather(*(asyncio.to_thread(_get, url) for url in urls))
+    queues = asked.get("queues", "")
+    selector = selector_of(queues.split(",")) if queues else ""
+    queries = [query.replace("%s", selector) for query in _QUERIES.values()]
+    replies = await ask(server, queries, Times(end_s - duration_s, end_s, step_s), _json)
     return (
         b"{" + b",".join(b'"%b":%b' % (name.encode(), got) for name, got in zip(_QUERIES, replies, strict=True)) + b"}"
     )
@@ -56,20 +98,62 @@ def _whole(asked: Mapping[str, str], name: str, default: int) -> int:
         raise ValueError(f"invalid value provided for {name}: {text!r}") from None
 
 
-def _filter(queues: str) -> str:
-    """Write the selector of queues, which asynqmon does without escaping their names."""
-    if not queues:
-        return ""
-    names = "|".join(re.escape(queue) for queue in queues.split(","))
-    quoted = names.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'queue=~"{quoted}"'
-
-
-def _get(url: str) -> bytes:
-    try:
-        with urllib.request.urlopen(url, timeout=LIMIT_S) as reply:
-            body: bytes = reply.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            body = error.read()  # its JSON says what is wrong
+def _json(body: bytes) -> bytes:
+    """Return a reply if it is JSON, as it is."""
+    msgspec.json.decode(body)
     return body
+
+
+async def ask(server: str, queries: Iterable[str], times: Times, read: Callable[[bytes], T]) -> list[T]:
+    """Send range queries, all at once; return the replies as ``read`` reads them, or raise ``OSError``.
+
+    ``read`` runs in a thread, and raises ``msgspec.DecodeError`` for what is no reply of Prometheus.
+    """
+    loop, told = asyncio.get_running_loop(), {"start": times.start, "end": times.end, "step": times.step}
+    requests = [_request(server, urlencode({"query": query, **told})) for query in queries]
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            work = [loop.run_in_executor(_THREADS, partial(_read, request, read)) for request in requests]
+            return await asyncio.gather(*work)
+    except TimeoutError:
+        raise OSError(f"no reply within {LIMIT_S:g} s") from None
+
+
+def _request(server: str, query: str) -> urllib.request.Request:
+    parts = urlsplit(server)
+    userinfo, _, host = parts.netloc.rpartition("@")
+    path = f"{parts.path.rstrip('/')}/api/v1/query_range"
+    asked = "&".join(filter(None, (parts.query, query)))
+    request = urllib.request.Request(parts._replace(netloc=host, path=path, query=asked, fragment="").geturl())
+    if userinfo:
+        credentials = base64.b64encode(unquote(userinfo).encode()).decode()
+        request.add_header("Authorization", f"Basic {credentials}")
+    return request
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirects, which could lead to any server, and with the password."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow nothing."""
+
+
+_OPENER: Final = urllib.request.build_opener(_NoRedirects)
+
+
+def _read(request: urllib.request.Request, read: Callable[[bytes], T]) -> T:
+    status = 200
+    try:
+        try:
+            with _OPENER.open(request, timeout=LIMIT_S) as reply:
+                body: bytes = reply.read(MOST_BYTES)
+        except urllib.error.HTTPError as error:
+            with error:
+                status, body = error.code, error.read(MOST_BYTES)  # its JSON says what is wrong
+        return read(body)
+    except urllib.error.URLError as error:
+        raise OSError(getattr(error.reason, "strerror", None) or str(error.reason)) from None
+    except http.client.HTTPException as error:
+        raise OSError(f"it speaks no HTTP: {error!r}") from None
+    except msgspec.DecodeError:
+        raise OSError(f"HTTP status {status}, and no reply of Prometheus") from None

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Iterator
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
 from fastq.web.access import ACTIONS, Role
+from fastq.web.prometheus import without_password
 from fastq.web.render import page
 from fastq.web.site import Call, Route
 
@@ -38,13 +38,9 @@ def _of_process(call: Call) -> Iterator[tuple[str, str]]:
     yield "Redacted", ", ".join(sorted(site.redaction.keys)) or "nothing"
     yield "Links", ", ".join(link.name for link in site.links) or "none"
     yield "Typed tasks", f"{len(site.app.tasks):,}" if site.app else "none; fastq web --app names an app"
-    yield "Prometheus", _without_password(site.prometheus) or "none"
+    yield "Metrics", "shown to Prometheus at /metrics" if site.exporter else "none; fastq web --enable-metrics-exporter"
+    yield "Prometheus", without_password(site.prometheus) or "none"
     yield "Time zone", f"{time.strftime('%Z')}; days that asynq counts are UTC's"
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 SETTINGS: Final = [Route("GET", "/settings", settings)]

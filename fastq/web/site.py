@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from starlette.requests import Request
@@ -21,7 +21,7 @@ from fastq.web.redaction import Redaction
 from fastq.web.view import View
 from fastq.web.work import Board
 
-__all__ = ["MOST_BODY_BYTES", "Call", "Formatter", "Refusal", "Route", "Site", "find_route", "name_in_path"]
+__all__ = ["MOST_BODY_BYTES", "Call", "Exporter", "Formatter", "Refusal", "Route", "Site", "find_route", "name_in_path"]
 
 MOST_BODY_BYTES: Final = 1_000_000
 BODY_S: Final = 30.0
@@ -41,9 +41,20 @@ class Refusal(Exception):  # noqa: N818 - the reply to a request, not a defect
         self.status, self.text, self.headers = status, text, headers or {}
 
 
+class Exporter(Protocol):
+    """What writes the metrics of a Redis; ``fastq.web.exporting`` has it, which not everybody can import."""
+
+    async def text(self, accept: str, view: View) -> tuple[bytes, str]:
+        """Return the metrics that a user sees, and their format, one that is accepted."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a ``FastqWeb`` serves; the formatters are None where bytes are shown as they are.
+    """What a ``FastqWeb`` serves; the formatters are None where bytes are shown as they are, as is ``exporter`` where
+    no metrics are.
 
     ``queues`` are patterns of the queues that anyone sees. ``name`` is empty for the first Redis, ``others`` are the
     names of the further ones. ``app`` has the typed tasks that the form offers, ``login`` says how users log in.
@@ -63,6 +74,7 @@ class Site:
     is_cluster: bool
     app: App | None
     login: str
+    exporter: Exporter | None
     board: Board = field(default_factory=Board)
     live: Live = field(default_factory=Live)
 

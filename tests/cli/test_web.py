@@ -97,7 +97,7 @@ def test_asynqmons_flags_and_variables_name_the_redis(tmp_path: Path, secured: R
         (["--auth", "basic:/none"], "/none: No such file or directory"),
         (["--forbid", "task.eat"], "'task.eat' is not an action; actions are queue.pause"),
         (["--root-path", "x"], "root_path must be like /monitoring/tasks, not 'x'"),
-        (["--enable-metrics-exporter"], "fastq web serves no metrics; run fastq exporter beside it"),
+        (["--prometheus-addr", "localhost:9090"], "must be like http://prometheus.example:9090"),
         (["--link", "Logs"], "--link 'Logs': write NAME=URL, such as Logs=https://logs.example.com/{id}"),
         (["--also", "redis://x"], "--also 'redis://x': write NAME=URL, such as staging=redis://staging:6379/0"),
         (["--also", "a/b=redis://x"], "letters, digits, -, _ and . only, not 'a/b'"),
@@ -117,6 +117,28 @@ def test_what_is_refused_is_named_in_one_line(
     assert result.exit_code == 2
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_metrics_without_their_library_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.delitem(sys.modules, "fastq.web.exporting", raising=False)
+    result = CliRunner().invoke(main, ["web", "--port", "0"], env={"ENABLE_METRICS_EXPORTER": "true"})
+    assert result.exit_code == 1
+    assert "metrics need prometheus_client; install it: pip install 'fastq-worker[web,metrics]'" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_metrics_are_served_beside_the_pages(tmp_path: Path, url: str) -> None:
+    with Client(url) as client:
+        client.enqueue("t", queue="here")
+    words = ("--port", "0", "--redis", url, "--enable-metrics-exporter")
+    with web(tmp_path, *words) as (line, process):
+        with urllib.request.urlopen(f"{line.split(' shows ')[0]}metrics", timeout=PATIENCE_S) as reply:
+            assert b'asynq_queue_size{queue="here"} 1.0' in reply.read()
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def test_a_line_for_a_user_is_made(tmp_path: Path) -> None:

@@ -28,10 +28,11 @@ def build_peer() -> Path:
     return build("peer")
 
 
-def build(name: str, modules: str = "go.mod") -> Path:
+def build(name: str, modules: str = "go.mod", package: str = ".") -> Path:
     """Return the binary of the program in the directory ``name``; ``go`` itself knows when there is nothing to do.
 
-    ``modules`` is the file there that says with which versions of its modules it is built.
+    ``modules`` is the file there that says with which versions of its modules it is built; ``package`` is the program,
+    if it is one of those modules'.
     """
     go = shutil.which("go")
     if go is None:
@@ -43,7 +44,9 @@ def build(name: str, modules: str = "go.mod") -> Path:
         had = run_go(source, "mod", "download", f"-modfile={modules}")
         if had.returncode:
             unavailable(f"the Go modules of {name} cannot be had: {had.stderr.strip()}")
-        built = run_go(source, "build", f"-modfile={modules}", "-buildvcs=false", "-trimpath", "-o", str(binary), ".")
+        built = run_go(
+            source, "build", f"-modfile={modules}", "-buildvcs=false", "-trimpath", "-o", str(binary), package
+        )
     if built.returncode:
         pytest.fail(f"the Go program {name} does not build:\n{built.stderr}", pytrace=False)
     return binary

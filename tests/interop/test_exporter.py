@@ -32,6 +32,11 @@ def test_the_metrics_of_asynq_are_those_of_its_exporter(redis_socket: Path, db: 
     with Inspector(url) as inspector:
         registry.register(QueueCollector(inspector))
         ours = by_name(generate_latest(registry).decode())
+    compare(theirs, ours)
+
+
+def compare(theirs: dict[str, tuple[str, Values]], ours: dict[str, tuple[str, Values]]) -> None:
+    """Assert that the metrics of theirs are in ours, and are the same."""
     assert len(theirs) == 7
     for name, (kind, values) in theirs.items():
         our_kind, our_values = ours[name]

@@ -10,7 +10,8 @@ from fastq.web import FastqWeb
 from tests.ports import free_port
 from tests.redis_servers import redis_server
 from tests.web.chromium import launch
-from tests.web.scene import SHOP, fill
+from tests.web.prometheus import recorded
+from tests.web.scene import RUNS, SHOP, fill
 from tests.web.serving import Served, serving
 
 __all__ = ["PAGES"]
@@ -34,6 +35,7 @@ PAGES: Final = {
     "running": "/queues/images/tasks/im-run-1",
     "history": "/history",
     "history-of": "/history?queue=images&since=24h",
+    "charts": "/history/prometheus",
     "redis": "/redis",
     "search": "/search?q=error:TimeoutError",
     "searching": "/search",
@@ -68,7 +70,7 @@ def main() -> None:
         launch(playwright) as browser,
     ):
         fill(db, redis.tcp_url)
-        with serving(FastqWeb(redis.tcp_url, app=SHOP)) as served:
+        with recorded(*RUNS) as server, serving(FastqWeb(redis.tcp_url, app=SHOP, prometheus=server)) as served:
             take(browser, served, directory, width=1280, scheme="light", names=names)
             if directory != DIRECTORY:
                 take(browser, served, directory, width=1280, scheme="dark", names=names)

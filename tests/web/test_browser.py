@@ -20,7 +20,8 @@ from tests.redis_servers import redis_server
 from tests.waiting import wait_until
 from tests.web.chromium import PATIENCE_MS, launch
 from tests.web.pictures import PAGES
-from tests.web.scene import EXACT, HOSTILE, SHOP, add_hostile, fill
+from tests.web.prometheus import recorded
+from tests.web.scene import EXACT, HOSTILE, HOSTILE_QUEUE, RUNS, SHOP, add_hostile, fill
 from tests.web.serving import Served, serving
 from tests.web.test_pages import crawl
 
@@ -30,7 +31,7 @@ WIDTH = 1280
 """Of a page, where a test says nothing else."""
 AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 # Axe takes some seconds a page: CI looks at a few, `make web-test` at all of them, dark and light, wide and narrow.
-LOOKS = [("queues", "light", 1440), ("queue", "dark", 360), ("task", "light", 360)]
+LOOKS = [("queues", "light", 1440), ("queue", "dark", 360), ("task", "light", 360), ("charts", "dark", 360)]
 if os.environ.get("ALL_PAGES"):
     LOOKS = list(itertools.product(PAGES, ("light", "dark"), (360, 1440)))
 TURNED = """() => [...document.querySelectorAll("body *")].filter((each) => {
@@ -54,7 +55,10 @@ def shown() -> Iterator[tuple[Served, Redis, str]]:
     with redis_server() as redis, redis.client() as db:
         fill(db, redis.url)
         add_hostile(redis.url)
-        with serving(FastqWeb(redis.url, app=SHOP)) as served:
+        with (
+            recorded(HOSTILE_QUEUE, *RUNS) as server,
+            serving(FastqWeb(redis.url, app=SHOP, prometheus=server)) as served,
+        ):
             yield served, db, redis.url
 
 
@@ -112,6 +116,24 @@ def test_texts_that_attack_run_nothing_on_any_page(browser: Browser) -> None:
             attacked += "<script>window.x=1" in watched.page.locator("body").inner_text()
             assert watched.page.evaluate("document.documentElement.scrollWidth") <= WIDTH, path
         assert attacked >= 18, paths  # queues, seven states, six tasks, servers, schedulers, a periodic task, a search
+
+
+def test_the_charts_run_nothing_and_change_by_links(browser: Browser, shown: tuple[Served, Redis, str]) -> None:
+    with browser.new_context() as context:
+        watched = Watched(context, shown[0])
+        watched.open("/history")
+        page = watched.page
+        page.get_by_role("link", name="Series of Prometheus").click()
+        expect(page.locator(".legend").first).to_contain_text("<script>window.x=1")
+        expect(page.locator(".plot polyline")).to_have_count(9 * (1 + len(RUNS)))
+        page.get_by_role("link", name="24h").click()
+        page.get_by_role("link", name="Earlier").click()
+        page.get_by_role("combobox").select_option("images")
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator("h1")).to_have_text("Prometheus: images")
+        expect(page.locator(".plot polyline")).to_have_count(9)
+        expect(page.get_by_role("link", name="24h")).to_have_attribute("aria-current", "page")
+        watched.check("charts")
 
 
 def test_another_site_changes_nothing(browser: Browser, shown: tuple[Served, Redis, str]) -> None:
