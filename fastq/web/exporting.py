@@ -36,7 +36,10 @@ class Exporter:
 
     async def text(self, accept: str, view: View) -> tuple[bytes, str]:
         """Return the metrics that a user sees, and their format, one that is accepted."""
-        write, kind = choose_encoder(accept)
+        try:
+            write, kind = choose_encoder(accept)
+        except TypeError:  # of a version that is none
+            write, kind = choose_encoder("")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, partial(write, _Seen(self._registry, view))), kind
 

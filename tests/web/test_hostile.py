@@ -189,6 +189,16 @@ def test_the_address_of_redis_is_shown_without_its_password(caplog: pytest.LogCa
     assert "s3cr3t" not in caplog.text
 
 
+def test_a_long_error_is_cut_in_a_list_and_whole_on_its_page(url: str, db: Redis) -> None:
+    text = "E" * 1_000_000 + "end"
+    Seeded(db, "q").add("archived", {"x": 4_000_000_000}, error_msg=text, type="t", payload=b"x")
+    with serving(FastqWeb(url)) as served:
+        listed = served.get("/queues/q/archived").text
+        assert "EEEEE..." in listed
+        assert len(listed) < 20_000
+        assert text in served.get("/queues/q/tasks/x").text
+
+
 def test_a_server_that_only_shows_has_no_button(url: str, db: Redis) -> None:
     with Client(url) as client:
         client.enqueue("t", queue="q", task_id="x")

@@ -55,6 +55,14 @@ def test_metrics_are_read_by_whoever_may_look_at_the_queues(scraped: Served) -> 
     assert open_told.headers["content-type"].startswith("application/openmetrics-text")
     read: Any = parser.text_string_to_metric_families
     assert any(family.name == "fastq_exporter_redis_up" for family in read(open_told.text))
+    for odd in (
+        "application/openmetrics-text; version=x",
+        "text/plain; version=..",
+        "*/*",
+        "\x01",
+        f"{OPENMETRICS}{'9' * 5_000}",
+    ):
+        assert names(scraped.get("/metrics", X_Rights="viewer", Accept=odd)) == {"mail", "mails", "bank", ""}
     head = scraped.ask("HEAD", "/metrics", X_Rights="viewer")
     assert (head.status, head.headers["cache-control"]) == (200, "no-store")
     assert scraped.ask("POST", "/metrics", X_Rights="admin").status == 405
