@@ -91,7 +91,7 @@ class QueueCollector(Collector):
             except QueueNotFoundError:
                 continue  # removed meanwhile
             if info is None:
-                unread.append(name)
+                unread.append(_written(name))
             else:
                 queues.append(info)
         return _Reading(True, queues, unread, servers, entries, ticks, began, time.monotonic() - began_s)
@@ -158,6 +158,11 @@ class QueueCollector(Collector):
             else:
                 backlog.add_metric([info.queue], info.pending * mean_s / max(1, sum(slots)))
         return [serving, backlog]
+
+
+def _written(name: str) -> str:
+    """Return a name as Unicode text, which all of a scrape has to be; asynq takes any bytes for a queue."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _as_asynq(queues: Iterable[QueueInfo]) -> list[Metric]:

@@ -68,4 +68,4 @@ class _Seen(Collector):
         queue = sample.labels.get("queue")
         if queue is None:
             return self.view.is_of_all or sample.name.startswith(OF_NO_QUEUE)
-        return self.view.shows(queue)
+        return self.view.sees(queue)

@@ -49,11 +49,7 @@ class View:
 
     async def queues(self) -> list[str]:
         """List the queues, but not those whose name is no Unicode text: no request can name them."""
-        return [queue for queue in await self.inspector.queues() if self.shows(queue)]
-
-    def shows(self, queue: str) -> bool:
-        """Return whether a queue is seen, and its name can be written."""
-        return self.sees(queue) and not any("\udc80" <= each <= "\udcff" for each in queue)
+        return [queue for queue in await self.inspector.queues() if self.sees(queue) and _is_text(queue)]
 
     async def queue_info(self, queue: str) -> QueueInfo:
         """Describe a queue; the tasks in very many groups are estimated."""
@@ -99,6 +95,10 @@ class View:
         """Read a page of tasks; the further arguments are those of ``list_tasks``."""
         self.require(queue)
         return [self.redaction.task(info) for info in await self.inspector.list_tasks(queue, state, **more)]
+
+
+def _is_text(name: str) -> bool:
+    return not any("\udc80" <= each <= "\udcff" for each in name)
 
 
 def queue_of(entry: SchedulerEntry) -> str:

@@ -172,6 +172,13 @@ def test_a_queue_that_cannot_be_read_is_left_out_counted_and_named(
     assert [text for text in caplog.messages if text.startswith("cannot read queue low, ")]
 
 
+def test_a_queue_whose_name_is_no_text_hides_itself_only(db: Redis, inspector: Inspector) -> None:
+    db.sadd("asynq:queues", b"odd\xff")
+    found = samples(registered(inspector))
+    assert found["fastq_queue_unreadable"]["odd\\xff",] == 1
+    assert found["asynq_queue_size"]["default",] > 0
+
+
 def test_a_queue_that_stays_unreadable_is_counted_each_time_logged_once_and_read_last(
     db: Redis, inspector: Inspector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
