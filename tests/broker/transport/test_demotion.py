@@ -83,6 +83,7 @@ def test_so_does_that_of_an_asyncio_client(name: Name, made: Callable[[str], Any
 def test_a_fetcher_that_meets_a_replica_lets_wakers_wait_at_the_new_master(name: Name) -> None:
     async def test(bench: Bench) -> None:
         fetching, _ = fetcher_and_wakers(bench, Pool(bench))
+        bench.stats.outage.on_replica = bench.watch.renew  # as a process does
         wait = asyncio.create_task(bench.watch.wait(QUEUE, PATIENCE_S))
         await until(lambda: bench.db.info("clients")["tracking_clients"] == 1)
         name.move()
