@@ -110,6 +110,7 @@ def list_of(each: dict[str, Any]) -> dict[str, Any]:
 
 COUNTS = {"type": "object", "additionalProperties": ref("count")}
 TEXT = {"type": "string"}
+DAY = {"date": {"type": "string", "format": "date"}, "hours": {"type": "number", "exclusiveMinimum": 0}}
 REPLIES: dict[str, Any] = {
     "queues": record(queues=list_of(ref("queue_record"))),
     "queue": record(queue=ref("queue_record"), days=list_of(ref("day"))),
@@ -158,7 +159,8 @@ def definitions() -> dict[str, Any]:
     of_cli["server"] = of_cli["server ls"]["items"]
     of_cli["entry"] = of_cli["cron ls"]["items"]
     of_cli["event"] = of_cli["cron history"]["items"]["properties"]["events"]["items"]
-    of_cli["runs_of_queue"] = of_cli["run_histories"]["properties"]["queues"]["items"]
+    runs = of_cli["run_histories"]["properties"]["queues"]["items"]["properties"]
+    of_cli["runs_of_queue"] = record(**runs, days=list_of(record(**DAY, **of_cli["runs"]["properties"])))
     found = {name: reply or of_cli[name] for name, reply in REPLIES.items()}
     found |= {"error": record(error=TEXT), "chosen": record(ids=list_of(TEXT))}
     while missing := set(re.findall(r"#/\$defs/([^\"]+)", json.dumps(found))) - found.keys():

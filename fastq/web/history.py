@@ -1,11 +1,9 @@
 """The history of runs as charts: what fastq's servers counted, of one queue or of all that a user sees."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import reduce
-from operator import add
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from starlette.responses import Response
@@ -13,34 +11,53 @@ from starlette.responses import Response
 from fastq.cli.human import bound_text
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import Durations, RunHistory, RunStats
+from fastq.web.days import COUNTS, Day, days_of, last_days, note_on, total_of, zone_of
 from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
 
 __all__ = ["HISTORY", "Bar", "bars_of"]
 
 HOUR: Final = timedelta(hours=1)
-SPANS: Final = {"1h": (HOUR, 1), "8h": (8 * HOUR, 5), "24h": (24 * HOUR, 1), "14d": (336 * HOUR, 4)}
-"""The times that are shown, each with how many minutes or hours a bar has."""
+SPANS: Final = {"1h": (HOUR, 1), "8h": (8 * HOUR, 5), "24h": (24 * HOUR, 1), "14d": (336 * HOUR, 0)}
+"""The times that are shown, each with how many minutes or hours a bar has; 0 for the days of the viewer."""
 MOST_QUEUES: Final = 60
 AT_ONCE: Final = 8
-_COUNTS: Final = ("done", "failed", "retried", "archived", "lost")
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What ended in a time, and the heights of it in a chart, from 0 to 100."""
+    """What ended in a time, and the heights of it in a chart, from 0 to 100; ``label`` names the time."""
 
     stats: RunStats
     end: datetime
+    label: str
+    is_day: bool
     done: float
     failed: float
     run: tuple[float, float]
     wait: tuple[float, float]
 
 
-def bars_of(points: Sequence[RunStats], step: timedelta, width: int) -> list[Bar]:
+def bars_of(points: Sequence[RunStats], step: timedelta, width: int, zone: tzinfo = UTC) -> list[Bar]:
     """Return the bars of a chart, ``width`` points in each; times stand at the logarithm of their bounds."""
-    stats = [_sum(some) for some in _batches(points, width)]
+    stats = [total_of(points[at : at + width]) for at in range(0, len(points), width)]
+    ends = [each.start + step * width for each in stats]
+    labels = [_label(each.start.astimezone(zone), end.astimezone(zone)) for each, end in zip(stats, ends, strict=True)]
+    return _bars(stats, ends, labels, are_days=False)
+
+
+def bars_of_days(days: Sequence[Day]) -> list[Bar]:
+    """Return a bar for each day, the last of which is today."""
+    hours = [f", {day.hours:g} hours" if day.hours != 24 else "" for day in days[:-1]]
+    labels = [f"{day.date:%a} {day.date}{more}" for day, more in zip(days, [*hours, ", until now"], strict=True)]
+    return _bars([day.stats for day in days], [day.end for day in days], labels, are_days=True)
+
+
+def _label(start: datetime, end: datetime) -> str:
+    return f"{start:%m-%d %H:%M}\u2013{end:%H:%M %Z}"
+
+
+def _bars(stats: Sequence[RunStats], ends: Sequence[datetime], labels: Sequence[str], *, are_days: bool) -> list[Bar]:
     most = max((each.processed for each in stats), default=0) or 1
     slowest = max((place for each in stats for times in (each.run, each.wait) for place in _places(times)), default=0)
 
@@ -51,18 +68,16 @@ def bars_of(points: Sequence[RunStats], step: timedelta, width: int) -> list[Bar
     return [
         Bar(
             each,
-            each.start + step * width,
+            end,
+            label,
+            are_days,
             round(100 * each.done / most, 2),
             round(100 * each.failed / most, 2),
             heights(each.run),
             heights(each.wait),
         )
-        for each in stats
+        for each, end, label in zip(stats, ends, labels, strict=True)
     ]
-
-
-def _batches(points: Sequence[RunStats], width: int) -> Iterable[Sequence[RunStats]]:
-    return (points[at : at + width] for at in range(0, len(points), width))
 
 
 def _places(times: Durations) -> tuple[int, int]:
@@ -77,31 +92,22 @@ def _places(times: Durations) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _sum(some: Iterable[RunStats]) -> RunStats:
-    return reduce(_plus, some)
-
-
-def _plus(one: RunStats, other: RunStats) -> RunStats:
-    counts = {name: getattr(one, name) + getattr(other, name) for name in _COUNTS}
-    run, wait = (
-        Durations(tuple(map(add, left.counts, right.counts)))
-        for left, right in ((one.run, other.run), (one.wait, other.wait))
-    )
-    return RunStats(min(one.start, other.start), **counts, run=run, wait=wait)
-
-
 async def history(call: Call) -> Response:
     """Show what became of runs, of one queue or of all."""
     params = call.request.query_params
-    wanted, since = params.get("queue", ""), params.get("since", "1h")
+    wanted, since, asked = params.get("queue", ""), params.get("since", "1h"), zone_of(call)
     if since not in SPANS:
         raise Refusal(400, f"since={since!r}: write one of {', '.join(SPANS)}")
     names = sorted(await call.view.queues())
     if wanted and wanted not in names:
         raise Refusal(404, str(QueueNotFoundError(wanted)))
     length, width = SPANS[since]
+    zone = asked or UTC
     found = await _read(call, [wanted] if wanted else names[:MOST_QUEUES], length)
-    points = [_sum(some) for some in zip(*(each.points for each in found), strict=True)] if found else []
+    if not width:
+        found = [last_days(each, zone) for each in found]
+    points = [total_of(some) for some in zip(*(each.points for each in found), strict=True)]
+    days = days_of(points, HOUR, zone) if not width else []
     return page(
         call,
         "history.jinja",
@@ -112,8 +118,10 @@ async def history(call: Call) -> Response:
         left_out=0 if wanted else max(0, len(names) - MOST_QUEUES),
         since=since,
         spans=list(SPANS),
-        bars=bars_of(points, found[0].step, width) if found else [],
-        total=_sum(points) if points else None,
+        zone=str(asked or ""),
+        days=note_on(days, zone) if not width else "",
+        bars=bars_of(points, found[0].step, width, zone) if found and width else bars_of_days(days),
+        total=total_of(points) if points else None,
         rows=[(each.queue, each.total) for each in found if _is_any(each.total)],
         types=[(each.queue, name, of_type) for each in found for name, of_type in each.types.items()],
         by_type=length <= SPANS["8h"][0],
@@ -139,7 +147,7 @@ async def _read(call: Call, names: Sequence[str], length: timedelta) -> list[Run
 
 
 def _is_any(total: RunStats) -> bool:
-    return any(getattr(total, name) for name in _COUNTS)
+    return any(getattr(total, name) for name in COUNTS)
 
 
 HISTORY: Final = [Route("GET", "/history", history, live_s=5)]

@@ -44,6 +44,13 @@ def _moment(moment: datetime | None, now: datetime) -> Markup | str:
     )
 
 
+def _clock(moment: datetime, text: str = "") -> Markup:
+    """Write a time of the clock, in UTC or as it is given; the script writes it anew in the viewer's zone."""
+    return Markup('<time datetime="{}" title="{}" data-form="clock">{}</time>').format(
+        moment.astimezone(UTC).isoformat(), stamp(moment), text or stamp(moment)
+    )
+
+
 def _about(info: QueueInfo) -> str:
     """Return the sign before a number of tasks that is estimated."""
     return "≈ " if info.groups > MANY_GROUPS else ""
@@ -66,6 +73,7 @@ _templates = Environment(
 )
 _templates.filters.update(
     about=_about,
+    clock=_clock,
     moment=_moment,
     number=number,
     plural=_plural,
@@ -89,7 +97,7 @@ def page(call: Call, template: str, status: int = 200, **data: Any) -> Response:
         may=call.may,
         where=call.inspector.where,
         home=call.base.removesuffix(f"/@{call.site.name}"),
-        **{"refreshes": False, **data},
+        **{"refreshes": False, "zone": "", **data},
     )
     return Response(html, status, media_type="text/html")
 

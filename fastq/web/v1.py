@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from importlib import resources
 from typing import Any, Final, TypeAlias
 
@@ -28,6 +29,7 @@ from fastq.inspector.json_records import (
 )
 from fastq.states import TaskState
 from fastq.web.bulk import job_of, run_as_job, sees, stopped
+from fastq.web.days import days_of, zone_of
 from fastq.web.query import Query
 from fastq.web.render import page
 from fastq.web.search import Found, look
@@ -68,10 +70,17 @@ async def queue(call: Call) -> Record:
 
 
 async def runs(call: Call) -> Record:
-    """Describe the runs of a queue's tasks for a time until now, such as since=8h; by type with by_type=1."""
-    since_s = parse_duration(call.request.query_params.get("since", "1h")) / 1e9
+    """Describe the runs of a queue's tasks for a time until now, such as since=8h; by type with by_type=1.
+
+    With zone=Europe/Paris also by day in this time zone, 14 days with since=336h; the first may be a part of a day.
+    """
+    since_s, zone = parse_duration(call.request.query_params.get("since", "1h")) / 1e9, zone_of(call)
     by_type = call.request.query_params.get("by_type", "") not in ("", "0", "false")
-    return history_record(await call.inspector.run_history(call.names["queue"], since_s, by_type=by_type))
+    found = await call.inspector.run_history(call.names["queue"], since_s, by_type=by_type)
+    days = days_of(found.points, found.step, zone) if zone else []
+    sums = history_record(replace(found, points=[day.stats for day in days]))["points"]
+    by_day = [{"date": str(day.date), "hours": day.hours, **told} for day, told in zip(days, sums, strict=True)]
+    return {**history_record(found), "days": by_day}
 
 
 async def groups(call: Call) -> Record:
@@ -319,7 +328,7 @@ _QUEUE: Final = "/queues/{queue}"
 V1: Final = [
     _get("/queues", queues, "queues"),
     _get(_QUEUE, queue, "queue"),
-    _get(f"{_QUEUE}/runs", runs, "runs_of_queue", "since", "by_type"),
+    _get(f"{_QUEUE}/runs", runs, "runs_of_queue", "since", "by_type", "zone"),
     _get(f"{_QUEUE}/groups", groups, "groups", "cursor", "size"),
     _get(f"{_QUEUE}/tasks/{{id}}", task, "task_with_attempts"),
     _get(f"{_QUEUE}/{{state}}", tasks, "tasks", "group", *PAGED),

@@ -36,6 +36,8 @@ PAGES: Final = {
     "history": "/history",
     "history-of": "/history?queue=images&since=24h",
     "charts": "/history/prometheus",
+    "days": "/history?since=14d",
+    "settings": "/settings",
     "redis": "/redis",
     "search": "/search?q=error:TimeoutError",
     "searching": "/search",

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from importlib import resources
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
@@ -230,6 +230,75 @@ def test_keys_the_theme_and_copies(browser: Browser, shown: tuple[Served, Redis,
         wait_until(is_copied)
         assert page.evaluate("getSelection().toString()") == EXACT
         assert watched.faults == []
+
+
+def test_times_and_days_are_of_the_zone_of_the_viewer(browser: Browser, shown: tuple[Served, Redis, str]) -> None:
+    with browser.new_context(timezone_id="America/St_Johns", locale="en-US") as context:
+        watched = Watched(context, shown[0])
+        watched.open("/schedulers/21f2ca9d")
+        page = watched.page
+        expect(page.locator("#zone")).to_have_text("America/St_Johns")
+        upcoming = page.get_by_role("list", name="Next times").locator("time").last
+        expect(upcoming).to_have_text(re.compile(r"11:30 PM$"))  # 03:00 UTC
+        expect(upcoming).to_have_attribute("title", re.compile(r" 11:30:00 PM GMT-3:30\n[-\d]+ 03:00:00 UTC$"))
+        watched.open("/history?since=14d")
+        expect(page.locator("#days")).to_contain_text("days in America/St_Johns are taken to begin at 23:30.")
+        expect(page.locator(".chart g")).to_have_count(3 * 14)
+        watched.open("/history?since=14d&zone=Asia/Tokyo")  # a link that somebody was sent
+        expect(page.locator("#zone")).to_have_text("Asia/Tokyo")
+        expect(page.locator("#days")).to_have_text("Days begin at midnight in Asia/Tokyo.")
+        watched.open("/history?since=24h")
+        first = page.locator(".chart g").first
+        expect(first.locator("title")).to_have_text(re.compile(r"failed\n\w+ \d+, \d+:30\D"))
+        other = context.new_page()
+        other.goto(f"{shown[0].url}/settings")
+        chosen = other.get_by_label("Time zone of all pages")
+        expect(chosen).to_have_value("")
+        chosen.select_option("Asia/Katmandu")
+        expect(other.locator("#zone")).to_have_text("Asia/Katmandu")
+        expect(page.locator("#zone")).to_have_text("Asia/Katmandu")  # the page that was open
+        expect(first.locator("title")).to_have_text(re.compile(r"failed\n\w+ \d+, \d+:45\D"))
+        watched.open("/history?since=14d")
+        expect(page.locator("#days")).to_contain_text("Asia/Kathmandu are taken to begin at 23:45.")
+        expect(page.locator("#live")).to_have_text("live")
+        assert page.url.endswith("/history?since=14d")
+        other.reload()
+        expect(chosen).to_have_value("Asia/Katmandu")
+        chosen.select_option("UTC")
+        expect(page.locator("#days")).to_have_text("Days begin at midnight UTC.")
+        assert watched.faults == []
+
+
+def test_the_stream_keeps_the_days_of_the_viewer(browser: Browser, shown: tuple[Served, Redis, str]) -> None:
+    with browser.new_context(timezone_id="Europe/Paris") as context:
+        page = Watched(context, shown[0]).page
+        with page.expect_request(lambda request: "/events" in request.url) as asked:
+            page.goto(f"{shown[0].url}/history?since=14d")
+        assert unquote(unquote(asked.value.url)).endswith("of=/history?since=14d&zone=Europe/Paris")
+
+
+def test_a_zone_that_the_server_does_not_know_leaves_the_days_of_utc(
+    browser: Browser, shown: tuple[Served, Redis, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.cron.zone._names", lambda: frozenset({"Asia/Tokyo"}))
+    with browser.new_context(timezone_id="Asia/Kolkata") as context:
+        page = Watched(context, shown[0]).page
+        page.goto(f"{shown[0].url}/history?since=14d")
+        expect(page.locator("#days")).to_have_text(
+            re.compile(r"^Days begin at midnight UTC\. The server does not know Asia/(Kolkata|Calcutta)\.$")
+        )
+        expect(page.locator("#live")).to_have_text("live")
+
+
+def test_without_javascript_times_are_utc_and_said_to_be(browser: Browser, shown: tuple[Served, Redis, str]) -> None:
+    with browser.new_context(timezone_id="Asia/Tokyo", java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(f"{shown[0].url}/schedulers/21f2ca9d")
+        expect(page.get_by_role("list", name="Next times").locator("time").first).to_have_text(re.compile(" UTC$"))
+        expect(page.locator("footer")).to_contain_text("Times in UTC")
+        page.goto(f"{shown[0].url}/settings")
+        expect(page.get_by_text("Times are shown in UTC.")).to_be_visible()
+        expect(page.get_by_label("Time zone of all pages")).to_be_hidden()
 
 
 def go_to(page: Page, text: str, key: str = "Tab") -> None:

@@ -29,7 +29,7 @@ def test_the_page_has_the_sums_of_all_queues_and_of_one(url: str, db: Redis) -> 
         assert f"<dt>Runs</dt><dd>{both:,}</dd>" in page
         assert totals["low"].processed
         assert "digest:mail" not in page  # of a queue that nobody sees here
-        bars = [int(n.replace(",", "")) for n in re.findall(r"UTC: ([\d,]+) done", page)]
+        bars = [int(n.replace(",", "")) for n in re.findall(r"<title>([\d,]+) done", page)]
         assert len(bars) == 60
         assert sum(bars) == totals["default"].done + totals["images"].done
         one = served.get("/history?queue=images").text

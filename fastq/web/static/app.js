@@ -7,8 +7,23 @@ const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 const status = document.getElementById("live");
 const canHover = matchMedia("(hover: hover)").matches;
 const held = new Map();
+let query = location.search;
 let aheadMs = 0;
 let stream = null;
+
+function kept(name) {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+function keep(name, value) {
+  try {
+    localStorage.setItem(name, value);
+  } catch {} // a browser that keeps nothing shows it on this page
+}
 
 // Times ---------------------------------------------------------------------------------------------------------------
 
@@ -28,18 +43,78 @@ function when(moment) {
   return seconds > 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
 }
 
-function clock(moment) {
-  const second = moment % 60000 ? { second: "2-digit" } : {};
-  return new Date(moment).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", ...second });
+// The zone of a page's address, else the one that was chosen, else the browser's.
+const NEAR = { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" };
+const FORMS = {
+  clock: NEAR,
+  second: { ...NEAR, second: "2-digit" },
+  exact: { dateStyle: "medium", timeStyle: "long" },
+  time: { timeStyle: "medium" },
+};
+const formats = new Map(); // to make one takes longer than to use it a hundred times
+let zone = "UTC";
+
+function isZone(name) {
+  try {
+    return Boolean(name) && Boolean(new Intl.DateTimeFormat([], { timeZone: name }));
+  } catch {
+    return false;
+  }
 }
 
+function browsersZone() {
+  return new Intl.DateTimeFormat().resolvedOptions().timeZone;
+}
+
+function chooseZone() {
+  zone = [document.documentElement.dataset.zone, kept("fastq-zone"), browsersZone()].find(isZone) ?? "UTC";
+  formats.clear();
+  document.getElementById("zone").textContent = zone;
+}
+
+function format(form) {
+  if (!formats.has(form)) formats.set(form, new Intl.DateTimeFormat([], { ...FORMS[form], timeZone: zone }));
+  return formats.get(form);
+}
+
+function clock(moment) {
+  return format(moment % 60000 ? "second" : "clock").format(moment);
+}
+
+// The last line of a title is the time as the server wrote it, the first one that of this zone.
+function title(moment, old) {
+  const utc = old.slice(old.lastIndexOf("\n") + 1);
+  return zone === "UTC" ? utc : `${format("exact").format(moment)}\n${utc}`;
+}
+
+// What has just arrived, or stands there in another zone, has its title and its time of the clock written anew.
 function renewTimes() {
   for (const element of document.querySelectorAll("time[datetime]")) {
+    const isDone = element.dataset.in === zone;
+    const isClock = element.dataset.form === "clock";
+    if (isDone && isClock) continue;
     const moment = Date.parse(element.dateTime);
-    const text = element.dataset.form === "clock" ? clock(moment) : when(moment);
+    const text = isClock ? clock(moment) : when(moment);
     if (element.textContent !== text) element.textContent = text;
-    if (!element.title.includes("\n")) element.title = `${new Date(moment).toLocaleString()}\n${element.title}`;
+    if (isDone) continue;
+    element.title = title(moment, element.title);
+    element.dataset.in = zone;
   }
+}
+
+function renewBars() {
+  for (const bar of document.querySelectorAll("g[data-from]")) {
+    if (bar.dataset.in === zone) continue;
+    const label = bar.firstElementChild;
+    const times = format("clock").formatRange(1000 * bar.dataset.from, 1000 * bar.dataset.to);
+    label.textContent = `${label.textContent.split("\n")[0]}\n${times}`;
+    bar.dataset.in = zone;
+  }
+}
+
+function renewAll() {
+  renewTimes();
+  renewBars();
 }
 
 function setClock(now) {
@@ -123,21 +198,21 @@ function show(state, text) {
 }
 
 function connect() {
-  const here = location.pathname.slice(status.dataset.base.length) + location.search;
-  stream = new EventSource(`${status.dataset.events}?of=${encodeURIComponent(here)}`);
+  const here = location.pathname.slice(status.dataset.base.length);
+  stream = new EventSource(`${status.dataset.events}?of=${encodeURIComponent(here + query)}`);
   stream.onopen = () => show("live", "live");
   stream.addEventListener("parts", (event) => {
     const { parts, now } = JSON.parse(event.data);
     setClock(now);
     for (const [name, html] of Object.entries(parts)) renewPart(name, html);
     show(held.size ? "held" : "live", held.size ? "waits while a row is in use" : "live");
-    renewTimes();
+    renewAll();
     showCopy();
   });
   stream.addEventListener("trouble", (event) => {
     const { text, now } = JSON.parse(event.data);
     if (status.dataset.state !== "trouble") {
-      show("trouble", `Not up to date since ${new Date(now).toLocaleTimeString()}: ${text}`);
+      show("trouble", `Not up to date since ${format("time").format(new Date(now))}: ${text}`);
     }
   });
   stream.onerror = () => {
@@ -160,14 +235,40 @@ function follow() {
   else if (stream === null) connect();
 }
 
+// Days begin at the midnight of the viewer. Only the server has the hours of which they are made.
+async function showOwnDays() {
+  const days = document.getElementById("days");
+  if (days === null || days.dataset.zone === zone || document.documentElement.dataset.zone) return;
+  const asked = new URLSearchParams(location.search);
+  asked.set("zone", zone);
+  try {
+    const reply = await fetch(`${location.pathname}?${asked}`);
+    if (reply.status === 400) days.textContent += ` The server does not know ${zone}.`;
+    if (!reply.ok) return;
+    const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
+    for (const part of fresh.querySelectorAll("[data-part]")) renewPart(part.dataset.part, part.innerHTML);
+    morph(days, fresh.getElementById("days"));
+    query = `?${asked}`;
+    renewAll();
+  } catch {} // the stream finds the server gone, too, and says so
+}
+
+async function useZone() {
+  chooseZone();
+  renewAll();
+  disconnect();
+  await showOwnDays();
+  if (status) follow();
+}
+
 if (status) {
   setClock(status.dataset.now);
   document.addEventListener("visibilitychange", follow);
   addEventListener("pagehide", disconnect);
-  addEventListener("pageshow", follow);
-  follow();
 }
-renewTimes();
+useZone();
+addEventListener("pageshow", (event) => event.persisted && useZone());
+addEventListener("storage", (event) => event.key === "fastq-zone" && useZone()); // it was chosen on another page
 setInterval(() => {
   renewTimes();
   releaseHeld();
@@ -215,24 +316,30 @@ function setTheme(theme) {
   themeButton.textContent = `Theme: ${theme}`;
 }
 
-function keptTheme() {
-  try {
-    const kept = localStorage.getItem("fastq-theme");
-    return THEMES.includes(kept) ? kept : "auto";
-  } catch {
-    return "auto";
-  }
-}
-
-setTheme(keptTheme());
+const keptTheme = kept("fastq-theme");
+setTheme(THEMES.includes(keptTheme) ? keptTheme : "auto");
 themeButton.hidden = false;
 themeButton.addEventListener("click", () => {
   const next = THEMES[(THEMES.indexOf(themeButton.textContent.slice(7)) + 1) % THEMES.length];
   setTheme(next);
-  try {
-    localStorage.setItem("fastq-theme", next);
-  } catch {} // a browser that keeps nothing shows it on this page
+  keep("fastq-theme", next);
 });
+
+// The choice of the time zone, on the page of the settings
+
+const zones = document.getElementById("zones");
+if (zones) {
+  const option = (name, text = name) => zones.append(new Option(text, name));
+  option("", `the browser's: ${browsersZone()}`);
+  option("UTC");
+  for (const name of Intl.supportedValuesOf("timeZone")) if (name !== "UTC") option(name);
+  zones.value = kept("fastq-zone") ?? "";
+  zones.closest("[hidden]").hidden = false;
+  zones.addEventListener("change", () => {
+    keep("fastq-zone", zones.value);
+    useZone();
+  });
+}
 
 // Copies of what is shown ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,104 @@
+"""Days in the time zone of a viewer, summed from a history that is kept by the hours of UTC."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import reduce
+from itertools import groupby
+from operator import add
+from typing import Final
+
+from fastq.cron.zone import load_zone
+from fastq.inspector import Durations, RunHistory, RunStats
+from fastq.web.site import Call, Refusal
+
+__all__ = ["COUNTS", "DAYS", "Day", "days_of", "last_days", "note_on", "total_of", "zone_of"]
+
+DAYS: Final = 14
+COUNTS: Final = ("done", "failed", "retried", "archived", "lost")
+_RENAMED: Final = {
+    "Africa/Asmera": "Africa/Asmara",
+    "America/Buenos_Aires": "America/Argentina/Buenos_Aires",
+    "America/Catamarca": "America/Argentina/Catamarca",
+    "America/Coral_Harbour": "America/Atikokan",
+    "America/Cordoba": "America/Argentina/Cordoba",
+    "America/Godthab": "America/Nuuk",
+    "America/Indianapolis": "America/Indiana/Indianapolis",
+    "America/Jujuy": "America/Argentina/Jujuy",
+    "America/Louisville": "America/Kentucky/Louisville",
+    "America/Mendoza": "America/Argentina/Mendoza",
+    "Asia/Calcutta": "Asia/Kolkata",
+    "Asia/Katmandu": "Asia/Kathmandu",
+    "Asia/Rangoon": "Asia/Yangon",
+    "Asia/Saigon": "Asia/Ho_Chi_Minh",
+    "Atlantic/Faeroe": "Atlantic/Faroe",
+    "Europe/Kiev": "Europe/Kyiv",
+    "Pacific/Enderbury": "Pacific/Kanton",
+    "Pacific/Ponape": "Pacific/Pohnpei",
+    "Pacific/Truk": "Pacific/Chuuk",
+}
+"""Browsers go on using these old names, which Debian 13 and Ubuntu 24.04 have only in the package tzdata-legacy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """The sums of a day in some time zone, and when the last of the hours in it ends."""
+
+    date: date
+    stats: RunStats
+    end: datetime
+
+    @property
+    def hours(self) -> float:
+        """The hours that were counted: 23 or 25 where the clocks change."""
+        return (self.end - self.stats.start) / timedelta(hours=1)
+
+
+def zone_of(call: Call) -> tzinfo | None:
+    """Return the time zone that a request asks for by its IANA name, or None."""
+    name = call.request.query_params.get("zone", "")
+    try:
+        return load_zone(_RENAMED.get(name, name)) if name else None
+    except ValueError as error:
+        raise Refusal(400, f"zone: {error}") from None
+
+
+def days_of(points: Sequence[RunStats], step: timedelta, zone: tzinfo) -> list[Day]:
+    """Sum up points by day; each counts for the day in which its middle lies."""
+    grouped = ((day, list(some)) for day, some in groupby(points, _dating(step, zone)))
+    return [Day(day, total_of(some), some[-1].start + step) for day, some in grouped]
+
+
+def last_days(history: RunHistory, zone: tzinfo) -> RunHistory:
+    """Cut a history to today and the days before, 14 together; its total is of these."""
+    date_of = _dating(history.step, zone)
+    first = date_of(history.points[-1]) - timedelta(days=DAYS - 1)
+    points = [point for point in history.points if date_of(point) >= first]
+    return replace(history, points=points, total=total_of(points))
+
+
+def _dating(step: timedelta, zone: tzinfo) -> Callable[[RunStats], date]:
+    return lambda point: (point.start + step / 2).astimezone(zone).date()
+
+
+def note_on(days: Sequence[Day], zone: tzinfo) -> str:
+    """Say when these days begin."""
+    begins = {day.stats.start.astimezone(zone) for day in days}
+    odd = sorted({f"{begin:%H:%M}" for begin in begins if begin.minute})
+    if odd:
+        return f"Runs are counted by the hours of UTC, so days in {zone} are taken to begin at {' or '.join(odd)}."
+    return f"Days begin at midnight in {zone}." if zone is not UTC else "Days begin at midnight UTC."
+
+
+def total_of(some: Iterable[RunStats]) -> RunStats:
+    """Sum up at least one."""
+    return reduce(_plus, some)
+
+
+def _plus(one: RunStats, other: RunStats) -> RunStats:
+    counts = {name: getattr(one, name) + getattr(other, name) for name in COUNTS}
+    run, wait = (
+        Durations(tuple(map(add, left.counts, right.counts)))
+        for left, right in ((one.run, other.run), (one.wait, other.wait))
+    )
+    return RunStats(min(one.start, other.start), **counts, run=run, wait=wait)
