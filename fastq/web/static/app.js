@@ -334,7 +334,9 @@ if (zones) {
   option("UTC");
   for (const name of Intl.supportedValuesOf("timeZone")) if (name !== "UTC") option(name);
   zones.value = kept("fastq-zone") ?? "";
-  zones.closest("[hidden]").hidden = false;
+  const hidden = zones.closest("[hidden]");
+  hidden.hidden = false;
+  hidden.nextElementSibling.remove(); // it says that no script runs
   zones.addEventListener("change", () => {
     keep("fastq-zone", zones.value);
     useZone();
