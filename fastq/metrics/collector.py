@@ -110,7 +110,7 @@ class QueueCollector(Collector):
         except (FastqError, ValueError) as error:  # ValueError: a counter that is no number
             self._failures += 1
             if what not in self._failed:
-                _log.warning("cannot read %s, whose metrics are left out: %s", what, error)
+                _log.warning("cannot read %s, whose metrics are left out: %s", _written(what), _written(str(error)))
             self._failed.add(what)
             return None
         self._failed.discard(what)

@@ -82,7 +82,7 @@ def _dating(step: timedelta, zone: tzinfo) -> Callable[[RunStats], date]:
 
 
 def note_on(days: Sequence[Day], zone: tzinfo) -> str:
-    """Say when these days begin."""
+    """Return a sentence on when these days begin."""
     begins = {day.stats.start.astimezone(zone) for day in days}
     odd = sorted({f"{begin:%H:%M}" for begin in begins if begin.minute})
     if odd:

@@ -48,9 +48,12 @@ def bars_of(points: Sequence[RunStats], step: timedelta, width: int, zone: tzinf
 
 def bars_of_days(days: Sequence[Day]) -> list[Bar]:
     """Return a bar for each day, the last of which is today."""
-    hours = [f", {day.hours:g} hours" if day.hours != 24 else "" for day in days[:-1]]
-    labels = [f"{day.date:%a} {day.date}{more}" for day, more in zip(days, [*hours, ", until now"], strict=True)]
+    labels = [f"{day.date:%a} {day.date}{', until now' if day is days[-1] else _length(day)}" for day in days]
     return _bars([day.stats for day in days], [day.end for day in days], labels, are_days=True)
+
+
+def _length(day: Day) -> str:
+    return f", {day.hours:g} hours" if day.hours != 24 else ""
 
 
 def _label(start: datetime, end: datetime) -> str:

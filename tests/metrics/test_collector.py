@@ -172,9 +172,13 @@ def test_a_queue_that_cannot_be_read_is_left_out_counted_and_named(
     assert [text for text in caplog.messages if text.startswith("cannot read queue low, ")]
 
 
-def test_a_queue_whose_name_is_no_text_hides_itself_only(db: Redis, inspector: Inspector) -> None:
+def test_a_queue_whose_name_is_no_text_hides_itself_only(
+    db: Redis, inspector: Inspector, caplog: pytest.LogCaptureFixture
+) -> None:
     db.sadd("asynq:queues", b"odd\xff")
     found = samples(registered(inspector))
+    assert "cannot read queue odd\\xff, " in caplog.text
+    assert caplog.text.encode()  # what is no text could not be written to a log, either
     assert found["fastq_queue_unreadable"]["odd\\xff",] == 1
     assert found["asynq_queue_size"]["default",] > 0
 

@@ -4,6 +4,7 @@ import re
 import time
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from redis import Redis
 
 from fastq import Client, Durations, Inspector, RunStats
@@ -36,6 +37,14 @@ def test_the_page_has_the_sums_of_all_queues_and_of_one(url: str, db: Redis) -> 
         assert f"<dt>Runs</dt><dd>{totals['images'].processed:,}</dd>" in one
         assert served.get("/history?queue=low").status == 404
         assert served.get("/history?since=2h").status == 400
+
+
+@pytest.mark.parametrize("since", ["1h", "8h", "24h", "14d"])
+def test_without_a_queue_the_page_says_so(since: str, url: str) -> None:
+    with serving(FastqWeb(url)) as served:
+        answer = served.get(f"/history?since={since}&zone=Asia/Kolkata")
+    assert answer.status == 200
+    assert "<title>" not in answer.text.partition("</head>")[2]  # no bar
 
 
 def test_bars_are_as_high_as_their_share_of_the_highest() -> None:
