@@ -65,7 +65,8 @@ class TaskWatch:
     def renew(self) -> None:
         """Drop the connections, since another server may be the master now; waits end as if their time were up."""
         for line in self._lines.values():
-            line.end()
+            if not line.is_over:  # canceled twice, it might not give its connection back
+                line.end()
 
     async def close(self) -> None:
         """Drop the connections; may be called twice."""

@@ -4,7 +4,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis.asyncio
@@ -190,6 +190,24 @@ def test_a_watch_that_is_closed_ends_its_waits_and_connections(turns: int, db: R
                 assert await wait is False
             wait.cancel()
         await until(lambda: stat(db, "clients", "tracking_clients") == 0)
+
+    run(test)
+
+
+def test_a_watch_that_is_dropped_twice_gives_its_connection_back(db: Redis, url: str) -> None:
+    async def test() -> None:
+        async with watch_at(url) as watch:
+            wait = waiting(watch)
+            await watched(watch)
+            (line,) = watch._lines.values()
+            lent = cast("Any", line._pool)._in_use_connections
+            assert len(lent) == 1
+            for _ in range(3):
+                watch.renew()
+                await asyncio.sleep(0)
+            assert await wait is False
+            await asyncio.wait({line._task})
+            assert not lent
 
     run(test)
 
