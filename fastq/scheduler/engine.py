@@ -164,7 +164,7 @@ class Engine:
                 self._note_what_is_left_out(entry, pick.latest)
                 entry.leave_behind(pick.latest)
             elif self._may_try(entry):
-                picked.append((entry, pick.ticks))
+                picked.append((entry, [*pick.ticks]))
         return picked
 
     def _compose(self, entry: Entry, due: datetime) -> TickTask | None:
@@ -204,7 +204,7 @@ class Engine:
             return False
         if outcome is EnqueueOutcome.TAKEN:
             _log.debug("%s: another scheduler enqueued the task of %s", entry, attempt.due)
-            entry.left_out = 0  # counted by that one
+            entry.leave_uncounted()
             self._leave(entry, attempt.due)
             return False
         error = error_of(outcome, info.queue, info.id)
@@ -243,9 +243,9 @@ class Engine:
         self._note_success()
 
     def _note_what_is_left_out(self, entry: Entry, latest: datetime) -> None:
-        if entry.left_out:
+        if left_out := entry.count_left_out():
             missed = entry.registration.missed
-            self._counts.note(TickOutcome.MISSED, entry.registration.task.type, entry.left_out)
+            self._counts.note(TickOutcome.MISSED, entry.registration.task.type, left_out)
             _log.warning(
                 "%s: ticks up to %s were missed, and some of them are skipped (missed=%s)", entry, latest, missed
             )

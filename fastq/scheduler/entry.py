@@ -12,7 +12,16 @@ from fastq.cron.schedule import Schedule
 from fastq.errors import hint_of_call
 from fastq.options import check_options, check_text, complete
 from fastq.scheduler.option_list import option_strings
-from fastq.scheduler.ticks import GIVE_UP_AFTER, SURELY_KNOWN, Missed, Pick, begin_at, next_tick, pick_ticks
+from fastq.scheduler.ticks import (
+    GIVE_UP_AFTER,
+    SURELY_KNOWN,
+    Missed,
+    Pick,
+    begin_at,
+    count_left_out,
+    next_tick,
+    pick_ticks,
+)
 from fastq.task import Task
 from fastq.wire.messages import SchedulerEntry
 
@@ -93,10 +102,10 @@ class Entry:
         self.registration = registration
         self.prev: datetime | None = None
         self.recalled = not registration.recalls
-        self.left_out = 0
         self.failures = 0
         self.retry_at_s = 0.0
         self._attempt: Attempt | None = None
+        self._pick: Pick | None = None
         self._begin(now)
 
     def __repr__(self) -> str:
@@ -141,9 +150,17 @@ class Entry:
             return None
         pick = pick_ticks(self.registration.schedule, self._position, now, self.registration.missed)
         if pick is not None and self._gives_up(pick.latest, now):
-            pick = Pick([], pick.latest, pick.left_out + len(pick.ticks))
-        self.left_out = 0 if pick is None else pick.left_out
+            pick = Pick([], pick.latest, leaves_out=True)
+        self._pick = pick
         return pick
+
+    def count_left_out(self) -> int:
+        """Return how many ticks the last pick leaves out, 1000 at most; 0 once one of its ticks is finished."""
+        return 0 if self._pick is None else count_left_out(self.registration.schedule, self._position, self._pick)
+
+    def leave_uncounted(self) -> None:
+        """Note that another scheduler counts what the last pick leaves out."""
+        self._pick = None
 
     def _gives_up(self, due: datetime, now: datetime) -> bool:
         """Return whether a tick has failed for so long that it counts as missed, and missed ticks are skipped.
@@ -169,8 +186,7 @@ class Entry:
 
     def leave_behind(self, tick: datetime) -> None:
         """Note that a tick, and all before it, are finished."""
-        self._attempt = None
-        self.left_out = 0
+        self._attempt = self._pick = None
         self._note_answer()
         if tick > self._position:
             self._move_to(tick)

@@ -36,10 +36,11 @@ class TickCounts:
             return
         counts, self._waiting = self._waiting, Counter()
         results = broker.run_many(count_ticks(counts))
-        errors = [result for result in results if isinstance(result, BrokerError)]
+        errors: list[BrokerError] = []
         for one, result in zip(counts, results, strict=False):  # without EXPIRE's
-            if isinstance(result, BrokerError) and not result.maybe_applied:
-                self._waiting[one] += counts[one]
+            if isinstance(result, BrokerError):
+                errors.append(result)
+                self._waiting[one] += 0 if result.maybe_applied else counts[one]
         self._write_at_s = now_s + PAUSE_S if errors else 0.0
         if errors and not self._fails:
             _log.warning("ticks could not be counted in Redis, which is tried again: %s", errors[0])

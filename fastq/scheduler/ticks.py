@@ -17,6 +17,7 @@ __all__ = [
     "Missed",
     "Pick",
     "begin_at",
+    "count_left_out",
     "next_tick",
     "pick_ticks",
     "tick_ttl_s",
@@ -25,7 +26,7 @@ __all__ = [
 MAX_MADE_UP: Final = 1000
 """The largest number of missed ticks of an entry that are enqueued."""
 MAX_LEFT_OUT: Final = 1000
-"""The largest number of missed ticks of an entry that are counted at once, as they are gone through one by one."""
+"""The largest number of missed ticks of an entry that are counted at once, since each takes a step."""
 GIVE_UP_AFTER: Final = timedelta(seconds=60)
 """With ``Missed.SKIP``, a tick is tried for this long after its first failure."""
 
@@ -51,11 +52,11 @@ class Missed(StrEnum):
 
 
 class Pick(NamedTuple):
-    """The ticks to enqueue, oldest first, the latest one due, and how many others are left out, 1000 at most."""
+    """The ticks to enqueue, oldest first, the latest one due, and whether others are left out."""
 
     ticks: list[datetime]
     latest: datetime
-    left_out: int
+    leaves_out: bool
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
@@ -67,11 +68,17 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
 def pick_ticks(schedule: Schedule, after: datetime, now: datetime, missed: Missed) -> Pick | None:
     """Choose among the ticks due after ``after`` and not after ``now``; None if there are none."""
     most = MAX_MADE_UP if missed is Missed.ALL else 1
-    due = _latest(schedule, after, now, most + MAX_LEFT_OUT)
+    due = _latest(schedule, after, now, most + 1)
     if not due:
         return None
     chosen = due[-most:]
-    return Pick(chosen, due[-1], len(due) - len(chosen))
+    return Pick(chosen, due[-1], len(chosen) < len(due))
+
+
+def count_left_out(schedule: Schedule, after: datetime, pick: Pick) -> int:
+    """Return how many ticks after ``after`` a pick leaves out, ``MAX_LEFT_OUT`` at most."""
+    kept = len(pick.ticks)
+    return len(_latest(schedule, after, pick.latest, kept + MAX_LEFT_OUT)) - kept if pick.leaves_out else 0
 
 
 def _latest(schedule: Schedule, after: datetime, now: datetime, count: int) -> list[datetime]:
