@@ -28,6 +28,7 @@ MOST_QUEUES: Final = 60
 MOST_LINES: Final = 8
 SETTLE_S: Final = 3.0
 KEPT_S: Final = 10.0
+LONGEST_ERROR: Final = 300
 """How long replies are shown before Prometheus is asked again."""
 LOOKBACK_S: Final = 300
 """How far Prometheus looks back for the last value of a series, and asynqmon for a rate."""
@@ -174,7 +175,7 @@ def _look(call: Call, names: Sequence[str], since: str, until: int | None) -> Wo
         times = Times(end_s - POINTS * step_s, end_s, step_s)
         try:
             work.result = await _read(call.site.prometheus, names, times)
-        except OSError as error:
+        except (OSError, ValueError, OverflowError) as error:  # also: a host that is no name, times beyond any clock
             work.result = replace(work.result or _Told(), trouble=str(error))
         return ""
 
@@ -228,7 +229,7 @@ def _values(body: bytes, times: Times) -> _Values:
     """Read a reply; ``OSError`` says what Prometheus finds wrong."""
     reply = msgspec.json.decode(body, type=_Reply)
     if reply.status != "success":
-        raise OSError(reply.error or reply.status)
+        raise OSError((reply.error or reply.status)[:LONGEST_ERROR])
     found: _Values = {}
     for row in reply.data.result:
         try:

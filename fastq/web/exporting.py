@@ -33,6 +33,7 @@ class Exporter:
         ProcessCollector(registry=self._registry)
         # One thread, and not one of those that pages and logins wait for: who scrapes waits for others who do.
         self._thread = ThreadPoolExecutor(1, "metrics")
+        self._is_closed = False
 
     async def text(self, accept: str, view: View) -> tuple[bytes, str]:
         """Return the metrics that a user sees, and their format, one that is accepted."""
@@ -44,7 +45,10 @@ class Exporter:
         return await loop.run_in_executor(self._thread, partial(write, _Seen(self._registry, view))), kind
 
     def close(self) -> None:
-        """Close the connections once nothing is read any more; does not wait for that."""
+        """Close the connections once nothing is read any more; does not wait for that, and may be called twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._thread.submit(self._inspector.close)
         self._thread.shutdown(wait=False)
 

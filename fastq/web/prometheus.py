@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 LIMIT_S: Final = 10.0
 MOST_BYTES: Final = 64_000_000
+PIECE_BYTES: Final = 1_000_000
 HOUR_S: Final = 3600
 DAY_S: Final = 24 * HOUR_S
 POINTS: Final = 3000
@@ -141,15 +142,25 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 _OPENER: Final = urllib.request.build_opener(_NoRedirects)
 
 
+def _body(reply: Any) -> bytes:
+    """Read a reply for ``LIMIT_S`` at most: the limit of the socket is one of each of its pieces."""
+    until_s, body = time.monotonic() + LIMIT_S, bytearray()
+    while len(body) < MOST_BYTES and (piece := reply.read1(PIECE_BYTES)):
+        body += piece
+        if time.monotonic() > until_s:
+            raise OSError(f"no whole reply within {LIMIT_S:g} s")
+    return bytes(body)
+
+
 def _read(request: urllib.request.Request, read: Callable[[bytes], T]) -> T:
     status = 200
     try:
         try:
             with _OPENER.open(request, timeout=LIMIT_S) as reply:
-                body: bytes = reply.read(MOST_BYTES)
+                body = _body(reply)
         except urllib.error.HTTPError as error:
             with error:
-                status, body = error.code, error.read(MOST_BYTES)  # its JSON says what is wrong
+                status, body = error.code, _body(error)  # its JSON says what is wrong
         return read(body)
     except urllib.error.URLError as error:
         raise OSError(getattr(error.reason, "strerror", None) or str(error.reason)) from None

@@ -167,6 +167,13 @@ def wrong_server() -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
             thread.join()
 
 
+def test_a_host_that_can_be_no_name_is_told_as_trouble(url: str, db: Redis) -> None:
+    with Client(url) as client:
+        client.enqueue("t", queue="q")
+    with serving(FastqWeb(url, prometheus=f"http://{'a' * 64}.example:9090")) as served:
+        wait_until(lambda: "label" in text_of(served.get(PAGE)))
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [

@@ -1,5 +1,6 @@
 """``/metrics``: what Prometheus scrapes, who may, and that nothing waits for it."""
 
+import asyncio
 import signal
 import threading
 from collections.abc import Iterator
@@ -77,6 +78,15 @@ def test_who_sees_some_queues_reads_their_metrics_only(scraped: Served, url: str
     assert "process_resident_memory_bytes " not in told.text
     with serving(FastqWeb(url, queues=["bank"], metrics=True)) as served:
         assert names(served.get("/metrics")) == {"bank", ""}
+
+
+def test_it_may_be_closed_twice(url: str) -> None:
+    async def close_twice() -> None:
+        app = FastqWeb(url, metrics=True)
+        await app.close()
+        await app.close()
+
+    asyncio.run(close_twice())
 
 
 def test_without_the_option_there_are_none(url: str, db: Redis) -> None:
