@@ -53,8 +53,6 @@ MEETING_POINTS = {
     # The compiled side of the protocol: submissions and events as C sees them.
     ("server.inflight._processor", "pool._child_queue"),
     ("server.actors.aggregator", "client"),
-    # An archive that spills writes the lines of an export.
-    ("server.actors.archive_keeper", "inspector.task_lines"),
     ("scheduler", "client"),
     ("periodic", "client"),
 }

@@ -118,6 +118,20 @@ def test_a_producer_does_not_import_the_server() -> None:
     assert [name for name in loaded if name.startswith(HEAVY)] == []
 
 
+@pytest.mark.parametrize(
+    ("program", "unneeded"),
+    [
+        ("fastq.server.process, fastq.cli.worker", ("fastq.inspector", "fastq.client", "fastq.app")),
+        ("fastq.pool.preloader, fastq.pool.child_main, fastq.worker.runner", ("redis", "fastq.broker", "google")),
+    ],
+    ids=["main process", "children"],
+)
+def test_the_processes_of_a_worker_import_only_what_they_use(program: str, unneeded: tuple[str, ...]) -> None:
+    code = f"import sys, {program}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert [name for name in loaded if name.startswith(unneeded)] == []
+
+
 def test_a_name_is_imported_when_it_is_asked_for() -> None:
     code = "import sys, fastq; assert 'fastq.server.server' not in sys.modules; from fastq import Server, Inspector"
     subprocess.run([sys.executable, "-c", f"{code}; assert fastq.Server is Server"], check=True)

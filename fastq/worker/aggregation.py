@@ -13,7 +13,6 @@ import orjson
 
 from fastq.broker.operations.enqueue import NewTask
 from fastq.errors import InvalidMessageError
-from fastq.mux import is_async
 from fastq.pool.event_kind import EventKind
 from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
 from fastq.producer import compose
@@ -22,8 +21,8 @@ from fastq.states import TaskState
 from fastq.task import Task
 from fastq.wire.codec import decode_task_message
 from fastq.wire.messages import TaskMessage
-from fastq.worker.hooks import ChildHooks, child_hooks_of
-from fastq.worker.names import AppNameError, resolve
+from fastq.worker.hooks import ChildHooks, child_hooks_of, resolve_aggregator
+from fastq.worker.names import AppNameError
 from fastq.worker.report import describe_error, trace_of
 
 __all__ = [
@@ -35,7 +34,6 @@ __all__ = [
     "aggregation_argument",
     "aggregation_request",
     "load",
-    "resolve_aggregator",
 ]
 
 AGGREGATOR_ERRORS: Final = (Exception, SystemExit)
@@ -91,15 +89,6 @@ def load(argument: str) -> "AggregationRunner":
         return AggregationRunner(resolve_aggregator(aggregator), child_hooks_of(app))
     except AppNameError as error:
         raise RunnerMisuseError(str(error)) from error
-
-
-def resolve_aggregator(name: str) -> GroupAggregator:
-    """Import an aggregator by name; ``AppNameError`` if it is not a plain function."""
-    found: Any = resolve(name)
-    if not callable(found) or is_async(found):
-        raise AppNameError(f"group_aggregator={name!r} is not a plain function of a group and its tasks: {found!r}")
-    aggregator: GroupAggregator = found
-    return aggregator
 
 
 class AggregationRunner:

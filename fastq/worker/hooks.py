@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from fastq.durations import nanoseconds_of
 from fastq.errors import PayloadError, Retry, RevokeTask, SkipRetry, Snooze
 from fastq.hooks import FailureRule, Hooks
-from fastq.mux import ServeMux
+from fastq.mux import ServeMux, is_async
 from fastq.running import RunningTask
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import FailureReport, describe_error
@@ -24,6 +24,7 @@ __all__ = [
     "failure_report",
     "hooks_named",
     "lost_report",
+    "resolve_aggregator",
     "resolve_hook",
     "why_final",
 ]
@@ -145,4 +146,12 @@ def resolve_hook(hook: str, name: str) -> Callable[..., object]:
     found = resolve(name)
     if not callable(found):
         raise AppNameError(f"{hook}={name!r} is not callable: {found!r}")
+    return found
+
+
+def resolve_aggregator(name: str) -> Callable[..., Any]:
+    """Import a group aggregator by name; ``AppNameError`` if it is not a plain function."""
+    found = resolve(name)
+    if not callable(found) or is_async(found):
+        raise AppNameError(f"group_aggregator={name!r} is not a plain function of a group and its tasks: {found!r}")
     return found

@@ -20,11 +20,18 @@ from fastq.pool.event_kind import TOLD_TO_END, EventKind, reason_for
 from fastq.pool.runner import Answer, Runner, RunnerMisuseError, TaskContext
 from fastq.running import CURRENT, RunningTask
 from fastq.wire.codec import decode_task_message
-from fastq.worker.aggregation import resolve_aggregator
 from fastq.worker.debug_log import DebugLogRunner, about_current_task
 from fastq.worker.description import AppDescription
 from fastq.worker.fingerprint import Turns, fingerprint_of
-from fastq.worker.hooks import DECISIONS, caused_by, failure_report, hooks_named, resolve_hook, why_final
+from fastq.worker.hooks import (
+    DECISIONS,
+    caused_by,
+    failure_report,
+    hooks_named,
+    resolve_aggregator,
+    resolve_hook,
+    why_final,
+)
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import trace_of
 from fastq.worker.returned import encode_returned

@@ -5,15 +5,18 @@ The scripts that archive follow the rule in Redis by themselves. The rest is don
 
 import asyncio
 import errno
+import importlib
 import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import quote
 
+from fastq.broker.operation import Flow
 from fastq.broker.operations.archive_rule import (
     ArchiveFull,
     ArchiveRule,
@@ -22,10 +25,9 @@ from fastq.broker.operations.archive_rule import (
     set_archive_rule,
 )
 from fastq.broker.operations.maintain import Cleaned
-from fastq.broker.operations.walk import Source, Walk
+from fastq.broker.operations.walk import Source, Walk, WalkedTask, WalkPage
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.clock import Clock, at_unix_ns
-from fastq.inspector.task_lines import lines_of
 from fastq.pool.protocol import PoolStartError
 from fastq.server.config import ServerConfig
 from fastq.states import TaskState
@@ -35,6 +37,10 @@ __all__ = ["ArchiveKeeper"]
 
 LOG_EVERY_S: Final = 60.0
 TASKS_A_CALL: Final = 200
+TASK_LINES: Final = "fastq.inspector.task_lines"
+"""Writes the lines of an export. It is imported when an archive spills: with the inspector it takes 7 MB."""
+
+LinesOf: TypeAlias = Callable[[Source, WalkPage, datetime], Flow[list[tuple[WalkedTask, str]]]]
 
 _log = logging.getLogger("fastq.janitor")
 
@@ -148,6 +154,7 @@ class ArchiveKeeper:
 
         Other servers may do the same, so the rest is read anew each time.
         """
+        lines_of: LinesOf = importlib.import_module(TASK_LINES).lines_of
         source = Source(queue, keys.archived(queue), TaskState.ARCHIVED)
         walk = Walk(source, with_locks=True)
         spilled = found = 0
