@@ -33,6 +33,8 @@ cdef class Ring:
     cdef uint64_t head
     # For the consumer: the position from which at most a third is left of the bytes that it found last.
     cdef uint64_t low_at
+    # For the producer: where its last pad ends, and its bytes.
+    cdef uint64_t pad_end, pad_size
     cdef int64_t push(self, Record *record) noexcept
     cdef int look(self, Record *record) except -1
     cdef bint claim(self, Record *record) noexcept
@@ -40,6 +42,7 @@ cdef class Ring:
     cdef void advance(self, Record *record) noexcept
     cdef void publish_head(self) noexcept
     cdef bint take_back(self, uint64_t position) noexcept
+    cdef bint may_go_back(self, uint64_t need) noexcept
     cdef bint untaken(self, uint64_t position) noexcept
     cdef bint is_empty(self) noexcept
     cdef bint runs_low(self) noexcept

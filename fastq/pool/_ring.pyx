@@ -1,8 +1,9 @@
 """A ring of byte records between one producer and one consumer, in memory that two processes share.
 
 Positions are bytes since the ring was made and never wrap (2**64); the place in memory is the position modulo the
-capacity. A record never crosses the end: a pad record fills what is left. The producer alone writes records and the
-tail, the consumer alone the head; only a record's state word is written by both, by compare-and-swap.
+capacity. A record never crosses the end: a pad record fills what is left. While little is unread, a pad comes long
+before the end, so that most pages of a ring are never used. The producer alone writes records and the tail, the
+consumer alone the head; only a record's state word is written by both, by compare-and-swap.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -29,6 +30,10 @@ cdef uint32_t WITHDRAWN = layout.RECORD_WITHDRAWN
 cdef uint32_t PAD = layout.RECORD_PAD
 cdef uint64_t NOWHERE = 2**64 - 1
 cdef uint64_t LOW = 3
+# Of the capacity: behind this part, a small record goes to the beginning if no more than the next part is unread.
+cdef uint64_t BACK_AFTER = 8
+cdef uint64_t BACK_WITH = 32
+cdef uint64_t SMALL = 64
 
 
 class RingCorruptError(Exception):
@@ -68,6 +73,7 @@ cdef class Ring:
         self.tail = atomic.load64(self.tail_at)
         self.head = atomic.load64(self.head_at)
         self.low_at = NOWHERE
+        self.pad_end = self.pad_size = 0
 
     # Producer ---------------------------------------------------------------------------------------------------
 
@@ -81,9 +87,9 @@ cdef class Ring:
         return self.head == self.tail
 
     cdef int64_t unread(self) noexcept:
-        """Return how many bytes the consumer has yet to read."""
+        """Return how many bytes the consumer has yet to read, without the last pad."""
         self.head = atomic.load64(self.head_at)
-        return <int64_t>(self.tail - self.head)
+        return <int64_t>(self.tail - self.head - (self.pad_size if self.head < self.pad_end else 0))
 
     cdef bint has_room(self, Py_ssize_t size) noexcept:
         """Return whether a push of ``size`` bytes would succeed now."""
@@ -95,10 +101,13 @@ cdef class Ring:
     cdef int64_t push(self, Record *record) noexcept:
         """Append a record; return its position, or -1 when there is no room now."""
         cdef uint64_t need = (HEADER + record.size + ALIGN - 1) & ~(ALIGN - 1)
-        cdef uint64_t to_end = self.capacity - (self.tail & (self.capacity - 1))
-        cdef uint64_t pad = to_end if to_end < need else 0
+        cdef uint64_t place = self.tail & (self.capacity - 1)
+        cdef uint64_t to_end = self.capacity - place
+        cdef uint64_t pad = 0
         cdef uint64_t position
         cdef char *at
+        if to_end < need or place > self.capacity // BACK_AFTER and self.may_go_back(need):
+            pad = to_end
         if self.tail + pad + need - self.head > self.capacity:
             self.head = atomic.load64(self.head_at)  # acquire: the consumer has read what it freed
             if self.tail + pad + need - self.head > self.capacity:
@@ -108,6 +117,8 @@ cdef class Ring:
             (<uint32_t *>(at + SIZE_AT))[0] = 0
             (<uint32_t *>(at + STATE_AT))[0] = PAD
         position = self.tail + pad
+        if pad:
+            self.pad_end, self.pad_size = position, pad
         at = self.data + (position & (self.capacity - 1))
         (<uint32_t *>(at + SIZE_AT))[0] = record.size
         (<uint32_t *>(at + STATE_AT))[0] = WAITING
@@ -120,6 +131,13 @@ cdef class Ring:
         self.tail = position + need
         atomic.store64(self.tail_at, self.tail)  # release: the record is whole before it can be seen
         return <int64_t>position
+
+    cdef bint may_go_back(self, uint64_t need) noexcept:
+        """Return whether a record may go to the beginning before the end is reached; there is room for it then."""
+        if need > self.capacity // SMALL:
+            return False
+        self.head = atomic.load64(self.head_at)
+        return self.tail - self.head <= self.capacity // BACK_WITH
 
     cdef bint untaken(self, uint64_t position) noexcept:
         """Return whether the consumer has not moved past ``position``, so that its bytes are still that record's."""
@@ -156,6 +174,8 @@ cdef class Ring:
                 if tail - self.head < to_end:
                     raise RingCorruptError(f"pad at {self.head} goes beyond tail {tail}")
                 self.head += to_end
+                if self.low_at != NOWHERE:
+                    self.low_at = tail - (tail - self.head) // LOW  # a pad is no work
                 continue
             record.size = (<uint32_t *>(at + SIZE_AT))[0]
             record.end = self.head + ((HEADER + record.size + ALIGN - 1) & ~(ALIGN - 1))

@@ -90,6 +90,20 @@ def test_a_full_ring_refuses_and_takes_again_once_there_is_room() -> None:
     assert producer.put(count, b"x" * 100) >= 0
 
 
+def test_small_records_stay_in_the_first_part_of_a_ring_while_little_is_unread() -> None:
+    producer, consumer, _ = pair()
+    highest = 0
+    for seq in range(1000):
+        position = producer.put(seq, b"")
+        assert position >= 0
+        highest = max(highest, position % CAPACITY)
+        if seq:  # one is always unread
+            taken = consumer.take()
+            assert taken is not None
+            assert taken[0] == seq - 1
+    assert 0 < highest <= CAPACITY // 8
+
+
 def test_what_never_fits_is_refused_with_its_size() -> None:
     producer, _, _ = pair()
     with pytest.raises(ValueError, match=f"{INLINE + 1} bytes does not fit"):
