@@ -36,6 +36,7 @@ _SILENT: Final = {Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG, Kind.OUTAGE, Kind.N
 _FROZEN: Final = {Kind.FREEZE_SERVER, Kind.FREEZE_FAMILY, Kind.FREEZE_SHORT}
 _NET: Final = {Kind.NET_REFUSE, Kind.NET_HALF_OPEN, Kind.NET_DELAY, Kind.NET_CUT, Kind.NET_DROP}
 _DEADLY: Final = {Kind.KILL_CHILD, Kind.KILL_CHILDREN, Kind.KILL_PRELOADER, Kind.UNREAD_STDERR}
+_OF_ONE_CHILD: Final = {Kind.KILL_CHILD, Kind.KILL_CHILDREN, Kind.UNREAD_STDERR}
 _SHORT: Final = {Kind.FDS_SERVER, Kind.FDS_CHILD}
 _STOPS: Final = {Kind.STOP_SERVER, Kind.UNREAD_STOP}
 
@@ -79,6 +80,8 @@ class Alibis:
         # A lease was last extended up to a heartbeat ago, its end is rounded down to a second, and machines have other
         # work; but until the grace is over, too, nobody takes the task.
         least_ns = int((timing.lease_s + timing.recover_grace_s - timing.heartbeat_interval_s - 1.5) * _NS)
+        # How many tasks the children that each strike has killed may have had in hand.
+        self._in_hand = [(one, len(one.pids)) for one in strikes if one.kind in _OF_ONE_CHILD]
         self._losses = {
             server: [
                 Span(span.began_ns, span.ended_ns + THAW_NS)
@@ -133,6 +136,20 @@ class Alibis:
         ended_ns = run.ended_ns if run.ended_ns is not None else (1 << 63) - 1
         if not run.returned and any(Span(one.began_ns, one.ended_ns).meets(run.began_ns, ended_ns) for one in of_child):
             return "its time was over while its process stood still"
+        return None
+
+    def of_unseen(self, entry: Entry, first: Run) -> Kind | None:
+        """Return why a plain task was charged with an attempt before its first run.
+
+        It begins when its child takes it. A child that is killed between that and the first line of the handler leaves
+        no other trace. Each child has one such task at most.
+        """
+        if first.retried != 1 or entry.order.job.is_async:
+            return None
+        for at, (strike, tasks) in enumerate(self._in_hand):
+            if tasks and entry.began_ns <= strike.ended_ns and strike.began_ns <= first.began_ns:
+                self._in_hand[at] = strike, tasks - 1
+                return strike.kind
         return None
 
     def of_enqueue(self, entry: Entry) -> str | None:

@@ -151,7 +151,11 @@ class _Check:
 
     def _of_runs(self, entry: Entry, runs: list[Run]) -> Iterator[Violation]:
         if runs and runs[0].retried:
-            yield Violation("charged", f"{_name(entry)} began with {runs[0].retried} attempts charged: {_story(runs)}")
+            if (unseen := self._alibis.of_unseen(entry, runs[0])) is None:
+                text = f"{_name(entry)} began with {runs[0].retried} attempts charged: {_story(runs)}"
+                yield Violation("charged", text)
+            else:
+                self._explained[f"charged before the handler's first line: {unseen.value}"] += 1
         # Times in Redis are whole seconds.
         if runs and runs[0].began_ns < entry.began_ns + (entry.order.delay_s - 1) * 1e9:
             yield Violation("early", f"{_name(entry)} was due {entry.order.delay_s} s after it came: {_story(runs)}")

@@ -238,6 +238,25 @@ def test_an_attempt_charged_without_a_run_is_reported() -> None:
     assert broken(evidence(run(2, None), run(5, 6, retried=2), strikes=[killed])) == ["charged"]
 
 
+def test_a_killed_child_explains_one_attempt_that_began_before_the_first_line_of_its_handler() -> None:
+    def reported(retried: int, killed_s: float, job: str = "quick", kind: Kind = Kind.KILL_CHILD) -> list[str]:
+        struck = [strike(kind, killed_s, pids=(100,))]
+        return broken(evidence(run(2, 3, retried=retried), entries=(entry(job=job),), strikes=struck))
+
+    assert reported(1, 1.5) == []
+    assert reported(2, 1.5) == ["charged"]
+    assert reported(1, 2.5) == ["charged"]
+    assert reported(1, 1.5, job="async") == ["charged"]
+    assert reported(1, 1.5, kind=Kind.KILL_PRELOADER) == ["charged"]
+
+
+@pytest.mark.parametrize(("pids", "found"), [((100,), ["charged"]), ((100, 101), [])])
+def test_a_killed_child_explains_one_such_attempt_only(pids: tuple[int, ...], found: list[str]) -> None:
+    runs = (run(2, 3, retried=1), run(2, 3, retried=1, task_id=NEXT))
+    struck = [strike(Kind.KILL_CHILD, 1.5, pids=pids)]
+    assert broken(evidence(*runs, entries=(entry(), entry(NEXT)), strikes=struck)) == found
+
+
 @pytest.mark.parametrize("lost", [strike(Kind.KILL_SERVER, 2.5), strike(Kind.FREEZE_SERVER, 2.5, 9)])
 def test_an_attempt_that_was_lost_is_not_charged(lost: Strike) -> None:
     def reported(retried: int, ended_s: float | None, what: What) -> list[str]:
