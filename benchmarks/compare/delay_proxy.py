@@ -5,6 +5,7 @@ are as fast as on a long line. Only the standard library is needed.
 """
 
 import asyncio
+import selectors
 import sys
 
 CHUNK = 1 << 18
@@ -51,4 +52,6 @@ async def main(target: int, away_ms: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), float(sys.argv[2])))
+    # Select, since epoll's timeouts are whole milliseconds, to which asyncio rounds them up.
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
+        runner.run(main(int(sys.argv[1]), float(sys.argv[2])))
