@@ -9,13 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from benchmarks.bench_worker import ROOT, descendants
-from benchmarks.fleet import filled, pss_mb, running
+from benchmarks.fleet import filled, mapped_mb, pss_mb, running
 from benchmarks.interleave import interleaved
 from fastq import Task
 from tests.redis_servers import RedisServer
@@ -45,14 +44,6 @@ def anonymous_mb(code: str) -> float:
     """Return the memory that a program has for itself, files that it maps not counted."""
     command = [sys.executable, "-c", f"{code}\n{ANONYMOUS}"]
     return int(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout) / 1024
-
-
-def field_mb(pid: int, name: str) -> float:
-    """Return a field of a process' memory map, summed up."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) / 1024
-    raise ValueError(f"process {pid} has no {name}")
 
 
 def test_imports(capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config) -> None:
@@ -89,9 +80,9 @@ def test_rings_of_a_worker(
     count = RING_TASKS // 100 if pytestconfig.getoption("benchmark_disable") else RING_TASKS
     tasks = (Task("bench:noop", bytes(100)) for _ in range(count))
     with filled(tcp_server, tasks) as fleet, running(tcp_server, children=RING_CHILDREN) as (one,):
-        before, size = field_mb(one.pid, "Pss_Shmem"), field_mb(one.pid, "Rss")
+        before, size = mapped_mb(one.pid, "Pss_Shmem"), mapped_mb(one.pid, "Rss")
         fleet.drain_s(count)
-        shared, grown = field_mb(one.pid, "Pss_Shmem") - before, field_mb(one.pid, "Rss") - size
+        shared, grown = mapped_mb(one.pid, "Pss_Shmem") - before, mapped_mb(one.pid, "Rss") - size
     with capsys.disabled():
         print(f"\nthe main process after {count:,} no-ops on {RING_CHILDREN} children, a child: ", end="")
         print(f"{shared / RING_CHILDREN:.2f} MB of PSS in rings, {grown / RING_CHILDREN:.2f} MB of RSS in all")

@@ -19,7 +19,7 @@ from fastq.broker.scripts import load_script, script_names
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
 
-__all__ = ["Cost", "Fleet", "ScriptTimes", "Worker", "filled", "percentile", "running"]
+__all__ = ["Cost", "Fleet", "ScriptTimes", "Worker", "filled", "mapped_mb", "percentile", "running"]
 
 SETTINGS = ("--task-check-interval", "0.01", "--log-level", "warning")
 WATCHED_COMMANDS = 100_000
@@ -33,12 +33,17 @@ def used_s(pid: int) -> float:
     return ns / 1e9
 
 
+def mapped_mb(pid: int, field: str) -> float:
+    """Return a field of a process' memory map, summed up, such as Rss or Pss_Shmem."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) / 1024
+    raise ValueError(f"process {pid} has no {field}")
+
+
 def pss_mb(pid: int) -> float:
     """Return a process' proportional set size: pages that several share count by their share."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    raise ValueError(f"process {pid} has no Pss")
+    return mapped_mb(pid, "Pss")
 
 
 @dataclass(frozen=True, slots=True)

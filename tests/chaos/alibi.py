@@ -36,7 +36,7 @@ _SILENT: Final = {Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG, Kind.OUTAGE, Kind.N
 _FROZEN: Final = {Kind.FREEZE_SERVER, Kind.FREEZE_FAMILY, Kind.FREEZE_SHORT}
 _NET: Final = {Kind.NET_REFUSE, Kind.NET_HALF_OPEN, Kind.NET_DELAY, Kind.NET_CUT, Kind.NET_DROP}
 _DEADLY: Final = {Kind.KILL_CHILD, Kind.KILL_CHILDREN, Kind.KILL_PRELOADER, Kind.UNREAD_STDERR}
-_OF_ONE_CHILD: Final = {Kind.KILL_CHILD, Kind.KILL_CHILDREN, Kind.UNREAD_STDERR}
+_OF_CHILDREN: Final = _DEADLY - {Kind.KILL_PRELOADER}  # what ran below it runs again, uncharged
 _SHORT: Final = {Kind.FDS_SERVER, Kind.FDS_CHILD}
 _STOPS: Final = {Kind.STOP_SERVER, Kind.UNREAD_STOP}
 
@@ -81,7 +81,7 @@ class Alibis:
         # work; but until the grace is over, too, nobody takes the task.
         least_ns = int((timing.lease_s + timing.recover_grace_s - timing.heartbeat_interval_s - 1.5) * _NS)
         # How many tasks the children that each strike has killed may have had in hand.
-        self._in_hand = [(one, len(one.pids)) for one in strikes if one.kind in _OF_ONE_CHILD]
+        self._in_hand = [(one, len(one.pids)) for one in strikes if one.kind in _OF_CHILDREN]
         self._losses = {
             server: [
                 Span(span.began_ns, span.ended_ns + THAW_NS)
