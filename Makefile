@@ -55,7 +55,7 @@ types: $(BUILT) ## Check types strictly, and each extension's stub against the m
 	$(VENV)/bin/mypy
 	$(PY) -m mypy.stubtest $(EXTENSIONS)
 
-lines: $(VENV)/installed ## Print the lines of code of each folder beside their budget
+lines: $(VENV)/installed ## Print the lines of code of each folder and of the whole
 	@$(PY) -m tests.code_lines
 
 check: lint types test ## Everything that must be green before a merge

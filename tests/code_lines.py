@@ -6,12 +6,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-__all__ = ["budgets", "code_lines", "code_mask", "lines_by_room"]
+__all__ = ["code_lines", "code_mask", "lines_by_room"]
 
 ROOT = Path(__file__).parent.parent
 CYTHON_TEXT = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""', re.DOTALL)
 KINDS = (".py", ".pyi", ".pyx", ".pxi", ".pxd", ".lua")
-BUDGET = re.compile(r"^\| `(fastq/[\w/]*)` \| ([\d ]+) \|", re.MULTILINE)
 CORE = re.compile(r"fastq/($|wire/|log/|broker/($|transport/|operations/)|pool/|server/|worker/)")
 GENERATED = {"asynq_pb2.py", "asynq_pb2.pyi"}
 
@@ -51,21 +50,13 @@ def lines_by_room(root: Path = ROOT) -> Counter[str]:
     return found
 
 
-def budgets(root: Path = ROOT) -> dict[str, int]:
-    """Return the most lines of code that each folder may have, as ARCHITECTURE.md says it."""
-    rows = BUDGET.findall((root / "ARCHITECTURE.md").read_text("utf-8"))
-    return {room: int(lines.replace(" ", "")) for room, lines in rows}
-
-
 def main(root: Path = ROOT) -> None:
-    """Print the lines and the budget of each folder, and of parts of the whole."""
-    rooms, allowed = lines_by_room(root), budgets(root)
+    """Print the lines of each folder, of the way from enqueue to ack, and of the whole."""
+    rooms = lines_by_room(root)
     for room, lines in rooms.items():
-        sys.stdout.write(f"{lines:7} {f'of {allowed[room]}' if room in allowed else '':>9}  {room}\n")
+        sys.stdout.write(f"{lines:7}  {room}\n")
     core = sum(lines for room, lines in rooms.items() if CORE.match(room))
-    sys.stdout.write(
-        f"{core:7} {'':9}  from enqueue to ack, without scripts: {CORE.pattern}\n{rooms.total():7} {'':9}  all\n"
-    )
+    sys.stdout.write(f"{core:7}  from enqueue to ack, without scripts: {CORE.pattern}\n{rooms.total():7}  all\n")
 
 
 if __name__ == "__main__":

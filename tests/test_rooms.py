@@ -1,20 +1,18 @@
-"""ARCHITECTURE.md shows the folders that there are, and each keeps to its budget of lines of code."""
+"""ARCHITECTURE.md shows the folders that there are; what counts as a line of code."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.code_lines import budgets, code_lines, code_mask, lines_by_room
+from tests.code_lines import code_lines, code_mask, lines_by_room
+
+ROOT = Path(__file__).parent.parent
 
 
 def test_the_folders_are_those_of_architecture_md() -> None:
-    assert list(budgets()) == sorted(budgets())
-    assert set(budgets()) == set(lines_by_room())
-
-
-def test_no_folder_has_more_lines_than_its_budget() -> None:
-    allowed = budgets()
-    assert {room: lines for room, lines in lines_by_room().items() if lines > allowed[room]} == {}
+    rooms = re.findall(r"^\| `(fastq/[\w/]*)` \|", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.MULTILINE)
+    assert rooms == sorted(lines_by_room())
 
 
 @pytest.mark.parametrize(
