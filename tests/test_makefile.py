@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,12 @@ def test_contributing_explains_every_target(listed: set[str]) -> None:
 def test_nothing_names_a_target_that_is_not_there(page: Path, listed: set[str]) -> None:
     named = re.findall(r"(?:run: |`|^ {4})make ([a-z][a-z-]*)\b", page.read_text(), re.MULTILINE)
     assert set(named) - listed == set()
+
+
+def test_every_group_of_packages_is_installed_by_a_target() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    named = set(re.findall(r"\$\(VENV\)/(\w+)\.group", (ROOT / "Makefile").read_text()))
+    assert named - set(project["project"]["optional-dependencies"]) == set(project["dependency-groups"]) - {"build"}
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.name)
