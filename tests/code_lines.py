@@ -4,9 +4,10 @@ import ast
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["code_lines", "code_mask", "lines_by_room"]
+__all__ = ["code_lines", "code_mask", "lines_by_room", "statements_in"]
 
 ROOT = Path(__file__).parent.parent
 CYTHON_TEXT = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""', re.DOTALL)
@@ -32,13 +33,25 @@ def code_mask(kind: str, text: str) -> list[bool]:
 
 def _without_docstrings(text: str) -> str:
     lines = text.splitlines()
-    for node in ast.walk(ast.parse(text)):
+    for node in _all_statements(ast.parse(text)):
         # Strings that are statements: docstrings, and the texts below constants.
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
             lines[first] = lines[first][: node.col_offset]
             lines[first + 1 : last + 1] = [""] * (last - first)
     return "\n".join([*lines, ""])
+
+
+def statements_in(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements right below a node; no expression has any, and most nodes are expressions."""
+    for block in ("body", "handlers", "cases", "orelse", "finalbody"):
+        yield from getattr(node, block, ())
+
+
+def _all_statements(node: ast.AST) -> Iterator[ast.AST]:
+    for child in statements_in(node):
+        yield child
+        yield from _all_statements(child)
 
 
 def lines_by_room(root: Path = ROOT) -> Counter[str]:

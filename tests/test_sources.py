@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.code_lines import code_mask
+from tests.code_lines import code_mask, statements_in
 
 ROOT = Path(__file__).parent.parent
 
@@ -33,6 +33,8 @@ EXCEPTIONS = {
 
 # Payloads are bytes and never executed.
 PICKLES = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve"}
+# A file without any of these words need not be walked.
+SUSPECT = re.compile("|".join(("sleep", *PICKLES)))
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def block_faults(path: str, block: Block, is_code: Sequence[bool]) -> Iterator[s
 
 def python_blocks(node: ast.AST, prefix: str = "", public: bool = True, in_class: bool = False) -> Iterator[Block]:
     """Find all functions and classes; what is in a private class or in a function is not public."""
-    for child in ast.iter_child_nodes(node):
+    for child in statements_in(node):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             is_class = isinstance(child, ast.ClassDef)
             is_public = public and not child.name.startswith("_")
@@ -102,14 +104,13 @@ def count_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef, in_class: boo
     return positional + len(node.args.kwonlyargs) - bound
 
 
-def python_faults(path: str, source: str) -> Iterator[str]:
+def python_faults(path: str, source: str, is_code: Sequence[bool]) -> Iterator[str]:
     """Check a Python file."""
     tree = ast.parse(source)
-    is_code = code_mask(".py", source)
     for block in python_blocks(tree):
         yield from block_faults(path, block, is_code)
     may_sleep = not path.startswith("tests/") or path.startswith(MAY_SLEEP) or path in JOB_BODIES
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if SUSPECT.search(source) else ():
         if isinstance(node, ast.Call) and not may_sleep and is_sleep(node):
             yield f"{path}:{node.lineno}: sleeps; wait for a signal or use tests.waiting"
         elif isinstance(node, ast.Import | ast.ImportFrom) and path.startswith("fastq/"):
@@ -132,12 +133,11 @@ HEADER = re.compile(r"(?P<indent>\s*)(?P<word>(?:async\s+)?def|cpdef|cdef\s+clas
 PICKLE_IMPORT = re.compile(rf"\s*(?:from|c?import)\s+(?:{'|'.join(PICKLES)})\b")
 
 
-def cython_faults(path: str, source: str) -> Iterator[str]:
+def cython_faults(path: str, source: str, is_code: Sequence[bool]) -> Iterator[str]:
     """Check a Cython file."""
     # A string leaves one quote and its line ends, which is all that the rest needs to see of it.
     bare = STRING_OR_COMMENT.sub(lambda match: '"' * bool(match["quotes"]) + "\n" * match[0].count("\n"), source)
     lines = bare.splitlines()
-    is_code = code_mask(".pyx", source)
     for block in cython_blocks(lines):
         yield from block_faults(path, block, is_code)
     for number, line in enumerate(lines, 1):
@@ -213,9 +213,10 @@ def count_cython_parameters(header: str) -> int:
 def faults(path: str, source: str) -> list[str]:
     """Return all that is wrong with a file."""
     kind = ".pyx" if path.endswith(CYTHON) else ""
-    lines = sum(code_mask(".pyx" if kind else ".py", source))
+    is_code = code_mask(kind or ".py", source)
+    lines = sum(is_code)
     too_long = [f"{path}: has {lines} lines, over {MAX_FILE_LINES[kind]}"] if lines > MAX_FILE_LINES[kind] else []
-    return [*too_long, *(cython_faults if path.endswith(CYTHON) else python_faults)(path, source)]
+    return [*too_long, *(cython_faults if kind else python_faults)(path, source, is_code)]
 
 
 def source_files() -> list[str]:
