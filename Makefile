@@ -29,7 +29,7 @@ C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean test-servers upgrade chaos-topology compare-faults
+.PHONY: help setup demo test test-all lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean test-servers upgrade chaos-topology compare-faults
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +39,10 @@ setup: $(BUILT) $(VENV)/test.group $(VENV)/lint.group ## Make .venv with what ma
 demo: $(BUILT) $(if $(WEB),$(VENV)/web.group) ## Run 100 000 tasks through a private Redis and fastq-worker, account for each
 	@$(PY) -m fastq.cli.demo $(if $(TASKS),--tasks $(TASKS)) $(if $(REDIS),--redis '$(REDIS)') $(if $(WEB),--web) $(ARGS)
 
-test: $(DEV) ## Run the whole test suite
+test: $(BUILT) $(VENV)/test.group ## Run the quick tests: no browser, Go, database or whole processes (says what is left out)
+	$(PY) -m pytest -p tests.quick --numprocesses $(JOBS) --dist loadfile $(ARGS)
+
+test-all: $(DEV) ## Run the whole test suite
 	$(PY) -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 test-servers: $(DEV) ## Test broker and servers on Redis 6.2, 7, 8 and Valkey 9
@@ -60,7 +63,7 @@ types: $(DEV) ## Check types strictly, and each extension's stub against the mod
 lines: $(VENV)/fastq ## Print the lines of code of each folder and of the whole
 	@$(PY) -m tests.code_lines
 
-check: lint types test ## Everything that must be green before a merge
+check: lint types test-all ## Everything that must be green before a merge
 
 docs: $(DEV) ## Write signatures and docstrings into docs/api
 	$(PY) docs/make_api.py

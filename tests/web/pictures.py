@@ -11,40 +11,10 @@ from tests.ports import free_port
 from tests.redis_servers import redis_server
 from tests.web.chromium import launch
 from tests.web.prometheus import recorded
-from tests.web.scene import RUNS, SHOP, fill
+from tests.web.scene import PAGES, RUNS, SHOP, fill
 from tests.web.serving import Served, serving
 
-__all__ = ["PAGES"]
-
 DIRECTORY: Final = Path(__file__).parents[2] / "docs" / "web"
-PAGES: Final = {
-    "queues": "/",
-    "queue": "/queues/default/retry",
-    "active": "/queues/images/active",
-    "pending": "/queues/images/pending?size=8",
-    "groups": "/queues/low/aggregating",
-    "task": "/queues/reports/tasks/exact",
-    "binary": "/queues/reports/tasks/binary",
-    "retried": "/queues/default/tasks/de-retry-1",
-    "servers": "/servers",
-    "schedulers": "/schedulers",
-    "entry": "/schedulers/21f50a8d",
-    "enqueue": "/enqueue?of=reports&id=exact",
-    "typed": "/enqueue?task=invoice:render",
-    "hex": "/queues/reports/tasks/exact?payload=hex",
-    "running": "/queues/images/tasks/im-run-1",
-    "history": "/history",
-    "history-of": "/history?queue=images&since=24h",
-    "charts": "/history/prometheus",
-    "days": "/history?since=14d",
-    "settings": "/settings",
-    "redis": "/redis",
-    "search": "/search?q=error:TimeoutError",
-    "searching": "/search",
-    "jobs": "/jobs",
-    "doctor": "/doctor",
-    "missing": "/queues/nowhere/active",
-}
 SHOWN: Final = ("queues", "queue", "task", "servers", "schedulers")
 """The pages of which docs/web-ui.md has a picture."""
 

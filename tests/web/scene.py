@@ -21,7 +21,7 @@ from fastq.wire.records import encode_scheduler_enqueue_event
 from tests.cli.dash.scene import FAR_S, fill_scene, publish_entries, publish_server
 from tests.inspector.harness import Seeded
 
-__all__ = ["HOSTILE", "HOSTILE_QUEUE", "RUNS", "SHOP", "add_hostile", "add_past", "fill"]
+__all__ = ["HOSTILE", "HOSTILE_QUEUE", "PAGES", "RUNS", "SHOP", "add_hostile", "add_past", "fill"]
 
 DAYS: Final = 14
 RUNS: Final = {"critical": 6_000, "default": 11_000, "images": 17_000, "low": 21_000, "reports": 400}
@@ -37,6 +37,34 @@ EXACT: Final = (
     '{"id": 9007199254740993, "price": 1.10, "paid": true, "coupon": null, "tags": ["new", "gift"], '
     '"address": {"name": "Jürgen Åström", "city": "Köln", "lines": [], "zip": "50667"}, "note": "two\\nlines"}'
 )
+PAGES: Final = {
+    "queues": "/",
+    "queue": "/queues/default/retry",
+    "active": "/queues/images/active",
+    "pending": "/queues/images/pending?size=8",
+    "groups": "/queues/low/aggregating",
+    "task": "/queues/reports/tasks/exact",
+    "binary": "/queues/reports/tasks/binary",
+    "retried": "/queues/default/tasks/de-retry-1",
+    "servers": "/servers",
+    "schedulers": "/schedulers",
+    "entry": "/schedulers/21f50a8d",
+    "enqueue": "/enqueue?of=reports&id=exact",
+    "typed": "/enqueue?task=invoice:render",
+    "hex": "/queues/reports/tasks/exact?payload=hex",
+    "running": "/queues/images/tasks/im-run-1",
+    "history": "/history",
+    "history-of": "/history?queue=images&since=24h",
+    "charts": "/history/prometheus",
+    "days": "/history?since=14d",
+    "settings": "/settings",
+    "redis": "/redis",
+    "search": "/search?q=error:TimeoutError",
+    "searching": "/search",
+    "jobs": "/jobs",
+    "doctor": "/doctor",
+    "missing": "/queues/nowhere/active",
+}
 
 
 SHOP: Final = App()

@@ -19,9 +19,8 @@ from fastq.web import FastqWeb
 from tests.redis_servers import redis_server
 from tests.waiting import wait_until
 from tests.web.chromium import PATIENCE_MS, launch
-from tests.web.pictures import PAGES
 from tests.web.prometheus import recorded
-from tests.web.scene import EXACT, HOSTILE, HOSTILE_QUEUE, RUNS, SHOP, add_hostile, fill
+from tests.web.scene import EXACT, HOSTILE, HOSTILE_QUEUE, PAGES, RUNS, SHOP, add_hostile, fill
 from tests.web.serving import Served, serving
 from tests.web.test_pages import crawl
 

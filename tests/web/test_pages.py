@@ -21,8 +21,7 @@ from fastq.wire import keys
 from tests.cli.dash.scene import publish_server
 from tests.redis_servers import redis_server
 from tests.waiting import wait_until
-from tests.web.pictures import PAGES
-from tests.web.scene import EXACT, HOSTILE_QUEUE, SHOP, add_hostile, fill
+from tests.web.scene import EXACT, HOSTILE_QUEUE, PAGES, SHOP, add_hostile, fill
 from tests.web.serving import Answer, Served, serving
 
 TAG = re.compile(r"<[^>]*>")
