@@ -56,14 +56,10 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out single tests by their marks."""
-    kept, dropped = [], []
-    for item in items:
-        mark = next((mark for mark in MARKS if item.get_closest_marker(mark)), None)
-        (kept if mark is None else dropped).append(item)
-        if mark is not None:
-            _left_out[mark] += 1
-    config.hook.pytest_deselected(items=dropped)
-    items[:] = kept
+    marks = [next((mark for mark in MARKS if item.get_closest_marker(mark)), None) for item in items]
+    _left_out.update(mark for mark in marks if mark)
+    config.hook.pytest_deselected(items=[item for item, mark in zip(items, marks, strict=True) if mark])
+    items[:] = [item for item, mark in zip(items, marks, strict=True) if not mark]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
