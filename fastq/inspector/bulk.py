@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fastq.broker.inspect.bulk import archive_all, delete_all, run_all
+from fastq.broker.inspect.keyspace import has_keys
 from fastq.broker.inspect.move import count_parked
 from fastq.broker.inspect.queues import QueueStats, group_sizes, queue_exists, queue_stats
 from fastq.broker.inspect.removal import (
@@ -133,6 +134,9 @@ class BulkMethods(Driver):
         queue is paused meanwhile. All keys of Redis are scanned in pieces for leftovers. A task enqueued meanwhile
         creates the queue anew; with ``force`` that task may be deleted.
 
+        A queue that is not listed is deleted, too, if it has keys: asynq's ``DeleteQueue`` leaves some. A queue of the
+        same name that is made later inherits nothing of it: no pause, no rule of the archive.
+
         If Redis fails, or ``progress`` ends the work, the queue stays paused; call this again to delete the rest.
         Clients in other processes list a queue every 10 s while they enqueue, so a queue that they use again is
         unlisted until then.
@@ -181,7 +185,8 @@ def _source(
 
 def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
     """Delete a queue with all its keys; see ``Inspector.delete_queue``."""
-    yield from require_queue(check_queue(queue))
+    if not (yield queue_exists(check_queue(queue))) and not (yield from has_keys(queue)):
+        raise QueueNotFoundError(queue)
     if parked := (yield count_parked(queue)):
         raise QueueNotEmptyError(queue, {"moving": parked})
     if not force:

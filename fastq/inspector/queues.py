@@ -6,6 +6,7 @@ from datetime import timedelta
 from itertools import chain, islice
 from typing import Any, Final
 
+from fastq.broker.inspect.keyspace import has_keys
 from fastq.broker.inspect.queues import (
     MemorySample,
     QueueStats,
@@ -53,7 +54,8 @@ class QueueMethods(Driver):
     def get_queue_info(self, queue: str, *, search: bool = False, estimate: bool = False) -> Flow[QueueInfo]:
         """Describe a queue: the number of tasks in each state, its counters, latency and memory.
 
-        With ``search`` all keys of Redis are scanned, in pieces, to count the tasks of unlisted groups. With
+        With ``search`` all keys of Redis are scanned, in pieces, to count the tasks of unlisted groups; a queue that is
+        itself not listed, but has keys, is described too. With
         ``estimate`` the tasks in more than 1 000 groups are estimated from about 200 groups: to count those of 100 000
         groups takes Redis 0.1 s.
         """
@@ -155,7 +157,7 @@ def _describe(queue: str, read: Sequence[Any], now_ns: int, *, search: bool, est
     for result in (exists, stats):
         if isinstance(result, BrokerError):
             raise result
-    if not exists:
+    if not exists and not (search and (yield from has_keys(queue))):
         return None
     aggregating = 0
     if search:

@@ -174,6 +174,16 @@ def test_tasks_of_groups_that_are_not_listed_are_counted_before_a_queue_is_remov
     assert db.keys("asynq:{low}*") == []
 
 
+def test_a_queue_that_is_not_listed_any_more_is_removed(filled: Fastq, db: Redis) -> None:
+    db.srem(keys.all_queues(), "critical")
+    db.set(keys.paused("critical"), 1)
+    line = filled.failure("queue", "rm", "critical", "--yes")
+    assert line == "fastq: queue is not empty: it has 1 pending (queue='critical'); --force also deletes them"
+    assert filled.done("queue", "rm", "critical", "--force", "--yes") == "Deleted critical.\n"
+    assert db.keys("asynq:{critical}*") == []
+    assert "queue not found" in filled.failure("queue", "rm", "critical", "--force", "--yes")
+
+
 def test_active_tasks_are_in_the_way_and_keep_no_other_queue_from_it(filled: Fastq, db: Redis) -> None:
     result = filled.run("queue", "rm", "default", "critical", "--force", "--yes")
     assert (result.exit_code, result.stdout) == (1, "Deleted critical.\n")

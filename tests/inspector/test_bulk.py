@@ -375,6 +375,37 @@ def test_a_deleted_queue_leaves_nothing_behind(ask: Ask, queue: Seeded, db: Redi
         ask("delete_queue", "default", force=True)
 
 
+def leave_as_go(queue: Seeded) -> None:
+    """Leave what asynq's RemoveQueue leaves of a paused queue with completed and grouped tasks, and keys of fastq."""
+    queue.add("completed", {"c": 4e9}, unique_key=LOCK)
+    queue.group("g", {"x": 1, "y": 2})
+    leave_over(queue)
+    queue.db.set(keys.paused("default"), 1)
+    queue.db.hset(keys.archive_rule("default"), mapping={"max": 5, "ttl": 100, "full": "pause"})
+    queue.db.sadd(keys.groups("default"), "gs")
+    queue.db.zadd(queue.key("scheduled_groups"), {"gs": 4e9})
+    queue.db.srem(keys.all_queues(), "default")
+
+
+def test_a_queue_that_is_not_listed_is_deleted_and_leaves_no_heirlooms(ask: Ask, queue: Seeded) -> None:
+    leave_as_go(queue)
+    assert ask("queues") == []
+    found = ask("get_queue_info", "default", search=True)
+    assert (found.completed, found.aggregating, found.paused) == (1, 2, True)
+    before = queue.all_keys()
+    with pytest.raises(QueueNotEmptyError, match="1 completed"):
+        ask("delete_queue", "default")
+    assert queue.all_keys() == before
+    ask("delete_queue", "default", force=True)
+    assert queue.all_keys() == set()
+    for search in (False, True):
+        with pytest.raises(QueueNotFoundError):
+            ask("get_queue_info", "default", search=search)
+    Seeded(queue.db).pend("new")
+    again = ask("get_queue_info", "default")
+    assert (again.paused, again.pending, again.processed_total, again.archive_max) == (False, 1, 0, 10_000)
+
+
 def test_an_empty_queue_is_deleted_with_what_others_left_over(ask: Ask, queue: Seeded) -> None:
     leave_over(queue)
     queue.db.sadd(keys.groups("default"), "only a name")

@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 from redis.crc import key_slot
 
 from fastq.broker.inspect.servers import SlotRange
-from fastq.broker.operation import Operation, scripted
+from fastq.broker.operation import Flow, Operation, scripted
 from fastq.wire import keys
 
-__all__ = ["KEYS_A_CALL", "KeyPage", "count_keys", "glob_of", "key_types", "node_tags", "scan_keys"]
+__all__ = ["KEYS_A_CALL", "KeyPage", "count_keys", "glob_of", "has_keys", "key_types", "node_tags", "scan_keys"]
 
 KEYS_A_CALL: Final = 1_000
 
@@ -36,6 +36,17 @@ def _parse_page(reply: list[Any]) -> KeyPage:
 def glob_of(prefix: str) -> str:
     """Return the pattern of all keys with this prefix."""
     return "".join(f"\\{char}" if char in "*?[]\\^" else char for char in prefix) + "*"
+
+
+def has_keys(queue: str) -> Flow[bool]:
+    """Scan all keys of Redis until one of a queue is found."""
+    cursor: str | None = "0"
+    while cursor is not None:
+        page: KeyPage = yield scan_keys(queue, glob_of(keys.queue_prefix(queue)), cursor)
+        if page.keys:
+            return True
+        cursor = page.cursor
+    return False
 
 
 def node_tags(ranges: Sequence[SlotRange]) -> list[str]:

@@ -92,6 +92,7 @@ class _Round:
         self._vitals = vitals
         self._listed = listed
         self._report = report
+        self._served_queues: frozenset[str] = frozenset()
         self._queues = list(order.queues) or [name for name in listed if is_sendable(name) and name.strip()]
 
     def _now_s(self) -> int:
@@ -126,7 +127,7 @@ class _Round:
         if isinstance(served, Refused):
             report.findings.append(unseen("served", served.why))
         else:
-            servers = served[1]
+            self._served_queues, servers = served
             report.findings += check_served(lonely, len(pulses), servers)
         report.findings += check_paused(pulses, self._now_s())
         report.findings += check_archives(pulses)
@@ -160,7 +161,12 @@ class _Round:
         report, order = self._report, self._order
         nodes = yield from self._nodes()
         scope = Scope(
-            order.queues, order.limit, self._now_s, lambda looked_at: order.note(looked_at, report.tasks), nodes
+            order.queues,
+            order.limit,
+            self._now_s,
+            lambda looked_at: order.note(looked_at, report.tasks),
+            nodes,
+            self._served_queues,
         )
         survey = Survey()
         yield from self._survey(survey, scope, self._queues, keys_too=True)

@@ -74,7 +74,14 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
     Kind.UNLISTED: _Verdict(
         Level.PROBLEM,
         "commands, dashboards and metrics do not show their tasks; servers that name these queues run them",
-        f"{_REPAIR} lists them; then run fastq doctor again",
+        f"{_REPAIR} lists them, then run fastq doctor again; fastq queue rm QUEUE --force deletes one that is not "
+        "needed, as asynq's DeleteQueue leaves some of its keys",
+    ),
+    Kind.REMAINS: _Verdict(
+        Level.WARNING,
+        "they belong to no queue that is listed and never expire, as asynq's DeleteQueue leaves them; a new queue of "
+        "the same name would be paused, or follow the old rule of its archive",
+        "fastq queue rm QUEUE --force deletes them",
     ),
     Kind.WRONG_TYPE: _Verdict(
         Level.PROBLEM,

@@ -26,12 +26,15 @@ class Kind(StrEnum):
     LOST_LOCK = "locks without task"
     UNKNOWN_KEY = "unknown keys"
     UNLISTED = "unlisted queues"
+    REMAINS = "remains of queues"
     WRONG_TYPE = "keys of a wrong type"
     PARKED = "tasks between queues"
     UNDECODABLE = "undecodable messages"
 
 
-KEY_KINDS: Final = frozenset({Kind.LOST_TASK, Kind.LEFTOVER, Kind.LOST_LOCK, Kind.UNKNOWN_KEY, Kind.UNLISTED})
+KEY_KINDS: Final = frozenset(
+    {Kind.LOST_TASK, Kind.LEFTOVER, Kind.LOST_LOCK, Kind.UNKNOWN_KEY, Kind.UNLISTED, Kind.REMAINS}
+)
 """The kinds that are found by scanning all keys."""
 
 

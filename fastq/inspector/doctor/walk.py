@@ -20,6 +20,8 @@ __all__ = ["Scope", "survey_keys", "survey_queue"]
 
 KEYS_A_TASK: Final = 3
 """The number of keys that may be examined per task of the limit."""
+LASTING: Final = frozenset({"paused", "archive_rule", "scheduled_groups", "processed", "failed"})
+"""The keys beside a queue's tasks that have no expiry."""
 STUCK_S: Final = 120
 """A lease is taken over 30 s after its end; Go's recoverers look every 60 s."""
 
@@ -35,6 +37,8 @@ class Scope:
     """Called with the number of ids examined so far."""
     nodes: Sequence[str] = ("fastq",)
     """Names of queues, one on each node of a cluster."""
+    served: Collection[str] = ()
+    """Queues that live servers take tasks from, listed or not: a server writes the rule of an archive first."""
 
 
 def survey_queue(queue: str, survey: Survey, scope: Scope) -> Flow[None]:
@@ -135,10 +139,15 @@ class _Sweep:
                 locks.append(named)
             if named.kind in (KeyKind.TASK, KeyKind.PLACE) and named.queue not in self._listed:
                 self._survey.suspect(Suspect(Kind.UNLISTED, named.queue, "", named.queue))
+            if named.rest in LASTING and named.kind is KeyKind.ASIDE and not self._is_known(named.queue):
+                self._survey.suspect(Suspect(Kind.REMAINS, named.queue, named.rest, named.key))
         for queue, task_ids in tasks.items():
             yield from self._kept(queue, self._look_at_tasks(queue, task_ids))
         for at in range(0, len(locks), TASKS_A_CALL):
             yield from self._look_at_locks(locks[at : at + TASKS_A_CALL])
+
+    def _is_known(self, queue: str) -> bool:
+        return queue in self._listed or queue in self._scope.served
 
     def _kept(self, queue: str, flow: Flow[None]) -> Flow[None]:
         """Walk the keys. A key of a wrong type does not stop the walk; it is reported where its place is walked."""

@@ -8,6 +8,7 @@ from redis import Redis
 
 from fastq.server.inflight.dispositions import undecodable
 from fastq.wire import keys
+from tests.broker.harness import QueueBench
 from tests.inspector.harness import Seeded
 
 __all__ = ["DEFECTS", "Defect", "break_it", "sound"]
@@ -104,6 +105,13 @@ def _unlisted(queue: Seeded) -> None:
     queue.db.srem(keys.all_queues(), "hidden")
 
 
+def _remains(queue: Seeded) -> None:
+    hidden = QueueBench(queue.db, queue="removed")
+    hidden.db.set(hidden.key("paused"), 1)
+    hidden.db.hset(hidden.key("archive_rule"), "max", 5)
+    hidden.db.set(hidden.key("processed:2026-11-21"), 1, ex=3600)
+
+
 def _wrong_type(queue: Seeded) -> None:
     queue.db.delete(queue.key("retry"), keys.task(queue.queue, "retry-1"))
     queue.db.set(queue.key("retry"), "x")
@@ -152,6 +160,14 @@ DEFECTS: Final = {
         "unknown keys", "warning", "1", _unknown, is_repaired=False, example="asynq:{default}:in_progress"
     ),
     "unlisted": Defect("unlisted queues", "problem", "1", _unlisted, example="hidden"),
+    "remains": Defect(
+        "remains of queues",
+        "warning",
+        "2 in archive_rule, paused",
+        _remains,
+        is_repaired=False,
+        example="asynq:{removed}:",
+    ),
     "wrong type": Defect("keys of a wrong type", "problem", "1", _wrong_type, is_repaired=False),
     "overdue": Defect("overdue aggregation sets", "problem", "1", _overdue),
     "misplaced": Defect("ids out of place", "warning", "1 in archived", _misplaced, is_repaired=False, example="p1"),

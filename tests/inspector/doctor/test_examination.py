@@ -199,6 +199,16 @@ def test_a_set_that_is_given_back_is_its_groups_again(broker: BlockingBroker, db
     assert sorted(Seeded(db).scores("g:g")) == ["g1", "g2", "g3"]
 
 
+def test_the_rule_that_a_server_writes_before_the_first_task_is_no_remains(
+    broker: BlockingBroker, db: Redis, url: str
+) -> None:
+    rule = set_archive_rule("low", ArchiveRule(most=5))
+    broker.run(rule)
+    assert [finding.check for finding in amiss(look(broker))] == ["remains of queues"]
+    publish(db, "x")  # it serves low and high
+    assert [finding for finding in amiss(look(broker)) if finding.check == "remains of queues"] == []
+
+
 def test_a_group_without_tasks_is_listed_no_more(broker: BlockingBroker, db: Redis) -> None:
     queue = Seeded(db)
     queue.group("g", {"g1": 1.0})
