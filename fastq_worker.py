@@ -5,23 +5,37 @@ has replaced files of the other, and uninstalling one removes files of both. The
 importable, so this module is not part of it.
 """
 
+import os.path
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 __all__ = ["run_fastq", "run_worker"]
+
+EXIT_INTERRUPTED = 130
 
 
 def run_fastq() -> None:
     """Run the command ``fastq``."""
     _check_package()
-    import_module("fastq.cli.main").main()
+    _load("fastq.cli.main").main()
 
 
 def run_worker() -> None:
     """Run the command ``fastq-worker``."""
     _check_package()
-    import_module("fastq.cli.worker").main()
+    if os.path.exists("fastq.py"):  # Python finds it first in the processes that import the app
+        sys.exit("fastq-worker: the file fastq.py in this directory hides the package fastq from the app; rename it")
+    _load("fastq.cli.worker").main()
+
+
+def _load(module: str) -> Any:
+    """Import a module; Ctrl-C meanwhile ends the process without a traceback."""
+    try:
+        return import_module(module)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
 
 
 def _check_package() -> None:

@@ -187,7 +187,8 @@ def setting_line(node: ast.AnnAssign) -> str:
     value = ast.unparse(default.body if isinstance(default, ast.Lambda) else default)
     value = "as many as processors" if value == "whole_cpus" else f"`{value}`"
     what = ast.literal_eval(text).replace("*", r"\*")
-    return f"| `{ast.unparse(node.target)}` | `{ast.unparse(node.annotation)}` | {value} | {what} |"
+    kind = ast.unparse(node.annotation).replace("|", r"\|")  # a bar ends a cell, also within code
+    return f"| `{ast.unparse(node.target)}` | `{kind}` | {value} | {what} |"
 
 
 def method_lines(found: type, *, is_brief: bool) -> Iterator[str]:

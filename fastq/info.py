@@ -3,13 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 from fastq.clock import at_unix_ns
+from fastq.errors import no_attribute
 from fastq.states import TaskState
 from fastq.wire.messages import TaskMessage
 from fastq.wire.progress import TaskProgress
 
 __all__ = ["TaskInfo", "task_info"]
+
+_WAIT: Final = ".submit(...).result(timeout=...) in place of .enqueue(...): its handle waits for the task"
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("get", "wait", "wait_result", "return_value", "get_result"), _WAIT),
+    **dict.fromkeys(("ready", "status", "get_status", "is_finished", "successful", "done"), ".state"),
+    **dict.fromkeys(("revoke", "abort", "cancel"), ".submit(...).cancel(), or Inspector().cancel_processing(id)"),
+}
+"""What other libraries have on what enqueueing returns, for those who come from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +27,8 @@ class TaskInfo:
     """The data of a task at the time when it was read.
 
     Times are in UTC, or None if there is none. A ``timeout`` or ``retention`` of zero means none. ``result`` is the
-    handler's result, or None. ``is_orphaned`` means that the lease of an active task has expired. ``lost`` is the
+    handler's result, or None; a task that was just enqueued has none, and ``result`` cannot be called: to wait for the
+    result, enqueue with ``submit``. ``is_orphaned`` means that the lease of an active task has expired. ``lost`` is the
     number of times that the task was lost with its server; a loss uses up no retry. ``progress`` is what its handler
     told last by ``task.progress``, or None.
     """
@@ -42,6 +53,11 @@ class TaskInfo:
     result: bytes | None
     lost: int = 0
     progress: TaskProgress | None = None
+
+    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, "a TaskInfo", name, _ELSEWHERE)
 
 
 def task_info(

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import logging
+import os.path
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from threading import RLock
@@ -134,6 +135,16 @@ def _is_alone(registered: "_Registered") -> bool:
     """Return whether a handler runs in no thread: it, or one of the mux that it is, is not to."""
     nested = registered.handler
     return not registered.threads or (isinstance(nested, ServeMux) and bool(nested.alone()))
+
+
+def _place_of(handler: Any) -> str:
+    """Return the name of a handler, and file and line of its function."""
+    function = inspect.unwrap(getattr(handler, "function", handler))
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return repr(handler)
+    file = os.path.basename(code.co_filename)
+    return f"{function.__module__}.{function.__qualname__} ({file}:{code.co_firstlineno})"
 
 
 def _twin(pattern: str) -> str:
@@ -341,8 +352,9 @@ class ServeMux(Generic[TaskT]):
 
     def _add(self, pattern: str, registered: _Registered) -> None:
         for taken in {pattern, _twin(pattern)} & self._handlers.keys():
-            name, ours = pattern.removesuffix("\0"), self._handlers[taken].handler
-            raise ValueError(f"pattern {name!r} is already registered, for {ours!r}")
+            what = "task name" if pattern.endswith("\0") else "pattern"
+            ours = _place_of(self._handlers[taken].handler)
+            raise ValueError(f"{what} {pattern.removesuffix(chr(0))!r} is already registered, for {ours}")
         self._index.add(pattern)
         self._handlers[pattern] = registered
         self._routes = {}  # some of these types may be the new pattern's now

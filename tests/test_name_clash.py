@@ -36,6 +36,26 @@ def test_a_command_says_how_to_mend_a_package_of_the_other_project(
     assert done.stderr.endswith(f"{REMEDY}\n")
 
 
+def test_an_app_beside_a_file_that_hides_the_package_is_told_of_it(tmp_path: Path) -> None:
+    (tmp_path / "fastq.py").write_text("from fastq import App\napp = App()\n")
+    command = [sys.executable, "-P", "-c", "import fastq_worker; fastq_worker.run_worker()", "fastq:app"]
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "fastq-worker: the file fastq.py in this directory hides the package fastq from the app; rename it\n",
+    )
+
+
+@pytest.mark.parametrize("command", ["run_fastq", "run_worker"])
+def test_ctrl_c_while_a_command_is_imported_leaves_no_traceback(tmp_path: Path, command: str) -> None:
+    shutil.copy(ROOT / "fastq_worker.py", tmp_path)
+    (tmp_path / "fastq").mkdir()
+    (tmp_path / "fastq" / "__init__.py").write_text("__all__ = ['ServeMux']")
+    (tmp_path / "fastq" / "cli.py").write_text("raise KeyboardInterrupt")
+    done = run(tmp_path, f"import fastq_worker; fastq_worker.{command}()")
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_an_import_beside_files_of_the_other_project_warns(tmp_path: Path) -> None:
     package = tmp_path / "fastq"
     package.mkdir()

@@ -21,9 +21,11 @@ def handler_of(
     if rule is not None:
         call = _ruled(call, rule)
     encode = result_encoder(payload.result)
-    handler = _awaiting(call, encode) if is_async(function) else _returning(call, encode)
+    handler: Any = _awaiting(call, encode) if is_async(function) else _returning(call, encode)
+    handler.function = function
     handler.__qualname__ = handler.__name__ = getattr(function, "__qualname__", repr(function))
-    return handler
+    made: Handler = handler
+    return made
 
 
 def _calling_with_context(

@@ -41,6 +41,11 @@ class Payload:
         signature = inspect.signature(function)
         hints = self._hints(function)
         parameters = list(signature.parameters.values())
+        if parameters and _is_method(function, parameters[0]):
+            raise TypeError(
+                f"{self._about} is a method: a worker has no {parameters[0].name} to call it with; "
+                "register a function that makes the object it needs"
+            )
         self.result = hints.get("return", Any)
         self.takes_context = bool(parameters) and _is_context(hints.get(parameters[0].name))
         self.env: Any = None
@@ -161,6 +166,13 @@ def _field(parameter: inspect.Parameter, annotation: Any) -> tuple[str, Any] | t
     # A mutable default is the function's own object, as in a call.
     field = default if type(default) in _PLAIN else msgspec.field(default_factory=lambda: default)
     return parameter.name, annotation, field
+
+
+def _is_method(function: Any, first: inspect.Parameter) -> bool:
+    """Return whether a function stands in a class and takes its object; ``self: Context`` is a task's context."""
+    holder = getattr(function, "__qualname__", "").rpartition(".")[0]
+    is_inside = bool(holder) and not holder.endswith("<locals>") and not inspect.ismethod(function)
+    return is_inside and first.name in ("self", "cls") and first.annotation is first.empty
 
 
 def _is_context(hint: Any) -> bool:

@@ -87,12 +87,16 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> bool:
         _log.info("SIGTSTP: no longer fetching; finishing the tasks already taken")
         process.quiet()
 
-    def shut_down() -> None:
-        _log.info("shutting down; running tasks have %g s to finish", seconds_of(options.config.shutdown_timeout))
+    def shut_down(again: str = "") -> None:
+        if process.stopping.is_set():
+            _log.info("stopping now: running tasks are not waited for, and go back to their queues")
+        else:
+            grace_s = seconds_of(options.config.shutdown_timeout)
+            _log.info("shutting down; running tasks have %g s to finish%s", grace_s, again)
         process.begin_shutdown()
 
     def shut_down_now() -> None:
-        _log.info("shutting down at once; running tasks are not waited for")
+        _log.info("stopping now: running tasks are not waited for, and go back to their queues")
         process.shut_down_now()
 
     def hang_up() -> None:
@@ -108,8 +112,8 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> bool:
         notify("READY=1")
         on_ready()
 
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, shut_down)
+    loop.add_signal_handler(signal.SIGTERM, shut_down)
+    loop.add_signal_handler(signal.SIGINT, shut_down, "; Ctrl-C again: stop now")
     loop.add_signal_handler(signal.SIGQUIT, shut_down_now)
     loop.add_signal_handler(signal.SIGTSTP, quiet)
     loop.add_signal_handler(signal.SIGHUP, hang_up)

@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from dataclasses import asdict
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from fastq.broker.operations.health import ping
 from fastq.broker.transport.open import open_broker
@@ -44,9 +44,20 @@ class Server:
     them is wrong. A server serves once; after its end ``run`` and ``start`` raise ``ServerClosedError``.
     """
 
-    def __init__(self, app: str | ServeMux, redis: str | None = None, config: ServerConfig = DEFAULT_CONFIG) -> None:
+    def __init__(
+        self,
+        app: str | ServeMux,
+        redis: str | None = None,
+        config: ServerConfig = DEFAULT_CONFIG,
+        **settings: Never,  # only to say where they go
+    ) -> None:
         if not isinstance(app, (str, ServeMux)):
             raise TypeError(f"app must be 'module:attr' or a fastq.ServeMux, not {app!r}")
+        if settings:
+            listed = ", ".join(f"{name}={settings[name]!r}" for name in settings)
+            raise TypeError(f"settings of a server are its config: Server(..., config=ServerConfig({listed}))")
+        if isinstance(redis, ServerConfig):
+            raise TypeError("redis must be a URL, not a ServerConfig: write Server(..., config=ServerConfig(...))")
         if redis is not None:
             if not isinstance(redis, str):
                 raise TypeError(f"redis must be a URL, since another process is to connect to it, not {redis!r}")

@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import pkgutil
 import sys
 
 __all__ = ["AppNameError", "name_of", "resolve", "split_name"]
@@ -51,7 +52,7 @@ def resolve(name: str) -> object:
         # Only a missing module of this name is an error of the name; a missing import inside it is the app's defect.
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
             raise
-        advice = "start in the app's directory, or install the app"
+        advice = _near_module(module_name, error.name) or "start in the app's directory, or install the app"
         if module_name.endswith(".py"):
             advice = f"name the module, not its file: {_module_of(module_name)}:{attribute}"
         text = f"{name!r}: there is no module {error.name!r} in {_search_path()}; {advice}"
@@ -70,6 +71,16 @@ def _suggest(attribute: str, holder: object) -> str:
     apps = [name for name in names if loaded and isinstance(getattr(holder, name, None), loaded.ServeMux)]
     close = difflib.get_close_matches(attribute, apps, n=1) or difflib.get_close_matches(attribute, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _near_module(module: str, missing: str) -> str:
+    """Return the module that is much like the missing one; only the first directory of the path is looked at."""
+    package = missing.rpartition(".")[0]
+    where = getattr(sys.modules.get(package), "__path__", ()) if package else sys.path[:1]
+    names = [found.name for found in pkgutil.iter_modules([entry or "." for entry in where])]
+    close = difflib.get_close_matches(missing.rpartition(".")[2], names, n=1)
+    meant = f"{package}.{close[0]}".lstrip(".") + module.removeprefix(missing) if close else ""
+    return f"did you mean {meant!r}?" if meant else ""
 
 
 def _search_path() -> str:

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import inspect
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from redis import Redis
 
 from fastq import (
     App,
+    Context,
     CronSpecError,
     DuplicateTaskError,
     Handle,
@@ -252,10 +254,21 @@ def test_what_other_libraries_call_it_is_answered_with_our_name(app: App, name: 
     assert copy.copy(job.options(queue="low")).task_options == {"queue": "low"}
 
 
+def job_info(app: App) -> TaskInfo:
+    @app.task("told of")
+    def job() -> None: ...
+
+    return InlineClient(app).enqueue(job.task())
+
+
 def test_what_other_libraries_call_it_is_answered_on_apps_handles_and_in_settings(app: App) -> None:
     handle: Handle[Any] = Handle(app.client._waiter, ("default", "a"), str)
     with pytest.raises(AttributeError, match=r"^a handle has no 'get'; write \.result\(timeout=\.\.\.\)$"):
         handle.get  # type: ignore[attr-defined]  # noqa: B018 - what is tested
+    info: Any = job_info(app)
+    with pytest.raises(AttributeError, match=r"^a TaskInfo has no 'get'; write \.submit\(\.\.\.\)\.result\(timeout"):
+        info.get(timeout=3)
+    assert (info.result, copy.copy(info), pickle.loads(pickle.dumps(info))) == (None, info, info)
     with pytest.raises(AttributeError, match=r"^an App has no 'send_task'; write \.client\.enqueue\("):
         app.send_task  # type: ignore[attr-defined]  # noqa: B018 - what is tested
     with pytest.raises(AttributeError, match=r"^an App has no 'nope'$"):
@@ -329,16 +342,30 @@ def test_names_match_exactly_and_beside_patterns(app: App) -> None:
     }
 
 
+def test_a_method_is_no_task(app: App) -> None:
+    class Mailer:
+        def send(self, to: str) -> None: ...
+
+        def told(self: Context, to: str) -> None: ...  # type: ignore[misc]  # a worker gives it what it asks for
+
+    with pytest.raises(TypeError, match=r"^task 'send' is a method: a worker has no self to call it with"):
+        app.task("send")(Mailer.send)
+    app.task("bound")(Mailer().send)
+    app.task("told")(Mailer.told)
+
+
 def test_a_name_is_registered_once(app: App) -> None:
     @app.task("a", aliases=["b"])
     def job() -> None: ...
 
     for name in ("a", "b"):
-        text = f"^pattern {name!r} is already registered, for <function .*job at "
+        text = rf"{name!r} is already registered, for tests\.app\.test_app\..*job \(test_app\.py:[0-9]+\)$"
         with pytest.raises(ValueError, match=text):
             app.handle(name, lambda task: None)
         with pytest.raises(ValueError, match=text):
             app.task(name)(lambda: None)
+    with pytest.raises(ValueError, match=r"^task name 'a' is already"):
+        app.task("a")(lambda: None)
     with pytest.raises(TypeError, match="must be a sequence of names, not the one text 'old'"):
         app.task("c", aliases="old")(lambda: None)
     with pytest.raises(ValueError, match="task name must contain"):

@@ -105,9 +105,11 @@ def test_a_second_signal_skips_the_waiting(workers: Workers, client: Client, vie
     worker = workers.start("--concurrency", "1", "--shutdown-timeout", "600").is_ready()
     view.expect("started", task_id)
     worker.signal(signal.SIGINT)
-    worker.wait_for("shutting down; ")
+    worker.wait_for("shutting down; running tasks have 600 s to finish; Ctrl-C again: stop now")
     worker.signal(signal.SIGINT)
     assert worker.ended() == 0, worker.text
+    assert "stopping now: running tasks are not waited for, and go back to their queues" in worker.text
+    assert worker.text.count("600 s to finish") == 1
     assert view.ids("pending") == [task_id]
 
 

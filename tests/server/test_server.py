@@ -274,6 +274,13 @@ def test_run_serves_in_this_process_and_returns_after_a_signal(
     assert "serves tests.e2e.apps:mux" in worker.text
 
 
+def test_settings_that_are_no_config_are_answered_with_how_they_are_given(url: str) -> None:
+    with pytest.raises(TypeError, match=r"Server\(\.\.\., config=ServerConfig\(concurrency=2\)\)$"):
+        Server(APP, url, concurrency=2)  # type: ignore[arg-type]  # a type checker refuses it, too
+    with pytest.raises(TypeError, match=r"^redis must be a URL, not a ServerConfig: write Server\(\.\.\., config="):
+        Server(APP, CONFIG)  # type: ignore[arg-type]  # as above
+
+
 def test_run_is_for_the_main_thread(url: str) -> None:
     failures: list[BaseException] = []
 

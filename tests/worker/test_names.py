@@ -69,6 +69,19 @@ def test_a_module_that_is_not_there_is_said_with_where_it_was_looked_for(modules
         resolve("nosuch_app.tasks:mux")
 
 
+def test_a_module_that_is_not_there_is_said_with_one_that_is_like_it(modules: Path) -> None:
+    (modules / "jobs_app.py").touch()
+    (modules / "shop").mkdir()
+    (modules / "shop" / "__init__.py").touch()
+    (modules / "shop" / "tasks.py").touch()
+    with pytest.raises(AppNameError, match=r"there is no module 'job_app' in .*; did you mean 'jobs_app'\?"):
+        resolve("job_app:app")
+    with pytest.raises(AppNameError, match=r"there is no module 'shop.task' in .*; did you mean 'shop.tasks'\?"):
+        resolve("shop.task:app")
+    with pytest.raises(AppNameError, match=r"there is no module 'shpo' in .*; did you mean 'shop.tasks'\?"):
+        resolve("shpo.tasks:app")
+
+
 def test_an_attribute_that_is_not_there_is_said_with_one_that_is_like_it(modules: Path) -> None:
     (modules / "app_a.py").write_text("mux = 1\n")
     with pytest.raises(AppNameError, match=r"'app_a:muxx': app_a has no 'muxx'; did you mean 'mux'\?"):

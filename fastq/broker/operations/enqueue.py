@@ -155,6 +155,9 @@ def settle_enqueue(
 ) -> Flow[EnqueueReport]:
     """Turn the results of ``enqueue_operations`` into outcomes; settle lost replies."""
     registered = [queue for queue, result in zip(register, results, strict=False) if isinstance(result, int)]
+    for queue in registered:
+        if results[register.index(queue)]:  # SADD's count: maybe a misspelled name
+            _log.info("queue %r is new: asynq:queues did not list it", queue)
     outcomes: list[Sequence[EnqueueOutcome | BrokerError]] = []
     for batch, result in zip(batches, results[len(register) :], strict=True):
         if not isinstance(result, BrokerError):

@@ -3,6 +3,8 @@
 redis-py's exceptions stop here; everything above the broker sees ``BrokerError`` and its kin.
 """
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -194,6 +196,21 @@ def without_arguments(error: Exception) -> str:
     return str(error).partition(", with args beginning with")[0]
 
 
+_CONNECTING = re.compile(r"Error (?P<number>.*) connecting to (?P<where>\S*?)\.(?: (?P<why>.*))?", re.DOTALL)
+_CALL_FAILED = re.compile(r"(?:\[Errno (\d+)\] )?Connect call failed (\([^()]*\))")
+
+
+def _why_unreachable(text: str, where: str) -> str:
+    """Return the reason in a text of redis-py, which names the address once or twice: the caller has said it."""
+    found = _CONNECTING.fullmatch(text)
+    if found is None or found["where"] != where:
+        return text.rstrip(".")
+    number, why = found["number"], found["why"] or found["number"]
+    if number.isdigit() and _CALL_FAILED.match(why):
+        why = os.strerror(int(number))
+    return _CALL_FAILED.sub(lambda one: f"{os.strerror(int(one[1]))} {one[2]}" if one[1] else one[0], why).rstrip(".")
+
+
 _INSIDE_SCRIPT = "user_script"
 """Part of the text of every Redis version for an error that ended a script."""
 
@@ -265,7 +282,7 @@ def transport_error(fault: NoReply | Unsent, operation: str, where: str) -> Brok
     if isinstance(fault, Silent):
         text = f"Redis at {where} has stopped answering, so this was not sent ({why})"
     elif not sent:
-        why = why.rstrip(".")
+        why = _why_unreachable(why, where)
         text = f"cannot reach Redis at {where}: {why}. Is it running, and is FASTQ_REDIS_URL or --redis right?"
     elif timed_out:
         text = f"Redis at {where} did not answer in time; whether it carried out the operation is not known ({why})"

@@ -92,8 +92,8 @@ def test_a_port_nobody_listens_on(call: str, way: str) -> None:
     assert not error.maybe_applied
     assert error.transient
     assert re.fullmatch(
-        rf"enqueue: cannot reach Redis at 127\.0\.0\.1:{port}: Error 111 connecting to 127\.0\.0\.1:{port}\. "
-        r"Connect.+\. Is it running, and is FASTQ_REDIS_URL or --redis right\?",
+        rf"enqueue: cannot reach Redis at 127\.0\.0\.1:{port}: Connection refused\. "
+        r"Is it running, and is FASTQ_REDIS_URL or --redis right\?",
         str(error),
     )
 
@@ -109,7 +109,7 @@ def test_a_socket_that_is_not_there(way: str) -> None:
     error = error_at("unix:///tmp/fastq-no-such.sock", way)
     assert type(error) is BrokerConnectionError
     assert str(error) == (
-        "enqueue: cannot reach Redis at /tmp/fastq-no-such.sock: Error 2 connecting to /tmp/fastq-no-such.sock. "
+        "enqueue: cannot reach Redis at /tmp/fastq-no-such.sock: "
         "No such file or directory. Is it running, and is FASTQ_REDIS_URL or --redis right?"
     )
 
@@ -344,6 +344,26 @@ def test_what_was_sent_may_have_been_applied_and_what_was_not_was_not() -> None:
     assert transport_error(NoReply(cut), "x", "here").maybe_applied
     assert not transport_error(Unsent(cut), "x", "here").maybe_applied
     assert not transport_error(Unsent(AuthenticationError("NOAUTH")), "x", "here").maybe_applied
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Error 111 connecting to h:1. Connection refused.", "Connection refused"),
+        ("Error 111 connecting to h:1. Connect call failed ('127.0.0.1', 1).", "Connection refused"),
+        ("Error -2 connecting to h:1. Name or service not known.", "Name or service not known"),
+        (
+            "Error Multiple exceptions: [Errno 111] Connect call failed ('::1', 1, 0, 0), "
+            "[Errno 113] Connect call failed ('127.0.0.1', 1) connecting to h:1.",
+            "Multiple exceptions: Connection refused ('::1', 1, 0, 0), No route to host ('127.0.0.1', 1)",
+        ),
+        ("Error 111 connecting to other:2. Connection refused.", "Error 111 connecting to other:2. Connection refused"),
+        ("Timeout connecting to server", "Timeout connecting to server"),
+    ],
+)
+def test_an_address_is_told_once(text: str, why: str) -> None:
+    error = transport_error(Unsent(redis.exceptions.ConnectionError(text)), "x", "h:1")
+    assert str(error) == f"x: cannot reach Redis at h:1: {why}. Is it running, and is FASTQ_REDIS_URL or --redis right?"
 
 
 def test_a_sentinel_that_is_away_or_knows_no_such_master(way: str) -> None:
