@@ -22,11 +22,12 @@ __all__ = [
     "with_time_zones",
 ]
 
+# Not TimeType: orjson takes no time with a zone.
 _KEPT_AS_IT_IS: Final = frozenset(
     {
         *(inspect.AnyType, inspect.NoneType, inspect.BoolType, inspect.IntType, inspect.FloatType, inspect.StrType),
         *(inspect.ListType, inspect.VarTupleType, inspect.TupleType, inspect.UnionType),
-        *(inspect.DateTimeType, inspect.DateType, inspect.TimeType, inspect.UUIDType, inspect.EnumType),
+        *(inspect.DateTimeType, inspect.DateType, inspect.UUIDType, inspect.EnumType),
         *(inspect.LiteralType, inspect.DataclassType, inspect.TypedDictType),
     }
 )

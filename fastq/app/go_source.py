@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from msgspec import NODEFAULT, inspect
 
@@ -11,7 +11,15 @@ from fastq.app.function import TaskFunction
 
 __all__ = ["go_source"]
 
-_Line: TypeAlias = tuple[str, str, str]
+
+class _Line(NamedTuple):
+    """A field of a struct; one that ``is_filled`` may not be null on the wire, as Go writes nil."""
+
+    field: str
+    kind: str
+    tag: str
+    is_filled: bool
+
 
 _PLAIN: Final[dict[type, str]] = {
     inspect.BoolType: "bool",
@@ -77,7 +85,8 @@ class _Source:
             if is_optional and not kind.startswith(("*", "[]", "map[", "json.")):
                 kind = f"*{kind}"  # otherwise omitempty would leave out intended zeros
             rest = ",omitempty" if is_optional else ""
-            yield _exported(field.encode_name), kind, f'`json:"{field.encode_name}{rest}"`'
+            is_filled = kind.startswith(("[]", "map[")) and not is_optional and not _may_be_null(field.type)
+            yield _Line(_exported(field.encode_name), kind, f'`json:"{field.encode_name}{rest}"`', is_filled)
 
     def _type(self, info: inspect.Type) -> str:
         if type(info) in _PLAIN:
@@ -116,11 +125,29 @@ class _Source:
 
 
 def _struct(name: str, comment: str, fields: list[_Line]) -> str:
-    names, kinds = (max((len(line[column]) for line in fields), default=0) for column in (0, 1))
-    lines = "\n".join(f"\t{field:{names}} {kind:{kinds}} {tag}" for field, kind, tag in fields)
-    return (
-        f"// {comment}\ntype {name} struct {{\n{lines}\n}}\n" if fields else f"// {comment}\ntype {name} struct{{}}\n"
+    if not fields:
+        return f"// {comment}\ntype {name} struct{{}}\n"
+    names, kinds = (max(len(line[column]) for line in fields) for column in (0, 1))
+    lines = "\n".join(f"\t{line.field:{names}} {line.kind:{kinds}} {line.tag}" for line in fields)
+    return f"// {comment}\ntype {name} struct {{\n{lines}\n}}\n{_marshaler(name, fields)}"
+
+
+def _marshaler(name: str, fields: list[_Line]) -> str:
+    """Return a method that writes nil slices and maps as empty ones; "" for a struct that needs none."""
+    fills = "".join(
+        f"\tif value.{line.field} == nil {{\n\t\tvalue.{line.field} = {line.kind}{{}}\n\t}}\n"
+        for line in fields
+        if line.is_filled
     )
+    return fills and (
+        f"\n// MarshalJSON writes nil slices and maps as empty ones, since the Python app takes no null there.\n"
+        f"func (value {name}) MarshalJSON() ([]byte, error) {{\n\ttype plain {name}\n{fills}"
+        "\treturn json.Marshal(plain(value))\n}\n"
+    )
+
+
+def _may_be_null(info: inspect.Type) -> bool:
+    return isinstance(info, inspect.UnionType) and any(isinstance(each, inspect.NoneType) for each in info.types)
 
 
 def _options(task: TaskFunction[..., Any]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -202,6 +202,7 @@ class Size(msgspec.Struct):
         (bytes, b"\x00", b"\x00"),
         (bytes | None, b"\x00", b"\x00"),
         (Any, {"a": 1}, b'{"a":1}'),
+        (time, time(1, 2, tzinfo=UTC), b'"01:02:00Z"'),
     ],
 )
 def test_a_result_is_kept_as_its_annotation_says(app: App, annotation: Any, value: Any, expected: bytes) -> None:

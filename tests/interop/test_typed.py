@@ -12,6 +12,7 @@ import redis
 
 from fastq import App, Client, Inspector
 from fastq.app.go_source import go_source
+from fastq.testing import run_task
 from tests.app.test_payload import NOON, everything
 from tests.app.test_schema import chain
 from tests.e2e.harness import workers_on
@@ -130,5 +131,40 @@ def test_the_go_that_is_written_for_an_app_compiles(tmp_path: Path) -> None:
         "}\n"
     )
     assert run_go(tmp_path, "vet", "-mod=mod", "./...").stderr == ""
+    formatted = subprocess.run(["gofmt", "-l", str(tmp_path)], capture_output=True, text=True)
+    assert (formatted.stdout, formatted.stderr) == ("", "")
+
+
+@dataclass
+class Shape:
+    name: str
+    points: list[int]
+    tags: dict[str, str]
+    notes: list[str] | None
+
+
+def test_nil_slices_and_maps_of_written_structs_arrive_as_empty_ones(tmp_path: Path) -> None:
+    build_peer()  # so that its modules are here, or the test is skipped
+    for name in ("go.mod", "go.sum"):
+        (tmp_path / name).write_bytes((HERE / "peer" / name).read_bytes())
+    shapes = App()
+    got: list[Any] = []
+
+    @shapes.task("draw")
+    def draw(raw: bytes, numbers: list[int], shapes: list[Shape], extra: list[int] = [7]) -> None:  # noqa: B006
+        got.append((raw, numbers, shapes, extra))
+
+    (tmp_path / "tasks.go").write_text(go_source(shapes, "main"))
+    (tmp_path / "main.go").write_text(
+        'package main\n\nimport (\n\t"encoding/json"\n\t"os"\n)\n\n'
+        "func main() {\n\tencoder := json.NewEncoder(os.Stdout)\n"
+        "\tencoder.Encode(Draw{})\n"
+        '\tencoder.Encode(&Draw{Raw: []byte("x"), Numbers: []int64{1}, Shapes: []Shape{{Name: "s"}}})\n}\n'
+    )
+    ran = run_go(tmp_path, "run", "-mod=mod", ".")
+    assert ran.stderr == ""
+    for line in ran.stdout.splitlines():
+        run_task(shapes, "draw", line.encode())
+    assert got == [(b"", [], [], [7]), (b"x", [1], [Shape("s", [], {}, None)], [7])]
     formatted = subprocess.run(["gofmt", "-l", str(tmp_path)], capture_output=True, text=True)
     assert (formatted.stdout, formatted.stderr) == ("", "")
