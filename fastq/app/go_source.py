@@ -127,7 +127,7 @@ class _Source:
 def _struct(name: str, comment: str, fields: list[_Line]) -> str:
     if not fields:
         return f"// {comment}\ntype {name} struct{{}}\n"
-    names, kinds = (max(len(line[column]) for line in fields) for column in (0, 1))
+    names, kinds = max(len(line.field) for line in fields), max(len(line.kind) for line in fields)
     lines = "\n".join(f"\t{line.field:{names}} {line.kind:{kinds}} {line.tag}" for line in fields)
     return f"// {comment}\ntype {name} struct {{\n{lines}\n}}\n{_marshaler(name, fields)}"
 
