@@ -66,7 +66,10 @@ ASK = {
     "broker/transport/sentinel.py",
 }
 """What each actor passes that asks Redis for something."""
-BESIDE = {f"pool/{name}.py" for name in ("supervisor", "seats", "timekeeper", "memory_watch", "census", "processes")}
+BESIDE = {
+    *("pool/supervisor.py", "pool/seats.py", "pool/timekeeper.py", "pool/memory_watch.py", "pool/step_watch.py"),
+    *("pool/census.py", "pool/processes.py"),
+}
 """What the pool's clock may do meanwhile."""
 CHILD = {"pool/child_main.py", "pool/control.py", "worker/runner.py", "running.py", "mux.py"}
 """Beside these there are the extensions ``_prioritizer``, ``_codec``, ``_processor``, ``_tasks``, ``_tally``,

@@ -20,6 +20,7 @@ from fastq.pool.memory import Segment
 from fastq.pool.memory_watch import MemoryWatch
 from fastq.pool.preloader_client import PoolStartError
 from fastq.pool.protocol import CancelOutcome, PoolCallbacks, PoolCensus, Running
+from fastq.pool.step_watch import StepWatch
 from fastq.pool.supervisor import Reports, Supervisor
 from fastq.pool.timekeeper import Timekeeper
 from fastq.pool.wakeup import Wakeup
@@ -64,6 +65,7 @@ class ProcessPool:
         )
         self._timekeeper = Timekeeper(config.timeout_grace)
         self._memory = MemoryWatch(config.memory_limit, self._timekeeper, callbacks.on_notice)
+        self._steps = StepWatch(callbacks.on_notice)
         self._tick: asyncio.TimerHandle | None = None
         self._busy = False
         self._busy_since_s = 0.0
@@ -294,6 +296,7 @@ class ProcessPool:
         self._attempt(self._pump)
         self._attempt(lambda: self._timekeeper.check(children, now_ns()))
         self._attempt(lambda: self._memory.check(children))
+        self._attempt(lambda: self._steps.check(children, asyncio.get_running_loop().time()))
         self._attempt(self._supervisor.check)
         self._attempt(lambda: self._deliver(self._dispatcher.relieve()))
         self._busy = self._dispatcher.pending > 0 or any(one.state is not ChildState.READY for one in children)

@@ -21,6 +21,7 @@ __all__ = [
     "peak_rss",
     "rss_of",
     "send_signal",
+    "thread_time",
     "thread_times",
 ]
 
@@ -92,11 +93,20 @@ def thread_times(pid: int) -> dict[int, tuple[int, int]]:
     """
     found = {}
     with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/schedstat", "rb", buffering=0) as file:
-                cpu_ns, _, runs = file.read().split()
-                found[int(thread)] = int(cpu_ns), int(runs)
+        for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+            if (times := thread_time(pid, thread)) is not None:
+                found[thread] = times
     return found
+
+
+def thread_time(pid: int, thread: int) -> tuple[int, int] | None:
+    """Return what ``thread_times`` has of one thread, None where the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/task/{thread}/schedstat", "rb", buffering=0) as file:
+            cpu_ns, _, runs = file.read().split()
+            return int(cpu_ns), int(runs)
+    except (OSError, ValueError):
+        return None
 
 
 def peak_rss(usage: resource.struct_rusage) -> int:
