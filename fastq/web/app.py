@@ -34,6 +34,7 @@ from fastq.web.prometheus import check_server
 from fastq.web.redaction import Redaction
 from fastq.web.site import Call, Exporter, Formatter, Refusal, Site, find_route
 from fastq.web.v1 import ROOT, V1
+from fastq.web.work import FullError
 
 __all__ = ["ROUTES", "FastqWeb"]
 
@@ -168,6 +169,8 @@ class FastqWeb:
             response = _error(call, path, refusal.status, refusal.text)
             response.headers.update(refusal.headers)
             return response
+        except FullError as error:
+            return _error(call, path, 429, str(error))
         except (FastqError, ValueError) as error:
             return _error(call, path, _status_of(error, path), str(error))
         except Exception:  # noqa: BLE001 - logged, and answered with the headers of every reply

@@ -179,7 +179,8 @@ def _look(call: Call, names: Sequence[str], since: str, until: int | None) -> Wo
             work.result = replace(work.result or _Told(), trouble=str(error))
         return ""
 
-    return board.look_up(key, Work("Charts", call.user.name, result=known and known.result), do)
+    work = Work("Charts", call.user.name, result=known and known.result, owner=call.owner)
+    return board.look_up(key, work, do)
 
 
 async def _read(server: str, names: Sequence[str], times: Times) -> _Told:

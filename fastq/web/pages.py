@@ -55,7 +55,7 @@ _FIRST: Final = (
 def error_page(call: Call, status: int, text: str) -> Response:
     """Return a page that says what went wrong."""
     title = _TITLES.get(status, "This did not work")
-    return page(call, "error.jinja", status, title=title, text=text, section="", may_pass=status == 503)
+    return page(call, "error.jinja", status, title=title, text=text, section="", may_pass=status in (429, 503))
 
 
 _TITLES: Final = {
@@ -64,6 +64,7 @@ _TITLES: Final = {
     404: "There is nothing here",
     405: "This is not possible here",
     409: "This did not work",
+    429: "Too much at once",
     503: "Redis does not answer",
 }
 

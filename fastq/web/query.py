@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from fastq.durations import parse_duration
@@ -13,10 +14,15 @@ from fastq.inspector.filters import DATED
 from fastq.states import TaskState
 from fastq.web.view import matches
 
-__all__ = ["Query", "Test", "pattern_of"]
+__all__ = ["Query", "Subject", "pattern_of"]
 
 FIELDS: Final = ("id", "type", "error", "payload", "queue", "state", "since", "until")
 MOST_CHARACTERS: Final = 1_000
+MOST_WORDS: Final = 20
+MOST_TEXT_BYTES: Final = 1_000_000
+"""Text is looked for in the beginning of a payload, no further."""
+MOST_PARSED_BYTES: Final = 256_000
+"""The values of a larger JSON payload are not looked at: to parse it would keep all pages waiting."""
 # What is looked for has most often failed.
 ORDER: Final = (
     TaskState.RETRY,
@@ -30,14 +36,48 @@ ORDER: Final = (
 _WORD: Final = re.compile(r'(?:([a-z]+(?:\.[^\s":]+)?):)?("(?:[^"\\]|\\.)*"|\S+)')
 _DAYS: Final = re.compile(r"(\d{1,4})d")
 
-Test: TypeAlias = Callable[[TaskInfo], bool]
+
+@dataclass
+class Subject:
+    """A task that is tested: what several words ask for is decoded, parsed and folded once."""
+
+    info: TaskInfo
+    _values: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
+
+    @cached_property
+    def payload(self) -> str:
+        """Return the text of the payload, in lower case."""
+        return self.info.payload[:MOST_TEXT_BYTES].decode(errors="replace").casefold()
+
+    @cached_property
+    def error(self) -> str:
+        """Return the last error, in lower case."""
+        return self.info.last_err.casefold()
+
+    @cached_property
+    def _parsed(self) -> Any:
+        if len(self.info.payload) > MOST_PARSED_BYTES:
+            return None
+        try:
+            return json.loads(self.info.payload, parse_int=str, parse_float=str)
+        except (ValueError, RecursionError):
+            return None
+
+    def values(self, path: tuple[str, ...]) -> list[str]:
+        """Return the values at a path of a JSON payload, as they are written, in lower case."""
+        if path not in self._values:
+            self._values[path] = [text.casefold() for text in _values(self._parsed, path)]
+        return self._values[path]
+
+
+Test: TypeAlias = Callable[[Subject], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """A search as it was typed, and what it means: queues, states, and tests that a task has to pass.
 
-    ``reads_payloads`` if a test looks at the payload.
+    ``reads_payloads`` if a test looks at the payload; of one larger than ``most_bytes`` a test does not see all.
     """
 
     text: str
@@ -45,6 +85,7 @@ class Query:
     states: tuple[TaskState, ...]
     tests: tuple[Test, ...]
     reads_payloads: bool
+    most_bytes: int
 
     @classmethod
     def of(cls, text: str) -> "Query":
@@ -55,7 +96,10 @@ class Query:
         queues: tuple[str, ...] = ()
         states: tuple[TaskState, ...] = ORDER
         tests, free, reads_payloads = [], [], False
-        for name, value in _words(text):
+        words = list(_words(text))
+        if len(words) > MOST_WORDS:
+            raise ValueError(f"a search has at most {MOST_WORDS} words, not {len(words)}")
+        for name, value in words:
             match name:
                 case "queue":
                     queues = tuple(value.split(","))
@@ -71,11 +115,13 @@ class Query:
                     reads_payloads |= name.startswith("payload")
         if free:
             tests.append(_free_test(" ".join(free)))
-        return cls(text, queues or ("*",), states, tuple(tests), reads_payloads or bool(free))
+        most_bytes = MOST_PARSED_BYTES if any(name.startswith("payload.") for name, _ in words) else MOST_TEXT_BYTES
+        return cls(text, queues or ("*",), states, tuple(tests), reads_payloads or bool(free), most_bytes)
 
     def wants(self, info: TaskInfo) -> bool:
         """Return whether a task, with what may be shown of it, passes all tests."""
-        return all(test(info) for test in self.tests)
+        subject = Subject(info)
+        return all(test(subject) for test in self.tests)
 
     def reaches(self, queue: str) -> bool:
         """Return whether tasks of a queue are looked at."""
@@ -113,7 +159,8 @@ def _states(value: str) -> set[TaskState]:
 def _time_test(name: str, value: str) -> Test:
     edge = _moment(name, value)
 
-    def test(info: TaskInfo) -> bool:
+    def test(subject: Subject) -> bool:
+        info = subject.info
         moment = info.completed_at if info.state is TaskState.COMPLETED else info.last_failed_at
         return moment is not None and (moment >= edge if name == "since" else moment < edge)
 
@@ -136,27 +183,35 @@ def _test(name: str, value: str) -> Test:
     wanted = value.casefold()
     match name:
         case "id":
-            return lambda info: _is_like(info.id, value)
+            return lambda subject: _is_like(subject.info.id, value)
         case "type":
-            return lambda info: _is_like(info.type, value)
+            return lambda subject: _is_like(subject.info.type, value)
         case "error":
-            return lambda info: _has(info.last_err, wanted)
+            return lambda subject: _has(subject.error, wanted)
         case "payload":
-            return lambda info: _has(info.payload.decode(errors="replace"), wanted)
-    path = name.split(".")[1:]
-    return lambda info: any(_is_like(text.casefold(), wanted) for text in _values(info.payload, path))
+            return lambda subject: _has(subject.payload, wanted)
+    path = tuple(name.split(".")[1:])
+    return lambda subject: any(_is_like(text, wanted) for text in subject.values(path))
 
 
 def _free_test(text: str) -> Test:
     wanted = text.casefold()
-    return lambda info: any(
-        _has(each, wanted) for each in (info.id, info.type, info.last_err, info.payload.decode(errors="replace"))
-    )
+
+    def test(subject: Subject) -> bool:
+        info = subject.info
+        return (
+            _has(info.id.casefold(), wanted)
+            or _has(info.type.casefold(), wanted)
+            or _has(subject.error, wanted)
+            or _has(subject.payload, wanted)
+        )
+
+    return test
 
 
 def _has(text: str, wanted: str) -> bool:
-    """Return whether a text contains a pattern in lower case, in which ``*`` stands for any characters."""
-    text, at = text.casefold(), 0
+    """Return whether a text contains a pattern, in which ``*`` stands for any characters."""
+    at = 0
     for part in wanted.split("*"):
         at = text.find(part, at)
         if at < 0:
@@ -183,12 +238,8 @@ def _is_like(text: str, pattern: str) -> bool:
     return True
 
 
-def _values(payload: bytes, path: list[str]) -> Iterator[str]:
-    """Yield the value at a path of a JSON payload as it is written; a list stands for each of its items."""
-    try:
-        found: Any = json.loads(payload, parse_int=str, parse_float=str)
-    except (ValueError, RecursionError):
-        return
+def _values(found: Any, path: tuple[str, ...]) -> Iterator[str]:
+    """Yield the value at a path of what a JSON text holds; a list stands for each of its items."""
     left = [(found, 0)]
     while left:
         value, depth = left.pop()

@@ -1,7 +1,7 @@
 """The search over all queues and states, and the actions on what it found."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +19,7 @@ from fastq.states import TaskState
 from fastq.web.acting import VERBS, did_of
 from fastq.web.bulk import Order, ask, begin
 from fastq.web.payloads import preview
-from fastq.web.query import Query, Test, pattern_of
+from fastq.web.query import Query, Subject, pattern_of
 from fastq.web.render import page
 from fastq.web.site import Call, Endpoint, Refusal, Route, name_in_path
 from fastq.web.work import Work
@@ -31,6 +31,8 @@ MOST_SHOWN: Final = 200
 MOST_KINDS: Final = 1_000
 KINDS_SHOWN: Final = 20
 OTHERS: Final = "others"
+BATCH: Final = 50
+"""The tasks that are tested in one turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,13 @@ class Hit:
 
 @dataclass(slots=True)
 class Found:
-    """What a search has found: all of it counted by error, type, queue and state, the first of it as tasks."""
+    """What a search has found: all of it counted by error, type, queue and state, the first of it as tasks.
+
+    ``cut`` counts the tasks whose payloads are so large that not all of them was looked at.
+    """
 
     count: int = 0
+    cut: int = 0
     hits: list[Hit] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
     types: Counter[str] = field(default_factory=Counter)
@@ -82,10 +88,12 @@ async def search(call: Call) -> Response:
     """Show what a search has found so far; it goes on while this is looked at."""
     text = call.request.query_params.get("q", "").strip()
     work: Work | None = None
+    query: Query | None = None
     wrong = ""
     if text:
         try:
-            work = look(call, Query.of(text))
+            query = Query.of(text)
+            work = look(call, query)
         except ValueError as error:
             wrong = str(error)
     if work is not None:
@@ -100,6 +108,7 @@ async def search(call: Call) -> Response:
         wrong=wrong,
         work=work,
         found=found,
+        most_bytes=query and query.most_bytes,
         errors=found.errors.most_common(KINDS_SHOWN),
         types=found.types.most_common(KINDS_SHOWN),
         narrowed=lambda name, value: urlencode({"q": f"{text} {name}:{_quoted(value)}"}),
@@ -115,7 +124,7 @@ def _quoted(value: str) -> str:
 
 
 def _key(call: Call, query: Query) -> str:
-    return repr((query.text, call.view.globs))
+    return repr((call.owner, query.text, call.view.globs))
 
 
 def look(call: Call, query: Query) -> Work:
@@ -129,7 +138,7 @@ def look(call: Call, query: Query) -> Work:
         await _walk(call, query, work)
         return ""
 
-    work = Work(f"Search for {query.text}", call.user.name, result=Found())
+    work = Work(f"Search for {query.text}", call.user.name, result=Found(), owner=call.owner)
     return call.site.board.look_up(key, work, do)
 
 
@@ -137,7 +146,6 @@ async def _walk(call: Call, query: Query, work: Work) -> None:
     """Look at all tasks, some hundreds at a time."""
     infos = [info for info in await call.view.queue_infos() if query.reaches(info.queue)]
     total = sum(getattr(info, state.value) for info in infos for state in query.states)
-    where = TaskFilter(test=_test(call, query))
     looked = 0
     async for place in _all_places(call, query, infos):
 
@@ -146,10 +154,33 @@ async def _walk(call: Call, query: Query, work: Work) -> None:
             looked = before + progress.done
             work.note(Progress(max(total, looked), looked=looked))
 
-        found = call.inspector.find_tasks(place.queue, place.state, where, group=place.group, progress=note)
+        everything = TaskFilter()  # the tests are done here, since they have to let other work be done between them
+        found = call.inspector.find_tasks(place.queue, place.state, everything, group=place.group, progress=note)
+        batch: list[TaskInfo] = []
         with suppress(QueueNotFoundError):  # deleted meanwhile
             async for task in found:
-                work.result.add(call.site.redaction.task(task))
+                batch.append(task)
+                if len(batch) == BATCH:
+                    await _add_those_wanted(call, query, batch, work.result)
+                    batch = []
+        await _add_those_wanted(call, query, batch, work.result)
+
+
+async def _add_those_wanted(call: Call, query: Query, infos: Sequence[TaskInfo], found: Found) -> None:
+    """Test some tasks, one search at a time, and let pages come between the tests."""
+    turns, redaction = call.site.turns, call.site.redaction
+    async with turns:
+        for info in infos:
+            subject = Subject(redaction.task(info) if query.reads_payloads else info)
+            found.cut += query.reads_payloads and len(info.payload) > query.most_bytes
+            await turns.breathe()
+            for test in query.tests:
+                if not test(subject):
+                    break
+                await turns.breathe()
+            else:
+                found.add(subject.info if query.reads_payloads else redaction.task(info))
+            await turns.breathe()
 
 
 async def _all_places(call: Call, query: Query, infos: Sequence[QueueInfo]) -> AsyncIterator[Place]:
@@ -170,7 +201,7 @@ async def _all_groups(call: Call, queue: str) -> AsyncIterator[str]:
             yield each.group
 
 
-def _test(call: Call, query: Query) -> Test:
+def _test(call: Call, query: Query) -> Callable[[TaskInfo], bool]:
     redaction = call.site.redaction
     if not query.reads_payloads:
         return query.wants
@@ -219,7 +250,7 @@ async def find(call: Call) -> Response:
 
 SEARCHING: Final = [
     Route("GET", "/find", find),
-    Route("GET", "/search", search, live_s=1),
+    Route("GET", "/search", search, live_s=1, is_own=True),
     *(Route("POST", f"/search/{verb}", _doer(verb), f"task.{verb}") for verb in VERBS),
 ]
 """The search, and the paths to which its forms are sent."""

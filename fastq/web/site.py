@@ -19,7 +19,7 @@ from fastq.web.links import Link
 from fastq.web.live import Live
 from fastq.web.redaction import Redaction
 from fastq.web.view import View
-from fastq.web.work import Board
+from fastq.web.work import Board, Turns
 
 __all__ = ["MOST_BODY_BYTES", "Call", "Exporter", "Formatter", "Refusal", "Route", "Site", "find_route", "name_in_path"]
 
@@ -77,6 +77,7 @@ class Site:
     exporter: Exporter | None
     board: Board = field(default_factory=Board)
     live: Live = field(default_factory=Live)
+    turns: Turns = field(default_factory=Turns)
 
 
 @dataclass(slots=True)
@@ -107,6 +108,12 @@ class Call:
     def view(self) -> View:
         """Return what the user may see."""
         return View(self.site.inspector, (self.site.queues, tuple(self.user.queues)), self.site.redaction)
+
+    @property
+    def owner(self) -> str:
+        """Return the user, or the address where nobody logs in: limits are counted for each."""
+        client = self.request.client
+        return self.user.name or (client.host if client else "")
 
     def check_names(self) -> None:
         """Refuse the path of a queue that the user does not see, as if there were none."""
@@ -155,8 +162,8 @@ class Route:
     """A row of the route table: ``action`` is what it does, None if it only reads.
 
     ``pattern`` is a path in which ``{name}`` stands for anything but a slash. ``live_s`` is how often the parts of the
-    page are renewed while it is looked at, 0 for never. ``reply`` and ``query`` describe a route of ``/api/v1``: the
-    schema of its reply, and the parameters that it takes.
+    page are renewed while it is looked at, 0 for never; ``is_own`` if each user has a page of their own. ``reply`` and
+    ``query`` describe a route of ``/api/v1``: the schema of its reply, and the parameters that it takes.
     """
 
     method: str
@@ -164,6 +171,7 @@ class Route:
     endpoint: Endpoint
     action: str | None = None
     live_s: int = 0
+    is_own: bool = False
     reply: str = ""
     query: tuple[str, ...] = ()
     regex: re.Pattern[str] = field(init=False)

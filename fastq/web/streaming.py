@@ -8,6 +8,7 @@ from starlette.responses import Response, StreamingResponse
 from fastq.errors import BrokerError, FastqError
 from fastq.web.live import TroubleError
 from fastq.web.site import Call, Endpoint, Refusal, Route, find_route
+from fastq.web.work import FullError
 
 __all__ = ["events_of"]
 
@@ -31,13 +32,16 @@ def events_of(routes: Sequence[Route]) -> Endpoint:
                 await route.endpoint(page)
             except Refusal as refusal:
                 raise TroubleError(refusal.text) from None
+            except FullError as error:
+                raise TroubleError(str(error)) from None
             except BrokerError as error:
                 raise TroubleError(f"Redis does not answer: {error}" if error.transient else str(error)) from None
             except (FastqError, ValueError) as error:
                 raise TroubleError(str(error)) from None
             return page.parts
 
-        key = (path, query, call.base, call.user.role, tuple(call.user.queues))
+        own = call.owner if route.is_own else ""
+        key = (path, query, call.base, call.user.role, tuple(call.user.queues), own)
         return StreamingResponse(
             call.site.live.watch(key, render, route.live_s, call.user.name),
             headers={"x-accel-buffering": "no"},

@@ -17,13 +17,19 @@ from typing import Any, Final
 from fastq.errors import FastqError
 from fastq.inspector import Progress
 
-__all__ = ["Board", "Work", "WorkState"]
+__all__ = ["Board", "FullError", "Turns", "Work", "WorkState"]
 
 UNSEEN_S: Final = 15.0
 """How long a lookup goes on after it was last looked at."""
 FRESH_S: Final = 5.0
 """How long the result of a lookup is given to those who ask for it again."""
 MOST_LOOKUPS: Final = 12
+MOST_OF_A_USER: Final = 3
+"""The lookups that one user may have going on; a further one ends the one that they looked at least lately."""
+MOST_KEPT: Final = 40
+"""The lookups that are kept, those that have ended included."""
+STRETCH_S: Final = 0.01
+"""For so long a computation may keep all pages waiting."""
 MOST_RUNNING: Final = 20
 MOST_JOBS: Final = 100
 
@@ -39,6 +45,33 @@ class WorkState(StrEnum):
     FAILED = "failed"
 
 
+class FullError(Exception):
+    """Raised when so many lookups of others go on that no further one can begin."""
+
+
+class Turns:
+    """Lets long computations take turns: one goes on at a time, with turns of the loop between its stretches."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._began_s = 0.0
+
+    async def __aenter__(self) -> None:
+        """Wait for the turn."""
+        await self._lock.acquire()
+        self._began_s = time.monotonic()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Give the turn to the next one."""
+        self._lock.release()
+
+    async def breathe(self) -> None:
+        """Let the loop do its other work if it has waited long enough; to be called within a turn."""
+        if time.monotonic() - self._began_s > STRETCH_S:
+            await asyncio.sleep(0)
+            self._began_s = time.monotonic()
+
+
 class _Stopped(Exception):  # noqa: N818 - no defect
     """Raised within work to end it between two pieces."""
 
@@ -48,13 +81,15 @@ class Work:
     """A piece of work, its progress and its result.
 
     ``queues`` are those that it is about, None for all; a user must see all of them to see the work. ``result`` is
-    that of a lookup so far. ``said`` is a sentence about the end.
+    that of a lookup so far. ``said`` is a sentence about the end. ``owner`` is the user or address that began a lookup
+    and whose limits it counts for, empty for none.
     """
 
     title: str
     by: str = ""
     queues: frozenset[str] | None = None
     result: Any = None
+    owner: str = ""
     ends_unseen: bool = False
     id: str = ""
     state: WorkState = WorkState.RUNNING
@@ -142,18 +177,28 @@ class Board:
         return work
 
     def look_up(self, key: str, work: Work, do: Callable[[Work], Awaitable[str]]) -> Work:
-        """Return the lookup with a key, if it goes on or has just ended, else begin it."""
+        """Return the lookup with a key, if it goes on or has just ended, else begin it; ``FullError`` if it may not."""
         known = self.lookup(key)
         if known is not None and (known.is_running or time.monotonic() - known.ended_s < FRESH_S):
             return known
+        self._make_room(work.owner)
         work.ends_unseen = True
         self._lookups.pop(key, None)
-        if len(self._lookups) >= MOST_LOOKUPS:
-            oldest = min(self._lookups, key=lambda each: self._lookups[each].seen_s)
-            self._lookups.pop(oldest).stop("newer searches")
         self._lookups[key] = work
         self._begin(work, do)
         return work
+
+    def _make_room(self, owner: str) -> None:
+        """End a lookup of this user if they have too many; nobody else's is ended."""
+        running = [work for work in self._lookups.values() if work.owner and work.is_running and not work.stopped_by]
+        own = [work for work in running if work.owner == owner]
+        if len(own) >= MOST_OF_A_USER:
+            min(own, key=lambda work: work.seen_s).stop("newer searches")
+        elif owner and len(running) >= MOST_LOOKUPS:
+            raise FullError(f"{len(running)} searches of others go on; wait for one to end")
+        ended = sorted((work.seen_s, key) for key, work in self._lookups.items() if not work.is_running)
+        for _, key in ended[: max(0, len(self._lookups) - MOST_KEPT + 1)]:
+            del self._lookups[key]
 
     def forget(self, key: str) -> None:
         """Let a lookup begin anew when it is asked for."""

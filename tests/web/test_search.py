@@ -4,13 +4,15 @@ import dataclasses
 import json
 import logging
 import re
+from typing import Any
 
 import pytest
 from redis import Redis
+from starlette.requests import Request
 
 from fastq import Client, Inspector, Task, TaskState
 from fastq.info import TaskInfo
-from fastq.web import FastqWeb
+from fastq.web import FastqWeb, Role, User
 from fastq.web.query import Query, pattern_of
 from tests.inspector.harness import Seeded
 from tests.waiting import PATIENCE_S, wait_until
@@ -66,6 +68,7 @@ def test_a_search_that_makes_no_sense_is_named() -> None:
         ("state:done", "state:done: 'done' is not a state; states are active, pending"),
         ("since:yesterday", "since:yesterday: write a time such as 2026-11-22T17:00, or 2h"),
         ("x" * 1_001, "at most 1000 characters"),
+        ("payload.a:* " * 21, "a search has at most 20 words, not 21"),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
             Query.of(text)
@@ -73,6 +76,60 @@ def test_a_search_that_makes_no_sense_is_named() -> None:
     assert not Query.of("queue:mail,sms* x").reaches("images")
     assert Query.of("since:2h").states == (TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
     assert pattern_of("TimeoutError: no answer in 10.5 s\nmore") == "TimeoutError: no answer in * s"
+
+
+def test_a_payload_is_parsed_once_however_many_words_ask_for_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Client(url) as client, Inspector(url) as inspector:
+        client.enqueue("t", {"a": [1, "X"], "b": "x"}, queue="q")
+        info = task(inspector)
+    parsed = list[bytes]()
+    loads = json.loads
+
+    def counting(data: bytes, **more: Any) -> Any:
+        parsed.append(data)
+        return loads(data, **more)
+
+    monkeypatch.setattr(json, "loads", counting)
+    assert Query.of("payload.a:* payload.a:x payload.b:x payload.c:y").wants(info) is False
+    assert Query.of("payload.a:* payload.a:x payload.b:x " * 6).wants(info)
+    assert len(parsed) == 2
+
+
+def test_the_end_of_a_very_large_payload_is_not_looked_at(url: str) -> None:
+    with Client(url) as client, Inspector(url) as inspector:
+        client.enqueue("t", queue="q")
+        info = task(inspector)
+    large = json.dumps({"a": "begin" + "x" * 300_000 + "end"}).encode()
+    for payload, query, is_found in (
+        (large, "payload:end", True),  # text is
+        (large, "payload.a:begin*", False),
+        (large[:1_000] + b'"}', "payload.a:begin*", True),
+        (large * 4, "payload:begin", True),
+        (b"x" * 1_000_000 + b"end", "payload:end", False),
+    ):
+        assert Query.of(query).wants(dataclasses.replace(info, payload=payload)) is is_found, query
+
+
+def test_a_search_says_how_many_payloads_were_too_large_for_it(url: str, db: Redis) -> None:
+    with Client(url) as client:
+        client.enqueue("t", {"a": "x" * 300_000}, queue="q")
+    with serving(FastqWeb(url)) as served:
+        said = found(served, "/search?q=payload.a:x*")
+        assert re.search(r"No task matches|0 tasks found", said)
+        assert "1 payload of more than 256 kB: their values were not looked at." in said
+        assert "payload of more" not in found(served, "/search?q=payload:x")
+
+
+def test_each_user_has_searches_of_their_own(url: str, crowd: None) -> None:
+    app = FastqWeb(url, auth=named)
+    with serving(app) as served:
+        for name in ("ann", "bob", "ann"):
+            assert served.get("/search?q=nowhere", X_Name=name).status == 200
+        assert sorted(work.by for work in app.site.board._lookups.values()) == ["ann", "bob"]
+
+
+def named(request: Request) -> User:
+    return User(request.headers["x-name"], Role.VIEWER)
 
 
 @pytest.fixture
