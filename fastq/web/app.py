@@ -25,13 +25,14 @@ from fastq.web.access import EVERYONE, Access, User
 from fastq.web.audit import audit
 from fastq.web.auth import Auth, BasicAuth, ProxyAuth, TokenAuth, TooManyFailuresError
 from fastq.web.compat import ROUTES as API
-from fastq.web.guard import SAFE, SECURITY_HEADERS, is_embedded, is_known_host, is_same_origin
+from fastq.web.guard import SAFE, SECURITY_HEADERS, Source, is_known_host, is_same_origin, source_of
 from fastq.web.links import Link
 from fastq.web.metrics import METRICS
 from fastq.web.pages import ROUTES as PAGES
 from fastq.web.pages import error_page
 from fastq.web.prometheus import check_server
 from fastq.web.redaction import Redaction
+from fastq.web.render import page
 from fastq.web.site import Call, Exporter, Formatter, Refusal, Site, find_route
 from fastq.web.v1 import ROOT, V1
 from fastq.web.work import FullError
@@ -43,6 +44,8 @@ EXPORTING: Final = "fastq.web.exporting"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _OTHER: Final = re.compile(r"/(?:@|%40)([A-Za-z0-9_.-]+)(?=/|$)")
 _LOGINS: Final = {NoneType: "nobody has to", BasicAuth: "name and password", TokenAuth: "token", ProxyAuth: "proxy"}
+_COSTLY: Final = re.compile(r"/(?:api|doctor|events|find|history|metrics|search)(?:/|$)")
+"""The paths that begin something, or read much: not because a page of another site leads there."""
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
 
 _log = logging.getLogger("fastq.web")
@@ -194,7 +197,10 @@ class FastqWeb:
         host = request.headers.get("host", "")
         if not is_known_host(host, self.allowed_hosts):
             raise Refusal(403, f"Host {host!r} is not one of this server's names; fastq web --allow-host lists it")
-        if is_embedded(request) if request.method in SAFE else not is_same_origin(request):
+        is_foreign = not is_same_origin(request)
+        if request.method in SAFE:
+            is_foreign = source_of(request) is Source.EMBEDDED
+        if is_foreign:
             raise Refusal(403, "this request comes from a page of another site")
 
     async def _user(self, request: Request) -> User:
@@ -214,6 +220,8 @@ class FastqWeb:
         route, call.names = find_route(ROUTES, call.request.method, path)
         call.check_names()
         if route.action is None:
+            if _COSTLY.match(path) and source_of(call.request) is Source.LINK:
+                return page(call, "stray.jinja", title="Go on?", section="")
             return await route.endpoint(call)
         if self.read_only:
             raise Refusal(405, f"this server is read-only: {call.request.method} is not allowed")

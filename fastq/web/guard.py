@@ -3,11 +3,12 @@
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 from typing import Final
 
 from starlette.requests import Request
 
-__all__ = ["SAFE", "SECURITY_HEADERS", "is_embedded", "is_known_host", "is_same_origin"]
+__all__ = ["SAFE", "SECURITY_HEADERS", "Source", "is_known_host", "is_own", "is_same_origin", "source_of"]
 
 SAFE: Final = frozenset({"GET", "HEAD"})
 
@@ -21,6 +22,8 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+_BROWSERS: Final = "Mozilla/"
+"""With this all browsers begin their ``User-Agent``, which pages cannot change without asking first."""
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([a-z0-9._-]+))(?::\d{1,5})?", re.IGNORECASE | re.ASCII)
 
 
@@ -46,25 +49,60 @@ def is_same_origin(request: Request) -> bool:
     """Return whether an unsafe request was not sent by a page of another origin.
 
     A browser tells by ``Sec-Fetch-Site``, or by ``Origin`` where the page came over plain HTTP. A request with neither
-    was not sent by a browser.
+    was not sent by a browser. One with two of either is some program's trick.
     """
-    if site := request.headers.get("sec-fetch-site"):
-        return site == "same-origin"
-    origin = request.headers.get("origin")
-    if origin is None:
-        return True
+    sites, origins = request.headers.getlist("sec-fetch-site"), request.headers.getlist("origin")
+    if len(sites) > 1 or len(origins) > 1:
+        return False
+    if sites and sites[0]:
+        return sites[0] == "same-origin"
+    return not origins or is_own(origins[0], request)
+
+
+def is_own(origin: str, request: Request) -> bool:
+    """Return whether an origin is that of this server, as the browser knows it."""
     host = request.headers.get("host", "").lower()
     return origin.lower() in (f"http://{host}", f"https://{host}")
 
 
-def is_embedded(request: Request) -> bool:
-    """Return whether a page of another origin asks for something by itself: an image, a frame, a stream, a fetch.
+class Source(Enum):
+    """Where a request comes from that only reads."""
 
-    It could not read the reply, but the reply has its cost. Links from other sites are followed.
+    OWN = auto()
+    """A page of ours, the address bar, a link that somebody clicked, or a program that is no browser."""
+    LINK = auto()
+    """Perhaps a page of another site that leads here by itself; over plain HTTP also a bookmark looks like this."""
+    EMBEDDED = auto()
+    """A page of another site that asks by itself: an image, a frame, a stream, a fetch.
+
+    It could not read the reply, but the reply has its cost.
     """
-    if request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
-        return False
-    return request.headers.get("sec-fetch-mode") != "navigate" or request.headers.get("sec-fetch-dest") != "document"
+
+
+def source_of(request: Request) -> Source:
+    """Return where a request comes from that only reads.
+
+    Browsers send ``Sec-Fetch-Site`` to names only over TLS. Over plain HTTP, our pages are known by ``Referer``, which
+    no other site can send for us; a navigation is known by ``Upgrade-Insecure-Requests``, which no script can set.
+    """
+    headers = request.headers
+    sites, origins = headers.getlist("sec-fetch-site"), headers.getlist("origin")
+    if len(sites) > 1 or len(origins) > 1:
+        return Source.EMBEDDED
+    if sites:
+        if sites[0] in ("none", "same-origin"):
+            return Source.OWN
+        if headers.get("sec-fetch-mode") != "navigate" or headers.get("sec-fetch-dest") != "document":
+            return Source.EMBEDDED
+        return Source.OWN if headers.get("sec-fetch-user") == "?1" else Source.LINK
+    if origins:
+        return Source.OWN if is_own(origins[0], request) else Source.EMBEDDED
+    referer = headers.get("referer", "")
+    if is_own("/".join(referer.split("/", 3)[:3]), request):
+        return Source.OWN
+    if not referer and not headers.get("user-agent", "").startswith(_BROWSERS):
+        return Source.OWN
+    return Source.LINK if headers.get("upgrade-insecure-requests") == "1" else Source.EMBEDDED
 
 
 def _is_address(name: str) -> bool:

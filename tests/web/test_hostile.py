@@ -109,6 +109,57 @@ def test_pages_of_other_sites_load_nothing(url: str, db: Redis, headers: str, st
             assert served.get("/events?of=/", **given).status == status
 
 
+BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)"}
+NAVIGATES = {**BROWSER, "Upgrade-Insecure-Requests": "1"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "may_begin"),
+    [
+        ({}, 200, True),  # curl
+        ({"Referer": "http://127.0.0.1:{port}/"}, 200, True),
+        ({**BROWSER, "Referer": "http://127.0.0.1:{port}/search"}, 200, True),
+        ({**NAVIGATES, "Referer": "http://127.0.0.1:{port}/"}, 200, True),
+        (BROWSER, 403, False),
+        ({**BROWSER, "Referer": "http://evil.example/"}, 403, False),
+        ({"Referer": "http://evil.example/"}, 403, False),
+        ({**BROWSER, "Accept": "text/html"}, 403, False),
+        (NAVIGATES, 200, False),
+        ({**NAVIGATES, "Referer": "http://127.0.0.1:{port}.evil.example/"}, 200, False),
+        ({"Origin": "http://evil.example"}, 403, False),
+        ({"Origin": "null"}, 403, False),
+        ({"Origin": "http://127.0.0.1:{port}"}, 200, True),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200, False),
+    ],
+)
+def test_over_plain_http_no_other_site_begins_anything(
+    url: str, db: Redis, headers: dict[str, str], status: int, may_begin: bool
+) -> None:
+    app = FastqWeb(url)
+    with serving(app) as served:
+        given = {name: value.format(port=served.port) for name, value in headers.items()}
+        for path in ("/search?q=x", "/doctor", "/find?id=x", "/api/v1/search?q=y", "/queues/q/pending"):
+            answer = served.get(path, **given)
+            may_be_shown = path.startswith("/queues") and status == 200
+            is_asked = "Nothing has begun yet" in answer.text
+            assert is_asked == (status == 200 and not may_begin and not may_be_shown), path
+            assert (answer.status == 403) == (status == 403), path
+        assert bool(app.site.board._lookups) == may_begin
+
+
+def test_two_headers_of_a_kind_are_believed_neither(url: str, db: Redis) -> None:
+    with serving(FastqWeb(url)) as served:
+        for name, *values in (
+            ("Sec-Fetch-Site", "same-origin", "cross-site"),
+            ("Origin", served.url, "http://evil.example"),
+        ):
+            for method, path in (("GET", "/search?q=x"), ("POST", "/api/queues/q:pause")):
+                lines = "".join(f"{name}: {value}\r\n" for value in values)
+                with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_S) as connection:
+                    connection.sendall(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode())
+                    assert connection.recv(12) == b"HTTP/1.1 403", (name, method)
+
+
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_forbidden_action_is_refused_by_each_of_its_routes(url: str, db: Redis, action: str) -> None:
     with serving(FastqWeb(url, forbidden=[action])) as served:
