@@ -1,7 +1,7 @@
 """``TaskInfo``: the data of a task in Redis, as ``Client.enqueue`` and ``Inspector`` return it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +11,7 @@ from fastq.states import TaskState
 from fastq.wire.messages import TaskMessage
 from fastq.wire.progress import TaskProgress
 
-__all__ = ["TaskInfo", "task_info"]
+__all__ = ["TaskHead", "TaskInfo", "task_info"]
 
 _WAIT: Final = ".submit(...).result(timeout=...) in place of .enqueue(...): its handle waits for the task"
 _ELSEWHERE: Final = {
@@ -58,6 +58,23 @@ class TaskInfo:
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, "a TaskInfo", name, _ELSEWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHead(TaskInfo):
+    """A task of which payload, result and error may be cut; the sizes are those of all of payload and result."""
+
+    payload_size: int = 0
+    result_size: int = 0
+    is_cut: bool = False
+
+    @classmethod
+    def of(cls, info: TaskInfo, payload_size: int | None, result_size: int | None) -> "TaskHead":
+        """Add the sizes to a description; None is that of what was not cut."""
+        values = {each.name: getattr(info, each.name) for each in fields(TaskInfo)}
+        values["payload_size"] = len(info.payload) if payload_size is None else payload_size
+        values["result_size"] = len(info.result or b"") if result_size is None else result_size
+        return cls(**values, is_cut=payload_size is not None or result_size is not None)
 
 
 def task_info(

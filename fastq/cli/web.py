@@ -16,6 +16,7 @@ from fastq.errors import FastqError
 __all__ = ["web"]
 
 SERVER: Final = "fastq.web.serve"
+LEAST_PASSWORD: Final = 8
 PACKAGES: Final = ("starlette", "uvicorn", "jinja2")
 
 _OF_ASYNQMON: Final[Mapping[str, tuple[str, bool]]] = {
@@ -126,7 +127,8 @@ def web(context: click.Context, /, **given: Any) -> int:
             return _print_line(server, given["new_user"], given["new_token"])
         _note_asynqmons_variables(context, os.environ)
         app = _app(server, redis_url(context), given)
-        options = server.ServeOptions(given["host"], given["port"], given["log_format"], click.echo)
+        trusted = server.networks_of(given["trusted_proxy"])
+        options = server.ServeOptions(given["host"], given["port"], given["log_format"], click.echo, trusted)
         server.serve(app, options)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
@@ -179,6 +181,8 @@ def _print_line(server: Any, user: str | None, token: str | None) -> int:
     known = server.User.of(name, role)
     if user:
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        if len(password) < LEAST_PASSWORD:
+            raise ValueError(f"the password has {len(password)} characters; at least {LEAST_PASSWORD} are needed")
         click.echo(server.new_user_line(known, password))
     else:
         secret, line = server.new_token(known)

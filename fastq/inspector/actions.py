@@ -14,12 +14,13 @@ from fastq.broker.inspect.actions import (
     run_task,
 )
 from fastq.broker.inspect.bulk import release_locks
-from fastq.broker.inspect.queues import queue_exists
+from fastq.broker.inspect.queues import list_queues, queue_exists
 from fastq.broker.inspect.tasks import read_message, update_payload
 from fastq.broker.operation import Flow, Operation, together
 from fastq.broker.operations.cancel import FAR, cancel_processing, find_in_pending
+from fastq.broker.operations.ends import read_state
 from fastq.clock import at_unix_ns
-from fastq.errors import QueueNotFoundError, TaskNotFoundError, TaskStateError
+from fastq.errors import BrokerError, QueueNotFoundError, TaskNotFoundError, TaskStateError
 from fastq.inspector.checks import check_queue, check_state_name, check_task_id
 from fastq.inspector.driver import Driver, action
 from fastq.inspector.queues import require_queue
@@ -74,14 +75,27 @@ class ActionMethods(Driver):
         running.
 
         ``outcome`` chooses how the task ends: "retry" (as in asynq: archived if no attempt is left), "archive" or
-        "delete". Go servers always retry. ``queue`` distinguishes tasks with the same id.
+        "delete". Go servers always retry. ``queue`` distinguishes tasks with the same id: Go servers are
+        told the id alone, and not while a task of another queue runs under it.
         """
         return cancel(task_id, outcome, queue)
 
 
 def cancel(task_id: str, outcome: str | None, queue: str | None) -> Flow[None]:
-    """Ask the server that runs a task to stop it, and to end it in the given way."""
-    return cancel_processing(check_task_id(task_id), None if queue is None else check_queue(queue), outcome)
+    """Ask the server that runs a task to stop it, and to end it in the given way.
+
+    asynq's servers are told the bare id. So they are not told while a task of another queue runs under it.
+    """
+    check_task_id(task_id)
+    by_id = queue is None or not (yield from _runs_elsewhere(check_queue(queue), task_id))
+    yield from cancel_processing(task_id, queue, outcome, by_id=by_id)
+
+
+def _runs_elsewhere(queue: str, task_id: str) -> Flow[bool]:
+    names: list[str] = yield list_queues()
+    reads = tuple(read_state(name, task_id) for name in names if name != queue)
+    states: list[TaskState | BrokerError | None] = (yield reads) if reads else []
+    return TaskState.ACTIVE in states  # not every Redis user may read the other queues
 
 
 def _known(expected: TaskState | str | None) -> TaskState | None:

@@ -6,12 +6,19 @@ from typing import Final
 
 from fastq.broker.inspect.put import lock_of, read_holder
 from fastq.broker.inspect.queues import queue_exists
-from fastq.broker.inspect.tasks import FoundTask, list_ids, list_ids_newest_first, read_all_tasks, read_tasks
+from fastq.broker.inspect.tasks import (
+    FoundTask,
+    list_ids,
+    list_ids_newest_first,
+    read_all_tasks,
+    read_payload,
+    read_tasks,
+)
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.errors import read_attempts, read_tracebacks
 from fastq.clock import at_unix_ns
 from fastq.errors import InvalidMessageError, QueueNotFoundError, TaskNotFoundError
-from fastq.info import TaskInfo, task_info
+from fastq.info import TaskHead, TaskInfo, task_info
 from fastq.inspector.checks import check_page, check_queue, check_state, check_task_id
 from fastq.inspector.driver import Driver, Given, Stream, alias, operation, stream
 from fastq.inspector.queues import require_queue
@@ -47,13 +54,17 @@ class Listing:
 
     def page(self, page: int, page_size: int, now_ns: int) -> Flow[list[TaskInfo]]:
         """Read a page; tasks that leave the state while it is read are left out."""
+        return (yield from self.read((yield from self.ids_of_page(page, page_size)), now_ns))
+
+    def ids_of_page(self, page: int, page_size: int) -> Flow[list[bytes]]:
+        """Read the ids of a page."""
         start, count = check_page(page, page_size)
         exists, ids = yield from together(
             queue_exists(self.queue), list_ids(self.queue, self.state, self.group, start, count)
         )
         if not exists:
             raise QueueNotFoundError(self.queue)
-        return (yield from self.read(ids, now_ns))
+        return list(ids)
 
     def read(self, ids: Sequence[bytes], now_ns: int) -> Flow[list[TaskInfo]]:
         """Read those of the tasks that are in this state."""
@@ -117,6 +128,46 @@ class TaskMethods(Driver):
         if info is None:
             raise TaskNotFoundError(queue, task_id)
         return info
+
+    @operation
+    def get_task_heads(self, queue: str, task_ids: Sequence[str], most_bytes: int) -> Flow[list[TaskHead | None]]:
+        """Describe tasks with the first bytes of payload, result and error; None for those that are not in the queue.
+
+        A list of large tasks takes little memory and bandwidth, since Redis sends no more than is asked for.
+        """
+        check_queue(queue)
+        for task_id in task_ids:
+            check_task_id(task_id)
+        yield from require_queue(queue)
+        ids = [task_id.encode() for task_id in task_ids]
+        return (yield from _heads(queue, ids, most_bytes, self._now_ns()))
+
+    @operation
+    def list_task_heads(
+        self,
+        queue: str,
+        state: TaskState | str,
+        *,
+        most_bytes: int,
+        group: str | None = None,
+        page: int = 1,
+        page_size: int = DEFAULT_PAGE_SIZE,
+    ) -> Flow[list[TaskHead]]:
+        """Read a page as ``list_tasks`` does, but only the first bytes of each payload, result and error."""
+        listing = Listing.of(queue, state, group)
+        ids = yield from listing.ids_of_page(page, page_size)
+        heads = yield from _heads(queue, ids, most_bytes, self._now_ns())
+        return [head for head in heads if head is not None and head.state is listing.state]
+
+    @operation
+    def read_payload(self, queue: str, task_id: str, start: int, count: int) -> Flow[bytes]:
+        """Read some bytes of a payload; ``TaskNotFoundError`` if the queue has no task with this id."""
+        return (yield from _part(queue, task_id, "msg", start, count))
+
+    @operation
+    def read_result(self, queue: str, task_id: str, start: int, count: int) -> Flow[bytes]:
+        """Read some bytes of a result; ``TaskNotFoundError`` if the queue has no task with this id, or no result."""
+        return (yield from _part(queue, task_id, "result", start, count))
 
     @operation
     def get_failed_attempts(self, queue: str, task_id: str) -> Flow[list[FailedAttempt]]:
@@ -204,6 +255,24 @@ class TaskMethods(Driver):
     def _iterate(self, listing: Listing, page_size: int) -> Stream[TaskInfo]:
         for ids in listing.pieces((yield from listing.ids()), page_size):
             yield Given((yield from listing.read(ids, self._now_ns())))
+
+
+def _heads(queue: str, ids: Sequence[bytes], most: int, now_ns: int) -> Flow[list[TaskHead | None]]:
+    found = yield from read_all_tasks(queue, ids, most)
+    infos = (describe(queue, task_id, task, now_ns) for task_id, task in zip(ids, found, strict=True))
+    return [
+        None if info is None else TaskHead.of(info, task.payload_size, task.result_size)
+        for info, task in zip(infos, found, strict=True)
+    ]
+
+
+def _part(queue: str, task_id: str, field: str, start: int, count: int) -> Flow[bytes]:
+    check_queue(queue)
+    check_task_id(task_id)
+    data: bytes | None = yield read_payload(queue, task_id, field, start, count)
+    if data is None:
+        raise TaskNotFoundError(queue, task_id)
+    return data
 
 
 def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskInfo | None:

@@ -1,14 +1,12 @@
 """The forms of the pages: actions on tasks and queues, with a question before those that destroy something."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlencode
 
 from starlette.responses import RedirectResponse, Response
 
-from fastq.errors import BrokerError, QueueNotFoundError, ServerNotListeningError, TaskNotFoundError
-from fastq.info import TaskInfo
+from fastq.errors import BrokerError, QueueNotFoundError, ServerNotListeningError
 from fastq.inspector import ServerInfo, TaskFilter
 from fastq.inspector.jobs import Job, Place, canceling, doing, doing_all, doing_where, may
 from fastq.states import TaskState
@@ -75,18 +73,14 @@ async def _of_all(call: Call, verb: str, state: TaskState, group: str | None) ->
 
 async def _of_some(call: Call, verb: str, state: TaskState, ids: Sequence[str]) -> Job:
     """Plan to act on those of the tasks that are still in this state."""
-    found = await asyncio.gather(*(_find(call, task_id) for task_id in ids))
+    try:
+        found = await call.inspector.get_task_heads(call.names["queue"], ids, 0)
+    except QueueNotFoundError:
+        found = []
     infos = [info for info in found if info is not None and info.state is state]
     if not infos:
         raise Refusal(409, f"nothing was done: what was chosen is no longer {state}")
     return canceling(infos) if verb == "cancel" else doing(verb, infos)
-
-
-async def _find(call: Call, task_id: str) -> TaskInfo | None:
-    try:
-        return await call.inspector.get_task_info(call.names["queue"], task_id)
-    except (QueueNotFoundError, TaskNotFoundError):
-        return None
 
 
 def _queue(call: Call) -> str:

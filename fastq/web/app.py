@@ -22,7 +22,7 @@ from fastq.inspector import AsyncInspector
 from fastq.inspector.audit import HAS_AUDIT
 from fastq.redis_url import is_cluster
 from fastq.web.access import EVERYONE, Access, User
-from fastq.web.audit import audit
+from fastq.web.audit import audit, note_refusal
 from fastq.web.auth import Auth, BasicAuth, ProxyAuth, TokenAuth, TooManyFailuresError
 from fastq.web.compat import ROUTES as API
 from fastq.web.guard import SAFE, SECURITY_HEADERS, Source, is_known_host, is_same_origin, source_of
@@ -34,12 +34,16 @@ from fastq.web.prometheus import check_server
 from fastq.web.redaction import Redaction
 from fastq.web.render import page
 from fastq.web.site import Call, Exporter, Formatter, Refusal, Site, find_route
+from fastq.web.streaming import in_parts
 from fastq.web.v1 import ROOT, V1
+from fastq.web.view import TooLargeError
 from fastq.web.work import FullError
 
-__all__ = ["ROUTES", "FastqWeb"]
+__all__ = ["IS_LET_IN", "ROUTES", "FastqWeb"]
 
 ROUTES: Final = [*V1, *API, *METRICS, *PAGES]
+IS_LET_IN: Final = "fastq.web.is_let_in"
+"""Is set in the state of a request that is let in, for the server's limits."""
 EXPORTING: Final = "fastq.web.exporting"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _OTHER: Final = re.compile(r"/(?:@|%40)([A-Za-z0-9_.-]+)(?=/|$)")
@@ -146,7 +150,10 @@ class FastqWeb:
             response = await self._respond(Request(scope, receive))
             for name, value in SECURITY_HEADERS.items():
                 response.headers.setdefault(name, value)
-            await response(scope, receive, send)
+            try:
+                await response(scope, receive, in_parts(send))
+            except FastqError as error:  # the head of the reply is sent already
+                _log.warning("%s %s was cut off: %s", scope["method"], scope["path"], error)
         else:
             await send({"type": "websocket.close", "code": 1000})
 
@@ -167,11 +174,15 @@ class FastqWeb:
             self._check_origin(request)
             call.user = await self._user(request)
             call.is_let_in = True
+            request.scope.setdefault("state", {})[IS_LET_IN] = True
             return await self._answer(call, path)
         except Refusal as refusal:
+            note_refusal(call, path, refusal.status, refusal.text)
             response = _error(call, path, refusal.status, refusal.text)
             response.headers.update(refusal.headers)
             return response
+        except TooLargeError as error:
+            return _error(call, path, 413, str(error))
         except FullError as error:
             return _error(call, path, 429, str(error))
         except (FastqError, ValueError) as error:

@@ -9,10 +9,10 @@ import base64
 import hashlib
 import hmac
 import importlib
-import ipaddress
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 from starlette.requests import Request
 
 from fastq.web.access import Role, User
+from fastq.web.addresses import address_of, is_one_of, networks_of
 
 __all__ = [
     "Auth",
@@ -28,6 +29,7 @@ __all__ = [
     "TokenAuth",
     "TooManyFailuresError",
     "auth_of",
+    "name_tried",
     "new_token",
     "new_user_line",
 ]
@@ -42,6 +44,9 @@ TOKEN_BYTES: Final = 20
 FAILURES: Final = 10
 FORGET_S: Final = 60.0
 MOST_CLIENTS: Final = 10_000
+MOST_WAITING: Final = 10
+"""The logins that wait for their turn; a further one is refused, or one of an address with more failures."""
+MOST_OF_A_NAME: Final = 100
 
 
 class TooManyFailuresError(Exception):
@@ -61,16 +66,72 @@ class _Failures:
 
     counts: dict[str, tuple[float, int]] = field(default_factory=dict)
 
-    def check(self, client: str, now_s: float) -> None:
+    def check(self, client: str, now_s: float) -> int:
+        """Return how many there were; ``TooManyFailuresError`` if they were too many."""
         since, count = self.counts.get(client, (now_s, 0))
-        if count >= FAILURES and now_s - since < FORGET_S:
+        if now_s - since >= FORGET_S:
+            return 0
+        if count >= FAILURES:
             raise TooManyFailuresError
+        return count
 
     def note(self, client: str, now_s: float) -> None:
         since, count = self.counts.pop(client, (now_s, 0))
         self.counts[client] = (now_s, 1) if now_s - since >= FORGET_S else (since, count + 1)
         if len(self.counts) > MOST_CLIENTS:
             del self.counts[next(iter(self.counts))]
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A login that waits for its turn."""
+
+    client: str
+    failures: int
+    turn: asyncio.Future[None]
+
+
+class _Counter:
+    """Lets logins be tried one at a time, those of addresses without failures first, and few wait."""
+
+    def __init__(self, failures: _Failures) -> None:
+        self._failures = failures
+        self._waiting: list[_Waiting] = []
+        self._is_taken = False
+
+    @asynccontextmanager
+    async def turn(self, client: str) -> AsyncIterator[None]:
+        """Wait for the turn; ``TooManyFailuresError`` where others with fewer failures are waiting, enough of them."""
+        count = self._failures.check(client, time.monotonic())
+        if self._is_taken:
+            own = sum(each.client == client for each in self._waiting)
+            waits = _Waiting(client, count + own, asyncio.get_running_loop().create_future())
+            self._waiting.append(waits)
+            if len(self._waiting) > MOST_WAITING:
+                last = max(self._waiting, key=lambda each: each.failures)
+                self._waiting.remove(last)
+                last.turn.set_exception(TooManyFailuresError())
+            try:
+                await waits.turn
+            except asyncio.CancelledError:
+                if waits in self._waiting:
+                    self._waiting.remove(waits)
+                elif waits.turn.done() and not waits.turn.cancelled():
+                    self._pass_on()
+                raise
+        self._is_taken = True
+        try:
+            self._failures.check(client, time.monotonic())
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        self._is_taken = bool(self._waiting)
+        if self._waiting:
+            first = min(self._waiting, key=lambda each: each.failures)
+            self._waiting.remove(first)
+            first.turn.set_result(None)
 
 
 class BasicAuth:
@@ -83,7 +144,8 @@ class BasicAuth:
         if not self._accounts:
             raise ValueError("no user is listed; fastq web --new-user NAME:ROLE makes a line")
         self._failures = _Failures()
-        self._turn = asyncio.Lock()  # one at a time, so that many at once are not tried before the first has failed
+        # One at a time, so that many at once are not tried before the first has failed.
+        self._counter = _Counter(self._failures)
         # A browser sends the password with every request, and scrypt takes 0.2 s: so what was right is remembered,
         # under a key that dies with the process.
         self._key = os.urandom(32)
@@ -99,18 +161,17 @@ class BasicAuth:
             name, colon, password = base64.b64decode(said, validate=True).decode().partition(":")
         except ValueError:
             return None
-        client, now_s = _client(request), time.monotonic()
+        client = address_of(_client(request))
         mark = hmac.digest(self._key, f"{name}:{password}".encode(), "sha256")
         if user := self._known.get(mark):
             return user
-        async with self._turn:
-            self._failures.check(client, now_s)
+        async with self._counter.turn(client):
             account = self._accounts.get(name, self._nobody)  # so that unknown names take as long as known ones
             digest = await asyncio.to_thread(_digest, password, account.salt)
             if colon and hmac.compare_digest(digest, account.digest):
                 self._known[mark] = account.user
                 return account.user
-            self._failures.note(client, now_s)
+            self._failures.note(client, time.monotonic())
             return None
 
 
@@ -144,16 +205,12 @@ class ProxyAuth:
         if not trusted:
             raise ValueError(f"--auth header:{header} needs --trusted-proxy: the address of the proxy that sets it")
         self._header, self._role, self._queues = header, role, tuple(queues)
-        self._trusted = [ipaddress.ip_network(network, strict=False) for network in trusted]
+        self._trusted = networks_of(trusted)
 
     def __call__(self, request: Request) -> User | None:
         """Return the user that the proxy names."""
-        try:
-            client = ipaddress.ip_address(_client(request))
-        except ValueError:
-            return None
         names = request.headers.getlist(self._header)
-        if len(names) != 1 or not names[0] or not any(client in network for network in self._trusted):
+        if len(names) != 1 or not names[0] or not is_one_of(_client(request), self._trusted):
             return None  # two are one of the proxy's and one of the client's
         return User(names[0], self._role, self._queues)
 
@@ -217,6 +274,17 @@ def _unhex(text: str, name: str) -> bytes:
 
 def _digest(password: str, salt: bytes) -> bytes:
     return hashlib.scrypt(password.encode(), salt=salt, **SCRYPT)
+
+
+def name_tried(request: Request) -> str | None:
+    """Return the name with which somebody tried to log in, empty where it is not said; None if nobody tried."""
+    said = _credentials(request, "basic")
+    if said is None:
+        return "" if request.headers.get("authorization") else None
+    try:
+        return base64.b64decode(said, validate=True).decode().partition(":")[0][:MOST_OF_A_NAME]
+    except ValueError:
+        return ""
 
 
 def _credentials(request: Request, scheme: str) -> str | None:

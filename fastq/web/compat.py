@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -28,6 +29,7 @@ from fastq.web.compat_records import (
 )
 from fastq.web.prometheus import metrics
 from fastq.web.site import Call, Endpoint, Refusal, Route
+from fastq.web.streaming import in_pieces
 from fastq.wire.messages import WorkerInfo
 
 __all__ = ["ROUTES"]
@@ -35,6 +37,8 @@ __all__ = ["ROUTES"]
 PAGE_SIZE: Final = 20
 MOST_A_PAGE: Final = 10_000
 MOST_PAGES: Final = 10**9
+MOST_OF_EACH: Final = 256_000
+"""The bytes of a payload or a result that are shown; the formatters get no more."""
 MOST_GROUPS: Final = 1_000
 DAYS_OF_QUEUE: Final = 10
 DAYS_OF_ALL: Final = 90
@@ -118,7 +122,7 @@ async def _groups(call: Call, wanted: str | None = None) -> list[dict[str, Any]]
 # Lists of tasks -----------------------------------------------------------------------------------------------------
 
 
-def _page(call: Call) -> dict[str, int]:
+def _page(call: Call) -> dict[str, Any]:
     size = call.number("size", PAGE_SIZE, MOST_A_PAGE)
     return {"page": call.number("page", 1, MOST_PAGES), "page_size": size}
 
@@ -126,12 +130,12 @@ def _page(call: Call) -> dict[str, int]:
 def _lister(state: TaskState) -> Endpoint:
     async def list_tasks(call: Call) -> Response:
         queue, group = call.names["queue"], call.names.get("group")
-        infos = await call.view.tasks(queue, state, group=group, **_page(call))
+        infos = await call.view.pieces(queue, state, MOST_OF_EACH, group=group, **_page(call))
         stats: QueueInfo = await call.view.queue_info(queue)
         workers = await _workers(call, queue) if state is TaskState.ACTIVE else {}
         more = {"groups": await _groups(call, group)} if group is not None else {}
-        tasks = [listed_json(call.site, info, workers) for info in infos]
-        return _json({"tasks": tasks, "stats": queue_json(stats), **more})
+        describe = partial(listed_json, call.site, workers=workers)
+        return in_pieces(call, "tasks", infos, describe, {"stats": queue_json(stats), **more})
 
     return list_tasks
 
@@ -144,7 +148,7 @@ async def _workers(call: Call, queue: str) -> Mapping[str, WorkerInfo]:
 async def get_task(call: Call) -> Response:
     """Describe a task."""
     try:
-        info = await call.view.task(call.names["queue"], call.names["id"])
+        info = await call.view.task(call.names["queue"], call.names["id"], MOST_OF_EACH)
     except (QueueNotFoundError, TaskNotFoundError) as error:
         raise Refusal(404, str(error)) from None
     return _json(task_json(call.site, info))
@@ -166,8 +170,8 @@ async def _archive(call: Call, queue: str, task_id: str) -> None:
 
 
 async def _cancel(call: Call, queue: str, task_id: str) -> None:
-    if not call.view.is_of_all:  # Go's servers are told the id only, and it could be that of a task of another queue
-        await call.view.task(queue, task_id)
+    if not call.view.is_of_all and (await call.view.task(queue, task_id, 0)).state is not TaskState.ACTIVE:
+        raise TaskNotFoundError(queue, task_id)
     await call.inspector.cancel_processing(task_id, queue=queue)
 
 

@@ -13,14 +13,14 @@ from fastq.app.function import TaskFunction
 from fastq.cli.human import clean
 from fastq.cli.times import read_duration, read_time
 from fastq.errors import FastqError, QueueNotFoundError, SchedulerEntryNotFoundError, TaskNotFoundError
-from fastq.info import TaskInfo
+from fastq.info import TaskHead, TaskInfo
 from fastq.inspector import TaskFilter
 from fastq.options import OPTIONS, OptionKind, OptionSpec
 from fastq.states import TaskState
 from fastq.task import Task
 from fastq.web.bulk import Order, begin
 from fastq.web.render import page
-from fastq.web.site import Call, Refusal, Route, name_in_path
+from fastq.web.site import MOST_BODY_BYTES, Call, Refusal, Route, name_in_path
 from fastq.web.typed import MisfitsError, inputs_of, task_of
 
 __all__ = ["ENQUEUEING"]
@@ -68,12 +68,15 @@ async def _source(call: Call, given: Mapping[str, str]) -> tuple[bytes, Filled]:
         return await _of_entry(call, entry_id)
     if given.get("id"):
         call.view.require(given.get("of", ""))
-        info = await call.inspector.get_task_info(given.get("of", ""), given["id"])
+        info: TaskInfo = await _head(call, given.get("of", ""), given["id"])
         seen = call.site.redaction.task(info)
+        is_whole = not (isinstance(info, TaskHead) and info.is_cut)
+        if not is_whole and call.request.method == "POST":
+            info = await call.inspector.get_task_info(info.queue, info.id)
         hidden = dict(info.headers) != dict(seen.headers)
         return info.payload, Filled(
             {"type": info.type, **_values_of(info), **({} if hidden else {"headers": _headers_text(info.headers)})},
-            _editable(info.payload, seen.payload),
+            _editable(info.payload, seen.payload) if is_whole else None,
             {"of": info.queue, "id": info.id},
             ("Headers are left out, since some are redacted.",) if hidden else (),
         )
@@ -240,9 +243,17 @@ def _path(call: Call, queue: str, task_id: str) -> str:
     return f"{call.base}/queues/{name_in_path(queue)}/tasks/{name_in_path(task_id)}"
 
 
-async def _task(call: Call) -> TaskInfo:
+async def _head(call: Call, queue: str, task_id: str) -> TaskHead:
+    """Describe a task, with as much of its payload as a form takes."""
+    [found] = await call.inspector.get_task_heads(queue, [task_id], MOST_BODY_BYTES)
+    if found is None:
+        raise TaskNotFoundError(queue, task_id)
+    return found
+
+
+async def _task(call: Call) -> TaskHead:
     try:
-        return await call.inspector.get_task_info(call.names["queue"], call.names["id"])
+        return await _head(call, call.names["queue"], call.names["id"])
     except (QueueNotFoundError, TaskNotFoundError) as error:
         raise Refusal(404, f"{error}; it may be done and deleted") from None
 
@@ -251,7 +262,7 @@ async def edit(call: Call) -> Response:
     """Show the form for another payload of a scheduled task, or take what was typed."""
     _require(call, "task.edit", 404)
     info = await _task(call)
-    text = _editable(info.payload, call.site.redaction.data(info.payload))
+    text = None if info.is_cut else _editable(info.payload, call.site.redaction.data(info.payload))
     if info.state is not TaskState.SCHEDULED or text is None:
         raise Refusal(409, "only payloads of scheduled tasks that are text, and all of it shown, can be edited")
     if call.request.method != "POST":

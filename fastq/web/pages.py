@@ -1,16 +1,16 @@
 """The pages that show something; each has a URL and works without JavaScript."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from fastq.cron.parse import parse
 from fastq.errors import QueueNotFoundError, SchedulerEntryNotFoundError, TaskNotFoundError
-from fastq.info import TaskInfo
+from fastq.info import TaskHead
 from fastq.inspector import DailyStats, GroupInfo, QueueInfo, ServerInfo
 from fastq.inspector.jobs import may as is_possible
 from fastq.states import TaskState
@@ -28,6 +28,7 @@ from fastq.web.search import SEARCHING
 from fastq.web.settings import SETTINGS
 from fastq.web.site import Call, Refusal, Route, name_in_path
 from fastq.web.streaming import events_of
+from fastq.web.view import PIECE_BYTES
 from fastq.wire.messages import SchedulerEntry, WorkerInfo
 
 __all__ = ["ROUTES", "error_page"]
@@ -125,7 +126,7 @@ async def tasks(call: Call) -> Response:
     size = call.number("size", PAGE_SIZE, MOST_A_PAGE)
     number = call.number("page", 1, MOST_PAGES)
     past = await call.inspector.run_history(info.queue, LATELY)
-    infos: list[TaskInfo] = []
+    infos: Sequence[TaskHead] = []
     count: int = getattr(info, state.value)
     if state is not TaskState.AGGREGATING:
         infos = await call.view.tasks(info.queue, state, page=number, page_size=size)
@@ -197,9 +198,11 @@ async def task(call: Call) -> Response:
         title=f"{info.type} · {info.id}",
         section="queues",
         info=info,
-        payload=shown(info.payload, call.request.query_params.get("payload", "")),
+        payload=shown(info.payload, call.request.query_params.get("payload", ""), info.payload_size),
         formatted="" if formatter is None else formatter(info.type, info.payload),
-        result=None if info.result is None else shown(info.result, call.request.query_params.get("result", "")),
+        result=None
+        if info.result is None
+        else shown(info.result, call.request.query_params.get("result", ""), info.result_size),
         attempts=attempts[::-1],
         worker=worker,
         child=worker and next((child for child in worker[0].children if info.id in child.task_ids), None),
@@ -210,7 +213,7 @@ async def task(call: Call) -> Response:
     )
 
 
-async def _task(call: Call) -> TaskInfo:
+async def _task(call: Call) -> TaskHead:
     try:
         return await call.view.task(call.names["queue"], call.names["id"])
     except (QueueNotFoundError, TaskNotFoundError) as error:
@@ -219,17 +222,32 @@ async def _task(call: Call) -> TaskInfo:
 
 async def payload(call: Call) -> Response:
     """Return the payload, byte for byte, as a file."""
-    return _file("payload", (await _task(call)).payload)
+    info = await _task(call)
+    return _file(call, "payload", info.payload, info.payload_size)
 
 
 async def result(call: Call) -> Response:
     """Return the result, byte for byte, as a file."""
-    return _file("result", (await _task(call)).result or b"")
+    info = await _task(call)
+    return _file(call, "result", info.result or b"", info.result_size)
 
 
-def _file(name: str, data: bytes) -> Response:
-    headers = {"content-disposition": f'attachment; filename="{name}.bin"'}
-    return Response(data, headers=headers, media_type="application/octet-stream")
+def _file(call: Call, name: str, data: bytes, size: int) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}.bin"', "content-length": str(size)}
+    return StreamingResponse(_parts(call, name, data, size), headers=headers, media_type="application/octet-stream")
+
+
+async def _parts(call: Call, name: str, data: bytes, size: int) -> AsyncIterator[bytes]:
+    """Yield a payload or a result, whose beginning was read already, a MB at a time."""
+    yield data
+    read = call.inspector.read_payload if name == "payload" else call.inspector.read_result
+    at = len(data)
+    while at < size:
+        part = await read(call.names["queue"], call.names["id"], at, min(PIECE_BYTES, size - at))
+        if not part:
+            raise TaskNotFoundError(call.names["queue"], call.names["id"])  # another payload was written meanwhile
+        yield part
+        at += len(part)
 
 
 async def servers(call: Call) -> Response:

@@ -16,6 +16,8 @@ __all__ = ["FORMS", "Shown", "preview", "shown", "tokens_of"]
 MOST_BYTES: Final = 64 * 1024
 MOST_HEX_BYTES: Final = 2 * 1024
 PREVIEW: Final = 140
+CHARACTER: Final = 4
+"""The most bytes that a character has."""
 ROW: Final = 16
 FORMS: Final = ("raw", "hex", "base64", "protobuf")
 """The forms in which bytes can be had besides that which suits them."""
@@ -36,13 +38,19 @@ class Shown:
     others: tuple[str, ...] = ()
 
 
-def shown(data: bytes, form: str = "") -> Shown:
-    """Return the beginning of bytes, in the form that suits them, or in one of the others if they have it."""
+def shown(data: bytes, form: str = "", size: int = 0) -> Shown:
+    """Return the beginning of bytes, in the form that suits them, or in one of the others if they have it.
+
+    ``size`` is that of all of them, if the rest was not read.
+    """
     if not data:
         return Shown("empty", Markup(""), 0, False)
+    if size > len(data):
+        data = _beginning(data, len(data) - CHARACTER)
     found = _formed(data, form) or _suited(data)
     others = [each for each in FORMS if each != found.kind and _formed(data, each) is not None]
-    return replace(found, others=tuple(others))
+    size = max(size, len(data))
+    return replace(found, others=tuple(others), size=size, is_cut=found.is_cut or size > len(data))
 
 
 def _formed(data: bytes, form: str) -> Shown | None:
@@ -73,15 +81,16 @@ def _suited(data: bytes) -> Shown:
     return Shown("text", escape(_visible(cut)), len(data), len(data) > MOST_BYTES)
 
 
-def preview(data: bytes | None) -> str:
-    """Return the beginning of bytes on one line."""
+def preview(data: bytes | None, size: int = 0) -> str:
+    """Return the beginning of bytes on one line; ``size`` is that of all of them, if the rest was not read."""
     if not data:
         return ""
+    size = max(size, len(data))
     text = _text(_beginning(data, 4 * PREVIEW))
     if text is None:
-        return f"{len(data):,} bytes: {data[:ROW].hex(' ')}{' …' if len(data) > ROW else ''}"
+        return f"{size:,} bytes: {data[:ROW].hex(' ')}{' …' if size > ROW else ''}"
     line = _visible(" ".join(text.split()))
-    return f"{line[:PREVIEW]}…" if len(line) > PREVIEW or len(data) > 4 * PREVIEW else line
+    return f"{line[:PREVIEW]}…" if len(line) > PREVIEW or size > 4 * PREVIEW else line
 
 
 def tokens_of(text: str) -> Iterator[re.Match[str]]:

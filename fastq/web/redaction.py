@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from fastq.info import TaskInfo
+from fastq.info import TaskHead, TaskInfo
 from fastq.web.payloads import tokens_of
 
 __all__ = ["HIDDEN", "Redaction"]
+
+T = TypeVar("T", bound=TaskInfo)
 
 HIDDEN: Final = b"[hidden]"
 REDACTED: Final = '"[redacted]"'
@@ -26,6 +28,11 @@ class Redaction:
     hides: bool = False
     keys: frozenset[str] = frozenset()
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything is replaced."""
+        return self.hides or bool(self.keys)
+
     @classmethod
     def of(cls, hides: bool, keys: Iterable[str]) -> "Redaction":
         """Check the keys; ``ValueError`` for an empty one."""
@@ -34,24 +41,32 @@ class Redaction:
             raise ValueError("redact: '' is not the name of a member")
         return cls(hides, names)
 
-    def task(self, info: TaskInfo) -> TaskInfo:
+    def task(self, info: T) -> T:
         """Return a task as it may be shown."""
-        if not self.hides and not self.keys:
+        if not self.is_needed:
             return info
-        result = None if info.result is None else self.data(info.result)
-        return replace(info, payload=self.data(info.payload), result=result, headers=self._headers(info.headers))
+        of_payload, of_result = (info.payload_size, info.result_size) if isinstance(info, TaskHead) else (0, 0)
+        payload = self.data(info.payload, of_payload)
+        result = None if info.result is None else self.data(info.result, of_result)
+        sizes: dict[str, Any] = {}
+        if isinstance(info, TaskHead):
+            sizes = {"payload_size": len(payload), "result_size": len(result or b"")}
+        return replace(info, payload=payload, result=result, headers=self._headers(info.headers), **sizes)
 
-    def data(self, data: bytes) -> bytes:
-        """Return a payload or a result as it may be shown."""
-        if not data or not (self.hides or self.keys):
+    def data(self, data: bytes, size: int = 0) -> bytes:
+        """Return a payload or a result as it may be shown; ``size`` is that of all of it, if it was cut."""
+        if not self.is_needed or not (data or size):
             return data
-        if self.hides or len(data) > MOST_BYTES:
+        if self.hides or max(len(data), size) > MOST_BYTES or size > len(data):
             return HIDDEN
         try:
             text = data.decode()
             json.loads(text)
         except (ValueError, RecursionError):
             return HIDDEN
+        folded = text.casefold()
+        if "\\" not in text and not any(key in folded for key in self.keys):
+            return data
         return self._redacted(text).encode()
 
     def _headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:

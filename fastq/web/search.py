@@ -239,7 +239,7 @@ async def find(call: Call) -> Response:
     names = await call.view.queues()
     for name in names:
         try:
-            await call.view.task(name, wanted)
+            await call.view.task(name, wanted, 0)
         except (QueueNotFoundError, TaskNotFoundError, ValueError):
             continue
         return RedirectResponse(f"{call.base}/queues/{name_in_path(name)}/tasks/{name_in_path(wanted)}", 303)

@@ -1,8 +1,9 @@
 """Serves a ``FastqWeb`` on a port of this machine."""
 
 import asyncio
+import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
@@ -12,7 +13,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastq.log.setup import set_up_logging
 from fastq.web.access import User
-from fastq.web.app import FastqWeb
+from fastq.web.addresses import Network, address_of, is_one_of, networks_of
+from fastq.web.app import IS_LET_IN, FastqWeb
 from fastq.web.auth import auth_of, new_token, new_user_line
 from fastq.web.compat_records import printable_text
 from fastq.web.site import Formatter
@@ -24,6 +26,7 @@ __all__ = [
     "User",
     "auth_of",
     "is_loopback",
+    "networks_of",
     "new_token",
     "new_user_line",
     "serve",
@@ -34,17 +37,31 @@ GRACE_S: Final = 5
 HEAD_S: Final = 10.0
 """How long a connection may be open without the whole head of a request."""
 MOST_CONNECTIONS: Final = 900
-"""Below the usual limit of open files, 1024; further ones get status 503."""
+"""Below the usual limit of open files, 1024."""
+MOST_OF_AN_ADDRESS: Final = 64
+"""The connections of one address whose requests are not let in, or not there yet; a further one ends the oldest."""
+BACKLOG: Final = 64
+"""So many connections are accepted at a time, before those that are too many are closed."""
+UNREAD_S: Final = 30.0
+LEAST_READ_BYTES: Final = 16_384
+"""Less in this time is no reading: what is kept for the client would be kept for hours."""
+
+
+_log = logging.getLogger("fastq.web")
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Where to listen; ``port`` 0 is any free one. ``say`` gets the line that says where."""
+    """Where to listen; ``port`` 0 is any free one. ``say`` gets the line that says where.
+
+    ``trusted`` are the networks of proxies, which have as many connections as they like.
+    """
 
     host: str
     port: int
     log_format: str
     say: Callable[[str], None]
+    trusted: Sequence[Network] = ()
 
 
 def is_loopback(host: str) -> bool:
@@ -77,8 +94,8 @@ def serve(app: FastqWeb, options: ServeOptions) -> None:
         # A header with the client's address could be forged, and authentication by a proxy relies on the address.
         config = uvicorn.Config(
             app,
-            http=Protocol,
-            limit_concurrency=MOST_CONNECTIONS,
+            http=type("_Protocol", (Protocol,), {"trusted": options.trusted}),
+            backlog=BACKLOG,
             proxy_headers=False,
             access_log=False,
             server_header=False,
@@ -91,36 +108,100 @@ def serve(app: FastqWeb, options: ServeOptions) -> None:
 
 
 class Protocol(H11Protocol):
-    """HTTP on one connection, which is closed if it keeps the server waiting for a request."""
+    """HTTP on one connection, which is closed if its client keeps the server waiting, or takes too many.
 
+    A connection is let in while the app answers a request of it; until then it counts for its address.
+    """
+
+    trusted: Sequence[Network] = ()
+    """The networks of proxies, whose addresses have as many connections as they like."""
     _waits: asyncio.TimerHandle | None = None
+    _sends: asyncio.TimerHandle | None = None
+    _unread = 0
+    """The bytes of a reply that the client had not read when that was last looked at."""
+    began_s = 0.0
+    address = ""
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the first request."""
+        """Wait for the first request, unless there are too many connections."""
         super().connection_made(transport)
+        host = self.client[0] if self.client else ""
+        self.address, self.began_s = address_of(host), self.loop.time()
+        self._make_room(is_one_of(host, self.trusted))
         self._wait()
+
+    def _make_room(self, is_trusted: bool) -> None:
+        """Close the connection that has been silent for longest, of this address or of all, if there are too many."""
+        others = [each for each in self.connections if isinstance(each, Protocol) and each is not self]
+        outside = [each for each in others if not each.is_let_in]
+        own = [each for each in outside if each.address == self.address]
+        if not is_trusted and len(own) >= MOST_OF_AN_ADDRESS:
+            self._close_one(own)
+        elif len(others) >= MOST_CONNECTIONS - 1:
+            self._close_one(outside)
+
+    def _close_one(self, some: Sequence["Protocol"]) -> None:
+        silent = [each for each in some if each.is_waiting]
+        if not silent:
+            self.transport.abort()
+            return
+        oldest = min(silent, key=lambda each: each.began_s)
+        self.connections.discard(oldest)  # it is not found again before it is lost
+        oldest.transport.close()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None at first
+
+    @property
+    def is_let_in(self) -> bool:
+        """Whether a request is being answered whose user the app has let in."""
+        return not self.is_waiting and bool(self.scope.get("state", {}).get(IS_LET_IN))
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         super().on_response_complete()
+        self.began_s = self.loop.time()
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
         super().connection_lost(exc)
-        self._stop_waiting()
+        for timer in (self._waits, self._sends):
+            if timer is not None:
+                timer.cancel()
 
     def _wait(self) -> None:
-        self._stop_waiting()
-        self._waits = self.loop.call_later(HEAD_S, self._give_up)
-
-    def _stop_waiting(self) -> None:
         if self._waits is not None:
             self._waits.cancel()
+        self._waits = self.loop.call_later(HEAD_S, self._give_up)
 
     def _give_up(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:  # type: ignore[redundant-expr]  # None at first
+        if self.is_waiting:
             self.transport.close()
+
+    def pause_writing(self) -> None:
+        """Watch whether the client reads."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Watch no longer: the client has read."""
+        super().resume_writing()
+        if self._sends is not None:
+            self._sends.cancel()
+
+    def _watch(self) -> None:
+        self._unread = self.transport.get_write_buffer_size()
+        self._sends = self.loop.call_later(UNREAD_S, self._look)
+
+    def _look(self) -> None:
+        if self.transport.get_write_buffer_size() > self._unread - LEAST_READ_BYTES:
+            _log.warning("a reply to %s is cut off: the client has read nothing for %g s", self.address, UNREAD_S)
+            self.transport.abort()
+        else:
+            self._watch()
 
 
 class _Server(uvicorn.Server):

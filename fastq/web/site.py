@@ -107,7 +107,8 @@ class Call:
     @property
     def view(self) -> View:
         """Return what the user may see."""
-        return View(self.site.inspector, (self.site.queues, tuple(self.user.queues)), self.site.redaction)
+        globs = (self.site.queues, tuple(self.user.queues))
+        return View(self.site.inspector, globs, self.site.redaction, self.site.turns)
 
     @property
     def owner(self) -> str:

@@ -1,16 +1,60 @@
-"""The stream of events with which an open page is brought up to date."""
+"""Replies that are made while they are sent: the events that bring an open page up to date, and long lists."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Send
 
 from fastq.errors import BrokerError, FastqError
+from fastq.info import TaskHead
 from fastq.web.live import TroubleError
 from fastq.web.site import Call, Endpoint, Refusal, Route, find_route
 from fastq.web.work import FullError
 
-__all__ = ["events_of"]
+__all__ = ["events_of", "in_parts", "in_pieces"]
+
+PART_BYTES: Final = 65_536
+
+
+def in_parts(send: Send) -> Send:
+    """Return a ``send`` that sends no more of a body at a time than the client reads, so that little is held of it."""
+
+    async def send_parts(message: Message) -> None:
+        body, at = message.get("body", b""), 0
+        while len(body) - at > PART_BYTES:
+            await send({**message, "body": body[at : at + PART_BYTES], "more_body": True})
+            at += PART_BYTES
+        await send({**message, "body": body[at:]} if at else message)
+
+    return send_parts
+
+
+def in_pieces(
+    call: Call,
+    name: str,
+    pieces: AsyncIterator[Sequence[TaskHead]],
+    describe: Callable[[TaskHead], Mapping[str, Any]],
+    more: Mapping[str, Any],
+) -> Response:
+    """Return a JSON object with a list of tasks, of which only a piece is held at a time, and then more members."""
+
+    async def texts() -> AsyncIterator[str]:
+        yield f"{{{json.dumps(name)}: ["
+        joint = ""
+        async for infos in pieces:
+            described = []
+            async with call.site.turns as turns:
+                for info in infos:
+                    described.append(json.dumps(describe(info)))
+                    await turns.breathe()
+            yield joint + ", ".join(described)
+            joint = ", "
+        yield f"], {json.dumps(more)[1:]}"
+
+    return StreamingResponse(texts(), media_type="application/json")
 
 
 def events_of(routes: Sequence[Route]) -> Endpoint:

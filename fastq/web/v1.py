@@ -34,6 +34,8 @@ from fastq.web.query import Query
 from fastq.web.render import page
 from fastq.web.search import Found, look
 from fastq.web.site import Call, Endpoint, Refusal, Route
+from fastq.web.streaming import in_pieces
+from fastq.web.view import require_whole
 from fastq.web.work import Work
 
 __all__ = ["ROOT", "V1"]
@@ -43,6 +45,8 @@ PAGE_SIZE: Final = 50
 MOST_A_PAGE: Final = 1_000
 MOST_PAGES: Final = 10**9
 MOST_CHOSEN: Final = 1_000
+MOST_WHOLE: Final = 8_000_000
+"""The bytes of a payload or a result that a reply has at most."""
 DAYS: Final = 14
 FAILURES: Final = 50
 SETTLE_S: Final = 0.5
@@ -50,7 +54,7 @@ PAGED: Final = ("page", "size")
 _OPENAPI: Final = json.loads((resources.files("fastq.web") / "openapi.json").read_text("utf-8"))
 
 Record: TypeAlias = Mapping[str, Any]
-Read: TypeAlias = Callable[[Call], Awaitable[Record]]
+Read: TypeAlias = Callable[[Call], Awaitable[Record | Response]]
 
 
 def _json(value: Record, status: int = 200) -> Response:
@@ -90,15 +94,16 @@ async def groups(call: Call) -> Record:
     return {"groups": [{"group": each.group, "size": each.size} for each in found], "cursor": after or None}
 
 
-async def tasks(call: Call) -> Record:
+async def tasks(call: Call) -> Response:
     """List the tasks of a state; those that aggregate by group."""
     state, group = _state(call), call.request.query_params.get("group")
     size, number = call.number("size", PAGE_SIZE, MOST_A_PAGE), call.number("page", 1, MOST_PAGES)
     if (state is TaskState.AGGREGATING) != (group is not None):
         raise Refusal(400, "group=NAME goes with the state aggregating, and the state aggregating with group=NAME")
-    found = await call.view.tasks(call.names["queue"], state, group=group, page=number, page_size=size)
+    more: dict[str, Any] = {"group": group, "page": number, "page_size": size}
+    found = await call.view.pieces(call.names["queue"], state, MOST_WHOLE, cuts=False, **more)
     total = await call.inspector.count_tasks(call.names["queue"], state, group=group)
-    return {"tasks": [task_record(info) for info in found], "total": total}
+    return in_pieces(call, "tasks", found, task_record, {"total": total})
 
 
 def _state(call: Call) -> TaskState:
@@ -110,7 +115,8 @@ def _state(call: Call) -> TaskState:
 
 async def task(call: Call) -> Record:
     """Describe a task and its failed attempts, the oldest first."""
-    info = await call.view.task(call.names["queue"], call.names["id"])
+    info = await call.view.task(call.names["queue"], call.names["id"], MOST_WHOLE)
+    require_whole(info, MOST_WHOLE)
     attempts = await call.inspector.get_failed_attempts(info.queue, info.id)
     return {"task": task_record(info), "failed_attempts": [attempt_record(each) for each in attempts]}
 
@@ -243,7 +249,7 @@ def _doer_of_chosen(verb: str) -> Read:
         call.notes = {"tasks": ids, "failed": failed}
         for task_id in ids:
             try:
-                info = await call.view.task(call.names["queue"], task_id)
+                info = await call.view.task(call.names["queue"], task_id, 0)
                 if info.state is not state:
                     raise TaskNotFoundError(info.queue, task_id)
                 work = canceling([info]) if verb == "cancel" else doing(verb, [info])
@@ -309,6 +315,8 @@ def _answering(read: Read) -> Endpoint:
             record = await read(call)
         except (QueueNotFoundError, TaskNotFoundError) as error:
             raise Refusal(404, str(error)) from None
+        if isinstance(record, Response):
+            return record
         is_begun = record.get("state") == "running" and call.request.method != "GET"
         return _json(record, 202 if is_begun else 200)
 

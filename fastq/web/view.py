@@ -2,22 +2,35 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from fastq.errors import QueueNotFoundError
-from fastq.info import TaskInfo
+from fastq.errors import QueueNotFoundError, TaskNotFoundError
+from fastq.info import TaskHead
 from fastq.inspector import AsyncInspector, QueueInfo, ServerInfo
 from fastq.states import TaskState
 from fastq.web.redaction import Redaction
+from fastq.web.work import Turns
 from fastq.wire.messages import SchedulerEntry, WorkerInfo
 
-__all__ = ["ALL_QUEUES", "View", "matches", "queue_of"]
+__all__ = ["ALL_QUEUES", "PIECE_BYTES", "TooLargeError", "View", "matches", "queue_of", "require_whole"]
 
 ALL_QUEUES: Final = ("*",)
+MOST_LISTED: Final = 4_000
+"""The bytes of each payload, result and error that are read for a list."""
+MOST_REDACTED: Final = 64_000
+"""The same where values are redacted: what is cut cannot be redacted, and is hidden."""
+MOST_OF_ONE: Final = 2_000_000
+PIECE_BYTES: Final = 1_000_000
+"""A larger piece is read only while few others are: memory is bounded by pieces, not by tasks."""
 _QUEUE_OPTION: Final = re.compile(r'Queue\((".*")\)', re.DOTALL)
+
+
+class TooLargeError(Exception):
+    """Raised when a reply would hold a larger payload than it may."""
 
 
 def matches(queue: str, globs: Sequence[str]) -> bool:
@@ -32,6 +45,7 @@ class View:
     inspector: AsyncInspector
     globs: tuple[tuple[str, ...], ...]
     redaction: Redaction
+    turns: Turns
 
     @property
     def is_of_all(self) -> bool:
@@ -86,15 +100,79 @@ class View:
             if self.is_of_all or self.sees(queue_of(entry))
         ]
 
-    async def task(self, queue: str, task_id: str) -> TaskInfo:
-        """Describe a task."""
+    async def task(self, queue: str, task_id: str, most: int = MOST_OF_ONE) -> TaskHead:
+        """Describe a task with so many bytes of payload and result at most."""
         self.require(queue)
-        return self.redaction.task(await self.inspector.get_task_info(queue, task_id))
+        [found] = await self.inspector.get_task_heads(queue, [task_id], most)
+        if found is None:
+            raise TaskNotFoundError(queue, task_id)
+        return self.redaction.task(found)
 
-    async def tasks(self, queue: str, state: TaskState, **more: Any) -> list[TaskInfo]:
-        """Read a page of tasks; the further arguments are those of ``list_tasks``."""
+    async def tasks(self, queue: str, state: TaskState, **more: Any) -> Sequence[TaskHead]:
+        """Read a page of tasks with the beginnings of payloads; the further arguments are those of ``list_tasks``."""
         self.require(queue)
-        return [self.redaction.task(info) for info in await self.inspector.list_tasks(queue, state, **more)]
+        most = MOST_REDACTED if self.redaction.keys else MOST_LISTED
+        heads = await self.inspector.list_task_heads(queue, state, most_bytes=most, **more)
+        return await self._redacted(heads)
+
+    async def _redacted(self, heads: Sequence[TaskHead]) -> Sequence[TaskHead]:
+        if not self.redaction.is_needed:
+            return heads
+        found = []
+        async with self.turns as turns:
+            for head in heads:
+                found.append(self.redaction.task(head))
+                await turns.breathe()
+        return found
+
+    async def pieces(
+        self, queue: str, state: TaskState, most: int, *, cuts: bool = True, **more: Any
+    ) -> AsyncIterator[Sequence[TaskHead]]:
+        """Read a page of tasks, and return it piece by piece, with so many bytes of each payload and result at most.
+
+        ``TooLargeError`` where a task has more of them, and is not to be cut.
+        """
+        self.require(queue)
+        heads = await self.inspector.list_task_heads(queue, state, most_bytes=MOST_LISTED, **more)
+        if not cuts and not self.redaction.hides:
+            for head in heads:
+                require_whole(head, most)
+        return self._pieces(queue, heads, most)
+
+    async def _pieces(
+        self, queue: str, heads: Sequence[TaskHead], most: int
+    ) -> AsyncGenerator[Sequence[TaskHead], None]:
+        for some, size in _cut(heads, most):
+            async with self.turns.large if size > PIECE_BYTES else nullcontext():
+                ids = [head.id for head in some if head.is_cut]
+                again = await self.inspector.get_task_heads(queue, ids, most) if ids else []
+                found = {head.id: head for head in (*some, *filter(None, again))}
+                yield await self._redacted([found[head.id] for head in some])
+
+
+def require_whole(head: TaskHead, most: int) -> None:
+    """Raise ``TooLargeError`` if a task has a larger payload or result."""
+    size = max(head.payload_size, head.result_size)
+    if size > most:
+        raise TooLargeError(
+            f"task {head.id} has {size:,} bytes of payload or result, and a reply has at most {most:,} of each; "
+            "its page has both as files"
+        )
+
+
+def _cut(heads: Sequence[TaskHead], most: int) -> Iterator[tuple[Sequence[TaskHead], int]]:
+    """Cut a list of tasks into pieces of about a MB, each with the bytes of its payloads and results."""
+    piece: list[TaskHead] = []
+    size = 0
+    for head in heads:
+        own = min(head.payload_size, most) + min(head.result_size, most)
+        if piece and size + own > PIECE_BYTES:
+            yield piece, size
+            piece, size = [], 0
+        piece.append(head)
+        size += own
+    if piece:
+        yield piece, size
 
 
 def _is_text(name: str) -> bool:

@@ -28,6 +28,8 @@ MOST_OF_A_USER: Final = 3
 """The lookups that one user may have going on; a further one ends the one that they looked at least lately."""
 MOST_KEPT: Final = 40
 """The lookups that are kept, those that have ended included."""
+MOST_LARGE: Final = 4
+"""The payloads of more than a MB that are held at a time, for all users."""
 STRETCH_S: Final = 0.01
 """For so long a computation may keep all pages waiting."""
 MOST_RUNNING: Final = 20
@@ -50,16 +52,21 @@ class FullError(Exception):
 
 
 class Turns:
-    """Lets long computations take turns: one goes on at a time, with turns of the loop between its stretches."""
+    """Lets long computations take turns: one goes on at a time, with turns of the loop between its stretches.
+
+    ``large`` is to be held by those who hold large payloads.
+    """
 
     def __init__(self) -> None:
+        self.large = asyncio.Semaphore(MOST_LARGE)
         self._lock = asyncio.Lock()
         self._began_s = 0.0
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> "Turns":
         """Wait for the turn."""
         await self._lock.acquire()
         self._began_s = time.monotonic()
+        return self
 
     async def __aexit__(self, *_: object) -> None:
         """Give the turn to the next one."""

@@ -26,6 +26,53 @@ def ids(infos: list[Any]) -> list[str]:
     return [info.id for info in infos]
 
 
+# Heads --------------------------------------------------------------------------------------------------------------
+
+
+def test_heads_have_the_beginning_of_payload_result_and_error_and_all_else(ask: Ask, queue: Seeded) -> None:
+    fields: dict[str, Any] = {"retry": 7, "retried": 2, "group_key": "g", "headers": {"a": "1"}, "deadline": NOW_S}
+    error = "\u00e9E" * 400
+    queue.add("completed", {"large": NOW_S}, payload=b"p" * 300_000, error_msg=error, **fields)
+    queue.add("completed", {"small": NOW_S + 1}, payload=b"p" * 10, error_msg="E", **fields)
+    queue.add("completed", {"none": NOW_S + 2}, payload=b"", **fields)
+    queue.db.hset(keys.task("default", "large"), "result", b"r" * 5_000)
+    large, small, none = ask("list_task_heads", "default", "completed", most_bytes=1_000)
+    whole = ask("get_task_info", "default", "large")
+    assert (large.payload, large.payload_size) == (b"p" * 1_000, 300_000)
+    assert (large.result, large.result_size, large.is_cut) == (b"r" * 1_000, 5_000, True)
+    assert large.last_err == error[:666]  # 999 bytes: the next character has two
+    assert (large.id, large.type, large.retried, large.headers, large.deadline, large.group) == (
+        whole.id, whole.type, whole.retried, whole.headers, whole.deadline, whole.group,
+    )  # fmt: skip
+    assert (small.payload, small.payload_size, small.is_cut) == (b"p" * 10, 10, False)
+    assert (none.payload, none.payload_size, none.result) == (b"", 0, None)
+    heads = ask("get_task_heads", "default", ["small", "nothing", "large"], 0)
+    assert [head and (head.payload, head.payload_size) for head in heads] == [(b"", 10), None, (b"", 300_000)]
+    with pytest.raises(QueueNotFoundError):
+        ask("get_task_heads", "nowhere", ["x"], 0)
+
+
+def test_a_broken_message_is_cut_like_any_bytes(ask: Ask, queue: Seeded) -> None:
+    queue.add("archived", {"x": NOW_S}, payload=b"p")
+    for broken in (b"\x12\xff" * 2_000, b"\xff" * 3_000, b"\x0f" * 2_000, b"\x0a\x01t\x12\xff\xff\x7f" + b"p" * 2_000):
+        queue.db.hset(keys.task("default", "x"), "msg", broken)
+        [head] = ask("get_task_heads", "default", ["x"], 1_000)
+        assert len(head.payload) <= 1_000, broken[:10]
+        assert head.type == ask("get_task_info", "default", "x").type
+
+
+def test_a_payload_and_a_result_are_read_in_parts(ask: Ask, queue: Seeded) -> None:
+    payload, result = bytes(range(256)) * 1_000, b"0123456789"
+    queue.add("completed", {"x": NOW_S}, payload=payload, headers={"a": "1"})
+    queue.db.hset(keys.task("default", "x"), "result", result)
+    parts = [ask("read_payload", "default", "x", start, 70_001) for start in range(0, 300_000, 70_001)]
+    assert b"".join(parts) == payload
+    assert ask("read_result", "default", "x", 8, 5) == b"89"
+    assert ask("read_payload", "default", "x", len(payload), 5) == b""
+    with pytest.raises(TaskNotFoundError):
+        ask("read_payload", "default", "y", 0, 5)
+
+
 # One task -----------------------------------------------------------------------------------------------------------
 
 

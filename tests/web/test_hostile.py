@@ -3,6 +3,7 @@
 import logging
 import re
 import socket
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -10,15 +11,18 @@ from redis import Redis
 from starlette.requests import Request
 
 from fastq import Client
+from fastq.inspector import tasks as inspector_tasks
 from fastq.web import FastqWeb, Role, User, serve, site
 from fastq.web.access import ACTIONS
+from fastq.web.addresses import address_of, networks_of
 from fastq.web.app import ROUTES
 from fastq.web.view import View, queue_of
 from fastq.web.work import Work
-from fastq.wire.messages import SchedulerEntry
+from fastq.wire.codec import decode_task_message
+from fastq.wire.messages import SchedulerEntry, TaskMessage
 from tests.inspector.harness import Seeded
-from tests.waiting import PATIENCE_S
-from tests.web.serving import serving
+from tests.waiting import PATIENCE_S, wait_until
+from tests.web.serving import Served, serving
 from tests.web.test_app import by_header, filled_path
 
 NAMES = ("%00", "%ff~FF", "%ED%A0%80", "..%2f%2e%2e", "%0d%0aSet-Cookie:x=1", "x" * 3_000, "{*[")
@@ -189,6 +193,32 @@ def test_who_sees_some_queues_cancels_nothing_in_others(url: str, db: Redis) -> 
         assert message["data"] == b"y"
 
 
+def test_nobody_cancels_a_task_of_another_queue_by_an_id_of_their_own(url: str, db: Redis) -> None:
+    Seeded(db, "bank").activate("x", until_s=4_000_000_000)
+    Seeded(db, "mail").add("scheduled", {"x": 4_000_000_000})
+    canceled = db.pubsub()  # type: ignore[no-untyped-call]  # redis has no types for it
+    with serving(FastqWeb(url, auth=mail_or_all)) as served, canceled:
+        canceled.subscribe("asynq:cancel", "asynq:cancel:as")
+        for _ in range(2):
+            canceled.get_message(timeout=PATIENCE_S)
+        assert served.ask("POST", "/api/queues/mail/active_tasks/x:cancel").status == 500
+        told = served.ask("POST", "/api/queues/mail/active_tasks:batch_cancel", b'{"task_ids": ["x"]}').json
+        assert told == {"canceled_ids": [], "error_ids": ["x"]}
+        db.delete("asynq:{mail}:scheduled")
+        Seeded(db, "mail").activate("x", until_s=4_000_000_000)
+        send_form(served, "/queues/mail/active/cancel", "id=x")
+        Seeded(db, "bank").db.hset("asynq:{bank}:t:x", "state", "pending")
+        send_form(served, "/queues/mail/active/cancel", "id=x")
+        channels = [canceled.get_message(timeout=PATIENCE_S)["channel"] for _ in range(3)]
+        # Go's servers are told the id alone, and only once none of another queue runs under it.
+        assert channels == [b"asynq:cancel:as", b"asynq:cancel:as", b"asynq:cancel"]
+
+
+def send_form(served: Served, path: str, body: str) -> None:
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert served.ask("POST", path, body.encode(), **kind).status == 303
+
+
 def test_who_sees_some_queues_sees_no_work_on_all(url: str, db: Redis) -> None:
     app = FastqWeb(url, auth=mail_or_all)
     app.site.board.jobs["1"] = Work("Repair what the doctor found", id="1")
@@ -200,7 +230,7 @@ def test_who_sees_some_queues_sees_no_work_on_all(url: str, db: Redis) -> None:
 
 def test_the_queue_of_a_periodic_task_is_the_last_that_it_names(url: str, db: Redis) -> None:
     app = FastqWeb(url, queues=["mail*"])
-    view = View(app.site.inspector, (("mail*",),), app.site.redaction)
+    view = View(app.site.inspector, (("mail*",),), app.site.redaction, app.site.turns)
     now = datetime.now(UTC)
     for options, is_seen in (
         (('Queue("mail")',), True),
@@ -227,6 +257,115 @@ def test_who_keeps_the_server_waiting_is_not_waited_for(url: str, db: Redis, mon
         with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_S) as connection:
             connection.sendall(head + b"all=1")
             assert connection.recv(65_536).startswith(b"HTTP/1.1 408 ")
+
+
+def test_large_payloads_are_listed_by_their_beginnings_and_downloaded_in_parts(
+    url: str, db: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[int]()
+    decode = decode_task_message
+
+    def noting(data: bytes) -> TaskMessage:
+        read.append(len(data))
+        return decode(data)
+
+    payload = b'{"a": "' + b"x" * 3_000_000 + b'"}'
+    with Client(url) as client:
+        for task_id in "abc":
+            client.enqueue("t", payload, queue="q", task_id=task_id)
+    monkeypatch.setattr(inspector_tasks, "decode_task_message", noting)
+    with serving(FastqWeb(url)) as served:
+        assert "xxx\u2026</code>" in served.get("/queues/q/pending").text
+        assert max(read) < 5_000
+        assert re.search(r"\b2\.9 M", served.get("/queues/q/tasks/a").text)
+        assert max(read) < 2_100_000
+        assert served.get("/queues/q/tasks/a/payload").body == payload
+        assert max(read) < 2_100_000
+        [first, *_] = served.get("/api/queues/q/pending_tasks").json["tasks"]
+        assert payload.decode().startswith(first["payload"])
+        assert len(first["payload"]) == 256_000
+        tasks = served.get("/api/v1/queues/q/pending").json
+        assert (tasks["total"], [task["payload"] for task in tasks["tasks"]]) == (3, [payload.decode()] * 3)
+    with serving(FastqWeb(url, redact=["password"])) as served:
+        assert "[hidden]" in served.get("/queues/q/pending").text
+        assert served.get("/queues/q/tasks/a/payload").body == b"[hidden]"
+
+
+def test_a_payload_that_no_reply_holds_is_left_to_its_file(url: str, db: Redis) -> None:
+    payload = b"x" * 8_000_001
+    with Client(url) as client:
+        client.enqueue("t", payload, queue="q", task_id="a")
+    with serving(FastqWeb(url)) as served:
+        for path in ("/api/v1/queues/q/pending", "/api/v1/queues/q/tasks/a"):
+            answer = served.get(path)
+            assert (answer.status, "8,000,001 bytes" in answer.json["error"]) == (413, True)
+        assert served.get("/queues/q/tasks/a/payload").body == payload
+        form = served.get("/enqueue?of=q&id=a").text
+        assert "x" * 1_000 not in form
+        send_form(served, "/enqueue", "of=q&id=a&type=t&queue=q&task_id=b")
+        assert served.get("/queues/q/tasks/b/payload").body == payload
+
+
+def test_an_unread_reply_is_cut_off(
+    url: str, db: Redis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(serve, "UNREAD_S", 0.2)
+    with Client(url) as client:
+        client.enqueue("t", b"x" * 30_000_000, queue="q", task_id="a")
+    with serving(FastqWeb(url), http=serve.Protocol) as served:
+        silent = socket.socket()
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        with silent:
+            silent.settimeout(PATIENCE_S)
+            silent.connect(("127.0.0.1", served.port))
+            silent.sendall(b"GET /queues/q/tasks/a/payload HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            wait_until(lambda: "a reply to 127.0.0.1 is cut off" in caplog.text)
+            assert len(rest_of(silent)) < 30_000_000
+        assert len(served.get("/queues/q/tasks/a/payload").body) == 30_000_000
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    """Read all that comes until the other side closes a connection."""
+    parts = []
+    with suppress(ConnectionResetError):
+        while part := connection.recv(1_000_000):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def test_one_address_has_few_connections_that_are_not_let_in(
+    url: str, db: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "MOST_OF_AN_ADDRESS", 5)
+    monkeypatch.setattr(serve, "MOST_CONNECTIONS", 9)
+    with serving(FastqWeb(url), http=serve.Protocol) as served, ExitStack() as stack:
+
+        def half_a_head(source: str) -> socket.socket:
+            connection = socket.create_connection(("127.0.0.1", served.port), PATIENCE_S, (source, 0))
+            stack.enter_context(connection).sendall(b"GET / HTTP/1.1\r\nHost: local")
+            return connection
+
+        of_one = [half_a_head("127.0.0.2") for _ in range(8)]
+        for closed in of_one[:3]:
+            assert rest_of(closed) == b""  # the oldest
+        assert served.get("/api/queues").status == 200
+        of_others = [half_a_head(f"127.0.0.{n}") for n in range(3, 9)]
+        assert served.get("/api/queues").status == 200
+        for closed in of_one[3:5]:
+            assert rest_of(closed) == b""
+        of_others[-1].sendall(b"host\r\n\r\n")
+        assert of_others[-1].recv(12) == b"HTTP/1.1 200"
+        of_one[-1].sendall(b"host\r\n\r\n")
+        assert of_one[-1].recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_client_is_its_address_or_its_ipv6_network() -> None:
+    assert address_of("10.0.0.1") == address_of("::ffff:10.0.0.1") == "10.0.0.1"
+    assert address_of("2001:db8:1:2::3") == address_of("2001:db8:1:2:ffff::1") == "2001:db8:1:2::/64"
+    assert address_of("2001:db8:1:3::3") != address_of("2001:db8:1:2::3")
+    for everybody in ("0.0.0.0/0", "::/0"):
+        with pytest.raises(ValueError, match="is every address"):
+            networks_of([everybody])
 
 
 def test_the_address_of_redis_is_shown_without_its_password(caplog: pytest.LogCaptureFixture) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "list_ids_newest_first",
     "read_all_tasks",
     "read_message",
+    "read_payload",
     "read_tasks",
     "update_payload",
 ]
@@ -70,7 +71,8 @@ class FoundTask(NamedTuple):
     """The data of a task in Redis.
 
     ``score`` is its score in the sorted set of its state: when it is due, or when its lease ends. ``lost`` counts how
-    often the task was lost with its server. ``progress`` is what its handler told last.
+    often the task was lost with its server. ``progress`` is what its handler told last. The sizes are those of a
+    payload and a result that were cut, else None.
     """
 
     message: bytes | None
@@ -79,14 +81,19 @@ class FoundTask(NamedTuple):
     score: float | None
     lost: int = 0
     progress: TaskProgress | None = None
+    payload_size: int | None = None
+    result_size: int | None = None
 
 
-def read_tasks(queue: str, task_ids: Sequence[str | bytes]) -> Operation[list[FoundTask]]:
-    """Read tasks atomically; of big tasks it may return fewer than asked for, the first ones."""
+def read_tasks(queue: str, task_ids: Sequence[str | bytes], most: int | None = None) -> Operation[list[FoundTask]]:
+    """Read tasks atomically; of big tasks it may return fewer than asked for, the first ones.
+
+    ``most`` bytes of each payload, result and error are read at most.
+    """
     return scripted(
         "read_tasks",
         (keys.scheduled(queue), keys.retry(queue), keys.lease(queue)),
-        (keys.task_prefix(queue), MAX_READ_BYTES, *task_ids),
+        (keys.task_prefix(queue), MAX_READ_BYTES, "" if most is None else most, *task_ids),
         _parse_tasks,
         idempotent=True,
     )
@@ -101,17 +108,26 @@ def _parse_tasks(reply: list[Any]) -> list[FoundTask]:
             score=None if reply[at + 5] is None else float(reply[at + 5]),
             lost=lost_count(reply[at + 3]),
             progress=read_progress(reply[at + 4]),
+            payload_size=reply[at + 6],
+            result_size=reply[at + 7],
         )
-        for at in range(0, len(reply), 6)
+        for at in range(0, len(reply), 8)
     ]
 
 
-def read_all_tasks(queue: str, task_ids: Sequence[str | bytes]) -> Flow[list[FoundTask]]:
-    """Read any number of tasks, in round trips of bounded size."""
+def read_all_tasks(queue: str, task_ids: Sequence[str | bytes], most: int | None = None) -> Flow[list[FoundTask]]:
+    """Read any number of tasks, as ``read_tasks`` does, in round trips of bounded size."""
     found: list[FoundTask] = []
     while len(found) < len(task_ids):
-        found += yield read_tasks(queue, task_ids[len(found) : len(found) + TASKS_A_CALL])
+        found += yield read_tasks(queue, task_ids[len(found) : len(found) + TASKS_A_CALL], most)
     return found
+
+
+def read_payload(queue: str, task_id: str, field: str, start: int, count: int) -> Operation[bytes | None]:
+    """Read some bytes of a payload (``msg``) or a result (``result``); None if there is no such task."""
+    return scripted(
+        "read_payload", (keys.task(queue, task_id),), (field, start, count), lambda reply: reply, idempotent=True
+    )
 
 
 def read_message(queue: str, task_id: str) -> Operation[bytes | None]:

@@ -55,17 +55,21 @@ class Cancellation(NamedTuple):
         return orjson.dumps({"id": self.task_id, "queue": self.queue, "outcome": outcome.value})
 
 
-def cancel_processing(task_id: str, queue: str | None = None, outcome: str | None = None) -> Flow[None]:
+def cancel_processing(
+    task_id: str, queue: str | None = None, outcome: str | None = None, *, by_id: bool = True
+) -> Flow[None]:
     """Ask all servers to cancel a task that they have in flight; no server answers, so success proves nothing.
 
     ``outcome`` is "retry", "archive" or "delete"; asynq's servers always retry. Without queue and outcome only asynq's
-    own message is sent. Raises ``ValueError`` for another outcome, before anything is sent.
+    own message is sent; it is left out if not ``by_id``. Raises ``ValueError`` for another outcome, before anything is
+    sent.
     """
     cancellation = Cancellation(task_id, queue, None if outcome is None else _outcome(outcome))
     if queue is not None or outcome is not None:
         # One after the other: if this one is refused, the task must not be retried instead.
         yield _publish(keys.CANCEL_AS_CHANNEL, cancellation.encode())
-    yield _publish(keys.CANCEL_CHANNEL, task_id)
+    if by_id:
+        yield _publish(keys.CANCEL_CHANNEL, task_id)
 
 
 def read_cancellation(text: str) -> Cancellation:

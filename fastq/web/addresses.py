@@ -1,0 +1,44 @@
+"""The addresses of clients: the part of one that a single client has, and whether it is a proxy's."""
+
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final, TypeAlias
+
+__all__ = ["Network", "address_of", "is_one_of", "networks_of"]
+
+Network: TypeAlias = IPv4Network | IPv6Network
+PREFIX: Final = 64
+"""The bits of an IPv6 address that a provider gives: whoever has one has all addresses that begin so."""
+
+
+def address_of(host: str) -> str:
+    """Return an address as limits count it: of IPv6 the network, since a client has all addresses of it."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if not isinstance(address, IPv6Address):
+        return host
+    if address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((address, PREFIX), strict=False))
+
+
+def networks_of(texts: Iterable[str]) -> list[Network]:
+    """Read networks such as 10.0.0.0/8; ``ValueError`` names a bad one, or one that has all addresses."""
+    found = [ip_network(text, strict=False) for text in texts]
+    for network in found:
+        if network.prefixlen == 0:
+            raise ValueError(
+                f"{network} is every address: whoever connects would be believed; name the proxy's address"
+            )
+    return found
+
+
+def is_one_of(host: str, networks: Sequence[Network]) -> bool:
+    """Return whether an address is in one of some networks."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return any(address in network for network in networks)
