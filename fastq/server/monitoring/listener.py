@@ -23,10 +23,12 @@ __all__ = ["monitoring"]
 
 STRETCH_S: Final = 0.001
 MOST_CONNECTIONS: Final = 16
-"""More at once are closed unanswered."""
+"""One more ends the one that has sent no request for longest; it is closed unanswered if all have sent one."""
 MOST_HEAD_BYTES: Final = 16_384
+HEAD_S: Final = 2.0
+"""The time limit for a request."""
 PATIENCE_S: Final = 10.0
-"""The time limit for a request and its answer."""
+"""The time limit for its answer."""
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 _log = logging.getLogger("fastq")
@@ -65,23 +67,39 @@ class Listener:
     def __init__(self, process: ServerProcess) -> None:
         self._process = process
         self._connections: set[asyncio.Task[None]] = set()
+        self._silent: dict[asyncio.Task[None], None] = {}  # those without a request yet, the oldest first
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and close the connection."""
-        if len(self._connections) >= MOST_CONNECTIONS:
+        if len(self._connections) >= MOST_CONNECTIONS and not self._end_the_oldest():
             writer.transport.abort()
             return
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
+        self._silent[task] = None
         try:
             # Only the connection is given up for what its peer does: closed, reset, slow, or no HTTP.
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                async with asyncio.timeout(HEAD_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                self._silent.pop(task, None)
                 async with asyncio.timeout(PATIENCE_S):
-                    await self._answer(await reader.readuntil(b"\r\n\r\n"), writer)
+                    await self._answer(head, writer)
         finally:
+            self._silent.pop(task, None)
             self._connections.discard(task)
             writer.close()
+
+    def _end_the_oldest(self) -> bool:
+        """End the connection that has sent no request for longest; return whether there is one."""
+        if not self._silent:
+            return False
+        task = next(iter(self._silent))
+        del self._silent[task]
+        self._connections.discard(task)
+        task.cancel()
+        return True
 
     async def close(self) -> None:
         """Give up the connections that are open."""

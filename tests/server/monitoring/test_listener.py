@@ -208,27 +208,31 @@ def test_the_port_is_free_when_the_server_has_ended(site: Site) -> None:
     assert site.heard.count("WATCHDOG=1") > 10
 
 
-def test_only_so_many_connections_are_open_and_none_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_holds_connections_without_asking_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         nobody: Any = None  # a path that does not exist needs no server behind it
         listener = Listener(nobody)
         server = await asyncio.start_server(listener.serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        monkeypatch.setattr("fastq.server.monitoring.listener.PATIENCE_S", 1e6)
+        monkeypatch.setattr("fastq.server.monitoring.listener.HEAD_S", 1e6)
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS)]
         await until(lambda: len(listener._connections) == MOST_CONNECTIONS)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        with contextlib.suppress(ConnectionResetError):
-            assert await reader.read() == b""
-        silent[0][1].write(b"GET / HTTP/1.1\r\n\r\n")
-        assert (await silent[0][0].read()).startswith(b"HTTP/1.1 404 ")
-        await until(lambda: len(listener._connections) == MOST_CONNECTIONS - 1)
-        monkeypatch.setattr("fastq.server.monitoring.listener.PATIENCE_S", 0.0)
+        for reader, _ in silent[:3]:
+            asks = await asyncio.open_connection("127.0.0.1", port)
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""  # the oldest
+            asks[1].write(b"GET / HTTP/1.1\r\n\r\n")
+            assert (await asks[0].read()).startswith(b"HTTP/1.1 404 ")
+            asks[1].close()
+            silent.append(await asyncio.open_connection("127.0.0.1", port))
+        silent[-1][1].write(b"GET / HTTP/1.1\r\n\r\n")
+        assert (await silent[-1][0].read()).startswith(b"HTTP/1.1 404 ")
+        monkeypatch.setattr("fastq.server.monitoring.listener.HEAD_S", 0.0)
         late, late_writer = await asyncio.open_connection("127.0.0.1", port)
         assert await late.read() == b""
         server.close()
         await listener.close()
-        for each in (writer, late_writer, *(one for _, one in silent)):
+        for each in (late_writer, *(one for _, one in silent)):
             each.close()
 
     run(test())
