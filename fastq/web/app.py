@@ -1,5 +1,6 @@
 """``FastqWeb``: the web UI, its REST API and asynqmon's, as an ASGI app."""
 
+import asyncio
 import importlib
 import inspect
 import json
@@ -37,19 +38,26 @@ from fastq.web.site import Call, Exporter, Formatter, Refusal, Site, find_route
 from fastq.web.streaming import in_parts
 from fastq.web.v1 import ROOT, V1
 from fastq.web.view import TooLargeError
-from fastq.web.work import FullError
+from fastq.web.work import FullError, Shares
 
 __all__ = ["IS_LET_IN", "ROUTES", "FastqWeb"]
 
 ROUTES: Final = [*V1, *API, *METRICS, *PAGES]
 IS_LET_IN: Final = "fastq.web.is_let_in"
 """Is set in the state of a request that is let in, for the server's limits."""
+REFUSED_S: Final = 1.0
 EXPORTING: Final = "fastq.web.exporting"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _OTHER: Final = re.compile(r"/(?:@|%40)([A-Za-z0-9_.-]+)(?=/|$)")
 _LOGINS: Final = {NoneType: "nobody has to", BasicAuth: "name and password", TokenAuth: "token", ProxyAuth: "proxy"}
 _COSTLY: Final = re.compile(r"/(?:api|doctor|events|find|history|metrics|search)(?:/|$)")
 """The paths that begin something, or read much: not because a page of another site leads there."""
+
+
+def _UNSAID(request: Request) -> None:  # noqa: N802 - a constant
+    """Return None: this stands for an authentication that was not given."""
+
+
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
 
 _log = logging.getLogger("fastq.web")
@@ -61,22 +69,22 @@ class FastqWeb:
 
     ``redis`` is as for ``AsyncClient``. ``root_path`` is the path below which a proxy shows the app, whether
     or not it cuts the path off; an app that mounts this one tells it by itself, and a proxy may send
-    ``X-Forwarded-Prefix``. ``auth`` is a
-    callable from a Starlette ``Request`` to a ``User``, or None to refuse; without it everyone who reaches the app is
-    an admin. ``read_only`` forbids all changes, ``forbidden`` single actions. The ``Host`` of a request must be an
-    address, localhost, or one of ``allowed_hosts``. ``queues`` are patterns of the queues that anyone sees.
-    ``hide_payloads`` hides all payloads and results; ``redact`` names members of JSON objects whose values are
-    replaced, and then hides what is not JSON. The formatters are asynqmon's: they get the type of a task and its bytes,
-    redacted. ``prometheus`` is the URL of a Prometheus server whose series are shown as charts; with ``metrics`` the
-    metrics of the queues are at ``/metrics`` for it, which needs prometheus_client. ``links`` are URLs by the names
-    that they have on the page of a task; ``{id}``, ``{queue}``, ``{type}`` and ``{trace_id}`` in them are filled in.
+    ``X-Forwarded-Prefix``. ``auth`` has to be given: a callable from a Starlette ``Request`` to a ``User``, or to None
+    to refuse. With ``auth=None`` everyone who reaches the app is an admin. ``read_only`` forbids all changes,
+    ``forbidden`` single actions. The ``Host`` of a request must be an address, localhost, or one of ``allowed_hosts``.
+    ``queues`` are patterns of the queues that anyone sees. ``hide_payloads`` hides all payloads and results;
+    ``redact`` names members of JSON objects whose values are replaced, and then hides what is not JSON. The formatters
+    are asynqmon's: they get the type of a task and the beginning of its bytes, redacted. ``prometheus`` is the URL of a
+    Prometheus server whose series are shown as charts; with ``metrics`` the metrics of the queues are at ``/metrics``
+    for it, which needs prometheus_client. ``links`` are URLs by the names that they have on the page of a task;
+    ``{id}``, ``{queue}``, ``{type}`` and ``{trace_id}`` in them are filled in.
     ``also`` are the URLs of further Redis by name; each is shown below ``/@NAME``, in every other way like the first.
     The form that enqueues tasks has fields for those of ``app``, an ``App`` with typed tasks.
     """
 
     redis: str | None = None
     root_path: str = ""
-    auth: Auth | None = None
+    auth: Auth | None = _UNSAID
     read_only: bool = False
     forbidden: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
@@ -92,8 +100,11 @@ class FastqWeb:
     app: App | None = None
     site: Site = field(init=False)
     others: Mapping[str, Site] = field(init=False)
+    _shares: Shares = field(init=False, default_factory=Shares)
 
     def __post_init__(self) -> None:
+        if self.auth is _UNSAID:
+            raise TypeError("auth must be given; auth=None lets everyone who reaches the app do everything")
         if not _PREFIX.fullmatch(self.root_path):
             raise ValueError(f"root_path must be like /monitoring/tasks, not {self.root_path!r}")
         for name in ("forbidden", "allowed_hosts", "queues", "redact"):
@@ -175,7 +186,8 @@ class FastqWeb:
             call.user = await self._user(request)
             call.is_let_in = True
             request.scope.setdefault("state", {})[IS_LET_IN] = True
-            return await self._answer(call, path)
+            async with self._shares.one_of(call.owner):
+                return await self._answer(call, path)
         except Refusal as refusal:
             note_refusal(call, path, refusal.status, refusal.text)
             response = _error(call, path, refusal.status, refusal.text)
@@ -221,6 +233,7 @@ class FastqWeb:
             found = self.auth(request)
             user = await found if inspect.isawaitable(found) else found
         except TooManyFailuresError:
+            await asyncio.sleep(REFUSED_S)  # who tries passwords as fast as they can would keep the others waiting
             raise Refusal(429, "too many failed logins; wait a minute", {"retry-after": "60"}) from None
         if user is None:
             challenge = getattr(self.auth, "challenge", "")

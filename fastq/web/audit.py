@@ -25,16 +25,17 @@ def audit(call: Call, action: str, notes: Mapping[str, Any]) -> None:
 def note_refusal(call: Call, path: str, status: int, text: str) -> None:
     """Write the line of a login that failed, or of an action that was refused.
 
-    It is a warning, of which the log has ten of a kind in ten seconds: anybody can cause them.
+    It is a warning, of which the log has ten of a kind in ten seconds, since anybody can cause them. The kind is the
+    text that the line is made with.
     """
     request = call.request
     line = {**_who(call), "method": request.method, "path": path[:MOST_OF_A_PATH], "outcome": text}
     if status == 401 and (name := name_tried(request)) is not None:
-        _log.warning("login failed: %s", json.dumps({**line, "user": name}))
+        _log.warning('{"action": "login.failed", %s', json.dumps({**line, "user": name})[1:])
     elif status == 429 and not call.is_let_in:
-        _log.warning("login locked out: %s", json.dumps({**line, "user": name_tried(request) or ""}))
+        _log.warning('{"action": "login.locked", %s', json.dumps({**line, "user": name_tried(request) or ""})[1:])
     elif status in (403, 405) and request.method not in SAFE:
-        _log.warning("refused: %s", json.dumps(line))
+        _log.warning('{"action": "refused", %s', json.dumps(line)[1:])
 
 
 def _who(call: Call) -> dict[str, str]:

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import random
 from typing import Final, TypeAlias
 
 from starlette.requests import Request
@@ -108,7 +109,7 @@ class _Counter:
             waits = _Waiting(client, count + own, asyncio.get_running_loop().create_future())
             self._waiting.append(waits)
             if len(self._waiting) > MOST_WAITING:
-                last = max(self._waiting, key=lambda each: each.failures)
+                last = max(self._waiting, key=lambda each: (each.failures, random()))
                 self._waiting.remove(last)
                 last.turn.set_exception(TooManyFailuresError())
             try:
@@ -129,7 +130,7 @@ class _Counter:
     def _pass_on(self) -> None:
         self._is_taken = bool(self._waiting)
         if self._waiting:
-            first = min(self._waiting, key=lambda each: each.failures)
+            first = min(self._waiting, key=lambda each: (each.failures, random()))
             self._waiting.remove(first)
             first.turn.set_result(None)
 

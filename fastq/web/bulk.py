@@ -21,6 +21,8 @@ QUICK_S: Final = 0.4
 ASK_ABOVE: Final = 1_000
 """To destroy more tasks than this, their number has to be typed."""
 FAILURES: Final = 10
+KEPT: Final = frozenset(("all", "group", "id", "only", "q", "state", "to"))
+"""The fields that come again with the answer to a question; whatever else a form had is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def ask(call: Call, order: Order, fields: Sequence[tuple[str, str]]) -> Response
     if given.get("sure") == "yes" and (not must_type or typed == asked):
         return None
     call.notes = None
-    kept = [(name, value) for name, value in fields if name not in ("sure", "count", "asked")]
+    kept = [(name, value) for name, value in fields if name in KEPT]
     is_wrong = given.get("sure") == "yes"
     most = order.job.total if order.job.destroys and order.job.total > ASK_ABOVE else 0
     return page(

@@ -270,6 +270,7 @@ async def list_events(call: Call) -> Response:
 
 async def redis_info(call: Call) -> Response:
     """Describe Redis; of a cluster, also where each queue is."""
+    call.require_all_queues("INFO tells of")
     is_cluster = call.site.is_cluster
     info = await (call.inspector.cluster_info() if is_cluster else call.inspector.redis_info())
     return _json(

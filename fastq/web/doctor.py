@@ -37,13 +37,8 @@ async def doctor(call: Call) -> Response:
     )
 
 
-def _require_all(call: Call) -> None:
-    if not call.view.is_of_all:
-        raise Refusal(403, "the doctor examines all queues, and you see some of them")
-
-
 def _examination(call: Call) -> Work:
-    _require_all(call)
+    call.require_all_queues("the doctor examines")
     known = call.site.board.lookup(KEY)
     if call.is_live and known is not None:
         return known
@@ -57,7 +52,7 @@ def _examination(call: Call) -> Work:
 
 async def repair(call: Call) -> Response:
     """Repair what can be repaired safely, after a question."""
-    _require_all(call)
+    call.require_all_queues("the doctor examines")
     known = call.site.board.lookup(KEY)
     report: Report | None = None if known is None else known.result
     if report is None or not report.repairs:

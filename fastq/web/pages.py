@@ -319,6 +319,7 @@ def _upcoming(found: SchedulerEntry) -> list[datetime]:
 
 async def redis(call: Call) -> Response:
     """Show Redis."""
+    call.require_all_queues("INFO tells of")
     is_cluster = call.site.is_cluster
     info = await (call.inspector.cluster_info() if is_cluster else call.inspector.redis_info())
     nodes = await call.inspector.all_cluster_nodes() if is_cluster else []

@@ -21,8 +21,10 @@ __all__ = ["Times", "ask", "check_server", "metrics", "selector_of", "without_pa
 T = TypeVar("T")
 
 LIMIT_S: Final = 10.0
-MOST_BYTES: Final = 64_000_000
+MOST_BYTES: Final = 8_000_000
+"""A reply with more is none: nine are read at a time."""
 PIECE_BYTES: Final = 1_000_000
+REDIRECTS: Final = range(300, 400)
 HOUR_S: Final = 3600
 DAY_S: Final = 24 * HOUR_S
 POINTS: Final = 3000
@@ -145,8 +147,10 @@ _OPENER: Final = urllib.request.build_opener(_NoRedirects)
 def _body(reply: Any) -> bytes:
     """Read a reply for ``LIMIT_S`` at most: the limit of the socket is one of each of its pieces."""
     until_s, body = time.monotonic() + LIMIT_S, bytearray()
-    while len(body) < MOST_BYTES and (piece := reply.read1(PIECE_BYTES)):
+    while piece := reply.read1(PIECE_BYTES):
         body += piece
+        if len(body) > MOST_BYTES:
+            raise OSError(f"the reply has more than {MOST_BYTES:,} bytes")
         if time.monotonic() > until_s:
             raise OSError(f"no whole reply within {LIMIT_S:g} s")
     return bytes(body)
@@ -160,11 +164,13 @@ def _read(request: urllib.request.Request, read: Callable[[bytes], T]) -> T:
                 body = _body(reply)
         except urllib.error.HTTPError as error:
             with error:
+                if error.code in REDIRECTS:
+                    raise OSError(f"HTTP status {error.code}: redirects are not followed") from None
                 status, body = error.code, _body(error)  # its JSON says what is wrong
         return read(body)
     except urllib.error.URLError as error:
         raise OSError(getattr(error.reason, "strerror", None) or str(error.reason)) from None
     except http.client.HTTPException as error:
         raise OSError(f"it speaks no HTTP: {error!r}") from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise OSError(f"HTTP status {status}, and no reply of Prometheus") from None

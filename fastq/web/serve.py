@@ -40,8 +40,10 @@ MOST_CONNECTIONS: Final = 900
 """Below the usual limit of open files, 1024."""
 MOST_OF_AN_ADDRESS: Final = 64
 """The connections of one address whose requests are not let in, or not there yet; a further one ends the oldest."""
-BACKLOG: Final = 64
+BACKLOG: Final = 32
 """So many connections are accepted at a time, before those that are too many are closed."""
+MOST_UNACCEPTED: Final = 1_024
+"""The system drops what is beyond this, and clients try again after a second."""
 UNREAD_S: Final = 30.0
 LEAST_READ_BYTES: Final = 16_384
 """Less in this time is no reading: what is kept for the client would be kept for hours."""
@@ -141,11 +143,10 @@ class Protocol(H11Protocol):
             self._close_one(outside)
 
     def _close_one(self, some: Sequence["Protocol"]) -> None:
-        silent = [each for each in some if each.is_waiting]
-        if not silent:
+        if not some:
             self.transport.abort()
             return
-        oldest = min(silent, key=lambda each: each.began_s)
+        oldest = min([each for each in some if each.is_waiting] or some, key=lambda each: each.began_s)
         self.connections.discard(oldest)  # it is not found again before it is lost
         oldest.transport.close()
 
@@ -210,6 +211,12 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: FastqWeb) -> None:
         super().__init__(config)
         self._app = app
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen; few connections are accepted at a time, but many may wait for that."""
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(MOST_UNACCEPTED)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down."""

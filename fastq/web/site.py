@@ -24,6 +24,7 @@ from fastq.web.work import Board, Turns
 __all__ = ["MOST_BODY_BYTES", "Call", "Exporter", "Formatter", "Refusal", "Route", "Site", "find_route", "name_in_path"]
 
 MOST_BODY_BYTES: Final = 1_000_000
+MOST_FIELDS: Final = 2_000
 BODY_S: Final = 30.0
 
 Formatter: TypeAlias = Callable[[str, bytes], str]
@@ -122,6 +123,11 @@ class Call:
         if queue is not None and not self.view.sees(queue):
             raise Refusal(404, str(QueueNotFoundError(queue)))
 
+    def require_all_queues(self, what: str) -> None:
+        """Refuse what tells of all queues to a user who sees some."""
+        if not self.view.is_of_all:
+            raise Refusal(403, f"{what} all queues, and you see some of them")
+
     def may(self, action: str) -> bool:
         """Return whether the user may take an action here."""
         return self.site.access.may(self.user, action)
@@ -150,7 +156,13 @@ class Call:
     async def form(self) -> list[tuple[str, str]]:
         """Read the fields of a form."""
         try:
-            return parse_qsl((await self.body()).decode(), keep_blank_values=True, errors="strict")
+            text = (await self.body()).decode()
+        except ValueError:
+            raise Refusal(400, "the form is not UTF-8") from None
+        if text.count("&") >= MOST_FIELDS:
+            raise Refusal(400, f"the form has {text.count('&') + 1:,} fields; at most {MOST_FIELDS:,} are possible")
+        try:
+            return parse_qsl(text, keep_blank_values=True, errors="strict")
         except ValueError:
             raise Refusal(400, "the form is not UTF-8") from None
 

@@ -165,6 +165,7 @@ async def events(call: Call) -> Record:
 
 async def redis(call: Call) -> Record:
     """Return INFO, or CLUSTER INFO of a cluster."""
+    call.require_all_queues("INFO tells of")
     info = await (call.inspector.cluster_info() if call.site.is_cluster else call.inspector.redis_info())
     return {"address": call.inspector.where, "is_cluster": call.site.is_cluster, "info": dict(info)}
 

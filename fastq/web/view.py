@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -14,7 +14,7 @@ from fastq.inspector import AsyncInspector, QueueInfo, ServerInfo
 from fastq.states import TaskState
 from fastq.web.redaction import Redaction
 from fastq.web.work import Turns
-from fastq.wire.messages import SchedulerEntry, WorkerInfo
+from fastq.wire.messages import ChildInfo, SchedulerEntry, WorkerInfo
 
 __all__ = ["ALL_QUEUES", "PIECE_BYTES", "TooLargeError", "View", "matches", "queue_of", "require_whole"]
 
@@ -24,6 +24,8 @@ MOST_LISTED: Final = 4_000
 MOST_REDACTED: Final = 64_000
 """The same where values are redacted: what is cut cannot be redacted, and is hidden."""
 MOST_OF_ONE: Final = 2_000_000
+WORKING: Final = frozenset(("idle", "busy"))
+UNKNOWN: Final = "unknown"
 PIECE_BYTES: Final = 1_000_000
 """A larger piece is read only while few others are: memory is bounded by pieces, not by tasks."""
 _QUEUE_OPTION: Final = re.compile(r'Queue\((".*")\)', re.DOTALL)
@@ -82,10 +84,8 @@ class View:
             if queues or not server.queues:
                 workers = tuple(self._worker(worker) for worker in server.active_workers if self.sees(worker.queue))
                 seen = {worker.task_id for worker in workers}
-                children = tuple(
-                    replace(child, task_ids=tuple(each for each in child.task_ids if each in seen))
-                    for child in server.children
-                )
+                is_shared = len(queues) < len(server.queues)
+                children = tuple(_child(child, seen, is_shared) for child in server.children)
                 found.append(replace(server, queues=queues, active_workers=workers, children=children))
         return found
 
@@ -173,6 +173,17 @@ def _cut(heads: Sequence[TaskHead], most: int) -> Iterator[tuple[Sequence[TaskHe
         size += own
     if piece:
         yield piece, size
+
+
+def _child(child: ChildInfo, seen: Collection[str], is_shared: bool) -> ChildInfo:
+    """Return a worker process as one may see it who sees some tasks of it.
+
+    On a server that has other queues too, nobody learns whether it is busy with a task of those.
+    """
+    ids = tuple(each for each in child.task_ids if each in seen)
+    if is_shared and not ids and child.state in WORKING:
+        return replace(child, state=UNKNOWN, task_ids=())
+    return replace(child, task_ids=ids)
 
 
 def _is_text(name: str) -> bool:

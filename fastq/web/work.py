@@ -7,7 +7,8 @@ while.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -17,7 +18,7 @@ from typing import Any, Final
 from fastq.errors import FastqError
 from fastq.inspector import Progress
 
-__all__ = ["Board", "FullError", "Turns", "Work", "WorkState"]
+__all__ = ["Board", "FullError", "Shares", "Turns", "Work", "WorkState"]
 
 UNSEEN_S: Final = 15.0
 """How long a lookup goes on after it was last looked at."""
@@ -28,6 +29,9 @@ MOST_OF_A_USER: Final = 3
 """The lookups that one user may have going on; a further one ends the one that they looked at least lately."""
 MOST_KEPT: Final = 40
 """The lookups that are kept, those that have ended included."""
+MOST_AT_ONCE: Final = 4
+"""The requests of a user that are worked on at a time; further ones wait."""
+MOST_WAITING: Final = 100
 MOST_LARGE: Final = 4
 """The payloads of more than a MB that are held at a time, for all users."""
 STRETCH_S: Final = 0.01
@@ -48,7 +52,29 @@ class WorkState(StrEnum):
 
 
 class FullError(Exception):
-    """Raised when so many lookups of others go on that no further one can begin."""
+    """Raised when so much goes on, of this user or of others, that nothing further can begin."""
+
+
+class Shares:
+    """Lets each user have few requests worked on at a time, so that many of one keep nobody else waiting."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, tuple[asyncio.Semaphore, int]] = {}
+
+    @asynccontextmanager
+    async def one_of(self, user: str) -> AsyncIterator[None]:
+        """Wait until few other requests of a user are worked on; ``FullError`` if many wait."""
+        semaphore, count = self._users.get(user) or (asyncio.Semaphore(MOST_AT_ONCE), 0)
+        if count >= MOST_WAITING:
+            raise FullError(f"{count} requests of yours are worked on already")
+        self._users[user] = semaphore, count + 1
+        try:
+            async with semaphore:
+                yield
+        finally:
+            _, count = self._users.pop(user)
+            if count > 1:
+                self._users[user] = semaphore, count - 1
 
 
 class Turns:

@@ -142,9 +142,11 @@ def test_metrics_are_served_beside_the_pages(tmp_path: Path, url: str) -> None:
 
 
 def test_a_line_for_a_user_is_made(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["web", "--new-user", "ann:operator"], input="secret\nsecret\n")
+    result = CliRunner().invoke(main, ["web", "--new-user", "ann:operator"], input="secrets!\nsecrets!\n")
     assert result.exit_code == 0
     name, role, salt, digest = result.stdout.strip().split(":")
     assert (name, role, len(salt), len(digest)) == ("ann", "operator", 32, 128)
-    assert "secret" not in result.stdout
-    assert new_user_line(User("ann", Role.OPERATOR), "secret") != result.stdout.strip()  # another salt each time
+    assert "secrets!" not in result.stdout
+    assert new_user_line(User("ann", Role.OPERATOR), "secrets!") != result.stdout.strip()  # another salt each time
+    short = CliRunner().invoke(main, ["web", "--new-user", "ann:operator"], input="x\nx\n")
+    assert (short.exit_code, "the password has 1 characters; at least 8" in short.output) == (2, True)

@@ -80,7 +80,7 @@ def test_the_metrics_of_the_web_ui_are_those_of_asynqmon(
     go.request("enqueue", type="of-go", payload="", options={"queue": "go's"})
     with (
         running(asynqmon, redis_socket) as monitor,
-        serving(FastqWeb(url, metrics=True)) as served,
+        serving(FastqWeb(url, metrics=True, auth=None)) as served,
         urllib.request.urlopen(f"{monitor}/metrics", timeout=PATIENCE_S) as answer,
     ):
         theirs, ours = by_name(answer.read().decode()), by_name(served.get("/metrics").text)

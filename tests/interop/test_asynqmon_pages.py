@@ -38,7 +38,7 @@ PAGES = {
 @contextmanager
 def pages_of(monitor: Asynqmon, url: str) -> Iterator[Served]:
     """Serve asynqmon's files, and fastq's API in place of its own."""
-    web = FastqWeb(url)
+    web = FastqWeb(url, auth=None)
 
     def file(path: str) -> tuple[bytes, str]:
         with urllib.request.urlopen(f"http://{monitor.address}{path}", timeout=LIMIT_S) as answer:

@@ -92,7 +92,7 @@ def both(asynqmon_binary: Path, scene: Scene) -> Iterator[tuple[Ask, Ask]]:
     """Return both programs on the scene."""
     with (
         Asynqmon(asynqmon_binary, Path(scene.redis.socket_path)) as monitor,
-        serving(FastqWeb(scene.redis.url)) as served,
+        serving(FastqWeb(scene.redis.url, auth=None)) as served,
     ):
         yield asking(f"http://{monitor.address}"), asking(served.url)
 
@@ -102,7 +102,7 @@ def acting(asynqmon_binary: Path, redis_socket: Path, redis_url: str) -> Iterato
     """Return both programs on the emptied Redis."""
     with (
         Asynqmon(asynqmon_binary, redis_socket) as monitor,
-        serving(FastqWeb(redis_url)) as served,
+        serving(FastqWeb(redis_url, auth=None)) as served,
     ):
         yield asking(f"http://{monitor.address}"), asking(served.url)
 
@@ -265,7 +265,7 @@ def test_metrics_are_asked_of_prometheus_alike(asynqmon_binary: Path, redis_sock
         try:
             with (
                 Asynqmon(asynqmon_binary, redis_socket, "--prometheus", address) as monitor,
-                serving(FastqWeb(redis_url, prometheus=address)) as served,
+                serving(FastqWeb(redis_url, prometheus=address, auth=None)) as served,
             ):
                 theirs, ours = asking(f"http://{monitor.address}"), asking(served.url)
                 for duration in (60, 9 * 86_400):
@@ -277,7 +277,7 @@ def test_metrics_are_asked_of_prometheus_alike(asynqmon_binary: Path, redis_sock
         finally:
             server.shutdown()
             thread.join()
-    with serving(FastqWeb(redis_url)) as served:
+    with serving(FastqWeb(redis_url, auth=None)) as served:
         assert served.get("/api/metrics").status == 500  # as asynqmon without a Prometheus
 
 

@@ -42,7 +42,10 @@ def main() -> None:
         launch(playwright) as browser,
     ):
         fill(db, redis.tcp_url)
-        with recorded(*RUNS) as server, serving(FastqWeb(redis.tcp_url, app=SHOP, prometheus=server)) as served:
+        with (
+            recorded(*RUNS) as server,
+            serving(FastqWeb(redis.tcp_url, app=SHOP, prometheus=server, auth=None)) as served,
+        ):
             take(browser, served, directory, width=1280, scheme="light", names=names)
             if directory != DIRECTORY:
                 take(browser, served, directory, width=1280, scheme="dark", names=names)

@@ -53,17 +53,17 @@ def test_every_route_that_writes_has_an_action_and_each_role_its_routes(url: str
 def test_read_only_and_forbidden_actions_are_refused(url: str, db: Redis) -> None:
     with Client(url) as client:
         client.enqueue("t", task_id="x")
-    with serving(FastqWeb(url, read_only=True)) as served:
+    with serving(FastqWeb(url, read_only=True, auth=None)) as served:
         before = keys_of(db)
         for route in ROUTES:
             if route.action is not None:
                 assert served.ask(route.method, filled_path(route.pattern)).status == 405
         assert keys_of(db) == before
-    with serving(FastqWeb(url, forbidden=["task.delete"])) as served:
+    with serving(FastqWeb(url, forbidden=["task.delete"], auth=None)) as served:
         assert served.ask("DELETE", "/api/queues/default/pending_tasks/x").status == 403
         assert served.ask("POST", "/api/queues/default/pending_tasks/x:archive").status == 204
     with pytest.raises(ValueError, match=r"'task\.destroy' is not an action; actions are queue\.pause"):
-        FastqWeb(url, forbidden=["task.destroy"])
+        FastqWeb(url, forbidden=["task.destroy"], auth=None)
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,12 @@ def test_other_sites_change_nothing(guarded: tuple[Served, Redis], headers: dict
 
 @pytest.fixture
 def guarded(url: str, db: Redis) -> object:
-    with serving(FastqWeb(url, allowed_hosts=["tasks.example.com", "*.example.org"])) as served:
+    with serving(FastqWeb(url, allowed_hosts=["tasks.example.com", "*.example.org"], auth=None)) as served:
         yield served, db
 
 
 def test_every_reply_has_the_headers_that_protect_it(url: str, db: Redis) -> None:
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         for path in ("/", "/api/queues", "/nowhere", "/api/queues/none"):
             headers = served.get(path).headers
             assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; ")
@@ -204,6 +204,15 @@ def test_each_change_is_one_line_of_the_audit(url: str, db: Redis, caplog: pytes
         {"action": "task.delete", **common, "id": "a\n0", "outcome": "done"},
         {"action": "task.archive", **common, "tasks": ["a\n1"], "failed": ["none"], "outcome": "done"},
         {"action": "task.delete", **common, "count": 1, "outcome": "done"},
+        {
+            "action": "refused",
+            "user": "ann",
+            "role": "viewer",
+            "client": "127.0.0.1",
+            "method": "POST",
+            "path": "/api/queues/default:resume",
+            "outcome": "ann may not do this: queue.resume",
+        },
     ]
 
 
@@ -214,7 +223,7 @@ def test_names_of_any_kind_are_reached_below_any_root(url: str, db: Redis) -> No
     with Client(url) as client:
         for name in NAMES:
             client.enqueue("t", queue=name, task_id=name)
-    with serving(FastqWeb(url, root_path="/a/b")) as served:
+    with serving(FastqWeb(url, root_path="/a/b", auth=None)) as served:
         for name in NAMES:
             segment = name_in_path(name)
             assert not set(segment) & set("/%?# ")
@@ -224,7 +233,7 @@ def test_names_of_any_kind_are_reached_below_any_root(url: str, db: Redis) -> No
                 assert (told["queue"], told["id"]) == (name, name)
         assert served.get("/api/queues/a%2Fb").json["current"]["queue"] == "a/b"
     with pytest.raises(ValueError, match="root_path must be like /monitoring/tasks, not 'x'"):
-        FastqWeb(url, root_path="x")
+        FastqWeb(url, root_path="x", auth=None)
 
 
 def test_several_redis_are_shown_side_by_side(url: str, db: Redis, caplog: pytest.LogCaptureFixture) -> None:
@@ -233,7 +242,7 @@ def test_several_redis_are_shown_side_by_side(url: str, db: Redis, caplog: pytes
         for at, queue in ((url, "here"), (other.url, "there")):
             with Client(at) as client:
                 client.enqueue("t", queue=queue)
-        app = FastqWeb(url, root_path="/tasks", also={"staging": other.url})
+        app = FastqWeb(url, root_path="/tasks", also={"staging": other.url}, auth=None)
         with serving(app) as served:
             first, second = served.get("/tasks/").text, served.get("/tasks/@staging/").text
             for text in (first, second):
@@ -253,5 +262,5 @@ def test_several_redis_are_shown_side_by_side(url: str, db: Redis, caplog: pytes
             with other.client() as elsewhere:
                 assert elsewhere.exists("asynq:{there}:paused")
             assert json.loads(caplog.messages[-1])["redis"] == "staging"
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         assert 'aria-label="Redis"' not in served.get("/").text

@@ -56,7 +56,7 @@ def shown() -> Iterator[tuple[Served, Redis, str]]:
         add_hostile(redis.url)
         with (
             recorded(HOSTILE_QUEUE, *RUNS) as server,
-            serving(FastqWeb(redis.url, app=SHOP, prometheus=server)) as served,
+            serving(FastqWeb(redis.url, app=SHOP, prometheus=server, auth=None)) as served,
         ):
             yield served, db, redis.url
 
@@ -104,7 +104,7 @@ def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(
 
 
 def test_texts_that_attack_run_nothing_on_any_page(browser: Browser) -> None:
-    with redis_server() as redis, serving(FastqWeb(redis.url)) as served, browser.new_context() as context:
+    with redis_server() as redis, serving(FastqWeb(redis.url, auth=None)) as served, browser.new_context() as context:
         add_hostile(redis.url)
         watched = Watched(context, served)
         paths = [path for path in crawl(served) if "since=" not in path]
@@ -343,7 +343,7 @@ def test_the_keyboard_alone_opens_finds_chooses_and_confirms(
 
 
 def test_an_open_page_follows_and_rows_in_use_stay(browser: Browser, url: str) -> None:
-    app = FastqWeb(url)
+    app = FastqWeb(url, auth=None)
     with Client(url) as client, serving(app) as served, browser.new_context() as context:
         client.enqueue("t", queue="q", task_id="c1", process_in=3_600)
         watched = Watched(context, served)

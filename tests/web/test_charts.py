@@ -112,17 +112,17 @@ def test_queues_are_shown_as_prometheus_has_them(url: str, db: Redis, tmp_path: 
 
 
 def test_a_bad_question_is_refused_and_without_prometheus_it_is_said(url: str, db: Redis) -> None:
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         assert "fastq web --prometheus-addr URL names the one" in text_of(served.get(PAGE))
         assert PAGE not in served.get("/history").text
-    with serving(FastqWeb(url, prometheus="http://127.0.0.1:1")) as served:
+    with serving(FastqWeb(url, prometheus="http://127.0.0.1:1", auth=None)) as served:
         assert f'href="{PAGE}"' in served.get("/history").text
         assert served.get(f"{PAGE}?since=2h").status == 400
         assert served.get(f"{PAGE}?queue=none").status == 404
         assert "There are no queues yet" in text_of(served.get(f"{PAGE}?until={'9' * 5_000}"))
     for wrong in ("localhost:9090", "ftp://x", "http://", "http://me:secret@host:port", "file:///etc/passwd"):
         with pytest.raises(ValueError, match="must be like") as caught:
-            FastqWeb(url, prometheus=wrong)
+            FastqWeb(url, prometheus=wrong, auth=None)
         assert "secret" not in str(caught.value)
 
 
@@ -136,6 +136,7 @@ class Wrong(http.server.BaseHTTPRequestHandler):
             self.send_response(302)
             self.send_header("Location", "/empty/found")
             self.end_headers()
+            self.wfile.write(b'{"status": "success", "data": {"result": []}}')
         elif kind == "garbage":
             self.wfile.write(b"\0\1\2 no HTTP\r\n\r\n")
         else:
@@ -143,6 +144,8 @@ class Wrong(http.server.BaseHTTPRequestHandler):
                 "html": b"<h1>Log in</h1>",
                 "odd": b'{"status": "success", "data": {"result": [{"metric": 1}]}}',
                 "text": b'{"status": "success", "data": {"result": [{"metric": {}, "values": [[1, "x"]]}]}}',
+                "nested": b'{"a": ' * 100_000,
+                "large": b'{"status": "success", "a": "' + b"x" * 8_000_000 + b'"}',
                 "refuses": b'{"status": "error", "error": "query <timed> out"}',
                 "empty": b'{"status": "success", "data": {"result": []}}',
             }
@@ -170,14 +173,16 @@ def wrong_server() -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
 def test_a_host_that_can_be_no_name_is_told_as_trouble(url: str, db: Redis) -> None:
     with Client(url) as client:
         client.enqueue("t", queue="q")
-    with serving(FastqWeb(url, prometheus=f"http://{'a' * 64}.example:9090")) as served:
+    with serving(FastqWeb(url, prometheus=f"http://{'a' * 64}.example:9090", auth=None)) as served:
         wait_until(lambda: "label" in text_of(served.get(PAGE)))
 
 
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("elsewhere", "HTTP status 302, and no reply of Prometheus"),
+        ("elsewhere", "HTTP status 302: redirects are not followed"),
+        ("nested", "HTTP status 200, and no reply of Prometheus"),
+        ("large", "the reply has more than 8,000,000 bytes"),
         ("html", "HTTP status 200, and no reply of Prometheus"),
         ("odd", "HTTP status 200, and no reply of Prometheus"),
         ("text", "HTTP status 200, and no reply of Prometheus"),
@@ -201,7 +206,7 @@ def test_a_server_that_is_none_is_named_without_its_password(
                 assert (f"http://{host}/{path}" in text_of(answer)) == (is_told and path != "empty")
                 assert "s3cret" not in answer.text
             api = served.get("/api/metrics", X_Rights="viewer")
-            assert api.status == (500 if path in ("elsewhere", "html", "garbage") else 200)
+            assert api.status == (500 if path in ("elsewhere", "nested", "large", "html", "garbage") else 200)
             assert "s3cret" not in api.text
     assert "s3cret" not in caplog.text
     sent = f"Basic {base64.b64encode(b'me:s3cret!').decode()}"
@@ -216,13 +221,13 @@ def test_one_that_does_not_listen_or_reply_is_said_and_nothing_waits_for_it(
     caplog.set_level(logging.WARNING)
     with Client(url) as client:
         client.enqueue("t", queue="q")
-    with serving(FastqWeb(url, prometheus="http://127.0.0.1:1")) as served:
+    with serving(FastqWeb(url, prometheus="http://127.0.0.1:1", auth=None)) as served:
         text = text_of(served.get(PAGE))
         assert "Prometheus at http://127.0.0.1:1 does not answer as it should: Connection refused." in text
     monkeypatch.setattr("fastq.web.prometheus.LIMIT_S", 0.3)
     with (
         closing(socket.create_server(("127.0.0.1", 0))) as silent,
-        serving(FastqWeb(url, prometheus=f"http://127.0.0.1:{silent.getsockname()[1]}")) as served,
+        serving(FastqWeb(url, prometheus=f"http://127.0.0.1:{silent.getsockname()[1]}", auth=None)) as served,
     ):
         monkeypatch.setattr(charts, "SETTLE_S", 0.0)
         assert "Prometheus is being asked" in served.get(PAGE).text

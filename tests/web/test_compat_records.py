@@ -22,7 +22,7 @@ def test_latency_is_rounded_and_written_as_go_does(url: str, latency_s: float, s
 
 
 def test_what_is_left_of_a_retention_is_whole_seconds(url: str) -> None:
-    site = FastqWeb(url).site
+    site = FastqWeb(url, auth=None).site
     with Client(url) as client:
         info = client.enqueue("t", retention=60)
     done = replace(info, state=TaskState.COMPLETED, completed_at=datetime.now(UTC) - timedelta(hours=1))

@@ -87,7 +87,7 @@ def test_page_and_api_sum_by_the_days_of_a_zone_that_is_known(url: str, db: Redi
     now_s = int(time.time())
     add_past(url, now_s - 30 * 3_600, 3)
     add_past(url, now_s, 1)
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         page = served.get("/history?since=14d&zone=Pacific/Auckland&queue=low").text
         assert "Days begin at midnight in Pacific/Auckland." in page
         assert 'href="/history?zone=Pacific%2FAuckland&amp;queue=low&amp;since=1h"' in page

@@ -15,7 +15,7 @@ from tests.web.test_pages import send, text_of
 
 
 def test_a_task_is_enqueued_with_its_options_and_copied(url: str) -> None:
-    with serving(FastqWeb(url)) as served, Inspector(url) as inspector:
+    with serving(FastqWeb(url, auth=None)) as served, Inspector(url) as inspector:
         given: dict[str, Any] = {
             "type": "mail:welcome",
             "queue": "q",
@@ -54,7 +54,7 @@ def test_payloads_that_no_form_gives_back_are_taken_as_they_are(url: str) -> Non
     with Client(url) as client, Inspector(url) as inspector:
         client.enqueue("t", data, queue="q", task_id="x")
         client.enqueue("t", {"password": "secret"}, queue="q", task_id="y")
-        with serving(FastqWeb(url, redact=["password"])) as served:
+        with serving(FastqWeb(url, redact=["password"], auth=None)) as served:
             form = served.get("/enqueue?of=q&id=x").text
             assert 'name="payload"' not in form
             assert "secret" not in served.get("/enqueue?of=q&id=y").text
@@ -65,7 +65,7 @@ def test_payloads_that_no_form_gives_back_are_taken_as_they_are(url: str) -> Non
 def test_a_periodic_task_is_run_now(url: str, db: Redis) -> None:
     options = ('Queue("low")', "MaxRetry(3)", "Timeout(1m30s)", "ProcessIn(5m0s)", "Deadline(Mon Jan  2 2006)")
     publish_entries(db, SchedulerEntry("e1", "@every 30s", "ping", b'{"a":1}', options, None, None))
-    with serving(FastqWeb(url)) as served, Inspector(url) as inspector:
+    with serving(FastqWeb(url, auth=None)) as served, Inspector(url) as inspector:
         assert 'href="/enqueue?entry=e1"' in served.get("/schedulers/e1").text
         form = served.get("/enqueue?entry=e1").text
         for part in ('name="queue" value="low"', 'name="max_retry" value="3"', 'name="timeout" value="1m30s"'):
@@ -79,7 +79,7 @@ def test_a_periodic_task_is_run_now(url: str, db: Redis) -> None:
 
 
 def test_a_task_is_moved_and_canceled_as_chosen(url: str, db: Redis) -> None:
-    with Client(url) as client, Inspector(url) as inspector, serving(FastqWeb(url)) as served:
+    with Client(url) as client, Inspector(url) as inspector, serving(FastqWeb(url, auth=None)) as served:
         client.enqueue("t", 1, queue="q", task_id="x")
         client.enqueue("t", 1, queue="q", task_id="stays")
         moved = send(served, "/queues/q/tasks/x/move", to="other")
@@ -107,12 +107,12 @@ def test_who_sees_some_queues_enqueues_into_no_other(url: str) -> None:
     with Client(url) as client, Inspector(url) as inspector:
         client.enqueue("t", queue="mine", task_id="x")
         client.enqueue("t", queue="theirs", task_id="y")
-        with serving(FastqWeb(url, queues=["mine"], forbidden=["task.delete"])) as served:
+        with serving(FastqWeb(url, queues=["mine"], forbidden=["task.delete"], auth=None)) as served:
             assert send(served, "/enqueue", type="t", queue="theirs").status == 403
             assert send(served, "/enqueue", type="t", of="theirs", id="y", queue="mine").status == 409
             assert send(served, "/queues/mine/tasks/x/move", to="theirs").status == 403
             assert send(served, "/queues/mine/tasks/x/cancel", outcome="delete").status == 403
         assert inspector.get_queue_info("theirs").size == inspector.get_queue_info("mine").size == 1
-        with serving(FastqWeb(url, read_only=True)) as served:
+        with serving(FastqWeb(url, read_only=True, auth=None)) as served:
             assert served.get("/enqueue").status == 404
             assert "/enqueue" not in served.get("/queues/mine/pending").text

@@ -24,7 +24,7 @@ def test_the_page_has_the_sums_of_all_queues_and_of_one(url: str, db: Redis) -> 
             db.set(f"asynq:{{{queue}}}:processed", 1)
         add_past(url, int(time.time()) - 120, 5)  # none of it leaves the hour, or comes into it, meanwhile
         totals = {queue: inspector.run_history(queue, 3_600).total for queue in ("default", "images", "low")}
-    with serving(FastqWeb(url, queues=["default", "images"])) as served:
+    with serving(FastqWeb(url, queues=["default", "images"], auth=None)) as served:
         page = served.get("/history").text
         both = totals["default"].processed + totals["images"].processed
         assert f"<dt>Runs</dt><dd>{both:,}</dd>" in page
@@ -41,7 +41,7 @@ def test_the_page_has_the_sums_of_all_queues_and_of_one(url: str, db: Redis) -> 
 
 @pytest.mark.parametrize("since", ["1h", "8h", "24h", "14d"])
 def test_without_a_queue_the_page_says_so(since: str, url: str) -> None:
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         answer = served.get(f"/history?since={since}&zone=Asia/Kolkata")
     assert answer.status == 200
     assert "<title>" not in answer.text.partition("</head>")[2]  # no bar

@@ -1,8 +1,12 @@
 """What someone tries who means harm: odd requests, other sites, other people's queues; over real HTTP."""
 
+import asyncio
+import base64
+import json
 import logging
 import re
 import socket
+import time
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 
@@ -16,10 +20,11 @@ from fastq.web import FastqWeb, Role, User, serve, site
 from fastq.web.access import ACTIONS
 from fastq.web.addresses import address_of, networks_of
 from fastq.web.app import ROUTES
-from fastq.web.view import View, queue_of
+from fastq.web.auth import FAILURES, BasicAuth, TooManyFailuresError, _Counter, _Failures, new_user_line
+from fastq.web.view import View, _child, queue_of
 from fastq.web.work import Work
 from fastq.wire.codec import decode_task_message
-from fastq.wire.messages import SchedulerEntry, TaskMessage
+from fastq.wire.messages import ChildInfo, SchedulerEntry, TaskMessage
 from tests.inspector.harness import Seeded
 from tests.waiting import PATIENCE_S, wait_until
 from tests.web.serving import Served, serving
@@ -55,7 +60,7 @@ def test_odd_requests_get_a_reply_that_is_protected(url: str, db: Redis, caplog:
         "id=%ff",
     )
     paths += [("GET", f"{path}?{query}", None) for path in ("/", *PAGES) for query in queries]
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         for method, path, body in paths:
             answer = served.ask(method, path, body)
             assert answer.headers["content-security-policy"], (method, path, answer.text)
@@ -83,7 +88,7 @@ def test_a_defect_is_answered_without_its_traceback(
         raise RuntimeError("secret")
 
     monkeypatch.setattr(View, "queues", broken)
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         for path in ("/", "/api/queues"):
             answer = served.get(path)
             assert (answer.status, "secret" in answer.text) == (500, False)
@@ -106,7 +111,7 @@ def test_a_defect_is_answered_without_its_traceback(
 def test_pages_of_other_sites_load_nothing(url: str, db: Redis, headers: str, status: int) -> None:
     from_site, mode, dest = headers.split()
     given = {"Sec-Fetch-Site": from_site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         for path in ("/", "/api/queues", "/search?q=x"):
             assert served.get(path, **given).status == status, path
         if status == 403:
@@ -139,7 +144,7 @@ NAVIGATES = {**BROWSER, "Upgrade-Insecure-Requests": "1"}
 def test_over_plain_http_no_other_site_begins_anything(
     url: str, db: Redis, headers: dict[str, str], status: int, may_begin: bool
 ) -> None:
-    app = FastqWeb(url)
+    app = FastqWeb(url, auth=None)
     with serving(app) as served:
         given = {name: value.format(port=served.port) for name, value in headers.items()}
         for path in ("/search?q=x", "/doctor", "/find?id=x", "/api/v1/search?q=y", "/queues/q/pending"):
@@ -152,7 +157,7 @@ def test_over_plain_http_no_other_site_begins_anything(
 
 
 def test_two_headers_of_a_kind_are_believed_neither(url: str, db: Redis) -> None:
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         for name, *values in (
             ("Sec-Fetch-Site", "same-origin", "cross-site"),
             ("Origin", served.url, "http://evil.example"),
@@ -166,7 +171,7 @@ def test_two_headers_of_a_kind_are_believed_neither(url: str, db: Redis) -> None
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_forbidden_action_is_refused_by_each_of_its_routes(url: str, db: Redis, action: str) -> None:
-    with serving(FastqWeb(url, forbidden=[action])) as served:
+    with serving(FastqWeb(url, forbidden=[action], auth=None)) as served:
         of_it = [route for route in ROUTES if route.action == action]
         assert of_it
         for route in of_it:
@@ -229,7 +234,7 @@ def test_who_sees_some_queues_sees_no_work_on_all(url: str, db: Redis) -> None:
 
 
 def test_the_queue_of_a_periodic_task_is_the_last_that_it_names(url: str, db: Redis) -> None:
-    app = FastqWeb(url, queues=["mail*"])
+    app = FastqWeb(url, queues=["mail*"], auth=None)
     view = View(app.site.inspector, (("mail*",),), app.site.redaction, app.site.turns)
     now = datetime.now(UTC)
     for options, is_seen in (
@@ -243,11 +248,105 @@ def test_the_queue_of_a_periodic_task_is_the_last_that_it_names(url: str, db: Re
         assert view.sees(queue_of(entry)) is is_seen, options
 
 
+def test_who_sees_some_queues_is_told_nothing_of_the_others_tasks(url: str, db: Redis) -> None:
+    now = datetime.now(UTC)
+    children = tuple(ChildInfo(pid, state, now) for pid, state in ((1, "busy"), (2, "idle"), (3, "starting")))
+    mine = ChildInfo(4, "busy", now, task_ids=("x",))
+    assert [_child(each, {"x"}, True).state for each in (*children, mine)] == ["unknown", "unknown", "starting", "busy"]
+    assert [_child(each, {"x"}, False).state for each in children] == ["busy", "idle", "starting"]
+    with serving(FastqWeb(url, auth=mail_or_all)) as served:
+        for path in ("/redis", "/api/redis_info", "/api/v1/redis"):
+            assert (served.get(path).status, served.get(path, X_Queues="*").status) == (403, 200), path
+        assert 'href="/redis"' not in served.get("/").text
+        assert 'href="/redis"' in served.get("/", X_Queues="*").text
+
+
+def test_a_form_has_few_fields_and_only_known_ones_come_back(url: str, db: Redis) -> None:
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    with Client(url) as client:
+        client.enqueue("t", queue="q")
+    with serving(FastqWeb(url, auth=None)) as served:
+        asked = served.ask("POST", "/queues/q/pending/archive", b"all=1&nonsense=1", **kind)
+        assert (asked.status, 'name="all"' in asked.text, "nonsense" in asked.text) == (200, True, False)
+        many = served.ask("POST", "/queues/q/pending/archive", b"all=1" + b"&a=b" * 2_000, **kind)
+        assert (many.status, "2,001 fields" in many.text) == (400, True)
+
+
+def test_logins_are_tried_one_by_one_and_addresses_without_failures_first() -> None:
+    async def test() -> None:
+        failures, done = _Failures(), list[str]()
+        for client in ("bad", "worse", "worse"):
+            failures.note(client, time.monotonic())
+        counter, first_ends = _Counter(failures), asyncio.Event()
+
+        async def login(client: str) -> str:
+            try:
+                async with counter.turn(client):
+                    if client == "first":
+                        await first_ends.wait()
+                    done.append(client)
+            except TooManyFailuresError:
+                return "refused"
+            return "tried"
+
+        names = ["first", "worse", "bad", *(f"bad{n}" for n in range(8)), "good"]
+        for name in names[3:11]:
+            failures.note(name, time.monotonic())
+        tried = [asyncio.create_task(login(name)) for name in names]
+        await asyncio.sleep(0)
+        canceled = tried.pop(5)
+        canceled.cancel()
+        await asyncio.wait([canceled])
+        first_ends.set()
+        outcomes = await asyncio.gather(*tried)
+        assert outcomes == ["tried", "refused", *(["tried"] * 9)]
+        assert done[:2] == ["first", "good"]
+        for _ in range(10):
+            failures.note("bad", time.monotonic())
+        assert await login("bad") == "refused"
+        assert await login("good") == "tried"
+
+    asyncio.run(test())
+
+
+def test_failed_logins_lockouts_and_refusals_are_in_the_audit(
+    url: str, db: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = FastqWeb(url, auth=BasicAuth([new_user_line(User("ann", Role.VIEWER), "right")]))
+    with serving(app) as served:
+        assert served.get("/").status == 401  # as every browser asks first
+        for _ in range(FAILURES):
+            assert served.get("/", Authorization=basic("bob\n\x1b", "wrong")).status == 401
+        assert served.get("/", Authorization=basic("ann", "right")).status == 429
+    with serving(FastqWeb(url, auth=by_header)) as served:
+        served.ask("POST", "/queues/q/pause", X_Role="viewer")
+        served.ask("POST", "/queues/q/pause", X_Role="admin", Origin="http://evil.example")
+    lines = [record.getMessage() for record in caplog.records if record.name == "fastq.web.audit"]
+    told = [json.loads(line) for line in lines]
+    assert [line["action"] for line in told] == [*["login.failed"] * FAILURES, "login.locked", "refused", "refused"]
+    assert (told[0]["user"], told[0]["client"], told[0]["path"]) == ("bob\n\x1b", "127.0.0.1", "/")
+    assert told[-3]["user"] == "ann"
+    assert (told[-2]["user"], told[-2]["role"], told[-2]["outcome"]) == (
+        "ann", "viewer", "ann may not do this: queue.pause",
+    )  # fmt: skip
+    assert "another site" in told[-1]["outcome"]
+    assert all(line.isprintable() for line in lines)
+
+
+def basic(name: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+def test_an_app_without_a_word_about_its_logins_does_not_start(url: str) -> None:
+    with pytest.raises(TypeError, match="auth must be given; auth=None lets everyone"):
+        FastqWeb(url)
+
+
 def test_who_keeps_the_server_waiting_is_not_waited_for(url: str, db: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "HEAD_S", 0.2)
     monkeypatch.setattr(site, "BODY_S", 0.05)
     head = b"POST /queues/q/pending/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
-    with serving(FastqWeb(url), http=serve.Protocol) as served:
+    with serving(FastqWeb(url, auth=None), http=serve.Protocol) as served:
         for sent in (b"", b"GET / HTTP/1.1\r\nHost: local", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET /"):
             with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_S) as connection:
                 connection.sendall(sent)
@@ -274,7 +373,7 @@ def test_large_payloads_are_listed_by_their_beginnings_and_downloaded_in_parts(
         for task_id in "abc":
             client.enqueue("t", payload, queue="q", task_id=task_id)
     monkeypatch.setattr(inspector_tasks, "decode_task_message", noting)
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         assert "xxx\u2026</code>" in served.get("/queues/q/pending").text
         assert max(read) < 5_000
         assert re.search(r"\b2\.9 M", served.get("/queues/q/tasks/a").text)
@@ -286,7 +385,7 @@ def test_large_payloads_are_listed_by_their_beginnings_and_downloaded_in_parts(
         assert len(first["payload"]) == 256_000
         tasks = served.get("/api/v1/queues/q/pending").json
         assert (tasks["total"], [task["payload"] for task in tasks["tasks"]]) == (3, [payload.decode()] * 3)
-    with serving(FastqWeb(url, redact=["password"])) as served:
+    with serving(FastqWeb(url, redact=["password"], auth=None)) as served:
         assert "[hidden]" in served.get("/queues/q/pending").text
         assert served.get("/queues/q/tasks/a/payload").body == b"[hidden]"
 
@@ -295,7 +394,7 @@ def test_a_payload_that_no_reply_holds_is_left_to_its_file(url: str, db: Redis) 
     payload = b"x" * 8_000_001
     with Client(url) as client:
         client.enqueue("t", payload, queue="q", task_id="a")
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         for path in ("/api/v1/queues/q/pending", "/api/v1/queues/q/tasks/a"):
             answer = served.get(path)
             assert (answer.status, "8,000,001 bytes" in answer.json["error"]) == (413, True)
@@ -312,7 +411,7 @@ def test_an_unread_reply_is_cut_off(
     monkeypatch.setattr(serve, "UNREAD_S", 0.2)
     with Client(url) as client:
         client.enqueue("t", b"x" * 30_000_000, queue="q", task_id="a")
-    with serving(FastqWeb(url), http=serve.Protocol) as served:
+    with serving(FastqWeb(url, auth=None), http=serve.Protocol) as served:
         silent = socket.socket()
         silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         with silent:
@@ -338,7 +437,7 @@ def test_one_address_has_few_connections_that_are_not_let_in(
 ) -> None:
     monkeypatch.setattr(serve, "MOST_OF_AN_ADDRESS", 5)
     monkeypatch.setattr(serve, "MOST_CONNECTIONS", 9)
-    with serving(FastqWeb(url), http=serve.Protocol) as served, ExitStack() as stack:
+    with serving(FastqWeb(url, auth=None), http=serve.Protocol) as served, ExitStack() as stack:
 
         def half_a_head(source: str) -> socket.socket:
             connection = socket.create_connection(("127.0.0.1", served.port), PATIENCE_S, (source, 0))
@@ -370,7 +469,7 @@ def test_a_client_is_its_address_or_its_ipv6_network() -> None:
 
 def test_the_address_of_redis_is_shown_without_its_password(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    with serving(FastqWeb("redis://:s3cr3t@127.0.0.1:1/0")) as served:
+    with serving(FastqWeb("redis://:s3cr3t@127.0.0.1:1/0", auth=None)) as served:
         for path in ("/redis", "/api/redis_info"):
             answer = served.get(path)
             assert answer.status >= 500
@@ -382,7 +481,7 @@ def test_the_address_of_redis_is_shown_without_its_password(caplog: pytest.LogCa
 def test_a_long_error_is_cut_in_a_list_and_whole_on_its_page(url: str, db: Redis) -> None:
     text = "E" * 1_000_000 + "end"
     Seeded(db, "q").add("archived", {"x": 4_000_000_000}, error_msg=text, type="t", payload=b"x")
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         listed = served.get("/queues/q/archived").text
         assert "EEEEE..." in listed
         assert len(listed) < 20_000
@@ -394,9 +493,12 @@ def test_a_server_that_only_shows_has_no_button(url: str, db: Redis) -> None:
         client.enqueue("t", queue="q", task_id="x")
         client.enqueue("t", queue="q", task_id="y", group="q")
     pages = ["/queues/q/tasks/x", *PAGES[:-2], "/", "/servers", "/jobs", "/search?q=t"]
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         assert sum('method="post"' in served.get(path).text for path in pages) >= 5
-    for app, headers in ((FastqWeb(url, read_only=True), {}), (FastqWeb(url, auth=by_header), {"X-Role": "viewer"})):
+    for app, headers in (
+        (FastqWeb(url, read_only=True, auth=None), {}),
+        (FastqWeb(url, auth=by_header), {"X-Role": "viewer"}),
+    ):
         with serving(app) as served:
             for path in pages:
                 text = served.get(path, **headers).text

@@ -52,7 +52,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_open_page_gets_the_parts_that_change_and_nothing_else(url: str, db: Redis) -> None:
-    app = FastqWeb(url)
+    app = FastqWeb(url, auth=None)
     with Client(url) as client, serving(app) as served:
         client.enqueue("t", queue="q", task_id="first", process_in=3_600)
         with stream(served, "/queues/q/scheduled?size=5") as events, stream(served, "/queues/q/pending") as others:
@@ -75,7 +75,7 @@ def test_a_redis_that_is_down_is_told_and_found_again() -> None:
     with (
         redis_server() as redis,
         redis.client() as db,
-        serving(FastqWeb(redis.url)) as served,
+        serving(FastqWeb(redis.url, auth=None)) as served,
         stream(served, "/") as events,
     ):
         assert "There are no queues yet" in next(events)[1]["parts"]["queues"]

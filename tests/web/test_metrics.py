@@ -76,13 +76,13 @@ def test_who_sees_some_queues_reads_their_metrics_only(scraped: Served, url: str
     assert names(told) == {"mail", "mails", ""}
     assert "fastq_exporter_redis_up 1.0" in told.text
     assert "process_resident_memory_bytes " not in told.text
-    with serving(FastqWeb(url, queues=["bank"], metrics=True)) as served:
+    with serving(FastqWeb(url, queues=["bank"], metrics=True, auth=None)) as served:
         assert names(served.get("/metrics")) == {"bank", ""}
 
 
 def test_it_may_be_closed_twice(url: str) -> None:
     async def close_twice() -> None:
-        app = FastqWeb(url, metrics=True)
+        app = FastqWeb(url, metrics=True, auth=None)
         await app.close()
         await app.close()
 
@@ -90,7 +90,7 @@ def test_it_may_be_closed_twice(url: str) -> None:
 
 
 def test_without_the_option_there_are_none(url: str, db: Redis) -> None:
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         answer = served.get("/metrics")
         assert (answer.status, "--enable-metrics-exporter" in answer.text) == (404, True)
 
@@ -100,7 +100,7 @@ def test_a_queue_that_cannot_be_read_or_written_hides_itself_only(url: str, db: 
         client.enqueue("t", queue="good")
     db.sadd("asynq:queues", "bad", b"odd\xff")
     db.set("asynq:{bad}:pending", "no list")
-    with serving(FastqWeb(url, metrics=True)) as served:
+    with serving(FastqWeb(url, metrics=True, auth=None)) as served:
         told = served.get("/metrics")
     assert names(told) == {"good", "bad", "odd\\xff", ""}
     assert 'fastq_queue_unreadable{queue="bad"} 1.0' in told.text
@@ -112,14 +112,14 @@ def test_each_redis_has_its_own(url: str, db: Redis) -> None:
         for at, queue in ((url, "here"), (other.url, "there")):
             with Client(at) as client:
                 client.enqueue("t", queue=queue)
-        with serving(FastqWeb(url, also={"staging": other.url}, metrics=True)) as served:
+        with serving(FastqWeb(url, also={"staging": other.url}, metrics=True, auth=None)) as served:
             assert names(served.get("/metrics")) == {"here", ""}
             assert names(served.get("/@staging/metrics")) == {"there", ""}
 
 
 def test_nothing_waits_for_metrics_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastq.web.metrics.LIMIT_S", 0.2)
-    with redis_server() as redis, serving(FastqWeb(redis.url, metrics=True)) as served:
+    with redis_server() as redis, serving(FastqWeb(redis.url, metrics=True, auth=None)) as served:
         redis.process.send_signal(signal.SIGSTOP)
         try:
             with ThreadPoolExecutor(12) as scrapers:
@@ -133,5 +133,5 @@ def test_nothing_waits_for_metrics_that_cannot_be_read(monkeypatch: pytest.Monke
 
 
 def test_a_redis_that_is_down_is_a_metric(url: str, db: Redis) -> None:
-    with serving(FastqWeb("redis://127.0.0.1:1/0", metrics=True)) as served:
+    with serving(FastqWeb("redis://127.0.0.1:1/0", metrics=True, auth=None)) as served:
         assert "fastq_exporter_redis_up 0.0" in served.get("/metrics").text

@@ -66,7 +66,7 @@ TRIED = MOUNTS if os.environ.get("ALL_PAGES") else ("a proxy", "Django")
 def mounted(url: str, name: str) -> Iterator[tuple[Served, str]]:
     """Serve the pages somewhere; gives the server and the path that they are below."""
     base, root_path, mount = MOUNTS[name]
-    with serving(mount(FastqWeb(url, root_path=root_path))) as served:
+    with serving(mount(FastqWeb(url, root_path=root_path, auth=None))) as served:
         yield served, base
 
 

@@ -120,7 +120,7 @@ def evil_site(target: str) -> Iterator[int]:
 
 @pytest.mark.parametrize("is_by_name", [False, True])
 def test_nothing_of_another_site_reaches_a_route(url: str, db: Redis, is_by_name: bool) -> None:
-    watched = Watched(FastqWeb(url, allowed_hosts=["tasks.example.com"]))
+    watched = Watched(FastqWeb(url, allowed_hosts=["tasks.example.com"], auth=None))
     with Client(url) as client:
         client.enqueue("t", queue="q", task_id="x")
     with serving(watched) as served, sync_playwright() as playwright, launch(playwright, NAMES) as browser:
@@ -147,7 +147,7 @@ def test_nothing_of_another_site_reaches_a_route(url: str, db: Redis, is_by_name
 
 
 def test_own_pages_work_by_name_over_plain_http(url: str, db: Redis) -> None:
-    watched = Watched(FastqWeb(url, allowed_hosts=["tasks.example.com"]))
+    watched = Watched(FastqWeb(url, allowed_hosts=["tasks.example.com"], auth=None))
     with Client(url) as client:
         client.enqueue("t", queue="q", task_id="x")
     with serving(watched) as served, sync_playwright() as playwright, launch(playwright, NAMES) as browser:

@@ -37,14 +37,14 @@ def shown() -> Iterator[Served]:
     """Serve the scene; it is only looked at."""
     with redis_server() as redis, redis.client() as db:
         fill(db, redis.url)
-        with serving(FastqWeb(redis.url, app=SHOP)) as served:
+        with serving(FastqWeb(redis.url, app=SHOP, auth=None)) as served:
             yield served
 
 
 @pytest.fixture
 def acting(url: str) -> Iterator[Served]:
     """Serve the emptied Redis."""
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         yield served
 
 
@@ -122,7 +122,7 @@ def test_a_task_has_links_to_its_trace_and_logs(url: str, db: Redis) -> None:
         client.enqueue("a&b", queue="q", task_id="x/y", headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"})
         client.enqueue("t", queue="q", task_id="untraced", headers={"traceparent": "00-javascript-1-01"})
     links = {"Trace": "https://traces.example/{trace_id}", "Logs": "http://logs.example/?q={id}+{type}+{queue}"}
-    with serving(FastqWeb(url, links=links)) as served:
+    with serving(FastqWeb(url, links=links, auth=None)) as served:
         text = served.get("/queues/q/tasks/x~2Fy").text
         assert f'<a href="https://traces.example/{trace}" rel="noreferrer">Trace</a>' in text
         assert '<a href="http://logs.example/?q=x%2Fy+a%26b+q" rel="noreferrer">Logs</a>' in text
@@ -169,7 +169,7 @@ def test_assets_are_kept_by_browsers_and_shown_below_any_root(shown: Served, url
     assert answer.headers["content-encoding"] == "gzip"
     assert len(answer.body) < 12_000
     assert shown.get("/static/0/nothing.css").status == 404
-    with serving(FastqWeb(url, root_path="/a/b")) as served:
+    with serving(FastqWeb(url, root_path="/a/b", auth=None)) as served:
         for path, prefix in (("/", "/a/b"), ("/a/b/servers", "/a/b")):
             assert f'href="{prefix}/static/' in served.get(path).text
         assert 'href="/c/a/b/static/' in served.get("/", X_Forwarded_Prefix="/c").text
@@ -287,23 +287,23 @@ def test_who_may_not_act_sees_no_buttons(url: str) -> None:
     with Client(url) as client:
         client.enqueue("t", queue="q", task_id="x")
     paths = ("/", "/queues/q/pending", "/queues/q/tasks/x")
-    with serving(FastqWeb(url, read_only=True)) as served:
+    with serving(FastqWeb(url, read_only=True, auth=None)) as served:
         for path in paths:
             assert "<button" not in served.get(path).text.partition("<main")[2].partition("</main>")[0]
-    with serving(FastqWeb(url, forbidden=["task.delete", "queue.delete"])) as served:
+    with serving(FastqWeb(url, forbidden=["task.delete", "queue.delete"], auth=None)) as served:
         for path in paths:
             assert "elete" not in served.get(path).text
             assert "<button" in served.get(path).text
 
 
 def test_an_empty_redis_and_one_that_is_down_are_shown_in_words(url: str, tmp_path: Path) -> None:
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         assert "There are no queues yet" in text_of(served.get("/"))
         assert "No server is running" in text_of(served.get("/servers"))
         assert "No scheduler is running" in text_of(served.get("/schedulers"))
         missing = served.get("/queues/none/active")
         assert (missing.status, "queue not found" in text_of(missing)) == (404, True)
-    with serving(FastqWeb(f"unix://{tmp_path}/none.sock")) as served:
+    with serving(FastqWeb(f"unix://{tmp_path}/none.sock", auth=None)) as served:
         answer = served.get("/")
         assert (answer.status, "Redis does not answer" in text_of(answer)) == (503, True)
         assert served.get("/api/queues").status == 500  # as asynqmon
@@ -327,7 +327,7 @@ def test_json_is_laid_out_without_being_changed() -> None:
 def test_it_is_mounted_in_another_app(url: str) -> None:
     with Client(url) as client:
         client.enqueue("t", queue="a/b", task_id="x")
-    app = Starlette(routes=[Mount("/monitoring/tasks", app=FastqWeb(url))])
+    app = Starlette(routes=[Mount("/monitoring/tasks", app=FastqWeb(url, auth=None))])
     with serving(app) as served:
         page = served.get("/monitoring/tasks/")
         assert 'href="/monitoring/tasks/queues/a~2Fb/pending"' in page.text

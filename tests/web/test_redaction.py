@@ -57,7 +57,7 @@ def test_members_are_redacted_and_all_else_stays_as_it_was_written(data: str, sh
     with pytest.raises(ValueError, match="redact: '' is not the name of a member"):
         Redaction.of(hides=False, keys=[""])
     with pytest.raises(TypeError, match="redact must be a sequence of str, not 'password'"):
-        FastqWeb("redis://localhost", redact="password")
+        FastqWeb("redis://localhost", redact="password", auth=None)
 
 
 @pytest.fixture
@@ -103,10 +103,10 @@ def paths() -> Iterator[str]:
 
 @pytest.mark.parametrize("options", [{"redact": ["password"]}, {"hide_payloads": True, "redact": ["password"]}])
 def test_no_reply_has_what_nobody_is_to_see(url: str, filled: None, options: dict[str, object]) -> None:
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         seen = {path for path in dict.fromkeys(paths()) if SECRET in told(served.get(path))}
         assert len(seen) >= 10, seen
-    with serving(FastqWeb(url, **options)) as served:  # type: ignore[arg-type]  # options of FastqWeb
+    with serving(FastqWeb(url, auth=None, **options)) as served:  # type: ignore[arg-type]  # options of FastqWeb
         for path in dict.fromkeys(paths()):
             assert SECRET not in told(served.get(path)), path
         assert "No task matches" in served.get(f"/search?q=payload:{SECRET}").text
@@ -130,10 +130,10 @@ def mail_only(request: Request) -> User:
 
 
 def test_queues_of_others_are_nowhere(url: str, filled: None, db: Redis) -> None:
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         everyone = [path for path in dict.fromkeys(paths()) if "bank" in told(served.get(path))]
         assert len(everyone) >= 15
-    for app in (FastqWeb(url, auth=mail_only), FastqWeb(url, queues=["mail*"])):
+    for app in (FastqWeb(url, auth=mail_only), FastqWeb(url, queues=["mail*"], auth=None)):
         with serving(app) as served:
             for path in everyone:
                 text = told(served.get(path))

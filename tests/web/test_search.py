@@ -113,7 +113,7 @@ def test_the_end_of_a_very_large_payload_is_not_looked_at(url: str) -> None:
 def test_a_search_says_how_many_payloads_were_too_large_for_it(url: str, db: Redis) -> None:
     with Client(url) as client:
         client.enqueue("t", {"a": "x" * 300_000}, queue="q")
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         said = found(served, "/search?q=payload.a:x*")
         assert re.search(r"No task matches|0 tasks found", said)
         assert "1 payload of more than 256 kB: their values were not looked at." in said
@@ -163,7 +163,7 @@ def found(served: Served, path: str) -> str:
 
 
 def test_a_few_failures_are_found_in_all_queues_and_counted(url: str, crowd: None) -> None:
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         text = found(served, "/search?q=error:TimeoutError")
         assert "6 tasks found; 1,360 of 1,360 looked at." in text
         assert "By error 6 TimeoutError: no answer in * s" in text
@@ -186,7 +186,7 @@ def test_what_was_found_is_deleted_by_a_job_after_a_question(
 ) -> None:
     monkeypatch.setattr("fastq.web.bulk.QUICK_S", PATIENCE_S)
     caplog.set_level(logging.INFO, "fastq.web.audit")
-    with serving(FastqWeb(url)) as served, Inspector(url) as inspector:
+    with serving(FastqWeb(url, auth=None)) as served, Inspector(url) as inspector:
         assert send(served, "/search/delete", q="error:TimeoutError").status == 409  # nobody has searched yet
         found(served, "/search?q=error:TimeoutError")
         question = text_of(send(served, "/search/delete", q="error:TimeoutError"))
@@ -209,7 +209,7 @@ def test_what_was_found_is_deleted_by_a_job_after_a_question(
 
 def test_a_search_ends_when_nobody_looks(url: str, crowd: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastq.web.work.UNSEEN_S", -1.0)
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         assert "looked at, then stopped" in text_of(served.get("/search?q=x"))
 
 
@@ -221,7 +221,7 @@ def test_a_long_job_is_shown_and_stopped_between_two_tasks(
     caplog.set_level(logging.INFO, "fastq.web.audit")
     with Client(url) as client, Inspector(url) as inspector:
         client.enqueue_many([_task("t", n) for n in range(1_500)], queue="q")
-        with serving(FastqWeb(url)) as served:
+        with serving(FastqWeb(url, auth=None)) as served:
             asked = send(served, "/queues/q/pending/delete", all="1")
             assert "Type 1,500" in text_of(asked)
             wrong = send(served, "/queues/q/pending/delete", all="1", sure="yes", asked="1500", count="15")

@@ -131,7 +131,7 @@ def test_what_does_not_fit_is_said_beside_its_field(name: str, text: str, why: s
 
 
 def test_a_typed_task_is_enqueued_through_its_form(url: str) -> None:
-    with serving(FastqWeb(url, app=app)) as served, Inspector(url) as inspector:
+    with serving(FastqWeb(url, app=app, auth=None)) as served, Inspector(url) as inspector:
         choice = served.get("/enqueue").text
         assert "<option>order:send</option>" in choice
         form = served.get("/enqueue?task=order:send")
@@ -163,13 +163,13 @@ def test_a_typed_task_is_enqueued_through_its_form(url: str) -> None:
 
 
 def test_typed_tasks_of_other_queues_and_no_app_leave_the_raw_form(url: str) -> None:
-    with serving(FastqWeb(url, app=app, queues=["orders"])) as served:
+    with serving(FastqWeb(url, app=app, queues=["orders"], auth=None)) as served:
         assert "pick" not in served.get("/enqueue").text
         assert served.get("/enqueue?task=pick").status == 404
         assert send(served, "/enqueue", task="order:send", queue="theirs", **GIVEN).status == 403
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         form = served.get("/enqueue").text
         assert 'name="payload"' in form
         assert "<select" not in form
     with pytest.raises(TypeError, match=r"app must be a fastq\.App, not 'app'"):
-        FastqWeb(url, app="app")  # type: ignore[arg-type]  # as from a caller without types
+        FastqWeb(url, app="app", auth=None)  # type: ignore[arg-type]  # as from a caller without types

@@ -30,7 +30,7 @@ def asked(served: Served, method: str, path: str, body: Any = None) -> tuple[int
 def test_the_description_is_up_to_date_and_names_all_routes(url: str, db: Redis) -> None:
     done = subprocess.run([sys.executable, DOCS / "make_web_schema.py", "--check"], capture_output=True, text=True)
     assert done.stdout == "", "run make docs"
-    with serving(FastqWeb(url, root_path="/a")) as served:
+    with serving(FastqWeb(url, root_path="/a", auth=None)) as served:
         told = asked(served, "GET", "/openapi.json")[1]
         text = served.get(ROOT).text
     described = {(method.upper(), path) for path, methods in told["paths"].items() for method in methods}
@@ -47,7 +47,7 @@ def test_what_there_is_can_be_read(url: str, db: Redis) -> None:
         client.enqueue("t", b"\xff\x00", queue="q", task_id="x")
         client.enqueue("t", queue="q", task_id="y", group="g")
     Seeded(db, "q").add("archived", {"failed": 1}, error_msg="KeyError: 7")
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         entry = asked(served, "GET", "/schedulers")[1]["entries"][0]["id"]
         names = {"queue": "q", "id": "x", "state": "archived", "entry": entry, "job": "1"}
         for route in V1:
@@ -83,7 +83,7 @@ def test_tasks_and_queues_are_acted_on(url: str, db: Redis) -> None:
         for n in range(5):
             client.enqueue("t", queue="q", task_id=f"x{n}", process_in=3_600)
     Seeded(db, "q").activate("running", until_s=FAR_S)
-    with serving(FastqWeb(url)) as served, Inspector(url) as inspector:
+    with serving(FastqWeb(url, auth=None)) as served, Inspector(url) as inspector:
         status, told = asked(served, "POST", "/queues/q/scheduled/run", {"ids": ["x0", "none"]})
         assert (status, told["count"], [each["id"] for each in told["failed"]]) == (200, 1, ["none"])
         assert asked(served, "POST", "/queues/q/scheduled/archive", {"ids": ["x0", "x1"]})[1]["count"] == 1
@@ -117,7 +117,7 @@ def test_tasks_and_queues_are_acted_on(url: str, db: Redis) -> None:
 def test_a_job_is_followed_and_stopped(url: str, db: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "QUICK_S", 0.0)
     Seeded(db, "q").add("archived", {f"x{n}": FAR_S for n in range(3_000)})
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         status, told = asked(served, "POST", "/queues/q/archived/delete-all")
         assert (status, told["state"]) == (202, "running")
         assert asked(served, "GET", "/jobs")[1]["jobs"][0]["id"] == told["id"]

@@ -55,8 +55,8 @@ for at = 4, #ARGV do
   local found = redis.pcall("HMGET", task_prefix .. id, "msg", "state", "result", "lost", "progress")
   local message, state, result = found[1] or false, found[2] or false, found[3] or false
   local payload_size, result_size = false, false
-  -- What is cut costs time, too: as much as a thirtieth of it that is sent.
-  bytes = bytes + (#(message or "") + #(result or "")) / 30
+  -- What is cut costs time, too: as much as an eighth of it that is sent.
+  bytes = bytes + (#(message or "") + #(result or "")) / 8
   if most and message and #message > most then message, payload_size = head_of(message) end
   if most and result and #result > most then result, result_size = string.sub(result, 1, most), #result end
   reply[#reply + 1] = message
