@@ -10,6 +10,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Never, Protocol, TypeAlias, TypeVar
 
 from fastq._muxmatch import PatternIndex
+from fastq.callables import refuse_generator
 from fastq.errors import HandlerNotFoundError
 from fastq.prioritizer import is_blank
 from fastq.running import RunningTask
@@ -87,6 +88,7 @@ def _middleware_of(enter: Callable[[Any], Any]) -> Callable[[Callable[..., Any]]
     """Return a middleware that enters a context manager around each call of a handler."""
     if not callable(enter):
         raise TypeError(f"mux.around takes a function of the task that returns a context manager, not {enter!r}")
+    refuse_generator(enter, "the function of mux.around, which lacks @contextmanager,")
 
     def middleware(handler: Callable[..., Any]) -> Callable[..., Any]:
         if handler is _not_found:
@@ -117,6 +119,7 @@ def _middleware_of(enter: Callable[[Any], Any]) -> Callable[[Callable[..., Any]]
 def _checked_hook(hook: Callable[[], object], what: str) -> Callable[[], object]:
     if not callable(hook):
         raise TypeError(f"@{what} is for a function without parameters, not for {hook!r}")
+    refuse_generator(hook, f"the function of @{what}")
     try:
         inspect.signature(hook).bind()
     except ValueError:
@@ -343,8 +346,7 @@ class ServeMux(Generic[TaskT]):
             raise TypeError(f"pattern {pattern.removesuffix(chr(0))!r}: threads must be True or False, not {threads!r}")
         if not callable(handler):
             raise TypeError(f"the handler of pattern {pattern!r} cannot be called: {handler!r}")
-        if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-            raise TypeError(f"the handler of pattern {pattern!r} is a generator, which would not run: {handler!r}")
+        refuse_generator(handler, f"the handler of pattern {pattern!r}")
         _check_takes_a_task(pattern, handler)
         with self._lock:
             self._check_open()
@@ -393,6 +395,7 @@ class ServeMux(Generic[TaskT]):
                 wrapped = middleware(handler)
                 if not callable(wrapped):
                     raise TypeError(f"middleware {middleware!r} must return a handler, not {wrapped!r}")
+                refuse_generator(wrapped, f"what middleware {middleware!r} puts around pattern {pattern!r}")
                 if is_async(wrapped) is is_async(handler):
                     handler = wrapped
                 elif pattern is not None:

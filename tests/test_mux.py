@@ -5,7 +5,7 @@ import functools
 import inspect
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -173,18 +173,6 @@ def test_a_handler_that_cannot_be_called_is_refused(handler: Any) -> None:
     with pytest.raises(TypeError, match=f"handler of pattern 'a' cannot be called: {handler!r}"):
         mux.handle("a", handler)
     assert mux.match("a")[1] == ""
-
-
-def test_a_generator_is_refused_since_calling_it_runs_nothing() -> None:
-    def generator(task: FakeTask) -> Iterator[int]:
-        yield 1
-
-    async def async_generator(task: FakeTask) -> AsyncIterator[int]:
-        yield 1
-
-    for handler in (generator, async_generator, functools.partial(generator)):
-        with pytest.raises(TypeError, match="handler of pattern 'a' is a generator"):
-            ServeMux[FakeTask]().handle("a", handler)
 
 
 def test_middleware_that_cannot_be_called_is_refused_and_none_of_it_used() -> None:

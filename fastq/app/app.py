@@ -10,6 +10,7 @@ from fastq.app.handler import handler_of
 from fastq.app.lifespan import Lifespan
 from fastq.app.payload import Payload
 from fastq.broker.transport.uri import parse_redis_uri
+from fastq.callables import refuse_generator
 from fastq.client import AsyncClient, Client
 from fastq.cron.parse import parse
 from fastq.errors import no_attribute
@@ -130,8 +131,9 @@ class App(ServeMux):
         """Register the decorated function, plain or async, as the task ``name``, by default ``module.function``.
 
         The function can still be called, and can be enqueued; see ``TaskFunction``. Its arguments are sent as a JSON
-        object; ``TypeError`` names a parameter that cannot be. A name matches only itself and no longer type, unlike a
-        pattern of a mux. ``settings`` are ``TaskSettings``.
+        object; ``TypeError`` names a parameter that cannot be. A function that yields is refused, since a call would
+        not run it. A name matches only itself and no longer type, unlike a pattern of a mux. ``settings`` are
+        ``TaskSettings``.
         """
         if callable(name):
             return self._register_task(name, None, {})
@@ -217,6 +219,7 @@ class App(ServeMux):
         name = _default_name(function) if name is None else check_text(name, "task name")
         if foreign := next((each for each in settings if each in _SETTINGS_ELSEWHERE), None):
             raise TypeError(f"task {name!r} has an unknown setting {foreign!r}; {_SETTINGS_ELSEWHERE[foreign]}")
+        refuse_generator(function, f"task {name!r}")
         options: Any = dict(settings)
         aliases, is_strict = options.pop("aliases", ()), options.pop("strict", False)
         cron, threads = options.pop("cron", None), options.pop("threads", True)

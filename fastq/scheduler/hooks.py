@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from fastq.callables import refuse_idle
 from fastq.info import TaskInfo
 from fastq.task import Task
 
@@ -26,8 +27,11 @@ class EnqueueHooks:
 
     def __init__(self, pre_enqueue: PreEnqueue | None, post_enqueue: PostEnqueue | None) -> None:
         for name, hook in (("pre_enqueue", pre_enqueue), ("post_enqueue", post_enqueue)):
-            if hook is not None and not callable(hook):
+            if hook is None:
+                continue
+            if not callable(hook):
                 raise TypeError(f"{name} must be callable, not {hook!r}")
+            refuse_idle(hook, name)
         self._pre = pre_enqueue
         self._post = post_enqueue
 

@@ -8,10 +8,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
+from fastq.callables import refuse_idle
 from fastq.durations import nanoseconds_of
 from fastq.errors import PayloadError, Retry, RevokeTask, SkipRetry, Snooze
 from fastq.hooks import FailureRule, Hooks
-from fastq.mux import ServeMux, is_async
+from fastq.mux import ServeMux
 from fastq.running import RunningTask
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import FailureReport, describe_error
@@ -142,16 +143,17 @@ def child_hooks_of(app: str | None) -> ChildHooks:
 
 
 def resolve_hook(hook: str, name: str) -> Callable[..., object]:
-    """Import a hook by name; ``AppNameError`` if it is not callable."""
+    """Import a hook by name; ``AppNameError`` if it is not a plain function: nobody awaits it."""
     found = resolve(name)
     if not callable(found):
         raise AppNameError(f"{hook}={name!r} is not callable: {found!r}")
+    try:
+        refuse_idle(found, f"{hook}={name!r}")
+    except TypeError as error:
+        raise AppNameError(str(error)) from None
     return found
 
 
 def resolve_aggregator(name: str) -> Callable[..., Any]:
     """Import a group aggregator by name; ``AppNameError`` if it is not a plain function."""
-    found = resolve(name)
-    if not callable(found) or is_async(found):
-        raise AppNameError(f"group_aggregator={name!r} is not a plain function of a group and its tasks: {found!r}")
-    return found
+    return resolve_hook("group_aggregator", name)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from fastq.callables import refuse_unrun
 from fastq.clock import Clock, SystemClock
 from fastq.errors import HandlerNotFoundError, InvalidMessageError, PayloadError, RevokeTask, TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
@@ -147,11 +148,15 @@ class HandlerRunner:
             outcome = self._mux.dispatch(task.type)(task)
             if outcome is not None and isawaitable(outcome):
                 outcome = self._awaited(task, outcome)
-            if outcome is None or (message.retention <= 0 and not self._keep_results):
-                return None
-            return EventKind.RESULT, encode_returned(task, outcome)
+            return None if outcome is None else self._returned(task, message.retention, outcome)
         except BaseException as error:  # noqa: BLE001 - SystemExit, too, is a failure of the task alone
             return self._failed(task, error, context)
+
+    def _returned(self, task: RunningTask, retention_s: int, outcome: object) -> Answer:
+        refuse_unrun(outcome, f"the handler of {task.type!r}")
+        if retention_s <= 0 and not self._keep_results:
+            return None
+        return EventKind.RESULT, encode_returned(task, outcome)
 
     def _awaited(self, task: RunningTask, outcome: Awaitable[object]) -> object:
         if iscoroutine(outcome):
@@ -175,9 +180,7 @@ class HandlerRunner:
             outcome = self._mux.dispatch(task.type)(task)
             if isawaitable(outcome):
                 outcome = await outcome
-            if outcome is None or (message.retention <= 0 and not self._keep_results):
-                return None
-            return EventKind.RESULT, encode_returned(task, outcome)
+            return None if outcome is None else self._returned(task, message.retention, outcome)
         except BaseException as error:  # noqa: BLE001 - as above; a canceled coroutine reports its end
             return self._failed(task, error, context)
 

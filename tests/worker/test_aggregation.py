@@ -128,8 +128,8 @@ def test_a_part_may_be_returned_and_a_blank_type_be_seen() -> None:
     ("name", "says"),
     [
         ("nosuch", "has no 'nosuch'"),
-        ("not_callable", "is not a plain function of a group and its tasks: 5"),
-        ("coroutine", "is not a plain function of a group and its tasks"),
+        ("not_callable", "group_aggregator=.* is not callable: 5"),
+        ("coroutine", "group_aggregator=.* is a coroutine, which would not run"),
     ],
 )
 def test_a_name_that_leads_to_no_aggregator_is_refused_here_and_where_the_app_is_loaded(name: str, says: str) -> None:

@@ -1,7 +1,8 @@
 """The runner: bytes in, an answer out, for plain functions and coroutines alike."""
 
 import asyncio
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import Any
 
@@ -218,6 +219,30 @@ def test_a_plain_function_that_returns_an_awaitable_is_a_mistake_that_is_said() 
     assert answer is not None
     assert answer[0] is EventKind.FAILED
     assert "the handler of 't' returned an awaitable; declare it with async def" in report_of(answer).error
+
+
+@pytest.mark.parametrize("retention", [0, 60])
+def test_a_generator_that_is_returned_has_not_run_and_fails_its_task(
+    run: Callable[..., Answer], retention: int
+) -> None:
+    ran = list[RunningTask]()
+
+    def steps(task: RunningTask) -> Iterator[None]:
+        ran.append(task)
+        yield
+
+    @functools.wraps(steps)
+    def through_it(task: RunningTask) -> list[None]:
+        return list(steps(task))
+
+    def handed_on(task: RunningTask) -> Iterator[None]:
+        return steps(task)
+
+    answer = run(handed_on, retention=retention)
+    assert "the handler of 't' returned a generator, whose code has not run" in report_of(answer).error
+    assert ran == []
+    assert run(through_it) is None
+    assert len(ran) == 1
 
 
 @pytest.mark.parametrize(

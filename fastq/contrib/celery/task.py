@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
+from fastq.callables import refuse_generator
 from fastq.contrib.celery.current import Sender
 from fastq.contrib.celery.options import NO_LIMIT, Settings, due_after_s
 from fastq.contrib.celery.result import AsyncResult, result_id
@@ -52,6 +53,7 @@ class Task(Generic[P, R]):
     def __init__(self, function: Callable[..., R], name: str, settings: Settings, home: Callable[[], Sender]) -> None:
         if inspect.iscoroutinefunction(function):
             raise TypeError(f"task {name!r} is a coroutine, which Celery's tasks are not: use @app.task of a fastq.App")
+        refuse_generator(function, f"task {name!r}")
         self.name = name
         self.settings = settings
         self.rule = settings.rule()

@@ -11,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.utils import timezone
 
+from fastq.callables import refuse_generator
 from fastq.client import Client
 from fastq.contrib.django import framework
 from fastq.contrib.django.framework import (
@@ -79,6 +80,7 @@ class FastqTask(AnyTask):
 
     def __post_init__(self) -> None:
         Task.__post_init__(self)
+        refuse_generator(self.func, f"task {self.module_path!r}")
         check_options(self.options)
         KNOWN_TASKS.setdefault(self.module_path, self)  # the first is the one that @task has made
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from fastq.callables import refuse_unrun
 from fastq.contrib.django.framework import (
     AnyResult,
     AnyTask,
@@ -41,6 +42,7 @@ def plain_handler_of(task: AnyTask) -> Callable[[RunningTask], Any]:
         task_started.send_robust(attempt.sender, task_result=attempt.result)
         try:
             value = task.call(*attempt.args, **attempt.result.kwargs)
+            refuse_unrun(value, f"task {task.module_path!r}")
         except BaseException as error:
             if attempt.fails(error):
                 task_finished.send_robust(attempt.sender, task_result=attempt.result)
@@ -60,6 +62,7 @@ def async_handler_of(task: AnyTask) -> Callable[[RunningTask], Any]:
         await task_started.asend_robust(attempt.sender, task_result=attempt.result)
         try:
             value = await task.func(*attempt.args, **attempt.result.kwargs)
+            refuse_unrun(value, f"task {task.module_path!r}")
         except BaseException as error:
             if attempt.fails(error):
                 await task_finished.asend_robust(attempt.sender, task_result=attempt.result)

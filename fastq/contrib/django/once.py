@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS, transaction
 
+from fastq.callables import refuse_generator
 from fastq.contrib.notes import note_key
 
 __all__ = ["once"]
@@ -25,6 +26,8 @@ def once(function: Callable[P, R]) -> Callable[P, R]:
     """
     if iscoroutinefunction(function):
         raise TypeError(f"@once needs a plain function, since Django has no async transactions: {function!r}")
+
+    refuse_generator(function, "the function of @once")
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
+from fastq.callables import refuse_generator
 from fastq.contrib.notes import note_key
 from fastq.contrib.sqlalchemy.tables import CommittedTask
 
@@ -44,6 +45,7 @@ def once(sessions: Any) -> Any:
         raise TypeError(f"once takes a sessionmaker or an async_sessionmaker, not {sessions!r}")
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        refuse_generator(function, "the function of @once")
         if inspect.iscoroutinefunction(function) is not is_async:
             raise TypeError(f"@once needs an async_sessionmaker for a coroutine, and only for one: {function!r}")
         made = _async_once(sessions, function) if is_async else _plain_once(sessions, function)

@@ -242,6 +242,12 @@ def test_a_coroutine_and_a_name_that_is_taken_are_refused(app: Celery) -> None:
 
     with pytest.raises(TypeError, match="is a coroutine"):
         app.task(later)
+
+    def yielding() -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(TypeError, match="is a generator, which would not run"):
+        app.task(yielding)
     with pytest.raises(ValueError, match="is already registered"):
         app.task(name=add.name)(lambda: None)
     app._add_task(add)  # its module was imported again

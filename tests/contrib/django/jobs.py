@@ -1,5 +1,6 @@
 """Tasks for the tests of the backend."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from fastq.contrib.django import task
@@ -49,6 +50,10 @@ def tell(context: Any, text: str) -> list[Any]:
 @task(takes_context=True)
 async def atell(context: Any, text: str) -> list[Any]:
     return [context.task_result.id, context.attempt, context.task_result.args, text]
+
+
+def steps() -> Iterator[int]:
+    yield 1
 
 
 not_a_task = "a text"

@@ -92,6 +92,7 @@ def local() -> None:
     [
         (local, "module level"),
         (lambda: task(any), "module level"),
+        (lambda: task(jobs.steps), r"task 'tests\.contrib\.django\.jobs\.steps' is a generator, which would not run"),
         (lambda: add.using(run_after=datetime(2040, 1, 1)), "run_after must be an aware datetime"),
         (lambda: add.using(queue_name="unknown"), "Queue 'unknown' is not valid"),
         (lambda: add.using(priority=1), "does not support setting priority"),

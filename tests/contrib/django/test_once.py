@@ -74,3 +74,5 @@ def test_a_coroutine_is_refused() -> None:
 
     with pytest.raises(TypeError, match="needs a plain function"):
         once(sell_later)
+    with pytest.raises(TypeError, match="the function of @once is a generator"):
+        once(lambda: (yield))

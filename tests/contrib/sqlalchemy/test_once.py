@@ -136,6 +136,8 @@ def test_what_does_not_fit_is_refused() -> None:
 
     with pytest.raises(TypeError, match="for a coroutine, and only for one"):
         once(Sessions)(later)  # type: ignore[arg-type]  # a coroutine
+    with pytest.raises(TypeError, match="the function of @once is a generator"):
+        once(Sessions)(lambda session: (yield session))
     with pytest.raises(TypeError, match="first parameter is the session"):
         once(Sessions)(lambda: None)  # type: ignore[misc,arg-type]  # no parameter
 
