@@ -131,10 +131,11 @@ class Client:
 
         The handle of a task that was not enqueued, as a duplicate, raises the error of that.
         """
-        submitted, common = awaited_together(tasks, options, self._waiter.open_inbox())
+        inbox = self._waiter.open_inbox()
+        submitted, common = awaited_together(tasks, options, inbox)
         results = self.enqueue_many(submitted, **common)
         return [
-            Handle(self._waiter, place, decoder_of(task), error)
+            Handle(self._waiter, (*place, inbox.submit), decoder_of(task), error)
             for task, (place, error) in zip(submitted, results.places(), strict=True)
         ]
 
@@ -267,10 +268,11 @@ class AsyncClient:
 
     async def submit_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> list[AsyncHandle[Any]]:
         """Enqueue many tasks, and return a handle for each; see ``Client.submit_many``."""
-        submitted, common = awaited_together(tasks, options, await self._waiter.open_inbox())
+        inbox = await self._waiter.open_inbox()
+        submitted, common = awaited_together(tasks, options, inbox)
         results = await self.enqueue_many(submitted, **common)
         return [
-            AsyncHandle(self._waiter, place, decoder_of(task), error)
+            AsyncHandle(self._waiter, (*place, inbox.submit), decoder_of(task), error)
             for task, (place, error) in zip(submitted, results.places(), strict=True)
         ]
 

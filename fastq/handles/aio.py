@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from fastq.broker.operations.cancel import cancel_task
 from fastq.broker.operations.ends import (
+    SubmitKey,
     TaskKey,
     look_at,
     parts_of,
@@ -34,12 +35,11 @@ from fastq.handles.waits import (
     Waits,
     closed,
     describe,
-    new_inbox,
     refuse_in_handler,
 )
 from fastq.states import TaskState
 from fastq.wire import keys
-from fastq.wire.inbox import TaskEnd
+from fastq.wire.inbox import TaskEnd, new_name
 from fastq.wire.progress import TaskProgress
 
 __all__ = ["AsyncWaiter"]
@@ -60,7 +60,7 @@ class AsyncWaiter:
     async def open_inbox(self) -> Inbox:
         """Return the inbox that tasks are to name; what is told there is heard from now on."""
         listener = self._listener()
-        return Inbox(listener.inbox, await listener.listening(Deadline(None)))
+        return Inbox(listener.inbox, new_name(), await listener.listening(Deadline(None)))
 
     async def wait_for(self, handle: AsyncHandle[Any], timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
@@ -69,7 +69,7 @@ class AsyncWaiter:
             handle.end = await self._wait_for(handle.task, Deadline(timeout))
         return handle.end
 
-    async def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
+    async def _wait_for(self, task: SubmitKey, deadline: Deadline) -> TaskEnd:
         # Many wait at once, so what one consists of counts: the garbage collector goes through it again and again.
         listener = self._listener()
         waits = await listener.listening(deadline)
@@ -81,7 +81,7 @@ class AsyncWaiter:
             if (left_s := deadline.left_s()) is None:
                 await heard
             elif not (await asyncio.wait((heard,), timeout=left_s))[0]:
-                found = await self._broker.drive(look_at(((task[0], [task[1]]),)))
+                found = await self._broker.drive(look_at(((task[0], [task[1:]]),)))
                 waits.settle_gone(waits.settle(found))
                 if not heard.done():
                     raise deadline.over(describe(task))
@@ -116,7 +116,7 @@ class AsyncWaiter:
         refuse_in_handler()
         deadline, listener = Deadline(timeout), self._listener()
         while not listener.is_over:
-            end = await self._broker.drive(read_end(task))
+            end = await self._broker.drive(read_end((*task, "")))
             if end is not None:
                 return value_of(task, end)
             await asyncio.sleep(deadline.next_pause_s(describe(task)))
@@ -164,16 +164,16 @@ class _Ends:
     __slots__ = ("_heard", "_waiting")
 
     def __init__(self) -> None:
-        self._heard: list[tuple[TaskKey, Outcome]] = []
+        self._heard: list[tuple[SubmitKey, Outcome]] = []
         self._waiting: asyncio.Future[None] | None = None
 
-    def put(self, ends: Iterable[tuple[TaskKey, Outcome]]) -> None:
+    def put(self, ends: Iterable[tuple[SubmitKey, Outcome]]) -> None:
         """Add ends."""
         self._heard += ends
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
-    async def get(self, within_s: float | None) -> dict[TaskKey, Outcome]:
+    async def get(self, within_s: float | None) -> dict[SubmitKey, Outcome]:
         """Return some of them once there are any, or none in time."""
         if not self._heard and within_s != 0:
             self._waiting = asyncio.get_running_loop().create_future()
@@ -188,14 +188,14 @@ class _Listener:
     """The tasks of one loop that hear of ends and look for them; they begin with the first submitted task."""
 
     def __init__(self, broker: AsyncBroker, look_every_s: float) -> None:
-        self.inbox = new_inbox()
+        self.inbox = new_name()
         self._waits = Waits()
         self._broker = broker
         self._look_every_s = look_every_s
         self._is_ready = asyncio.Event()
         self._look_now = asyncio.Event()
         self._look_at_all_s = 0.0
-        self._unseen: list[TaskKey] = []
+        self._unseen: list[SubmitKey] = []
         self._failures = Failures()
         self._tasks: list[asyncio.Task[None]] = []
         self.is_over = False
@@ -245,6 +245,8 @@ class _Listener:
                             return  # redis-py may have swallowed that it was canceled
                         if message is not None:
                             self._waits.take_message(message.text)
+                            for task in self._waits.take_hinted():
+                                self._look_at(task)
                             continue
                         self._failures.clear()
                         self._is_ready.set()
@@ -255,14 +257,14 @@ class _Listener:
                 self._is_ready.set()
             await asyncio.sleep(self._failures.pause_s)
 
-    def look_soon(self, task: TaskKey) -> None:
+    def look_soon(self, task: SubmitKey) -> None:
         """Look at a task that is waited for from now on, together with others; at a new one only after a while."""
         if self._waits.is_new((task,)):
             asyncio.get_running_loop().call_later(NEW_WITHIN_S, self._look_at, task)
         else:
             self._look_at(task)
 
-    def _look_at(self, task: TaskKey) -> None:
+    def _look_at(self, task: SubmitKey) -> None:
         if self._waits.has(task):
             self._unseen.append(task)
             self._look_now.set()
@@ -281,7 +283,7 @@ class _Listener:
                 self._look_at_all_s = now_s() + self._look_every_s
                 await self._look_through(self._waits.tasks, unseen)
 
-    async def _look_through(self, tasks: Iterable[TaskKey], unseen: Sequence[TaskKey]) -> None:
+    async def _look_through(self, tasks: Iterable[SubmitKey], unseen: Sequence[SubmitKey]) -> None:
         """Look at tasks. If Redis does not answer, the waits for ``unseen`` ones end; after another error, all end."""
         try:
             for part in parts_of(tasks):

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from fastq.broker.operations.cancel import cancel_task
 from fastq.broker.operations.ends import (
+    SubmitKey,
     TaskKey,
     look_at,
     parts_of,
@@ -40,11 +41,11 @@ from fastq.handles.waits import (
     Waits,
     closed,
     describe,
-    new_inbox,
     refuse_in_handler,
 )
 from fastq.states import TaskState
 from fastq.wire import keys
+from fastq.wire.inbox import new_name
 from fastq.wire.progress import TaskProgress
 
 __all__ = ["BlockingWaiter"]
@@ -53,7 +54,7 @@ CLOSE_WITHIN_S = 5.0
 HEAR_MOST_S = 1.0
 
 R = TypeVar("R")
-_Ends: TypeAlias = "queue.SimpleQueue[Sequence[tuple[TaskKey, Outcome]]]"
+_Ends: TypeAlias = "queue.SimpleQueue[Sequence[tuple[SubmitKey, Outcome]]]"
 
 _log = logging.getLogger("fastq")
 
@@ -75,7 +76,7 @@ class BlockingWaiter:
 
     def open_inbox(self) -> Inbox:
         """Return the inbox that tasks are to name; what is told there is heard from now on."""
-        return Inbox(self.own.inbox, self._listening(Deadline(None)))
+        return Inbox(self.own.inbox, new_name(), self._listening(Deadline(None)))
 
     def wait_for(self, handle: Handle[Any], timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
@@ -108,7 +109,7 @@ class BlockingWaiter:
         deadline, own = Deadline(timeout), self.own
         closings = own.closings
         while own.closings == closings:
-            end = self._broker.drive(read_end(task))
+            end = self._broker.drive(read_end((*task, "")))
             if end is not None:
                 return value_of(task, end)
             time.sleep(deadline.next_pause_s(describe(task)))
@@ -152,8 +153,8 @@ class BlockingWaiter:
         return listener.waits
 
 
-def _heard(ended: _Ends, within_s: float | None) -> dict[TaskKey, Outcome]:
-    found: dict[TaskKey, Outcome] = {}
+def _heard(ended: _Ends, within_s: float | None) -> dict[SubmitKey, Outcome]:
+    found: dict[SubmitKey, Outcome] = {}
     with suppress(queue.Empty):
         found.update(ended.get(timeout=within_s))
         while len(found) < READ_AT_ONCE:
@@ -165,7 +166,7 @@ class _Own:
     """What one process waits with."""
 
     def __init__(self) -> None:
-        self.inbox = new_inbox()
+        self.inbox = new_name()
         self.lock = Lock()
         self.listener: _Listener | None = None
         self.closings = 0
@@ -230,6 +231,7 @@ class _Listener:
                 message = subscription.next(self._look_at_s - self._clock.monotonic_s())
                 if message is not None:
                     self.waits.take_message(message)
+                    self._look_at(self.waits.take_hinted(), lambda within_s: self._hear(subscription, within_s))
         finally:
             subscription.close()
 
@@ -244,10 +246,13 @@ class _Listener:
                 return
 
     def _look_if_due(self, hear: Callable[[float], object]) -> None:
-        if self._clock.monotonic_s() < self._look_at_s:
-            return
-        gone: list[TaskKey] = []
-        for part in parts_of(self.waits.tasks):
+        if self._clock.monotonic_s() >= self._look_at_s:
+            self._look_at(self.waits.tasks, hear)
+            self._look_at_s = self._clock.monotonic_s() + self._look_every_s
+
+    def _look_at(self, tasks: Sequence[SubmitKey], hear: Callable[[float], object]) -> None:
+        gone: list[SubmitKey] = []
+        for part in parts_of(tasks):
             try:
                 gone += self.waits.settle(self._broker.drive(look_at(part)))
             except BrokerError as error:
@@ -260,4 +265,3 @@ class _Listener:
         if gone:
             hear(HEARD_WITHIN_S)
             self.waits.settle_gone(gone)
-        self._look_at_s = self._clock.monotonic_s() + self._look_every_s

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from fastq.broker.operation import Flow
-from fastq.broker.operations.ends import TaskKey, look_at, parts_of, read_rest
+from fastq.broker.operations.ends import SubmitKey, look_at, parts_of, read_rest
 from fastq.handles.handle import AnyHandle, Outcome
 from fastq.handles.waits import HEARD_WITHIN_S, Call, Deadline, Waits, describe, refuse_in_handler
 from fastq.wire.inbox import TaskEnd
@@ -40,7 +40,7 @@ class Collection(Generic[H]):
     def __init__(self, handles: Iterable[H], waiter: object, what: str = "") -> None:
         refuse_in_handler()
         self.ended: list[H] = []
-        self.pending: dict[TaskKey, list[H]] = {}
+        self.pending: dict[SubmitKey, list[H]] = {}
         self._what = what
         for handle in handles:
             if getattr(handle, "waiter", None) is not waiter:
@@ -55,7 +55,7 @@ class Collection(Generic[H]):
         """Return the collection of a single handle."""
         return cls((handle,), handle.waiter, describe(handle.task))
 
-    def take(self, ends: Mapping[TaskKey, Outcome]) -> list[H]:
+    def take(self, ends: Mapping[SubmitKey, Outcome]) -> list[H]:
         """Give handles the ends of their tasks, and return them."""
         taken: list[H] = []
         for task, end in ends.items():
@@ -78,7 +78,7 @@ def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadl
     waits.add(pending, call)
     try:
         yield from _hear(collection, deadline, NEW_WITHIN_S if waits.is_new(pending) else 0.0)
-        gone: list[TaskKey] = []
+        gone: list[SubmitKey] = []
         has_waited = False
         for part in parts_of(task for task in list(pending) if task in pending):
             found = yield look_at(part)
@@ -99,7 +99,7 @@ def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadl
 def _hear(collection: Collection[H], deadline: Deadline, within_s: float | None) -> Steps[H]:
     """Pass on all handles whose ends come, until none has come for so long."""
     while collection.pending:
-        heard: dict[TaskKey, Outcome] = yield Hear(
+        heard: dict[SubmitKey, Outcome] = yield Hear(
             deadline.left_s() if within_s is None else deadline.within_s(within_s)
         )
         if heard:
@@ -110,9 +110,9 @@ def _hear(collection: Collection[H], deadline: Deadline, within_s: float | None)
             return
 
 
-def without_errors(heard: dict[TaskKey, Outcome]) -> dict[TaskKey, TaskEnd]:
+def without_errors(heard: dict[SubmitKey, Outcome]) -> dict[SubmitKey, TaskEnd]:
     """Return ends that were heard; raise what has ended the waits."""
     for end in heard.values():
         if isinstance(end, Exception):
             raise end
-    return cast("dict[TaskKey, TaskEnd]", heard)
+    return cast("dict[SubmitKey, TaskEnd]", heard)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from fastq.broker.operations.ends import TaskKey
+from fastq.broker.operations.ends import SubmitKey, TaskKey
 from fastq.errors import TaskFailedError, TaskGoneError, no_attribute
 from fastq.states import TaskState
 from fastq.wire.inbox import EndKind, TaskEnd
@@ -62,7 +62,7 @@ class _AsyncWaiter(Protocol):
 class _Handle(Generic[R_co]):
     __slots__ = ("_decode", "end", "task")
 
-    def __init__(self, task: TaskKey, decode: Decode, end: Outcome | None = None) -> None:
+    def __init__(self, task: SubmitKey, decode: Decode, end: Outcome | None = None) -> None:
         self.task = task
         self._decode = decode
         self.end = end
@@ -78,7 +78,7 @@ class _Handle(Generic[R_co]):
         return self.task[1]
 
     def _value(self, end: Outcome) -> R_co:
-        data = value_of(self.task, end)
+        data = value_of(self.task[:2], end)
         try:
             value: R_co = self._decode(data)
         except ValueError as error:
@@ -100,7 +100,7 @@ class Handle(_Handle[R_co]):
 
     __slots__ = ("waiter",)
 
-    def __init__(self, waiter: _BlockingWaiter, task: TaskKey, decode: Decode, end: Outcome | None = None) -> None:
+    def __init__(self, waiter: _BlockingWaiter, task: SubmitKey, decode: Decode, end: Outcome | None = None) -> None:
         super().__init__(task, decode, end)
         self.waiter = waiter
 
@@ -114,18 +114,18 @@ class Handle(_Handle[R_co]):
 
     def state(self) -> TaskState:
         """Return the state that the task is in now; ``TaskGoneError`` if it is not in its queue any more."""
-        return self.waiter.state(self.task)
+        return self.waiter.state(self.task[:2])
 
     def progress(self) -> TaskProgress | None:
         """Return what the handler last told by ``task.progress``, None if it told nothing; it may be a second old."""
-        return self.waiter.progress(self.task)
+        return self.waiter.progress(self.task[:2])
 
     def cancel(self) -> None:
         """Delete the task if it waits; if it runs, ask its server to stop and delete it.
 
         One that has ended is left as it is. A Go server retries what it was asked to stop.
         """
-        self.waiter.cancel(self.task)
+        self.waiter.cancel(self.task[:2])
 
 
 class AsyncHandle(_Handle[R_co]):
@@ -133,7 +133,7 @@ class AsyncHandle(_Handle[R_co]):
 
     __slots__ = ("waiter",)
 
-    def __init__(self, waiter: _AsyncWaiter, task: TaskKey, decode: Decode, end: Outcome | None = None) -> None:
+    def __init__(self, waiter: _AsyncWaiter, task: SubmitKey, decode: Decode, end: Outcome | None = None) -> None:
         super().__init__(task, decode, end)
         self.waiter = waiter
 
@@ -146,15 +146,15 @@ class AsyncHandle(_Handle[R_co]):
 
     async def state(self) -> TaskState:
         """Return the state that the task is in now; ``TaskGoneError`` if it is not in its queue any more."""
-        return await self.waiter.state(self.task)
+        return await self.waiter.state(self.task[:2])
 
     async def progress(self) -> TaskProgress | None:
         """Return what the handler last told by ``task.progress``, None if it told nothing; it may be a second old."""
-        return await self.waiter.progress(self.task)
+        return await self.waiter.progress(self.task[:2])
 
     async def cancel(self) -> None:
         """Delete the task if it waits, stop and delete it if it runs; see ``Handle.cancel``."""
-        await self.waiter.cancel(self.task)
+        await self.waiter.cancel(self.task[:2])
 
 
 AnyHandle = Handle[Any] | AsyncHandle[Any]

@@ -8,7 +8,7 @@ from fastq.handles.handle import Decode
 from fastq.handles.waits import Inbox
 from fastq.options import EnqueueOptions, check_options
 from fastq.task import Task, TaskCall, with_options
-from fastq.wire.inbox import INBOX_HEADER
+from fastq.wire.inbox import INBOX_HEADER, SUBMIT_HEADER
 
 __all__ = ["awaited", "awaited_together", "decoder_of"]
 
@@ -21,8 +21,8 @@ def awaited(task: Task, checked: Mapping[str, Any], inbox: Inbox) -> Task:
     if not isinstance(task, Task):
         raise not_a_task(task)
     made = with_options(task, {"retention": KEPT_S, **task.options, **checked})
-    made.headers = {**made.headers, INBOX_HEADER: inbox.name}
-    _prepare(made.options, inbox)
+    made.headers = {**made.headers, **_headers(inbox)}
+    _check(made.options)
     return made
 
 
@@ -37,21 +37,23 @@ def awaited_together(tasks: Iterable[Task], options: EnqueueOptions, inbox: Inbo
         if not isinstance(task, Task):
             raise not_a_task(task)
         has_own.add("retention" in task.options)
-        _prepare({"retention": KEPT_S, **task.options, **checked}, inbox)
+        _check({"retention": KEPT_S, **task.options, **checked})
     if len(has_own) > 1 and "retention" not in checked:
         return [awaited(task, checked, inbox) for task in listed], {}
-    made: EnqueueOptions = {**options, "headers": {**checked.get("headers", {}), INBOX_HEADER: inbox.name}}
+    made: EnqueueOptions = {**options, "headers": {**checked.get("headers", {}), **_headers(inbox)}}
     return listed, made if True in has_own or "retention" in checked else {**made, "retention": KEPT_S}
 
 
-def _prepare(options: Mapping[str, Any], inbox: Inbox) -> None:
-    """Refuse what cannot be waited for, and forget what was told of an earlier task of the same id."""
+def _headers(inbox: Inbox) -> dict[str, str]:
+    return {INBOX_HEADER: inbox.name, SUBMIT_HEADER: inbox.submit}
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Refuse what cannot be waited for."""
     if not options["retention"]:
         raise ValueError("retention must be more than 0 for a task that is submitted: its result would not be kept")
     if group := options.get("group"):
         raise ValueError(f"a task of a group, {group!r}, cannot be submitted: it becomes a part of another task")
-    if inbox.waits is not None and (task_id := options.get("task_id")):
-        inbox.waits.forget((options.get("queue", "default"), task_id))
 
 
 def decoder_of(task: Task) -> Decode:

@@ -1,14 +1,13 @@
 """What one client waits for: the calls to make when tasks end."""
 
 import logging
-import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from fastq.broker.operations.ends import TaskKey
+from fastq.broker.operations.ends import SubmitKey, TaskKey
 from fastq.durations import nanoseconds_of
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.handles.handle import Outcome, Timeout
@@ -28,13 +27,12 @@ __all__ = [
     "Waits",
     "closed",
     "describe",
-    "new_inbox",
     "refuse_in_handler",
 ]
 
 _log = logging.getLogger("fastq")
 
-E = TypeVar("E", bound=tuple[TaskKey, Outcome])
+E = TypeVar("E", bound=tuple[SubmitKey, Outcome])
 
 LOOK_EVERY_S: Final = 5.0
 """How often a client looks at all that it waits for: a message may be lost, and Go servers send none."""
@@ -48,7 +46,7 @@ HEARD_WITHIN_S: Final = 0.2
 MAX_TOLD: Final = 100_000
 """Failures of tasks that nobody waits for yet; the oldest go first."""
 
-Ends: TypeAlias = Sequence[tuple[TaskKey, Outcome]]
+Ends: TypeAlias = Sequence[tuple[SubmitKey, Outcome]]
 """Ends that were heard of, or found, together."""
 Call: TypeAlias = Callable[[Ends], object]
 
@@ -57,14 +55,15 @@ class Waits:
     """The calls to make when tasks end, each once; for any thread."""
 
     def __init__(self) -> None:
-        self._calls: dict[TaskKey, list[Call]] = {}
-        self._told: dict[TaskKey, TaskEnd] = {}
-        self._last: TaskKey | None = None
+        self._calls: dict[SubmitKey, list[Call]] = {}
+        self._told: dict[SubmitKey, TaskEnd] = {}
+        self._hints: set[TaskKey] = set()
+        self._last: SubmitKey | None = None
         self._lock = Lock()
         self._over: Exception | None = None
         self._has_warned = False
 
-    def add(self, tasks: Iterable[TaskKey], call: Call) -> None:
+    def add(self, tasks: Iterable[SubmitKey], call: Call) -> None:
         """Have something called with the end of each of these tasks; raise what has ended all waits."""
         with self._lock:
             if self._over is not None:
@@ -72,15 +71,15 @@ class Waits:
             for task in tasks:
                 self._calls.setdefault(task, []).append(call)
 
-    def submitted(self, task: TaskKey) -> None:
+    def submitted(self, task: SubmitKey) -> None:
         """Note the last submitted task: a first look at it may wait for a message."""
         self._last = task
 
-    def is_new(self, tasks: Collection[TaskKey]) -> bool:
+    def is_new(self, tasks: Collection[SubmitKey]) -> bool:
         """Return whether this is only the last submitted task, and no message has told of it."""
         return len(tasks) == 1 and self._last in tasks
 
-    def remove(self, tasks: Iterable[TaskKey], call: Call) -> None:
+    def remove(self, tasks: Iterable[SubmitKey], call: Call) -> None:
         """Have it not called for those that have not ended."""
         with self._lock:
             for task in tasks:
@@ -91,21 +90,26 @@ class Waits:
                         del self._calls[task]
 
     @property
-    def tasks(self) -> list[TaskKey]:
+    def tasks(self) -> list[SubmitKey]:
         """Return all tasks that are waited for."""
         with self._lock:
             return list(self._calls)
 
-    def has(self, task: TaskKey) -> bool:
+    def take_hinted(self) -> list[SubmitKey]:
+        """Return the tasks to look at, since a message without a nonce tells that they, or others, have ended."""
+        hints, self._hints = self._hints, set()
+        return [task for task in self.tasks if task[:2] in hints] if hints else []
+
+    def has(self, task: SubmitKey) -> bool:
         """Return whether a task is waited for."""
         return task in self._calls
 
-    def settle(self, ends: Iterable[tuple[TaskKey, TaskEnd]]) -> list[TaskKey]:
+    def settle(self, ends: Iterable[tuple[SubmitKey, TaskEnd]]) -> list[SubmitKey]:
         """Take the ends that a look found; return the tasks that are gone, for ``settle_gone``.
 
         A message may have told more. One that is gone may have failed: a full archive drops failed tasks at once.
         """
-        gone, settled = [], list[tuple[TaskKey, Outcome]]()
+        gone, settled = [], list[tuple[SubmitKey, Outcome]]()
         for task, found in ends:
             if task in self._calls:
                 is_bare = found.kind is EndKind.GONE or (found.kind is EndKind.FAILED and not found.is_whole)
@@ -117,12 +121,15 @@ class Waits:
         self._settle(settled)
         return gone
 
-    def settle_gone(self, gone: Iterable[TaskKey]) -> None:
+    def settle_gone(self, gone: Iterable[SubmitKey]) -> None:
         """Take tasks as gone, except those that a message has meanwhile told more of."""
         self._settle([(task, self._told.get(task, _GONE)) for task in gone])
 
     def take_message(self, data: bytes | str) -> None:
-        """Take the ends in a message to the inbox; drop one that is not well-formed."""
+        """Take the ends in a message to the inbox; drop one that is not well-formed.
+
+        An older server sends no nonces: such an end may be that of an earlier task of the same id, so it is a hint.
+        """
         try:
             ends = read_ends_message(data)
         except ValueError as error:
@@ -130,7 +137,8 @@ class Waits:
                 self._has_warned = True
                 _log.warning("dropped a message to this client's inbox: %s; later such messages are not logged", error)
             return
-        for task, end in self._settle(ends):
+        self._hints |= {task[:2] for task, _ in ends if not task[2]}
+        for task, end in self._settle(end for end in ends if end[0][2]):
             if task == self._last:
                 self._last = None
             if end.kind is EndKind.FAILED:
@@ -139,12 +147,7 @@ class Waits:
                     if len(self._told) > MAX_TOLD:
                         del self._told[next(iter(self._told))]
 
-    def forget(self, task: TaskKey) -> None:
-        """Forget what was told of an earlier task of the same id."""
-        with self._lock:
-            self._told.pop(task, None)
-
-    def fail(self, error: Exception, tasks: Iterable[TaskKey]) -> None:
+    def fail(self, error: Exception, tasks: Iterable[SubmitKey]) -> None:
         """End the waits for tasks by an error."""
         self._settle([(task, error) for task in tasks])
 
@@ -176,14 +179,15 @@ _GONE: Final = TaskEnd(EndKind.GONE, is_whole=True)
 
 
 class Inbox(NamedTuple):
-    """The inbox that submitted tasks name, and what is heard there."""
+    """The inbox that the tasks of a submit name, its nonce, and what is heard there."""
 
     name: str
+    submit: str = ""
     waits: Waits | None = None
 
-    def submitted(self, info: TaskInfo) -> TaskKey:
-        """Note that a task was enqueued just now, and return where."""
-        task = info.queue, info.id
+    def submitted(self, info: TaskInfo) -> SubmitKey:
+        """Note that a task was enqueued just now, and return which."""
+        task = info.queue, info.id, self.submit
         if self.waits is not None:
             self.waits.submitted(task)
         return task
@@ -224,7 +228,7 @@ class Deadline:
         return TimeoutError(f"{what} not ended within {self._timeout_s:g} s")
 
 
-def describe(task: TaskKey) -> str:
+def describe(task: SubmitKey | TaskKey) -> str:
     """Return the words for a task in an error."""
     return f"task {task[1]} of queue {task[0]!r} has"
 
@@ -261,11 +265,6 @@ def refuse_in_handler() -> None:
             f"the handler of task {task.id} cannot wait for other tasks: it would hold a place that they may need, and "
             "all places may be held so; enqueue what is to follow from the last of them, or wait in the producer"
         )
-
-
-def new_inbox() -> str:
-    """Return a name for an inbox that no other client has."""
-    return secrets.token_urlsafe(12)
 
 
 def closed() -> BrokerConnectionError:

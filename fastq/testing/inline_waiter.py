@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
-from fastq.broker.operations.ends import TaskKey
+from fastq.broker.operations.ends import SubmitKey, TaskKey
 from fastq.errors import TaskGoneError
 from fastq.handles.aio import AsyncWaiter
 from fastq.handles.blocking import BlockingWaiter
@@ -62,8 +62,8 @@ class AsyncInlineWaiter(AsyncWaiter):
         """Return a name: nothing is told."""
         return Inbox("inline")
 
-    async def _wait_for(self, task: TaskKey, deadline: Deadline) -> TaskEnd:
-        return self._end_of(task)
+    async def _wait_for(self, task: SubmitKey, deadline: Deadline) -> TaskEnd:
+        return self._end_of(task[:2])
 
     async def _collect(
         self, collection: Collection[AsyncHandle[R]], deadline: Deadline
@@ -87,8 +87,8 @@ class AsyncInlineWaiter(AsyncWaiter):
         self._drop(task)
 
 
-def _ends(end_of: EndOf, pending: Iterable[TaskKey]) -> dict[TaskKey, Outcome]:
-    return {task: end_of(task) for task in pending}
+def _ends(end_of: EndOf, pending: Iterable[SubmitKey]) -> dict[SubmitKey, Outcome]:
+    return {task: end_of(task[:2]) for task in pending}
 
 
 def _state(end_of: EndOf, task: TaskKey) -> TaskState:

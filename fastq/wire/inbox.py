@@ -1,11 +1,13 @@
 """Inboxes: how a server tells a waiting client that its tasks have ended.
 
-A task that somebody waits for names a client's inbox in a header. An inbox is a pub/sub channel, whose messages are
-JSON: ``{"queue": …, "ended": [[id, kind, error or result], …]}``. A message saves the client a look; what a client
-misses it finds in Redis.
+A task that somebody waits for names a client's inbox in a header, and in another one the nonce of its submit. An inbox
+is a pub/sub channel, whose messages are JSON: ``{"queue": …, "ended": [[id, kind, error or result, nonce], …]}``. A
+message saves the client a look; what a client misses it finds in Redis. A task that was deleted may have left a message
+under way, and its id may be another task's by then: so a client believes none that does not echo the nonce.
 """
 
 import re
+import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from enum import StrEnum
@@ -18,18 +20,23 @@ from fastq.wire.codec import decode_task_message
 
 __all__ = [
     "INBOX_HEADER",
+    "SUBMIT_HEADER",
+    "Awaiter",
     "EndKind",
     "TaskEnd",
+    "awaiter_of",
     "encode_end",
     "encode_ends",
     "error_in",
-    "inbox_of",
+    "mark_of",
+    "new_name",
     "opening_of",
     "read_ends_message",
 ]
 
 INBOX_HEADER: Final = "fastq-inbox"
-_INBOX: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
+SUBMIT_HEADER: Final = "fastq-submit"
+_NAME: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 MAX_ERROR: Final = 300
 """Characters of an error in a message; the task in the archive has all of it."""
 MAX_RESULT: Final = 500
@@ -63,13 +70,34 @@ class TaskEnd(NamedTuple):
     traceback: str = ""
 
 
-def inbox_of(data: bytes) -> str | None:
-    """Return the inbox that a task's message names."""
+class Awaiter(NamedTuple):
+    """The client that waits for a task: its inbox, and the nonce of the submit, "" from a client without."""
+
+    inbox: str
+    submit: str = ""
+
+
+def awaiter_of(data: bytes) -> Awaiter | None:
+    """Return the client that a task's message names."""
     try:
-        inbox = decode_task_message(data).headers.get(INBOX_HEADER)
+        headers = decode_task_message(data).headers
     except InvalidMessageError:
         return None  # the child will say so
-    return inbox if inbox is not None and _INBOX.fullmatch(inbox) else None
+    inbox, submit = headers.get(INBOX_HEADER, ""), headers.get(SUBMIT_HEADER, "")
+    return Awaiter(inbox, submit if _NAME.fullmatch(submit) else "") if _NAME.fullmatch(inbox) else None
+
+
+def new_name() -> str:
+    """Return a name for an inbox or a submit that no other has."""
+    return secrets.token_urlsafe(12)
+
+
+def mark_of(submit: str) -> bytes:
+    """Return what the message of a task contains that was made by a submit: its header; nothing for any task."""
+    if not submit:
+        return b""
+    name, value = SUBMIT_HEADER.encode(), submit.encode()
+    return b"\n%c%b\x12%c%b" % (len(name), name, len(value), value)
 
 
 def error_in(message: bytes | None) -> str:
@@ -80,9 +108,9 @@ def error_in(message: bytes | None) -> str:
         return ""
 
 
-def encode_ends(queue: str, ends: Iterable[tuple[str, TaskEnd]]) -> bytes:
-    """Return the message that tells of ends by task id."""
-    return orjson.dumps({"queue": queue, "ended": [_entry(task_id, end) for task_id, end in ends]})
+def encode_ends(queue: str, ends: Iterable[tuple[str, TaskEnd, str]]) -> bytes:
+    """Return the message that tells of ends by task id, each with the nonce of its submit."""
+    return orjson.dumps({"queue": queue, "ended": [_entry(*end) for end in ends]})
 
 
 def opening_of(queue: str) -> bytes:
@@ -90,24 +118,31 @@ def opening_of(queue: str) -> bytes:
     return b'{"queue":%b,"ended":[' % orjson.dumps(queue)
 
 
-def encode_end(task_id: str, end: TaskEnd) -> bytes:
+def encode_end(task_id: str, end: TaskEnd, submit: str) -> bytes:
     """Return the part of a message that tells of one end."""
-    return orjson.dumps(_entry(task_id, end))
+    return orjson.dumps(_entry(task_id, end, submit))
 
 
-def _entry(task_id: str, end: TaskEnd) -> tuple[str, ...]:
+def _entry(task_id: str, end: TaskEnd, submit: str) -> tuple[str | None, ...]:
+    more = _more(end)
+    if submit:
+        return task_id, end.kind, more, submit
+    return (task_id, end.kind) if more is None else (task_id, end.kind, more)
+
+
+def _more(end: TaskEnd) -> str | None:
     if end.error:
-        return task_id, end.kind, end.error[:MAX_ERROR]
+        return end.error[:MAX_ERROR]
     if end.result is not None and len(end.result) <= MAX_RESULT:
         with suppress(UnicodeDecodeError):
-            return task_id, end.kind, end.result.decode()
-    return task_id, end.kind
+            return end.result.decode()
+    return None
 
 
-def read_ends_message(data: bytes | str) -> list[tuple[tuple[str, str], TaskEnd]]:
-    """Return the ends in a message by queue and id; ``ValueError`` unless all of it is well-formed.
+def read_ends_message(data: bytes | str) -> list[tuple[tuple[str, str, str], TaskEnd]]:
+    """Return the ends in a message by queue, id and nonce; ``ValueError`` unless all of it is well-formed.
 
-    An end of a kind that is not known is left out.
+    The nonce is "" from a server that knows of none. An end of a kind that is not known is left out.
     """
     try:
         body: Any = orjson.loads(data)
@@ -117,7 +152,11 @@ def read_ends_message(data: bytes | str) -> list[tuple[tuple[str, str], TaskEnd]
     if not is_formed or not all(map(_is_formed, body["ended"])):
         raise ValueError(f"{data[:200]!r} is not a message of ends")
     queue = body["queue"]
-    return [((queue, entry[0]), _end_in(*entry[1:3])) for entry in body["ended"] if entry[1] in _ENDS]
+    return [
+        ((queue, entry[0], entry[3] if len(entry) > 3 else ""), _end_in(*entry[1:3]))
+        for entry in body["ended"]
+        if entry[1] in _ENDS
+    ]
 
 
 def _end_in(kind: str, more: str | None = None) -> TaskEnd:
@@ -129,7 +168,9 @@ def _end_in(kind: str, more: str | None = None) -> TaskEnd:
 
 
 def _is_formed(entry: Any) -> bool:
-    return type(entry) is list and len(entry) > 1 and all(type(word) is str for word in entry)
+    if type(entry) is not list or len(entry) < 2:
+        return False
+    return all(type(word) is str or (word is None and at == 2) for at, word in enumerate(entry))
 
 
 _ENDS: Final = {kind.value: TaskEnd(kind, is_whole=kind in (EndKind.DONE, EndKind.GONE)) for kind in EndKind}

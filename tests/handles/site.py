@@ -7,7 +7,7 @@ from redis import Redis
 from fastq.broker.operations.ends import tell_inbox
 from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, decode_task_message, rewrite_task_message
-from fastq.wire.inbox import INBOX_HEADER, EndKind, TaskEnd
+from fastq.wire.inbox import INBOX_HEADER, SUBMIT_HEADER, EndKind, TaskEnd
 
 __all__ = ["GARBLED", "QUEUE", "Site"]
 
@@ -42,12 +42,24 @@ class Site:
         if tells:
             self.tell(message, state, result, error)
 
-    def tell(self, message: bytes, state: str, result: bytes | None = None, error: str = "") -> int:
-        """Tell the client of a task that it has ended; return how many heard it."""
+    def tell(
+        self,
+        message: bytes,
+        state: str,
+        result: bytes | None = None,
+        error: str = "",
+        *,
+        knows_submits: bool = True,
+    ) -> int:
+        """Tell the client of a task that it has ended, as an older server does unless it knows submits.
+
+        Return how many heard it.
+        """
         task = decode_task_message(message)
         kinds = {"archived": EndKind.FAILED, "gone": EndKind.GONE}
         kind = kinds.get(state, EndKind.DONE if result is None else EndKind.RESULT)
-        telling = tell_inbox(task.headers[INBOX_HEADER], QUEUE, [(task.id, TaskEnd(kind, error))])
+        end = task.id, TaskEnd(kind, error), task.headers[SUBMIT_HEADER] if knows_submits else ""
+        telling = tell_inbox(task.headers[INBOX_HEADER], QUEUE, [end])
         heard: int = self.db.execute_command(*telling.words())
         return heard
 

@@ -77,6 +77,35 @@ def test_a_connection_that_is_killed_costs_no_end(db: Redis, url: str) -> None:
     on_loop(url, db, use)
 
 
+def test_a_late_message_of_an_earlier_task_of_the_same_id_ends_no_wait(db: Redis, url: str) -> None:
+    async def use(client: AsyncClient, site: Site) -> None:
+        client._waiter._look_every_s = 1e6
+        await client.submit("t", task_id="a")
+        late = site.db.hget(keys.task(QUEUE, "a"), "msg")
+        site.db.delete(keys.task(QUEUE, "a"))
+        waiting = await begin(client, (await client.submit("t", task_id="a")).result())
+        for state, error in (("completed", ""), ("archived", "ValueError: of the first"), ("gone", "")):
+            assert site.tell(late, state, error=error) == 1
+        site.end("a", result=b"2")
+        assert await waiting == b"2"
+
+    on_loop(url, db, use)
+
+
+def test_the_message_of_an_older_server_has_the_client_look(db: Redis, url: str) -> None:
+    async def use(client: AsyncClient, site: Site) -> None:
+        client._waiter._look_every_s = 1e6
+        handle, looks = await client.submit("t", task_id="a"), site.looks()
+        message = site.db.hget(keys.task(QUEUE, "a"), "msg")
+        waiting = await begin(client, handle.result())
+        await until(lambda: site.looks() > looks)
+        site.end("a", result=b"7", tells=False)
+        site.tell(message, "completed", knows_submits=False)
+        assert await waiting == b"7"
+
+    on_loop(url, db, use)
+
+
 def test_what_nobody_tells_is_found_by_a_look(db: Redis, url: str) -> None:
     async def use(client: AsyncClient, site: Site) -> None:
         client._waiter._look_every_s = 0.05
@@ -223,7 +252,7 @@ def test_a_failure_wins_over_a_look_that_finds_no_task_and_ends_with_it(db: Redi
         drive, waits = client._broker.drive, client._waiter._listener()._waits
 
         async def drive_late(flow: Any) -> Any:
-            for _, task_id in waits.tasks:
+            for _, task_id, _ in waits.tasks:
                 site.end(task_id, "gone", tells=False)
                 site.tell(messages[task_id], "archived", error="ValueError: full")
             await until(lambda: waits.tasks == [])

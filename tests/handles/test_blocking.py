@@ -87,6 +87,52 @@ def test_a_message_ends_a_wait_and_the_subscription_ends_with_the_client(client:
     wait_until(lambda: site.listeners() == [])
 
 
+def test_a_late_message_of_an_earlier_task_of_the_same_id_ends_no_wait(client: Client, site: Site) -> None:
+    client._waiter._look_every_s = 1e6
+    first = client.submit("t", task_id="a")
+    late = site.db.hget(keys.task(QUEUE, "a"), "msg")
+    site.end("a", result=b"1", tells=False)
+    assert first.result() == b"1"
+    site.db.delete(keys.task(QUEUE, "a"))
+    waiting = begin(client, client.submit("t", task_id="a").result)
+    for state, error in (("completed", ""), ("archived", "ValueError: of the first"), ("gone", "")):
+        assert site.tell(late, state, error=error) == 1
+    site.end("a", result=b"2")
+    assert waiting.ended() == b"2"
+
+
+def test_a_handle_does_not_take_the_end_of_another_submit_for_its_own(client: Client, site: Site) -> None:
+    first = [client.submit("t", task_id=name) for name in "abc"]
+    site.db.delete(*(keys.task(QUEUE, name) for name in "abc"))
+    second = [client.submit("t", task_id=name) for name in "abc"]
+    for name, state in zip("ab", ("completed", "archived"), strict=True):
+        site.end(name, state, b"2", tells=False)
+    for handle in first:
+        with pytest.raises(TaskGoneError):
+            handle.result()
+    assert second[0].result() == b"2"
+    more = client.submit_many(Task("t", task_id=name) for name in "de")
+    site.db.delete(*(keys.task(QUEUE, name) for name in "de"))
+    client.submit_many(Task("t", task_id=name) for name in "de")
+    for name, state in zip("de", ("completed", "archived"), strict=True):
+        site.end(name, state, b"2", tells=False)
+    for handle in client.as_completed(more):
+        with pytest.raises(TaskGoneError):
+            handle.result()
+
+
+def test_the_message_of_an_older_server_has_the_client_look(client: Client, site: Site) -> None:
+    client._waiter._look_every_s = 1e6
+    handle, looks = client.submit("t", task_id="a"), site.looks()
+    message = site.db.hget(keys.task(QUEUE, "a"), "msg")
+    waiting = begin(client, handle.result)
+    wait_until(lambda: site.looks() > looks)
+    site.tell(message, "completed", knows_submits=False)
+    site.end("a", result=b"7", tells=False)
+    site.tell(message, "completed", knows_submits=False)
+    assert waiting.ended() == b"7"
+
+
 def test_a_task_that_has_ended_needs_no_message(client: Client, site: Site) -> None:
     client._waiter._look_every_s = 1e6
     done, failed, plain, gone = client.submit_many([Task("t", task_id=name) for name in "abcd"])
@@ -217,10 +263,11 @@ def test_what_could_not_be_waited_for_is_not_sent(
 def test_a_submitted_task_is_kept_for_an_hour_or_as_long_as_it_says(client: Client, site: Site) -> None:
     more: dict[str, Any] = {"retention": 60}
     for options, kept_s in (({}, 3600), (more, 60)):
-        task_id = client.submit("t", headers={"a": "b"}, **options).id
-        message = site.message(task_id)
+        handle = client.submit("t", headers={"a": "b"}, **options)
+        message = site.message(handle.id)
         assert message.retention == kept_s
-        assert message.headers == {"a": "b", "fastq-inbox": client._waiter.own.inbox}
+        ours = {"fastq-inbox": client._waiter.own.inbox, "fastq-submit": handle.task[2]}
+        assert message.headers == {"a": "b", **ours}
 
 
 def test_tasks_submitted_together_are_kept_as_each_of_them_says(client: Client, site: Site) -> None:
@@ -236,7 +283,8 @@ def test_tasks_submitted_together_are_kept_as_each_of_them_says(client: Client, 
             message = site.message(handle.id)
             assert message.retention == kept_s
             headers = {**task.headers, **options.get("headers", {})}
-            assert message.headers == {**headers, "fastq-inbox": client._waiter.own.inbox}
+            ours = {"fastq-inbox": client._waiter.own.inbox, "fastq-submit": handle.task[2]}
+            assert message.headers == {**headers, **ours}
             assert "fastq-inbox" not in task.headers
 
 
@@ -406,7 +454,7 @@ def test_a_failure_that_was_heard_wins_over_a_look_that_finds_no_task(client: Cl
     drive = client._broker.drive
 
     def drive_late(flow: Any) -> Any:
-        for task_id in {task_id for _, task_id in waits_of(client)}:
+        for task_id in {task_id for _, task_id, _ in waits_of(client)}:
             site.end(task_id, "gone", tells=False)
             site.tell(messages[task_id], "archived", error="ValueError: full")
         wait_until(lambda: waits_of(client) == [])
@@ -431,7 +479,7 @@ def test_a_failure_is_not_that_of_a_later_task_of_the_same_id(client: Client, si
         later.cancel()
         with pytest.raises(TaskGoneError):
             later.result()
-        with pytest.raises(TaskGoneError):
+        with pytest.raises(TaskFailedError, match="ValueError: old"):
             failed.result()
 
 
@@ -442,11 +490,12 @@ def test_a_new_task_that_a_message_tells_of_is_not_looked_at(
     client._waiter._look_every_s = 1e6
     client.submit("t", task_id="first")
     wait_until(lambda: client._waiter.own.listener._look_at_s > 1e5)  # type: ignore[union-attr]  # it listens, and has looked
-    waiting = begin(client, client.submit("t", task_id="a").result)
+    handle = client.submit("t", task_id="a")
+    waiting = begin(client, handle.result)
     looks = site.looks()
     site.end("a", result=b"7", tells=False)
     inbox = keys.inbox_channel(client._waiter.own.inbox)
-    site.db.publish(inbox, encode_ends(QUEUE, [("a", TaskEnd(EndKind.RESULT, result=b"8"))]))
+    site.db.publish(inbox, encode_ends(QUEUE, [("a", TaskEnd(EndKind.RESULT, result=b"8"), handle.task[2])]))
     assert waiting.ended() == b"8", "the result is that in the message"
     assert site.looks() == looks
 
@@ -466,7 +515,7 @@ def test_while_messages_come_handles_are_not_looked_at(
         if looks == ["look_at"]:
             for handle in handles[:900]:
                 site.db.hset(keys.task(QUEUE, handle.id), "state", "completed")
-            site.db.publish(inbox, encode_ends(QUEUE, [(handle.id, done) for handle in handles]))
+            site.db.publish(inbox, encode_ends(QUEUE, [(handle.id, done, handle.task[2]) for handle in handles]))
         return drive(flow)
 
     client._broker.drive = tell  # type: ignore[method-assign]  # tells of all at the first look, and does the same
@@ -475,7 +524,7 @@ def test_while_messages_come_handles_are_not_looked_at(
 
 
 def test_many_handles_are_looked_at_in_parts(client: Client, site: Site) -> None:
-    handles: list[Handle[Any]] = [Handle(client._waiter, (QUEUE, f"{n}"), lambda data: data) for n in range(4_001)]
+    handles: list[Handle[Any]] = [Handle(client._waiter, (QUEUE, f"{n}", ""), lambda data: data) for n in range(4_001)]
     drive, looks = client._broker.drive, list[object]()
 
     def count(flow: Any) -> Any:
@@ -520,7 +569,7 @@ def test_a_subscription_that_is_not_answered_holds_up_no_wait(
 
 def test_threads_share_what_a_new_process_waits_with(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     both = Barrier(2, timeout=PATIENCE_S)
-    monkeypatch.setattr("fastq.handles.blocking.new_inbox", lambda: f"{both.wait()}")
+    monkeypatch.setattr("fastq.handles.blocking.new_name", lambda: f"{both.wait()}")
     waitings = [Waiting(lambda: client._waiter.own) for _ in range(2)]
     first, second = (waiting.ended() for waiting in waitings)
     assert first is second

@@ -46,6 +46,8 @@ for _, nth in ipairs(taken) do
     stored = redis.pcall("HSET", task, "msg", message, "state", "completed", "result", string.sub(result, 2))
   else
     stored = redis.pcall("HSET", task, "msg", message, "state", "completed")
+    -- That of an earlier run or attempt, which a Go server or asynqmon has left.
+    redis.pcall("HDEL", task, "result")
   end
   if type(stored) == "table" then misfit(stored, nth, id, "completed", "ZREM", completed) end
   -- A message may name any key as its lock; GET raises for one that is not a string.

@@ -1,6 +1,7 @@
 --[[ read_ends: read the states of tasks, and what those left that are completed or archived.
 KEYS[1...] tasks    asynq:{q}:t:{id} of each, so that a node that does not have all of them says so
 ARGV[1] max_bytes   results and messages at most; the first that goes beyond it is the last one read; 0 reads none
+ARGV[2...] marks    of each, what its message must contain, else it is another's: none is returned; "" for any
 builds  no keys
 returns list: three values for each task that was read: its state, nil if there is no such task; its result if it is
   completed, its message if it is archived, nil if there is none or max_bytes is 0; of an archived one the record of
@@ -8,9 +9,10 @@ returns list: three values for each task that was read: its state, nil if there 
 asynq   none
 ]]
 local max_bytes = tonumber(ARGV[1])
+local marks = {unpack(ARGV, 2)}
 local left_in = {completed = "result", archived = "msg"}
 local reply, bytes = {}, 0
-for _, task in ipairs(KEYS) do
+for nth, task in ipairs(KEYS) do
   local state = redis.pcall("HGET", task, "state")
   -- A key that is not a hash counts as none. Any other error may not be the task's fault.
   if type(state) == "table" then
@@ -18,6 +20,12 @@ for _, task in ipairs(KEYS) do
     state = false
   end
   local left, attempt
+  local mark = marks[nth] or ""
+  if state and mark ~= "" then
+    local message = redis.call("HGET", task, "msg") or ""
+    if not string.find(message, mark, 1, true) then state = false end
+    bytes = bytes + #message
+  end
   if max_bytes > 0 and state and left_in[state] then
     left = redis.call("HGET", task, left_in[state])
     if state == "archived" then attempt = string.sub(redis.call("HGET", task, "attempts") or "", -160) end

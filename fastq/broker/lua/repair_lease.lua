@@ -20,6 +20,8 @@ redis.call("ZREM", lease, "")
 local most = math.max(1, math.floor(100000 / math.max(1, redis.call("LLEN", active))))
 local last = math.min(#ARGV, 3 + most)
 local repaired = 0
+-- include: forget
+
 for at = 4, last do
   local id = ARGV[at]
   local score = tonumber(redis.call("ZSCORE", lease, id) or nil)
@@ -32,6 +34,7 @@ for at = 4, last do
     if found[1] == "active" then
       redis.call("RPUSH", pending, id)
       redis.call("HSET", task_prefix .. id, "state", "pending", "pending_since", now_ns)
+      forget(task_prefix .. id)
     end
     redis.call("ZREM", lease, id)
     repaired = repaired + 1

@@ -37,6 +37,7 @@ end
 if #back == 0 then return outcomes end
 
 -- include: misfit
+-- include: forget
 
 redis.call("ZREM", lease, unpack(back))
 redis.call("RPUSH", pending, unpack(back))
@@ -44,6 +45,7 @@ for nth, id in ipairs(named) do
   if outcomes[nth] == 1 then
     local stored = redis.pcall("HSET", task_prefix .. id, "state", "pending", "pending_since", pending_since)
     if type(stored) == "table" then misfit(stored, nth, id, "pending", "LREM", pending, -1) end
+    forget(task_prefix .. id)
   end
 end
 if all then return 1 end

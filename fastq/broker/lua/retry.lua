@@ -40,6 +40,7 @@ local first = named[1]
 
 -- include: release
 -- include: misfit
+-- include: forget
 
 local waiting = {}
 for _, nth in ipairs(taken) do
@@ -56,6 +57,7 @@ for _, nth in ipairs(taken) do
   local task = task_prefix .. ARGV[at]
   local stored = redis.pcall("HSET", task, "msg", ARGV[at + 1], "state", "retry", attempts_of(task, ARGV[at + 4]))
   if type(stored) == "table" then misfit(stored, nth, ARGV[at], "retry", "ZREM", retry) end
+  forget(task)
   -- A value that others put there may not be a number; this must not stop the script half-way.
   if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end
 end

@@ -13,6 +13,7 @@ local source, pending = KEYS[1], KEYS[2]
 local task_prefix, state, now_ns = ARGV[1], ARGV[2], ARGV[3]
 -- Raises for a key of another type before a task is taken off the source, since it could not be stored then.
 redis.call("LLEN", pending)
+-- include: forget
 local asked, moved = 0, {}
 for at = 4, #ARGV, 2 do
   local id, digest = ARGV[at], ARGV[at + 1]
@@ -21,6 +22,7 @@ for at = 4, #ARGV, 2 do
   local is_same = found[1] == state and found[2] and (digest == "" or redis.sha1hex(found[2]) == digest)
   if is_same and redis.call("ZREM", source, id) == 1 then
     redis.call("HSET", task, "state", "pending", "pending_since", now_ns)
+    forget(task)
     moved[#moved + 1] = id
   end
   asked = asked + 1

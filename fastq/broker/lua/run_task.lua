@@ -22,6 +22,7 @@ local task_prefix, group_prefix, task_id, seen_at = ARGV[1], ARGV[2], ARGV[3], A
 local expected, now_ns = ARGV[5], ARGV[6]
 
 -- include: take_off
+-- include: forget
 
 local task = task_prefix .. task_id
 local found = redis.pcall("HMGET", task, "state", "group", "msg")
@@ -31,5 +32,6 @@ if expected ~= "" and state ~= expected then return state end
 local reason = state == "pending" and state or reason_to_leave(state, group or "")
 if reason then return reason end
 redis.call("HSET", task, "state", "pending", "pending_since", now_ns)
+forget(task)
 redis.call("LPUSH", pending, task_id)
 return 1

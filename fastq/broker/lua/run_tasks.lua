@@ -18,6 +18,7 @@ local task_prefix, state, group, count, last = ARGV[1], ARGV[2], ARGV[3], tonumb
 local now_ns = ARGV[6]
 
 -- include: take_some
+-- include: forget
 
 local taken, moved = ids_to_take(), {}
 -- First the writes that free memory: a Redis that is out of memory then lets the later writes pass.
@@ -26,6 +27,7 @@ for _, id in ipairs(taken) do
   local task = task_prefix .. id
   if is_here(id, redis.pcall("HMGET", task, "state")[1]) then
     redis.call("HSET", task, "state", "pending", "pending_since", now_ns)
+    forget(task)
     moved[#moved + 1] = id
   end
 end

@@ -3,7 +3,7 @@ KEYS[1] task      asynq:{q}:t:{id}
 KEYS[2] lease     asynq:{q}:lease
 ARGV[1] id        task id
 ARGV[2] owner     fraction of the lease scores that are the caller's
-ARGV[3] progress  JSON
+ARGV[3] progress  JSON, "" to forget what was told
 builds  none
 returns 1 stored | -1 not the caller's
 asynq   none
@@ -12,5 +12,5 @@ local task, lease = KEYS[1], KEYS[2]
 local id, owner, progress = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local score = redis.call("ZSCORE", lease, id)
 if not (score and tonumber(score) % 1 == owner) then return -1 end
-redis.call("HSET", task, "progress", progress)
+if progress == "" then redis.call("HDEL", task, "progress") else redis.call("HSET", task, "progress", progress) end
 return 1

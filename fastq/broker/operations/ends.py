@@ -11,11 +11,12 @@ from fastq.errors import BrokerError
 from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.attempts import decode_attempts
-from fastq.wire.inbox import EndKind, TaskEnd, encode_end, encode_ends, error_in, opening_of
+from fastq.wire.inbox import EndKind, TaskEnd, encode_end, encode_ends, error_in, mark_of, opening_of
 from fastq.wire.progress import TaskProgress, read_progress
 
 __all__ = [
     "Part",
+    "SubmitKey",
     "TaskKey",
     "end_of_completed",
     "look_at",
@@ -37,8 +38,11 @@ T = TypeVar("T")
 TaskKey = tuple[str, str]
 """The queue of a task, and its id."""
 
-Part: TypeAlias = Sequence[tuple[str, list[str]]]
-"""Queues and ids of as many tasks as are looked at in one round trip."""
+SubmitKey = tuple[str, str, str]
+"""The queue of a task, its id, and the nonce of the submit that made it; "" for whichever has the id."""
+
+Part: TypeAlias = Sequence[tuple[str, list[tuple[str, str]]]]
+"""Queues, and ids and nonces, of as many tasks as are looked at in one round trip."""
 
 _GONE: Final = TaskEnd(EndKind.GONE, is_whole=True)
 _DONE: Final = TaskEnd(EndKind.DONE, is_whole=True)
@@ -46,8 +50,8 @@ _COMPLETED: Final = TaskEnd(EndKind.RESULT)
 _ARCHIVED: Final = TaskEnd(EndKind.FAILED)
 
 
-def tell_inbox(inbox: str, queue: str, ends: Iterable[tuple[str, TaskEnd]]) -> Operation[int]:
-    """Publish to a client how tasks of a queue have ended."""
+def tell_inbox(inbox: str, queue: str, ends: Iterable[tuple[str, TaskEnd, str]]) -> Operation[int]:
+    """Publish to a client how tasks of a queue have ended, each with the nonce of its submit."""
     # Without a key: in a cluster a message reaches the subscribers of all nodes.
     return Operation("PUBLISH", (), (keys.inbox_channel(inbox), encode_ends(queue, ends)), int)
 
@@ -57,11 +61,14 @@ def end_of_completed(task: Completed) -> TaskEnd:
     return _DONE if task.result is None else TaskEnd(EndKind.RESULT, result=task.result)
 
 
-def tell_completed(inbox: str, queue: str, tasks: Iterable[Completed]) -> Operation[int]:
-    """Publish to a client which of these tasks are completed; to be sent right behind the operation that does it."""
+def tell_completed(inbox: str, queue: str, tasks: Iterable[tuple[Completed, str]]) -> Operation[int]:
+    """Publish to a client which of these tasks are completed; to be sent right behind the operation that does it.
+
+    Beside each is the nonce of its submit.
+    """
     words: list[Word] = []
-    for task in tasks:
-        words += (task.id, task.kept_until_s, encode_end(task.id, end_of_completed(task)))
+    for task, submit in tasks:
+        words += (task.id, task.kept_until_s, encode_end(task.id, end_of_completed(task), submit))
     args: tuple[Word, ...] = (keys.inbox_channel(inbox), opening_of(queue), *words)
     return scripted("publish_completed", (keys.completed(queue),), args, int)
 
@@ -83,15 +90,18 @@ def read_progress_of(queue: str, task_id: str) -> Operation[TaskProgress | None]
     return Operation("HGET", (keys.task(queue, task_id),), ("progress",), read_progress, idempotent=True)
 
 
-def read_ends(queue: str, task_ids: Sequence[str], *, whole: bool = True) -> Operation[list[TaskEnd | None]]:
-    """Read how tasks have ended, None for those that have not.
+def read_ends(queue: str, submits: Sequence[tuple[str, str]], *, whole: bool = True) -> Operation[list[TaskEnd | None]]:
+    """Read how tasks have ended, by id and nonce; None for those that have not.
 
-    With ``whole``, with results and errors; of big ones it may return fewer than asked for, the first ones.
+    With ``whole``, with results and errors, and a task that another submit has made is gone. Of big ones it may then
+    return fewer than asked for, the first ones.
     """
     prefix = keys.task_prefix(queue)
-    tasks = [prefix + task_id for task_id in task_ids]
-    parse = _whole_ends if whole else _bare_ends
-    return scripted("read_ends", tasks, (MAX_READ_BYTES if whole else 0,), parse, idempotent=True)
+    tasks = [prefix + task_id for task_id, _ in submits]
+    if not whole:
+        return scripted("read_ends", tasks, (0,), _bare_ends, idempotent=True)
+    marks = [mark_of(submit) for _, submit in submits]
+    return scripted("read_ends", tasks, (MAX_READ_BYTES, *marks), _whole_ends, idempotent=True)
 
 
 def _bare_ends(reply: list[Any]) -> list[TaskEnd | None]:
@@ -114,50 +124,52 @@ def _whole_end(state: bytes | None, left: bytes | None, attempt: bytes | None) -
     return _GONE if state is None else None
 
 
-def read_end(task: TaskKey) -> Flow[TaskEnd | None]:
+def read_end(task: SubmitKey) -> Flow[TaskEnd | None]:
     """Read how a task has ended, None if it has not."""
-    queue, task_id = task
-    (end,) = yield read_ends(queue, (task_id,))
+    (end,) = yield read_ends(task[0], (task[1:],))
     return end if end is None else (yield from read_rest({task: end}))[task]
 
 
-def parts_of(tasks: Iterable[TaskKey]) -> Iterator[Part]:
+def parts_of(tasks: Iterable[SubmitKey]) -> Iterator[Part]:
     """Divide any number of tasks into parts."""
     calls = _calls(tasks)
     while part := list(islice(calls, CALLS_AT_ONCE)):
         yield part
 
 
-def look_at(part: Part) -> Flow[list[tuple[TaskKey, TaskEnd]]]:
-    """Return which tasks of a part have ended, without results and errors; but all of one task alone."""
+def look_at(part: Part) -> Flow[list[tuple[SubmitKey, TaskEnd]]]:
+    """Return which tasks of a part have ended, without results and errors; but all of one task alone.
+
+    Without these, an end may be that of a later task of the same id: ``read_rest`` tells.
+    """
     if len(part) == len(part[0][1]) == 1:
-        task = part[0][0], part[0][1][0]
+        task = part[0][0], *part[0][1][0]
         end = yield from read_end(task)
         return [] if end is None else [(task, end)]
-    replies = yield from together(*(read_ends(queue, ids, whole=False) for queue, ids in part))
+    replies = yield from together(*(read_ends(queue, submits, whole=False) for queue, submits in part))
     return [
-        ((queue, task_id), end)
-        for (queue, ids), ends in zip(part, replies, strict=True)
-        for task_id, end in zip(ids, ends, strict=True)
+        ((queue, *submit), end)
+        for (queue, submits), ends in zip(part, replies, strict=True)
+        for submit, end in zip(submits, ends, strict=True)
         if end is not None
     ]
 
 
-def read_rest(ends: Mapping[TaskKey, TaskEnd]) -> Flow[dict[TaskKey, TaskEnd]]:
+def read_rest(ends: Mapping[SubmitKey, TaskEnd]) -> Flow[dict[SubmitKey, TaskEnd]]:
     """Read the results, errors and tracebacks of tasks that have ended, where they are not known yet.
 
     The error of a task that has left the archive meanwhile is the one that was told.
     """
     whole = {task: end for task, end in ends.items() if end.is_whole}
-    for queue, ids in _calls(task for task in ends if task not in whole):
+    for queue, submits in _calls(task for task in ends if task not in whole):
         read = 0
-        while read < len(ids):
-            found: list[TaskEnd | None] = yield from _read_alone(read_ends(queue, ids[read:]))
-            for task_id, end in zip(ids[read:], found, strict=False):
-                told = ends[queue, task_id]
+        while read < len(submits):
+            found: list[TaskEnd | None] = yield from _read_alone(read_ends(queue, submits[read:]))
+            for submit, end in zip(submits[read:], found, strict=False):
+                task = (queue, *submit)
                 is_lost = end is None or end.kind is EndKind.GONE
-                keeps = is_lost and told.kind is EndKind.FAILED
-                whole[queue, task_id] = told._replace(is_whole=True) if keeps else end or _GONE
+                keeps = is_lost and ends[task].error
+                whole[task] = ends[task]._replace(is_whole=True) if keeps else end or _GONE
             read += len(found)
     yield from _read_tracebacks(whole)
     return whole
@@ -172,10 +184,10 @@ def _read_alone(operation: Operation[T]) -> Flow[T]:
     return cast("T", result)
 
 
-def _read_tracebacks(whole: dict[TaskKey, TaskEnd]) -> Flow[None]:
+def _read_tracebacks(whole: dict[SubmitKey, TaskEnd]) -> Flow[None]:
     """Add the tracebacks that are kept, each of which may belong to many tasks."""
     failed = {task: end for task, end in whole.items() if end.fingerprint and not end.traceback}
-    for queue in {queue for queue, _ in failed}:
+    for queue in {task[0] for task in failed}:
         fingerprints = {end.fingerprint for task, end in failed.items() if task[0] == queue}
         kept = yield from _read_alone(read_tracebacks(queue, sorted(fingerprints)))
         for task, end in failed.items():
@@ -183,12 +195,12 @@ def _read_tracebacks(whole: dict[TaskKey, TaskEnd]) -> Flow[None]:
                 whole[task] = end._replace(traceback=kept.get(end.fingerprint, ""))
 
 
-def _calls(tasks: Iterable[TaskKey]) -> Iterator[tuple[str, list[str]]]:
+def _calls(tasks: Iterable[SubmitKey]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Put tasks together by queue, as many as go into a call."""
-    by_queue: dict[str, list[str]] = {}
-    for queue, task_id in tasks:
-        ids = by_queue.setdefault(queue, [])
-        ids.append(task_id)
-        if len(ids) == TASKS_A_CALL:
+    by_queue: dict[str, list[tuple[str, str]]] = {}
+    for queue, task_id, submit in tasks:
+        submits = by_queue.setdefault(queue, [])
+        submits.append((task_id, submit))
+        if len(submits) == TASKS_A_CALL:
             yield queue, by_queue.pop(queue)
     yield from by_queue.items()

@@ -124,7 +124,7 @@ def save_checkpoint(queue: str, task_id: str, owner: Owner, message: bytes) -> O
 
 
 def write_progress(queue: str, task_id: str, owner: Owner, progress: bytes) -> Operation[bool]:
-    """Store the progress of a running task; False if it is not the owner's any more."""
+    """Store the progress of a running task, b"" for none; False if it is not the owner's any more."""
     return _write("write_progress", queue, task_id, owner, progress)
 
 

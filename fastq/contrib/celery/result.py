@@ -104,7 +104,7 @@ class AsyncResult:
 
     @property
     def _handle(self) -> Handle[Any]:
-        return Handle(self._app.client._waiter, self._key, decode)
+        return Handle(self._app.client._waiter, (*self._key, ""), decode)
 
     if not TYPE_CHECKING:  # a type checker would take it for any attribute
 

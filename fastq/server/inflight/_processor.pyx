@@ -19,7 +19,7 @@ from fastq._codec import rewrite_task_message, view_task_message
 from fastq.broker.operations.finish import Completed, Done
 from fastq.errors import InvalidMessageError
 from fastq.pool.protocol import EventKind, Sort
-from fastq.wire.inbox import inbox_of
+from fastq.wire.inbox import awaiter_of
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(type kind, Py_ssize_t count)
@@ -108,8 +108,8 @@ cdef class SubmissionMaker:
         submission.is_async, submission.is_threaded = sort & ASYNC != 0, sort & THREADED != 0
         task.tally = <Tally><object>PyTuple_GET_ITEM(known, 1)
         if view.slots[FASTQ_HEADER] != NULL:
-            task.inbox = inbox_of(submission.data)
-            submission.is_awaited = task.inbox is not None
+            task.awaiter = awaiter_of(submission.data)
+            submission.is_awaited = task.awaiter is not None
         task.submission = submission
         return submission
 

@@ -12,7 +12,7 @@ cdef class InFlightTask:
     cdef public bint in_flight
     cdef public object disposition
     cdef public bytes written
-    cdef public str inbox
+    cdef public object awaiter
     cdef public int reruns
     cdef public object canceled
     cdef public object submission

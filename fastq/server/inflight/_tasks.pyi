@@ -5,6 +5,7 @@ from fastq.broker.operations.finish import Disposition
 from fastq.pool.protocol import Submission
 from fastq.server.inflight._tally import Tally
 from fastq.wire.codec import TaskView
+from fastq.wire.inbox import Awaiter
 
 class SeqRange(NamedTuple):
     """The ``seq`` of the oldest task in flight and of the newest that was taken, and how many are in flight."""
@@ -21,7 +22,7 @@ class InFlightTask:
     in_flight: bool
     disposition: Disposition | None
     written: bytes | None
-    inbox: str | None
+    awaiter: Awaiter | None
     reruns: int
     canceled: CancelAs | None
     submission: Submission | None

@@ -22,7 +22,7 @@ cdef class InFlightTask:
     - ``disposition``: what becomes of it, once its run has ended
     - ``reruns``: restarts after its child was killed for a different task
     - ``canceled``: what is to become of it once somebody has canceled it
-    - ``inbox``: of the client that waits for its end, if one does
+    - ``awaiter``: the client that waits for its end, if one does
     - ``written``: the last result that the handler wrote while it ran
     - ``seq``: how many tasks of the queue were taken before it
     - ``submission``: what the pool has of it, while it is in flight
@@ -206,7 +206,7 @@ def live(tasks: list[InFlightTask]) -> list[InFlightTask]:
 def awaited(tasks: list[InFlightTask]) -> list[InFlightTask]:
     """Return the tasks that a client waits for."""
     cdef InFlightTask task
-    return [task for task in tasks if task.inbox is not None]
+    return [task for task in tasks if task.awaiter is not None]
 
 
 def by_disposition(tasks: list[InFlightTask]) -> dict[tuple[str, type], list[InFlightTask]]:

@@ -41,21 +41,21 @@ class Inboxes:
         """Return the operations that go behind the ends of tasks, to tell of those that are completed."""
         operations = []
         for call in calls:
-            by_inbox = defaultdict[str, list[Completed]](list)
+            by_inbox = defaultdict[str, list[tuple[Completed, str]]](list)
             for task in awaited(call.tasks) if len(call.tasks) <= TOLD_AT_ONCE else ():
-                if isinstance(task.disposition, Completed) and task.inbox is not None:
-                    by_inbox[task.inbox].append(task.disposition)
+                if isinstance(task.disposition, Completed) and task.awaiter is not None:
+                    by_inbox[task.awaiter.inbox].append((task.disposition, task.awaiter.submit))
             operations += [tell_completed(inbox, call.tasks[0].queue, tasks) for inbox, tasks in by_inbox.items()]
         return operations
 
     def tell(self, tasks: Sequence[InFlightTask], of: int) -> None:
         """Begin to tell of awaited tasks of one queue, written with ``of`` tasks, unless Redis has told of them."""
-        by_inbox = defaultdict[str, list[tuple[str, TaskEnd]]](list)
+        by_inbox = defaultdict[str, list[tuple[str, TaskEnd, str]]](list)
         for task in tasks:
             is_told = of <= TOLD_AT_ONCE and isinstance(task.disposition, Completed)
             end = None if is_told else _end_of(task.disposition)
-            if end is not None and task.inbox is not None:
-                by_inbox[task.inbox].append((task.id, end))
+            if end is not None and task.awaiter is not None:
+                by_inbox[task.awaiter.inbox].append((task.id, end, task.awaiter.submit))
         if by_inbox:
             queue = tasks[0].queue
             telling = self._commands.begin(

@@ -327,6 +327,9 @@ class Processor:
             event = Event(EventKind.CRASHED, event.submission, _KILLED_TWICE, event.ran_ns)
         kind = event.kind
         if self._goes_again(task, kind):
+            if kind is EventKind.RERUN:  # what the run has told is not the next one's
+                task.written = None
+                self._callbacks.write_progress(task, b"")
             again.append(self._maker.submission(task))
         elif kind is EventKind.WRITTEN:
             self._callbacks.write_result(task, event.data)

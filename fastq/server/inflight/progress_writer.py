@@ -5,7 +5,7 @@ import logging
 from typing import Any, Final
 
 from fastq.broker.operation import Operation
-from fastq.broker.operations.finish import Done
+from fastq.broker.operations.finish import Archived, Completed
 from fastq.broker.operations.lease import Owner
 from fastq.broker.operations.presence import write_progress
 from fastq.errors import BrokerError
@@ -41,11 +41,11 @@ class ProgressWriter:
         writing.add_done_callback(self._writes.discard)
 
     def with_ends_of(self, tasks: list[InFlightTask]) -> list[Operation[Any]]:
-        """Return the writes that go before the ends of tasks; none for a task that its end deletes."""
+        """Return the writes that go before the ends of tasks; none for a task that is deleted, or is to run again."""
         return [
             write_progress(task.queue, task.id, self._owner, data)
             for task in tasks
-            if (data := self.unwritten.get(task)) is not None and not isinstance(task.disposition, Done)
+            if (data := self.unwritten.get(task)) is not None and isinstance(task.disposition, Completed | Archived)
         ]
 
     async def stop(self) -> None:

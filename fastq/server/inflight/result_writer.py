@@ -41,9 +41,9 @@ class ResultWriter:
     async def _write(self, task: InFlightTask) -> None:
         try:
             stored: bytes | None = None
-            while task.in_flight and not task.ended and stored is not task.written:
+            while task.in_flight and not task.ended and task.written is not None and stored is not task.written:
                 stored = task.written
-                await self._commands.run(write_result(task.queue, task.id, self._owner, stored or b""))
+                await self._commands.run(write_result(task.queue, task.id, self._owner, stored))
         except BrokerError as error:
             _log.warning(
                 "could not save an intermediate result of task %s; its last one is saved on completion: %s",

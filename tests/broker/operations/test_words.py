@@ -49,7 +49,7 @@ CALLS: Final[dict[str, Sequence[Operation[Any]]]] = {
     "complete": [complete("q", [Completed("id", b"message", NOW_S, "lock", b"r")] * MAX_CALL_TASKS, NOW, OURS)],
     "retry": [retry("q", [Retried("id", b"message", NOW_S, True, b"a")] * MAX_CALL_TASKS, NOW, Guard(OURS))],
     "archive": [archive("q", [Archived("id", b"message", b"a")] * MAX_CALL_TASKS, NOW, Guard(OURS))],
-    "ends": [ends.read_ends("q", ["id"] * ends.TASKS_A_CALL)],
+    "ends": [ends.read_ends("q", [("id", "nonce")] * ends.TASKS_A_CALL)],
     "put": put(),
     "history": read_counters("q", [NOW.date() - timedelta(days=ago) for ago in range(MAX_DAYS)]),
     "schedulers": publish_scheduler("h:1:x", [b"entry"] * 10_000, NOW_S, 20),

@@ -310,12 +310,12 @@ def test_a_task_is_not_gone_while_its_queue_moves(cluster: Cluster, client: Any)
     for task_id in "ab":
         client.do(enqueue(queue, task_id=task_id))
     cluster.begin_move(queue, source, target)
-    (both,) = parts_of([(queue, "a"), (queue, "b")])
-    assert client.do(lambda client: client._broker.drive(read_end((queue, "a")))) is None
+    (both,) = parts_of([(queue, "a", ""), (queue, "b", "")])
+    assert client.do(lambda client: client._broker.drive(read_end((queue, "a", "")))) is None
     assert client.do(lambda client: client._broker.drive(look_at(both))) == []
     cluster.ask(source, "MIGRATE", "127.0.0.1", target.port, keys.task(queue, "a"), 0, MIGRATE_MS)
     for task_id in "ab":
-        assert client.do(lambda client, id_=task_id: client._broker.drive(read_end((queue, id_)))) is None
+        assert client.do(lambda client, id_=task_id: client._broker.drive(read_end((queue, id_, "")))) is None
     with pytest.raises(BrokerConnectionError, match="the cluster is moving this queue to another node"):
         client.do(lambda client: client._broker.drive(look_at(both)))
     cluster.move_keys(queue, source, target)

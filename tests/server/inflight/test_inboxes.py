@@ -13,7 +13,7 @@ from fastq.server.inflight._tasks import awaited
 from fastq.server.inflight.inboxes import TOLD_AT_ONCE
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.wire import keys
-from fastq.wire.inbox import EndKind, TaskEnd, read_ends_message
+from fastq.wire.inbox import Awaiter, EndKind, TaskEnd, read_ends_message
 from tests.broker.harness import NOW_S, QUEUE, message
 from tests.server.harness import Bench, logged, on_bench
 from tests.waiting import PATIENCE_S
@@ -23,7 +23,7 @@ LAST = b"asynq:inbox:last"
 
 def ended(bench: Bench, task_id: str, inbox: str | None, disposition: Disposition) -> InFlightTask:
     (task,) = bench.hold(task_id)
-    task.inbox = inbox
+    task.awaiter = None if inbox is None else Awaiter(inbox, f"s{task_id}")
     task.disposition = disposition
     return task
 
@@ -33,12 +33,15 @@ def completed(task_id: str, result: bytes | None = None) -> Completed:
 
 
 def heard(bench: Bench, pubsub: Any) -> list[tuple[str, list[tuple[str, str, TaskEnd]]]]:
-    """Return inbox and contents of each message so far."""
+    """Return inbox and contents of each message so far; all name the submit of their task."""
     bench.db.publish(LAST, "")
     messages = []
     while (found := pubsub.get_message(timeout=PATIENCE_S))["channel"] != LAST:
         if found["type"] == "pmessage":
-            ends = [(*task, end) for task, end in read_ends_message(found["data"])]
+            ends = []
+            for (queue, task_id, submit), end in read_ends_message(found["data"]):
+                assert submit == f"s{task_id}"
+                ends.append((queue, task_id, end))
             messages.append((found["channel"].decode(), ends))
     return messages
 
@@ -85,7 +88,7 @@ def test_an_end_that_was_not_written_is_not_told(db: Redis, url: str) -> None:
             pubsub.psubscribe("asynq:inbox:*")
             ours, theirs = (ended(bench, name, "one", Archived(name, message(name))) for name in "ab")
             done, lost, also_lost = (ended(bench, name, "one", completed(name)) for name in "cde")
-            also_lost.inbox = "two"
+            also_lost.awaiter = Awaiter("two")
             for name in "bde":
                 bench.take_away(name)
             await bench.writer.write([ours, theirs, done, lost, also_lost], checks_done=True)
@@ -131,20 +134,23 @@ def test_a_client_that_cannot_be_told_costs_one_line(db: Redis, url: str, caplog
 
 
 @pytest.mark.parametrize(
-    ("headers", "inbox"),
+    ("headers", "awaiter"),
     [
         ({}, None),
         ({"a": "b"}, None),
         ({"fastq-other": "x"}, None),
-        ({"fastq-inbox": "aB3_-"}, "aB3_-"),
+        ({"fastq-inbox": "aB3_-"}, Awaiter("aB3_-")),
+        ({"fastq-inbox": "aB3_-", "fastq-submit": "nonce"}, Awaiter("aB3_-", "nonce")),
+        ({"fastq-inbox": "aB3_-", "fastq-submit": "a b"}, Awaiter("aB3_-")),
+        ({"fastq-submit": "nonce"}, None),
         ({"fastq-inbox": "a b"}, None),
         ({"fastq-inbox": "x" * 65}, None),
     ],
 )
-def test_a_submission_is_awaited_if_its_task_names_an_inbox(headers: dict[str, str], inbox: str | None) -> None:
+def test_a_submission_is_awaited_if_its_task_names_an_inbox(headers: dict[str, str], awaiter: Awaiter | None) -> None:
     maker = SubmissionMaker(InFlightTasks(), lambda queue, task_type: (Sort.PLAIN, Tally(queue, task_type)))
     (task,), _ = maker.take("q", [b"a"], [message("a", queue="q", headers=headers)], 1.0)
-    assert task.inbox == inbox
+    assert task.awaiter == awaiter
     assert task.submission is not None
-    assert task.submission.is_awaited is (inbox is not None)
-    assert awaited([task]) == ([task] if inbox else [])
+    assert task.submission.is_awaited is (awaiter is not None)
+    assert awaited([task]) == ([task] if awaiter else [])

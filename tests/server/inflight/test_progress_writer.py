@@ -5,7 +5,7 @@ import logging
 import pytest
 from redis import Redis
 
-from fastq.broker.operations.finish import Completed, Done, Requeued
+from fastq.broker.operations.finish import Archived, Completed, Done, Requeued
 from fastq.server.inflight.progress_writer import ProgressWriter
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, message
@@ -37,22 +37,22 @@ def test_the_first_is_written_at_once_and_the_last_of_each_second_after_it(db: R
 
 def test_the_last_is_written_with_the_end(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
-        early, late, theirs, silent, deleted = tasks = bench.hold(*"abcde")
+        early, late, theirs, silent, deleted, again = tasks = bench.hold(*"abcdef")
         bench.take_away("c")
         progress = bench.writer.progress = ProgressWriter(bench.commands, bench.owner, every_s=1e6)
         progress.write(early, b"1")
         await until(lambda: progress.unwritten[early] is None)
         progress.write(early, b"2")  # its second is not over
         early.disposition = Completed("a", message("a"), NOW_S + 60)
-        late.disposition, theirs.disposition = Requeued("b"), Requeued("c")
+        late.disposition, theirs.disposition = (Archived(name, message(name)) for name in "bc")
         silent.disposition = Completed("d", message("d"), NOW_S + 60)
-        deleted.disposition = Done("e")
-        for task in (late, theirs, deleted):
+        deleted.disposition, again.disposition = Done("e"), Requeued("f")
+        for task in (late, theirs, deleted, again):
             progress.write(task, b"3")  # in the turn of the loop in which it ends
-        assert len(progress.with_ends_of(tasks)) == 3, "a task that is deleted needs none"
+        assert len(progress.with_ends_of(tasks)) == 3, "a task that is deleted or runs again needs none"
         await bench.writer.write(tasks, checks_done=False)
-        kept = [bench.db.hget(keys.task(QUEUE, name), "progress") for name in "abcde"]
-        assert kept == [b"2", b"3", None, None, None]
+        kept = [bench.db.hget(keys.task(QUEUE, name), "progress") for name in "abcdef"]
+        assert kept == [b"2", b"3", None, None, None, None]
         await progress.stop()
         assert progress.unwritten == {}
 
