@@ -244,15 +244,6 @@ class HandlerNotFoundError(FastqError, LookupError):
         super().__init__(f"handler not found for task {task_type!r}")
 
 
-class SemaphoreFullError(FastqError):
-    """Raised when other tasks hold all tokens of a semaphore; raised in a handler, it makes the task retry."""
-
-    def __init__(self, scope: str, max_tokens: int) -> None:
-        self.scope = scope
-        self.max_tokens = max_tokens
-        super().__init__(f"all {max_tokens} tokens of semaphore {scope!r} are held by other tasks")
-
-
 class InvalidMessageError(FastqError, ValueError):
     """Raised when bytes are not a message that asynq would accept, or when a message cannot be encoded."""
 
@@ -363,6 +354,15 @@ class Snooze(Exception):  # noqa: N818 - as above
         super().__init__(*([message] if message else []))
         self.after = after
         self.after_s = max(0.0, nanoseconds_of(after, name="after") / 1e9)
+
+
+class SemaphoreFullError(FastqError, Snooze):
+    """Raised when other tasks hold all tokens of a semaphore; a handler's task then runs again, as by ``Snooze``."""
+
+    def __init__(self, scope: str, max_tokens: int, *, after: float | timedelta = 1.0) -> None:
+        self.scope = scope
+        self.max_tokens = max_tokens
+        Snooze.__init__(self, f"all {max_tokens} tokens of semaphore {scope!r} are held by other tasks", after=after)
 
 
 class PayloadError(FastqError, SkipRetry):

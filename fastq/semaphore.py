@@ -7,10 +7,11 @@ holder that dies does not keep it longer.
 import asyncio
 import functools
 import logging
+import random
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from fastq.broker.operations.semaphore import Token, acquire_token, count_tokens, release_token
 from fastq.broker.transport.open import BlockingRedis, open_broker
@@ -22,6 +23,9 @@ from fastq.running import RunningTask, current_task
 
 __all__ = ["Semaphore"]
 
+MOST_S: Final = 60.0
+"""The least time after which a task asks again that found no free token for ever so long."""
+
 _log = logging.getLogger("fastq.semaphore")
 
 
@@ -29,8 +33,9 @@ class Semaphore:
     """At most ``max_tokens`` tasks hold a token of ``scope`` at once; all users of a scope must give the same number.
 
     Inside a handler, ``with semaphore:`` or ``async with semaphore:`` takes a token for the running task, or raises
-    ``SemaphoreFullError``, so that the task is retried. The hook ``is_failure`` can keep this from counting as a
-    failure. ``mux.use(semaphore.middleware)`` does the same around every handler, ``@semaphore.middleware`` around one.
+    ``SemaphoreFullError``. As after ``Snooze``, the task then runs again: no attempt is counted, and no hook is called.
+    It waits 1 to 3 s, and the longer, up to 3 minutes, the longer no token was free. ``mux.use(semaphore.middleware)``
+    does the same around every handler, ``@semaphore.middleware`` around one.
 
     ``redis`` is as for ``Client``. Nothing is sent before the first use. A semaphore may be shared among threads and
     coroutines, and created at import, before children are forked. A blank scope, or less than one token, raises
@@ -42,6 +47,7 @@ class Semaphore:
         self.max_tokens = _checked_tokens(max_tokens)
         self._broker = open_broker(redis)
         self._clock: Clock = SystemClock()
+        self._full_since_s: float | None = None
 
     def acquire(self, task: RunningTask | None = None) -> bool:
         """Take a token for a task, the current one unless given; False if none is free.
@@ -98,7 +104,8 @@ class Semaphore:
 
     def __enter__(self) -> Self:
         if not self.acquire():
-            raise SemaphoreFullError(self.scope, self.max_tokens)
+            raise SemaphoreFullError(self.scope, self.max_tokens, after=self._delay_s())
+        self._full_since_s = None
         return self
 
     def __exit__(
@@ -128,6 +135,14 @@ class Semaphore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
+
+    def _delay_s(self) -> float:
+        """Return after how long a token may be free: an eighth of the time for which this process has found none."""
+        now_s = self._clock.monotonic_s()
+        if self._full_since_s is None:
+            self._full_since_s = now_s
+        # Not all at once: those that find no token use a place in vain.
+        return min(max((now_s - self._full_since_s) / 8, 1.0), MOST_S) * random.uniform(1.0, 3.0)
 
     def _give_back(self, holder: RunningTask) -> None:
         try:

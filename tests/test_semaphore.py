@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Semaphore, SemaphoreFullError, ServeMux, TaskCanceled, TaskTimeout
+from fastq import App, Hooks, Semaphore, SemaphoreFullError, ServeMux, TaskCanceled, TaskTimeout
 from fastq.running import CURRENT, RunningTask
+from fastq.testing import RunOutcome, run_task
+from tests.manual_clock import ManualClock
 from tests.redis_servers import redis_server
 from tests.waiting import PATIENCE_S
 from tests.worker.harness import FakeContext, running
@@ -163,6 +165,51 @@ def test_a_full_semaphore_is_an_error_that_says_which(semaphore: Semaphore, db: 
         pytest.fail("there is no token")
     assert (raised.value.scope, raised.value.max_tokens) == ("api", 2)
     assert holders(db).keys() == {"x", "y"}
+
+
+def test_a_task_without_a_token_runs_again_and_no_attempt_is_counted(semaphore: Semaphore, db: Redis) -> None:
+    app = App()
+
+    @app.task("limited", max_retry=0, retry_on=ConnectionError)
+    def limited() -> None:
+        with semaphore:
+            pytest.fail("there is no token")
+
+    for other in "xy":
+        semaphore.acquire(a_task(other))
+    run = run_task(app, limited.task(), hooks=Hooks(retry_delay=lambda *_: 1000, is_failure=lambda _: True))
+    assert (run.outcome, run.is_failure, run.hooks) == (RunOutcome.RETRY, False, ())
+    assert run.retry_in is not None
+    assert 1 <= run.retry_in <= 3
+
+
+def test_tasks_ask_less_often_the_longer_no_token_was_free(semaphore: Semaphore, db: Redis) -> None:
+    clock = semaphore._clock = ManualClock(time.time())
+    delays: dict[int, list[float]] = {}
+
+    def ask() -> None:
+        with semaphore:
+            """It holds one."""
+
+    for other in "xy":
+        semaphore.acquire(a_task(other, 1e6))
+    for waited_s in (0, 80, 720):
+        clock.advance(waited_s)
+        for _ in range(50):
+            with inside(a_task("a")), pytest.raises(SemaphoreFullError) as raised:
+                ask()
+            delays.setdefault(waited_s, []).append(raised.value.after_s)
+    assert all(1 <= delay <= 3 for delay in delays[0])
+    assert all(10 <= delay <= 30 for delay in delays[80])
+    assert all(60 <= delay <= 180 for delay in delays[720])
+    assert len({*delays[0]}) > 1
+    semaphore.release(a_task("x"))
+    with inside(a_task("a")):
+        ask()
+    semaphore.acquire(a_task("x", 1e6))
+    with inside(a_task("a")), pytest.raises(SemaphoreFullError) as raised:
+        ask()
+    assert raised.value.after_s <= 3
 
 
 def test_async_with_does_the_same_on_a_loop(semaphore: Semaphore, db: Redis) -> None:

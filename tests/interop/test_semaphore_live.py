@@ -66,7 +66,7 @@ def test_go_and_fastq_count_the_same_tokens(go: GoPeer, workers: Workers, view: 
         hold_here(client, "here-2")
         refused = view.until("retry", "here-2")
         assert refused is not None
-        assert refused.error_msg.startswith("SemaphoreFullError: all 3 tokens of semaphore 'api' are held by other")
+        assert refused.error_msg.startswith("snoozed (not failed): all 3 tokens of semaphore 'api' are held by other")
         hold_in_go(go, "go-3")
         refused = view.until("retry", "go-3", "go")
         assert refused is not None

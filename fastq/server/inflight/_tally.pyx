@@ -23,9 +23,10 @@ cdef enum:
     IS_ARCHIVED
     IS_REQUEUED
     IS_DELETED
+    IS_SNOOZED
 
 ATTEMPT_BOUNDS = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 25.0)
-OUTCOME_NAMES = ("done", "completed", "retried", "archived", "requeued", "deleted")
+OUTCOME_NAMES = ("done", "completed", "retried", "archived", "requeued", "deleted", "snoozed")
 assert history.COUNTERS == HISTORY and history.OUTCOMES == ("done", "failed", "retried", "archived", "lost")
 
 
@@ -88,7 +89,7 @@ cdef class Tally:
         if kind is COMPLETED:
             return IS_COMPLETED
         if kind is RETRIED:
-            return IS_RETRIED
+            return IS_RETRIED if failure else IS_SNOOZED
         if kind is ARCHIVED:
             return IS_ARCHIVED
         return IS_REQUEUED if kind is REQUEUED else -1
@@ -100,7 +101,7 @@ cdef class Tally:
         if outcome == IS_RETRIED:
             if not disposition.is_failure:
                 self.excused += 1
-        elif outcome >= 0 and outcome != IS_REQUEUED:
+        elif outcome >= 0 and outcome != IS_REQUEUED and outcome != IS_SNOOZED:
             self.attempts.add(retried + 1)
         if 0 < failure < KINDS:
             self.by_kind[failure] += 1

@@ -176,15 +176,16 @@ def test_run_times_are_counted_whatever_the_end_but_not_what_never_ran(in_flight
 
 
 def test_each_written_end_is_counted_once_with_its_cause(in_flight: InFlightTasks) -> None:
-    tasks, _ = take(in_flight, *"abcdefgh")
+    tasks, _ = take(in_flight, *"abcdefghi")
     ends: list[tuple[Disposition, int]] = [
         (Done("a", ""), 0),
         (Done("b", ""), EventKind.REVOKED),
         (Completed("c", b"", 1, "", None), 0),
         (Retried("d", b"", 1, is_failure=True), EventKind.FAILED),
-        (Retried("e", b"", 1, is_failure=False), 0),
+        (Retried("e", b"", 1, is_failure=False), EventKind.NOT_FOUND),
         (Archived("f", b""), EventKind.TIMEOUT),
         (Requeued("g"), EventKind.RETURNED),
+        (Retried("i", b"", 1, is_failure=False), 0),  # snoozed
         (Done("h", ""), 0),
     ]
     for task, (disposition, failure) in zip(tasks, ends, strict=True):
@@ -195,9 +196,12 @@ def test_each_written_end_is_counted_once_with_its_cause(in_flight: InFlightTask
     count_ends(tasks)
     tally = tasks[0].tally
     assert tally is not None
-    assert tally.outcomes == {"done": 1, "completed": 1, "retried": 2, "archived": 1, "requeued": 1, "deleted": 1}
+    once = dict.fromkeys(("done", "completed", "archived", "requeued", "deleted", "snoozed"), 1)
+    assert tally.outcomes == {"retried": 2, **once}
     assert dict(zip(tally.attempts.bounds, tally.attempts.counts, strict=False))[1.0] == tally.attempts.sum == 4
-    assert tally.failures == {EventKind.REVOKED: 1, EventKind.FAILED: 1, EventKind.TIMEOUT: 1}
+    assert tally.failures == dict.fromkeys(
+        (EventKind.REVOKED, EventKind.FAILED, EventKind.TIMEOUT, EventKind.NOT_FOUND), 1
+    )
     counts = tally.take()
     assert counts is not None
     # As Redis counts them: what was retried without being a failure was not processed, either.
