@@ -4,9 +4,9 @@ import functools
 import inspect
 import logging
 import os.path
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Never, Protocol, TypeAlias, TypeVar
 
 from fastq._muxmatch import PatternIndex
@@ -175,7 +175,7 @@ class ServeMux(Generic[TaskT]):
     """
 
     def __init__(self) -> None:
-        self._lock = RLock()
+        self._lock = threading.RLock()
         self._index = PatternIndex()
         self._handlers: dict[str, _Registered] = {}
         self._middleware: tuple[Middleware[TaskT], ...] = ()

@@ -6,12 +6,12 @@ The thread begins with the first submitted task. A process that was forked has o
 import logging
 import os
 import queue
+import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from threading import Event, Lock, Thread
 from typing import Any, TypeAlias, TypeVar
 
 from fastq.broker.operations.cancel import cancel_task
@@ -167,7 +167,7 @@ class _Own:
 
     def __init__(self) -> None:
         self.inbox = new_name()
-        self.lock = Lock()
+        self.lock = threading.Lock()
         self.listener: _Listener | None = None
         self.closings = 0
 
@@ -177,15 +177,15 @@ class _Listener:
 
     def __init__(self, broker: BlockingBroker, inbox: str, clock: Clock, look_every_s: float) -> None:
         self.waits = Waits()
-        self.is_ready = Event()
+        self.is_ready = threading.Event()
         self._broker = broker
         self._inbox = inbox
         self._clock = clock
         self._look_every_s = look_every_s
         self._look_at_s = 0.0
         self._failures = Failures()
-        self.is_closing = Event()
-        self._thread = Thread(target=self._run, name="fastq waits", daemon=True)
+        self.is_closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fastq waits", daemon=True)
         self._thread.start()
 
     @property

@@ -1,10 +1,10 @@
 """What one client waits for: the calls to make when tasks end."""
 
 import logging
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from fastq.broker.operations.ends import SubmitKey, TaskKey
@@ -59,7 +59,7 @@ class Waits:
         self._told: dict[SubmitKey, TaskEnd] = {}
         self._hints: set[TaskKey] = set()
         self._last: SubmitKey | None = None
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._over: Exception | None = None
         self._has_warned = False
 

@@ -8,11 +8,11 @@ read. A redirected command was not carried out, so it is safe to send it again.
 import asyncio
 import logging
 import random
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from threading import Lock
 from typing import Any, Final, NamedTuple
 
 import redis
@@ -121,7 +121,7 @@ class SlotOwners:
 
     def __init__(self) -> None:
         self._seen: list[str] = []
-        self._lock = Lock()
+        self._lock = threading.Lock()
 
     def see(self, slots: Mapping[int, Sequence[Any]]) -> bool:
         """Compare with redis-py's slot map; return whether slots have moved."""

@@ -14,10 +14,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from types import TracebackType
 from typing import Self
 
@@ -32,7 +32,7 @@ _TIMEOUT_S = 15.0
 _PAUSE_S = 0.005
 # The whole path of a Unix socket must fit into 104 bytes on macOS, and 108 on Linux.
 _LONGEST_TEMPORARY_PATH = 80
-_ONE_AT_A_TIME = Lock()
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class EmbeddedRedis:

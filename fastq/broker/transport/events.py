@@ -7,10 +7,10 @@ sentinel has told anything. One that cannot be subscribed to is asked for the ma
 import logging
 import os
 import select
+import threading
 import time
 import weakref
 from collections.abc import Sequence
-from threading import Lock
 from typing import Any, Final
 
 from redis.exceptions import ResponseError
@@ -48,7 +48,7 @@ class SentinelEvents:
 
     def begin(self) -> None:
         """Begin without a subscription; in a child the connections are the parent's, and the lock may be in use."""
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._is_ending = False
         self._poll = select.poll()
         self._open: dict[int, tuple[Any, Any]] = {}

@@ -15,9 +15,9 @@ set up anew.
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from threading import Lock
 from typing import Any, NamedTuple
 
 from redis import Redis
@@ -111,7 +111,7 @@ class Known:
         self.first: Any = None
         self.epoch = -1
         self.address: tuple[str, int] | None = None
-        self._lock = Lock()
+        self._lock = threading.Lock()
 
     def in_order(self, sentinels: Sequence[Any]) -> list[Any]:
         """Return the sentinels in the order in which they are to be asked."""

@@ -7,8 +7,8 @@ name is waited for, once in three seconds.
 
 import errno
 import socket
+import threading
 import time
-from threading import Lock
 from typing import Final
 
 from fastq.broker.transport.probing import LOOK_EVERY_S
@@ -26,7 +26,7 @@ class Silence:
     def __init__(self, name: str, fault: Exception) -> None:
         self.fault = fault
         self._host, _, self._port = name.rpartition(":")
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._is_asked = False
         self._renew_at_s = 0.0
