@@ -12,6 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from fastq.broker.operations.cancel import cancel_task
@@ -226,12 +227,14 @@ class _Listener:
             self.is_ready.set()
             self._failures.clear()
             self._look_at_s = 0.0  # what was published meanwhile was not heard
+            hear = partial(self._hear, subscription)
             while not self.is_closing.is_set():
-                self._look_if_due(lambda within_s: self._hear(subscription, within_s))
+                self._look_if_due(hear)
+                while hinted := self.waits.take_hinted():  # while it looks, it hears more
+                    self._look_at(hinted, hear)
                 message = subscription.next(self._look_at_s - self._clock.monotonic_s())
                 if message is not None:
                     self.waits.take_message(message)
-                    self._look_at(self.waits.take_hinted(), lambda within_s: self._hear(subscription, within_s))
         finally:
             subscription.close()
 
