@@ -159,7 +159,7 @@ class ServerProcess:
             self.hooks.judge_failure if self.hooks.judges else None,
             lambda: self.subscriber.remembers,
             lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
-            UnknownTypes(self.config.unknown_tasks, self._broker, self._clock).passes_on,
+            UnknownTypes(self.config.unknown_tasks, self._broker, self._clock).pass_on_after_s,
             self.ack_writer.progress.write,
         )
 

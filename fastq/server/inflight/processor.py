@@ -69,7 +69,7 @@ _LAST_OF_HANDLERS: Final = EventKind.INVALID
 RecordAttempt: TypeAlias = Callable[[InFlightTask, FailureReport, int], bytes]
 Judge: TypeAlias = Callable[[InFlightTask, EventKind, bytes], Awaitable[FailureReport]]
 MakePool: TypeAlias = Callable[[PoolCallbacks], Pool]
-ChooseUnknown: TypeAlias = Callable[[str, str], Awaitable[bool]]
+ChooseUnknown: TypeAlias = Callable[[str, str], Awaitable[int | None]]
 
 _log = logging.getLogger("fastq.pool")
 
@@ -96,8 +96,9 @@ class ProcessorCallbacks:
     remembers_canceled: Callable[[], bool] = lambda: True
     on_room: Callable[[], None] = lambda: None
     """Called when a child has begun to take tasks."""
-    passes_on: ChooseUnknown | None = None
-    """Says, by queue and type, whether a task that no pattern matches is left to other servers; None: it fails."""
+    pass_on_after_s: ChooseUnknown | None = None
+    """Says, by queue and type, after how many seconds other servers may take a task that no pattern matches; None: it
+    fails."""
     write_progress: Callable[[InFlightTask, bytes], None] = lambda task, data: None
 
 
@@ -335,8 +336,8 @@ class Processor:
             self._callbacks.write_result(task, event.data)
         elif kind is EventKind.PROGRESS:
             self._callbacks.write_progress(task, event.data)
-        elif kind is EventKind.NOT_FOUND and self._callbacks.passes_on is not None and self._is_unknown(task):
-            self._ask_about_unknown(self._callbacks.passes_on, task, event)
+        elif kind is EventKind.NOT_FOUND and self._callbacks.pass_on_after_s is not None and self._is_unknown(task):
+            self._ask_about_unknown(self._callbacks.pass_on_after_s, task, event)
         elif self._callbacks.judge is not None and _is_unreported_failure(kind, event.data):
             self._judge(self._callbacks.judge, task, event)
         else:
@@ -374,21 +375,21 @@ class Processor:
         """End a task of an unknown type once it is known who has a handler; it stays in flight until then."""
 
         async def ask() -> None:
-            is_passed_on = False
+            delay_s: int | None = None
             try:
-                is_passed_on = await choose(task.queue, task.view.type)
+                delay_s = await choose(task.queue, task.view.type)
             except asyncio.CancelledError:
-                is_passed_on = True  # at the end of the shutdown: unknown, so no attempt is charged
+                delay_s = pass_on_delay_s()  # at the end of the shutdown: unknown, so no attempt is charged
             except Exception:  # noqa: BLE001 - whatever goes wrong with the question, the task must end
                 _log.exception("could not check whether another server has a handler for task %s; it fails", task.id)
             if not task.in_flight:
                 return
-            if not is_passed_on or task.canceled is not None:
+            if delay_s is None or task.canceled is not None:
                 self._callbacks.finish([self._end(task, event)])
                 return
             self._counts[EventKind.NOT_FOUND] += 1
             now_s = self._clock.unix_ns() // 1_000_000_000
-            task.disposition = passed_on(task, event.data, now_s, pass_on_delay_s())
+            task.disposition = passed_on(task, event.data, now_s, delay_s)
             task.failure, task.error = EventKind.NOT_FOUND, report_of(event.kind, event.data).error_class
             self._callbacks.finish([task])
 

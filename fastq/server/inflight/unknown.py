@@ -23,12 +23,15 @@ MOST_LOGGED: Final = 10
 """The most types logged per period, because any text may be a type."""
 PASS_ON_S: Final = 5
 PASS_ON_SPREAD_S: Final = 5
+COUNTED_FOR_S: Final = 10.0
+AT_ONCE: Final = 1000
+"""Tasks that are passed on without delay in ten seconds, where another server is known to take them."""
 
 _log = logging.getLogger("fastq.unknown")
 
 
 def pass_on_delay_s() -> int:
-    """Return the seconds until a task that was given back is due: 5 to 10 at random.
+    """Return the seconds until a task is due that is given back for whichever server: 5 to 10 at random.
 
     A deploy takes seconds to minutes, so a growing delay would leave tasks waiting after its end. Without a delay they
     would come back at once, possibly to the same server. The random part spreads a batch.
@@ -46,17 +49,38 @@ class UnknownTypes:
         self._served: dict[str, PatternIndex] = {}
         self._fresh_until_s = 0.0
         self._reading = asyncio.Lock()
+        self._passed_on = 0
+        self._counted_until_s = 0.0
         self._logged: set[TypeInQueue] = set()
         self._logged_until_s = 0.0
 
-    async def passes_on(self, queue: str, task_type: str) -> bool:
-        """Return whether tasks of this type are left to other servers; else they fail.
+    async def pass_on_after_s(self, queue: str, task_type: str) -> int | None:
+        """Return after how many seconds another server may take a task of this type; None: it fails.
 
         Redis is asked at most every 5 s, once for all callers meanwhile.
         """
-        passes_on = self._rule == "return" or (self._rule == "auto" and await self._is_served(queue, task_type))
-        self._log_once((queue, task_type), passes_on=passes_on)
-        return passes_on
+        one = queue, task_type
+        if self._rule == "auto" and await self._is_served(queue, task_type):
+            self._log_once(
+                one, "go to another server of this queue that has one, at once or, if they are many, after up to 10 s; "
+                "if these are two apps, give each a queue of its own (--queues)"
+            )  # fmt: skip
+            return self._delay_s()
+        if self._rule == "return":
+            self._log_once(one, "wait 5 to 10 s for another server of this queue")
+            return pass_on_delay_s()
+        self._log_once(one, "fail, and each is charged an attempt")
+        return None
+
+    def _delay_s(self) -> int:
+        """Return the delay of a task that a server is known to take: it may come back, if that one is busy."""
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._counted_until_s:
+            self._passed_on, self._counted_until_s = 0, now_s + COUNTED_FOR_S
+        self._passed_on += 1
+        if self._passed_on <= AT_ONCE:
+            return 0
+        return random.randint(1, min(PASS_ON_S + PASS_ON_SPREAD_S, self._passed_on // AT_ONCE))
 
     async def _is_served(self, queue: str, task_type: str) -> bool:
         async with self._reading:
@@ -83,7 +107,7 @@ class UnknownTypes:
                         index.add(pattern)
         return served
 
-    def _log_once(self, one: TypeInQueue, *, passes_on: bool) -> None:
+    def _log_once(self, one: TypeInQueue, what: str) -> None:
         """Log a type at most once a minute, and at most ten types."""
         now_s = self._clock.monotonic_s()
         if now_s >= self._logged_until_s:
@@ -93,5 +117,4 @@ class UnknownTypes:
             return
         self._logged.add(one)
         queue, task_type = one
-        what = "are requeued for another server" if passes_on else "fail, and each is charged an attempt"
         _log.warning("no handler here matches type %r of queue %s; its tasks %s", task_type, queue, what)

@@ -10,7 +10,14 @@ from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Retried
 from fastq.broker.operations.presence import ServerIdentity, ServerState, publish_server_state
 from fastq.pool.event_kind import EventKind
-from fastq.server.inflight.unknown import LOG_AGAIN_S, READ_AGAIN_S, UnknownTypes, pass_on_delay_s
+from fastq.server.inflight.unknown import (
+    AT_ONCE,
+    COUNTED_FOR_S,
+    LOG_AGAIN_S,
+    READ_AGAIN_S,
+    UnknownTypes,
+    pass_on_delay_s,
+)
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
 from fastq.wire.messages import ServerInfoMessage
@@ -38,8 +45,8 @@ async def show(
 
 async def chosen(types: UnknownTypes, *asked: tuple[str, str]) -> set[tuple[str, str]]:
     """Ask about all at once; return those that are passed on."""
-    answers = await asyncio.gather(*(types.passes_on(*one) for one in asked))
-    return {one for one, is_passed_on in zip(asked, answers, strict=True) if is_passed_on}
+    answers = await asyncio.gather(*(types.pass_on_after_s(*one) for one in asked))
+    return {one for one, after_s in zip(asked, answers, strict=True) if after_s is not None}
 
 
 def unknown(bench: Bench, rule: str = "auto") -> UnknownTypes:
@@ -151,7 +158,8 @@ def test_types_are_logged_once_a_minute_and_ten_at_most(db: Redis, url: str, cap
         for _ in range(2):
             await chosen(types, KNOWN)
         assert logged(caplog) == [
-            "no handler here matches type 'email:send' of queue q; its tasks are requeued for another server"
+            "no handler here matches type 'email:send' of queue q; its tasks wait 5 to 10 s for another server of "
+            "this queue"
         ]
         await chosen(types, *(("q", str(number)) for number in range(100)))
         assert len(logged(caplog)) == 10
@@ -160,6 +168,27 @@ def test_types_are_logged_once_a_minute_and_ten_at_most(db: Redis, url: str, cap
         assert len(logged(caplog)) == 11
 
     on_bench(db, url, test)
+
+
+def test_what_another_server_is_known_to_take_is_due_at_once_unless_there_are_many(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        await show(bench, ["email:"])
+        types = unknown(bench)
+        assert {await types.pass_on_after_s(*KNOWN) for _ in range(AT_ONCE)} == {0}
+        assert {await types.pass_on_after_s(*KNOWN) for _ in range(AT_ONCE - 1)} == {1}
+        for _ in range(8 * AT_ONCE):
+            await types.pass_on_after_s(*KNOWN)
+        assert {await types.pass_on_after_s(*KNOWN) for _ in range(AT_ONCE)} == set(range(1, 11))
+        bench.clock.advance(COUNTED_FOR_S)
+        await show(bench, ["email:"])
+        assert await types.pass_on_after_s(*KNOWN) == 0
+
+    on_bench(db, url, test)
+    (told,) = logged(caplog)
+    assert told.startswith("no handler here matches type 'email:send' of queue q; its tasks go to another server")
+    assert told.endswith("if these are two apps, give each a queue of its own (--queues)")
 
 
 def test_what_is_given_back_is_due_neither_at_once_nor_together() -> None:
@@ -172,16 +201,16 @@ def test_what_is_given_back_is_due_neither_at_once_nor_together() -> None:
 NO_HANDLER = FailureReport("handler not found").encode()
 
 
-async def is_known(queue: str, task_type: str) -> bool:
+async def is_known(queue: str, task_type: str) -> int | None:
     """Answer as the peers do; they know one type."""
     await asyncio.sleep(0)
-    return (queue, task_type) == ("q", "known")
+    return 3 if (queue, task_type) == ("q", "known") else None
 
 
 def test_tasks_of_unknown_types_are_passed_on_where_that_is_chosen() -> None:
     async def running() -> None:
         bench = CrewBench()
-        object.__setattr__(bench.processor._callbacks, "passes_on", is_known)
+        object.__setattr__(bench.processor._callbacks, "pass_on_after_s", is_known)
         bench.processor._patterns.add("ours")
         bench.accept("a", "last", "lost", type="known", retry=0)
         bench.accept("b", type="nobody's")
@@ -200,7 +229,7 @@ def test_tasks_of_unknown_types_are_passed_on_where_that_is_chosen() -> None:
             assert write.is_failure is is_failure
             found = decode_task_message(write.message)
             assert (found.retried, found.error_msg) == (int(is_failure), "handler not found")
-            assert is_failure or NOW_S + 5 <= write.retry_at_s <= NOW_S + 10
+            assert is_failure or write.retry_at_s == NOW_S + 3
 
     run(running)
 
@@ -208,7 +237,7 @@ def test_tasks_of_unknown_types_are_passed_on_where_that_is_chosen() -> None:
 def test_a_task_that_is_cancelled_while_peers_are_asked_is_not_passed_on() -> None:
     async def running() -> None:
         bench = CrewBench()
-        object.__setattr__(bench.processor._callbacks, "passes_on", is_known)
+        object.__setattr__(bench.processor._callbacks, "pass_on_after_s", is_known)
         bench.accept("a", "b", type="known")
         bench.task("b").canceled = CancelAs.ARCHIVE
         bench.tell(("a", EventKind.NOT_FOUND, NO_HANDLER), ("b", EventKind.NOT_FOUND, NO_HANDLER))
@@ -226,11 +255,11 @@ def test_no_attempt_is_charged_when_peers_cannot_be_heard_before_the_end(cancele
     async def running() -> None:
         bench = CrewBench()
 
-        async def never(queue: str, task_type: str) -> bool:
+        async def never(queue: str, task_type: str) -> int | None:
             await asyncio.Event().wait()
-            return False
+            return None
 
-        object.__setattr__(bench.processor._callbacks, "passes_on", never)
+        object.__setattr__(bench.processor._callbacks, "pass_on_after_s", never)
         bench.accept("a", type="known")
         bench.tell(("a", EventKind.NOT_FOUND, NO_HANDLER))
         bench.take_all()
