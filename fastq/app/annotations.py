@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin
@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 import msgspec
 from msgspec import inspect
 from msgspec.inspect import CustomType, DateTimeType, Field, Type, type_info
+
+from fastq.encoding import UNENCODABLE
 
 __all__ = [
     "check_annotations",
@@ -22,6 +24,7 @@ __all__ = [
     "with_time_zones",
 ]
 
+_MARKER: Final = f'"{UNENCODABLE}"'.encode()
 # Not TimeType: orjson takes no time with a zone.
 _KEPT_AS_IT_IS: Final = frozenset(
     {
@@ -111,7 +114,28 @@ def result_encoder(annotation: Any) -> Callable[[Any], Any] | None:
 
 
 def result_decoder(annotation: Any) -> Callable[[bytes | None], Any]:
-    """Return what turns the result that is kept of a task into what the function returned."""
+    """Return what turns the result that is kept of a task into what the function returned; ``ValueError`` if it cannot.
+
+    So it is where a part of the result is no JSON, and a marker is kept in its place.
+    """
+    decode = _decoder(annotation)
+    return decode if decode in (_as_it_is, _nothing) else partial(_decoded_whole, decode)
+
+
+def _decoded_whole(decode: Callable[[bytes | None], Any], data: bytes | None) -> Any:
+    if data is not None and _MARKER in data:
+        _refuse_markers(_loosely(data))
+    return decode(data)
+
+
+def _refuse_markers(value: Any) -> None:
+    if isinstance(value, dict) and UNENCODABLE in value:
+        raise ValueError(f"{value.get('repr')} {value.get('why')}, and was not kept")
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _refuse_markers(part)
+
+
+def _decoder(annotation: Any) -> Callable[[bytes | None], Any]:
     alternatives = {*get_args(annotation)} if get_origin(annotation) in (Union, UnionType) else {annotation}
     if alternatives <= {bytes, NoneType}:
         return _as_it_is if bytes in alternatives else _nothing

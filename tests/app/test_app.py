@@ -227,6 +227,20 @@ def test_a_result_that_cannot_be_kept_fails_no_task(app: App) -> None:
     assert (run.outcome, run.json()["fastq:unencodable"]) == (RunOutcome.DONE, "object")
 
 
+@pytest.mark.parametrize("annotation", [inspect.Parameter.empty, Any, object, dict[str, Any], bytes | list[Any]])
+@pytest.mark.parametrize("value", [object(), {"a": [1, object()]}])
+def test_a_result_of_which_a_part_was_not_kept_is_an_error(app: App, annotation: Any, value: Any) -> None:
+    def job() -> Any:
+        return value
+
+    if annotation is not inspect.Parameter.empty:
+        job.__annotations__["return"] = annotation
+    task: Any = app.task("t")(job)
+    handle = InlineClient(app).submit(task.task())
+    with pytest.raises(ValueError, match=r"result of task .* object at 0x.* is of type object, and was not kept"):
+        handle.result()
+
+
 def test_a_task_function_that_is_given_as_a_task_is_answered_with_its_calls(app: App) -> None:
     @app.task("t")
     def job(id: int) -> None: ...
@@ -263,7 +277,7 @@ def job_info(app: App) -> TaskInfo:
 
 
 def test_what_other_libraries_call_it_is_answered_on_apps_handles_and_in_settings(app: App) -> None:
-    handle: Handle[Any] = Handle(app.client._waiter, ("default", "a"), str)
+    handle: Handle[Any] = Handle(app.client._waiter, ("default", "a", ""), str)
     with pytest.raises(AttributeError, match=r"^a handle has no 'get'; write \.result\(timeout=\.\.\.\)$"):
         handle.get  # type: ignore[attr-defined]  # noqa: B018 - what is tested
     info: Any = job_info(app)
