@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, closing, suppress
 from functools import partial
@@ -17,6 +18,7 @@ from fastq.broker.operations.ends import (
     read_progress_of,
     read_rest,
     read_state,
+    read_why,
 )
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.end_task import end_task
@@ -84,10 +86,17 @@ class AsyncWaiter:
                 found = await self._broker.drive(look_at(((task[0], [task[1:]]),)))
                 waits.settle_gone(waits.settle(found))
                 if not heard.done():
-                    raise deadline.over(describe(task))
+                    raise TimeoutError(f"{deadline.over(describe(task))}{await self._why(task, deadline)}")
         finally:
             waits.remove((task,), call)
         return (await self._broker.drive(read_rest(without_errors(dict(heard.result())))))[task]
+
+    async def _why(self, task: SubmitKey, deadline: Deadline) -> str:
+        """Return why a task has not ended in time, "" if that is not known."""
+        try:
+            return await self._broker.drive(read_why(*task[:2], int(time.time()))) if deadline.is_long else ""
+        except BrokerError:  # its user may not read what servers publish
+            return ""
 
     def as_completed(self, handles: Iterable[AsyncHandle[R]], timeout: Timeout) -> AsyncIterator[AsyncHandle[R]]:
         """Yield handles as their tasks end."""

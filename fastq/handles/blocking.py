@@ -24,6 +24,7 @@ from fastq.broker.operations.ends import (
     read_end,
     read_progress_of,
     read_state,
+    read_why,
     tell_inbox,
 )
 from fastq.broker.transport.blocking import BlockingBroker
@@ -82,9 +83,21 @@ class BlockingWaiter:
     def wait_for(self, handle: Handle[Any], timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
         if handle.end is None:
-            deque(self._collect(Collection.of_one(handle), Deadline(timeout)), maxlen=0)
+            deadline = Deadline(timeout)
+            try:
+                deque(self._collect(Collection.of_one(handle), deadline), maxlen=0)
+            except TimeoutError as error:
+                raise TimeoutError(f"{error}{self._why(handle.task, deadline)}") from None
         assert handle.end is not None, "it has been collected"
         return handle.end
+
+    def _why(self, task: SubmitKey, deadline: Deadline) -> str:
+        """Return why a task has not ended in time, "" if that is not known."""
+        try:
+            now_s = self._clock.unix_ns() // 1_000_000_000
+            return self._broker.drive(read_why(*task[:2], now_s)) if deadline.is_long else ""
+        except BrokerError:  # its user may not read what servers publish
+            return ""
 
     def as_completed(self, handles: Iterable[Handle[R]], timeout: Timeout) -> Iterator[Handle[R]]:
         """Yield handles as their tasks end."""

@@ -223,6 +223,11 @@ class Deadline:
         self._pause_s = min(1.0, 1.3 * pause_s)
         return self.within_s(pause_s)
 
+    @property
+    def is_long(self) -> bool:
+        """Return whether it is worth while to ask why it was not enough; who asks again and again need not be told."""
+        return self._timeout_s >= 1.0
+
     def over(self, what: str) -> TimeoutError:
         """Return the error once it is over."""
         return TimeoutError(f"{what} not ended within {self._timeout_s:g} s")

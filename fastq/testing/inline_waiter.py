@@ -31,6 +31,9 @@ class InlineWaiter(BlockingWaiter):
         """Return a name: nothing is told."""
         return Inbox("inline")
 
+    def _why(self, task: SubmitKey, deadline: Deadline) -> str:
+        return ""  # the error says it
+
     def _collect(self, collection: Collection[Handle[R]], deadline: Deadline) -> Iterator[Handle[R]]:
         yield from collection.ended
         yield from collection.take(_ends(self._end_of, collection.pending))

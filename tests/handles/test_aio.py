@@ -106,6 +106,19 @@ def test_the_message_of_an_older_server_has_the_client_look(db: Redis, url: str)
     on_loop(url, db, use)
 
 
+def test_after_a_long_wait_it_is_said_what_the_task_waits_for(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.handles.waits.Deadline.is_long", True)
+
+    async def use(client: AsyncClient, site: Site) -> None:
+        handle = await client.submit("t", task_id="a")
+        with pytest.raises(TimeoutError, match=r"within 0\.05 s: it is pending; no server serves queue 'default'$"):
+            await handle.result(timeout=0.05)
+
+    on_loop(url, db, use)
+
+
 def test_what_nobody_tells_is_found_by_a_look(db: Redis, url: str) -> None:
     async def use(client: AsyncClient, site: Site) -> None:
         client._waiter._look_every_s = 0.05

@@ -500,6 +500,21 @@ def test_a_new_task_that_a_message_tells_of_is_not_looked_at(
     assert site.looks() == looks
 
 
+def test_after_a_long_wait_it_is_said_what_the_task_waits_for(
+    client: Client, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.handles.waits.Deadline.is_long", True)
+    handle = client.submit("t", task_id="a")
+    with pytest.raises(TimeoutError, match=r"within 0\.05 s: it is pending; no server serves queue 'default'$"):
+        handle.result(timeout=0.05)
+    site.db.hset(keys.task(QUEUE, "a"), "state", "active")
+    with pytest.raises(TimeoutError, match=r"within 0\.05 s: it is active$"):
+        handle.result(timeout=0.05)
+    site.db.set("asynq:servers", "no sorted set")
+    with pytest.raises(TimeoutError, match=r"within 0\.05 s$"):
+        handle.result(timeout=0.05)
+
+
 def test_while_messages_come_handles_are_not_looked_at(
     client: Client, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 from fastq.broker.operation import Flow, Operation, Receive, Send, Word, scripted, together
 from fastq.broker.operations.errors import read_tracebacks
 from fastq.broker.operations.finish import Completed
+from fastq.broker.operations.presence import live_servers
 from fastq.errors import BrokerError
 from fastq.states import TaskState
 from fastq.wire import keys
@@ -25,6 +26,7 @@ __all__ = [
     "read_progress_of",
     "read_rest",
     "read_state",
+    "read_why",
     "tell_completed",
     "tell_inbox",
 ]
@@ -83,6 +85,19 @@ def _state(reply: bytes | None) -> TaskState | None:
 
 
 _STATES: Final[Mapping[bytes | None, TaskState]] = {state.value.encode(): state for state in TaskState}
+
+
+def read_why(queue: str, task_id: str, now_s: int) -> Flow[str]:
+    """Return why a task has not ended, as far as that is known: its state, and that nobody serves its queue."""
+    state = yield read_state(queue, task_id)
+    if state not in _NOT_ENDED:
+        return ""
+    servers = yield from live_servers(now_s)
+    is_served = state is TaskState.ACTIVE or any(server.is_active and queue in server.queues for server in servers)
+    return f": it is {state}" if is_served else f": it is {state}; no server serves queue {queue!r}"
+
+
+_NOT_ENDED: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULED, TaskState.RETRY, TaskState.ACTIVE})
 
 
 def read_progress_of(queue: str, task_id: str) -> Operation[TaskProgress | None]:
