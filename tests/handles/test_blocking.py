@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from threading import Barrier, Event, Thread
@@ -25,6 +26,8 @@ from fastq.handles.waits import Waits
 from fastq.running import CURRENT
 from fastq.wire import keys
 from fastq.wire.inbox import EndKind, TaskEnd, encode_ends
+from fastq.wire.messages import ServerInfoMessage
+from fastq.wire.records import encode_server_info
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.handles.site import GARBLED, QUEUE, Site
 from tests.redis_servers import RedisServer
@@ -507,10 +510,19 @@ def test_after_a_long_wait_it_is_said_what_the_task_waits_for(
     handle = client.submit("t", task_id="a")
     with pytest.raises(TimeoutError, match=r"within 0\.05 s: it is pending; no server serves queue 'default'$"):
         handle.result(timeout=0.05)
+    info = keys.server_info("host", 1, "x")
+    served = ServerInfoMessage("host", 1, "x", 1, {QUEUE: 1, "other": 2}, False, "active", None, 0)
+    site.db.set(info, encode_server_info(served))
+    site.db.zadd(keys.all_servers(), {info: time.time() + 60})
+    with pytest.raises(TimeoutError, match=r"within 0\.05 s: it is pending$"):
+        handle.result(timeout=0.05)
+    site.db.delete(info)
     site.db.hset(keys.task(QUEUE, "a"), "state", "active")
     with pytest.raises(TimeoutError, match=r"within 0\.05 s: it is active$"):
         handle.result(timeout=0.05)
-    site.db.set("asynq:servers", "no sorted set")
+    site.db.delete(keys.all_servers())
+    site.db.hset(keys.task(QUEUE, "a"), "state", "pending")
+    site.db.set(keys.all_servers(), "no sorted set")
     with pytest.raises(TimeoutError, match=r"within 0\.05 s$"):
         handle.result(timeout=0.05)
 

@@ -7,7 +7,6 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 from fastq.broker.operation import Flow, Operation, Receive, Send, Word, scripted, together
 from fastq.broker.operations.errors import read_tracebacks
 from fastq.broker.operations.finish import Completed
-from fastq.broker.operations.presence import live_servers
 from fastq.errors import BrokerError
 from fastq.states import TaskState
 from fastq.wire import keys
@@ -92,8 +91,13 @@ def read_why(queue: str, task_id: str, now_s: int) -> Flow[str]:
     state = yield read_state(queue, task_id)
     if state not in _NOT_ENDED:
         return ""
-    servers = yield from live_servers(now_s)
-    is_served = state is TaskState.ACTIVE or any(server.is_active and queue in server.queues for server in servers)
+    live: list[bytes] = yield Operation("ZRANGEBYSCORE", (keys.all_servers(),), (now_s, "+inf"), idempotent=True)
+    names = [key.decode("utf-8", "surrogateescape") for key in live]
+    infos: list[bytes | None] = yield from together(*(Operation("GET", (name,), (), idempotent=True) for name in names))
+    # The name as it stands in a ServerInfo: a client does without protobuf, which takes long to import.
+    name = queue.encode()
+    served = b"\n%c%b" % (len(name), name) if len(name) < 128 else name
+    is_served = state is TaskState.ACTIVE or any(info is not None and served in info for info in infos)
     return f": it is {state}" if is_served else f": it is {state}; no server serves queue {queue!r}"
 
 
