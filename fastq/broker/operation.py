@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from fastq.broker.scripts import Script, load_script
 from fastq.errors import BrokerError
+from fastq.wire import keys
 
 __all__ = ["Flow", "Operation", "Pause", "Receive", "Send", "Step", "Word", "as_is", "scripted", "together"]
 
@@ -31,6 +32,8 @@ class Operation(Generic[T_co]):
 
     ``idempotent`` means that sending it twice has the same effect as once; only then does an executor send it again
     when the reply was lost. ``keys`` share one hash tag; the first key determines the node of a cluster.
+    A script that builds keys is sent one more, which never exists: while the slot of its keys moves to another node,
+    some of them are here and some there, and Redis runs no script of which a declared key is missing.
     ``unconfirmed`` turns the result into that of a write that too few replicas have, given their error; without it, no
     replica is waited for.
     """
@@ -47,9 +50,10 @@ class Operation(Generic[T_co]):
         """Return the command to send; ``as_text`` sends the script itself, for a server that does not know its SHA."""
         if self.script is None:
             return (self.name, *self.keys, *self.args)
+        declared = (*self.keys, keys.never(self.keys[0])) if self.script.builds_keys else self.keys
         if as_text:
-            return ("EVAL", self.script.text, len(self.keys), *self.keys, *self.args)
-        return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.args)
+            return ("EVAL", self.script.text, len(declared), *declared, *self.args)
+        return ("EVALSHA", self.script.sha, len(declared), *declared, *self.args)
 
 
 def scripted(

@@ -1,8 +1,9 @@
 """The Lua scripts: one file each in ``lua/``, with a header that describes its input and output.
 
 A test checks the header against the body. Lines shared by several scripts are in a file ``_<name>.lua``;
-``-- include: <name>`` inserts them. Redis knows a script by the SHA-1 of its text; the executors send the text when
-Redis has forgotten it.
+``-- include: <name>`` inserts them. Before the header each script is given the question whether the user of Redis may
+run all of its commands, so that a refusal comes before its first write. Redis knows a script by the SHA-1 of its text;
+the executors send the text when Redis has forgotten it.
 """
 
 import hashlib
@@ -15,15 +16,43 @@ __all__ = ["Script", "load_script", "script_names"]
 _FOR_DRAGONFLY = "--!df flags=allow-undeclared-keys\n"
 """Dragonfly runs a script that builds keys only if this is its first line; to others it is a comment."""
 _INCLUDE = re.compile(r"^-- include: (\w+)\n", re.MULTILINE)
+_BUILDS = re.compile(r"^builds\s+(?!\s|none\b)", re.MULTILINE)
+_CALL = re.compile(r'redis\.(p?call)\(\s*"(\w+)"')
+_ALLOWED = """\
+do -- Redis checks each command by itself: a refusal after the first write would leave half of the work.
+  local may, key = redis.acl_check_cmd, KEYS[1] -- Redis 6.2 cannot tell
+  local refused = may
+    and ({asked})
+  if refused then
+    return redis.error_reply("NOPERM this user has no permissions to run the '" .. refused .. "' command")
+  end
+end
+"""
+_NOT_ASKED = {"MEMORY", "PUBLISH"}
+"""The right to these depends on a subcommand, or a channel. No script writes after one that it cannot do without."""
+_SURVIVED = {"LSET"}
+"""Scripts that call these by ``pcall`` have another way where they are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script's text, and the SHA-1 by which Redis knows it."""
+    """A script's text, and the SHA-1 by which Redis knows it.
+
+    ``builds_keys`` says that it touches keys that its callers do not declare.
+    """
 
     name: str
     text: str
     sha: str
+    builds_keys: bool = False
+
+
+def _with_question(text: str) -> str:
+    """Return a script that begins with the question whether its commands are allowed."""
+    calls = {(how, command) for how, command in _CALL.findall(text) if command not in _NOT_ASKED}
+    names = sorted({command for how, command in calls if how == "call" or command not in _SURVIVED})
+    asked = (f'not may("{name}", key, key) and "{name}"' for name in names)
+    return _ALLOWED.format(asked="\n      or ".join(asked)) + text
 
 
 def _read_all() -> dict[str, Script]:
@@ -32,8 +61,9 @@ def _read_all() -> dict[str, Script]:
     found = {}
     for name, text in texts.items():
         if not name.startswith("_"):
-            whole = _FOR_DRAGONFLY + _INCLUDE.sub(lambda include: texts[f"_{include[1]}"], text)
-            found[name] = Script(name, whole, hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest())
+            whole = _FOR_DRAGONFLY + _with_question(_INCLUDE.sub(lambda include: texts[f"_{include[1]}"], text))
+            sha = hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest()
+            found[name] = Script(name, whole, sha, _BUILDS.search(text) is not None)
     return found
 
 

@@ -38,6 +38,7 @@ __all__ = [
     "lost",
     "moved",
     "moving",
+    "never",
     "paused",
     "pending",
     "processed",
@@ -196,6 +197,11 @@ def moving(queue: str) -> str:
 def moved(queue: str) -> str:
     """Name the hash of tasks that left this queue and may not be in the other yet, ``token:id``; not asynq's."""
     return f"asynq:{{{queue}}}:moved"
+
+
+def never(key: str) -> str:
+    """Name the key that nobody ever writes, of the queue of a key; not asynq's. Scripts that build keys declare it."""
+    return f"{key.partition('}:')[0]}}}:never"
 
 
 def archive_rule(queue: str) -> str:

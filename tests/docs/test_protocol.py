@@ -31,6 +31,7 @@ NAMES = {
     "unique_key": "",
     "day": date(2026, 11, 22),
     "hour": datetime(2026, 11, 22, 6, tzinfo=UTC),
+    "key": "asynq:{Q}:pending",
     "info_key": "asynq:servers:{HOST:PID:SERVER}",
 }
 

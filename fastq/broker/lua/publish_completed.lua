@@ -3,7 +3,7 @@ KEYS[1] completed   asynq:{q}:completed
 ARGV[1] channel     of the client's inbox
 ARGV[2] opening     the message up to its first end
 ARGV[3...] ends     three values each: id, unix seconds it is kept until, the end in the message
-builds  no keys
+builds  none
 returns number of ends that were told; one of a task that is not kept until then is not told: its write was refused
 asynq   none
 ]]

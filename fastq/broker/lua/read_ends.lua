@@ -2,7 +2,7 @@
 KEYS[1...] tasks    asynq:{q}:t:{id} of each, so that a node that does not have all of them says so
 ARGV[1] max_bytes   results and messages at most; the first that goes beyond it is the last one read; 0 reads none
 ARGV[2...] marks    of each, what its message must contain, else it is another's: none is returned; "" for any
-builds  no keys
+builds  none
 returns list: three values for each task that was read: its state, nil if there is no such task; its result if it is
   completed, its message if it is archived, nil if there is none or max_bytes is 0; of an archived one the record of
   its last failed attempt, if there is one

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 
 __all__ = ["ScriptHeader", "parse_header"]
 
-_HEADER = re.compile(r"\A(?:--!df .*\n)?--\[\[\s*(?P<name>\w+): (?P<summary>.+?)\n(?P<body>.*?)\]\]", re.DOTALL)
+_HEADER = re.compile(
+    r"\A(?:--!df [^\n]*\n)?(?:do --[^\n]*\n(?:  [^\n]*\n)*end\n)?"
+    r"--\[\[\s*(?P<name>\w+): (?P<summary>.+?)\n(?P<body>.*?)\]\]",
+    re.DOTALL,
+)
 _ENTRY = re.compile(r"^(?P<table>KEYS|ARGV)\[(?P<index>\d+)(?P<rest>\.\.\.)?\]\s+(?P<name>\w+)\s+(?P<meaning>.+)$")
 _FACT = re.compile(r"^(?P<fact>builds|returns|asynq|cost)\s+(?P<text>.+)$")
 
