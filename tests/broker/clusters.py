@@ -38,13 +38,17 @@ class Cluster:
 
     def queues_on(self, node: RedisServer, count: int = 1) -> list[str]:
         """Return new names of queues, whose slots are a node's."""
-        first, last = self._slots_of(node)
         queues: list[str] = []
         while len(queues) < count:
             self._taken += 1
-            if first <= slot_of(f"queue-{self._taken}") <= last:
+            if self.holds(node, f"queue-{self._taken}"):
                 queues.append(f"queue-{self._taken}")
         return queues
+
+    def holds(self, node: RedisServer, queue: str) -> bool:
+        """Return whether a node has the slot of a queue at first."""
+        first, last = self._slots_of(node)
+        return first <= slot_of(queue) <= last
 
     def _slots_of(self, node: RedisServer) -> tuple[int, int]:
         index = self.nodes.index(node)

@@ -1,6 +1,7 @@
--- Counts runs that ended. Uses finished, processed, processed_total, stats_expire_at; wraps: the total began anew.
+-- Counts runs that ended. Uses finished, counted, processed, processed_total, stats_expire_at; wraps: the total began
+-- anew.
 if redis.call("INCRBY", processed, finished) == finished then redis.call("EXPIREAT", processed, stats_expire_at) end
-local wraps = tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807
+local wraps = counted[2] + finished >= 9223372036854775807
 if wraps then
   redis.call("SET", processed_total, finished)
 else

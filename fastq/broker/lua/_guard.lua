@@ -1,6 +1,11 @@
 -- Returns whether a task may be touched, by its place among named, the ids of the call. Uses owner, expired_at, lease,
 -- named.
-local scores = (owner ~= "" or expired_at ~= "") and redis.call("ZMSCORE", lease, unpack(named))
+local scores
+if owner ~= "" or expired_at ~= "" then
+  scores = redis.call("ZMSCORE", lease, unpack(named))
+else
+  redis.call("ZCARD", lease) -- raises for a key of another type, as the other does
+end
 local function guarded(nth)
   if not scores then return true end
   local score = tonumber(scores[nth] or nil)

@@ -22,6 +22,7 @@ end
 
 -- Takes the id off the place of its state; returns the reason if that is not allowed, or it was not found there.
 local function reason_to_leave(state, group)
+  redis.call("SCARD", groups) -- raises for a key of another type before anything is taken off
   local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed}
   if state == "pending" then return not is_off_pending() and "far" or nil end
   if sets[state] then

@@ -1,5 +1,8 @@
 -- Uses source, state, group, count, last, lease, groups, task_prefix.
 
+-- These raise for a key of another type before anything is taken off.
+redis.call("ZCARD", lease)
+if group ~= "" then redis.call("SCARD", groups) end
 -- An empty list has no type in Redis.
 local is_list = state == "pending" or state == "active"
 

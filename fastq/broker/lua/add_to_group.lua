@@ -13,6 +13,10 @@ local groups = KEYS[1]
 local task_prefix, group_prefix, added_at = ARGV[1], ARGV[2], ARGV[3]
 local outcomes, refused = {}, false
 
+-- These raise for a key of another type before anything is written.
+redis.call("SCARD", groups)
+for at = 4, #ARGV, 5 do redis.call("ZCARD", group_prefix .. ARGV[at + 2]) end
+
 for at = 4, #ARGV, 5 do
   local id, message, group, lock = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local task = task_prefix .. id

@@ -35,6 +35,8 @@ redis.call("ZCARD", archived)
 local named = {}
 for at = 9, #ARGV, 3 do named[#named + 1] = ARGV[at] end
 -- include: guard
+local counters = {processed, processed_total, failed, failed_total}
+-- include: counters
 
 local first = named[1]
 -- include: nearer_end

@@ -16,12 +16,16 @@ local aggregation_set, archived = KEYS[1], KEYS[2]
 local archive_rule, paused = KEYS[3], KEYS[4]
 local task_prefix, now, expire_before, max_size = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local moved = 0
+-- Raises for a key of another type before a task is taken off the set, since it could not be stored then.
+redis.call("ZCARD", archived)
 for at = 5, #ARGV, 2 do
   local id, message = ARGV[at], ARGV[at + 1]
   if redis.call("ZREM", aggregation_set, id) == 1 then
-    redis.call("ZADD", archived, now, id)
-    redis.call("HSET", task_prefix .. id, "msg", message, "state", "archived")
-    moved = moved + 1
+    -- A key that is not a hash is not a task.
+    if type(redis.pcall("HSET", task_prefix .. id, "msg", message, "state", "archived")) == "number" then
+      redis.call("ZADD", archived, now, id)
+      moved = moved + 1
+    end
   end
 end
 

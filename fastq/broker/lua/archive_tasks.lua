@@ -25,6 +25,7 @@ local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
 
 -- include: take_some
 
+redis.call("ZCARD", archived)
 local taken, moved = ids_to_take(), {}
 -- First the writes that free memory: a Redis that is out of memory then lets the later writes pass.
 take_off(#taken)

@@ -23,6 +23,8 @@ local named = {}
 for at = 5, #ARGV, 5 do named[#named + 1] = ARGV[at] end
 local expired_at = ""
 -- include: guard
+local counters = {processed, processed_total}
+-- include: counters
 
 local first = named[1]
 -- include: nearer_end

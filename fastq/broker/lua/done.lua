@@ -20,7 +20,15 @@ local task_prefix, stats_expire_at, side, owner = ARGV[1], ARGV[2], ARGV[3], ARG
 local count = tonumber(ARGV[5])
 local outcomes, ids, tasks, all = {}, {}, {}, true
 
-local scores = owner ~= "" and redis.call("ZMSCORE", lease, unpack(ARGV, 6, 5 + count))
+-- These raise for a key of another type before a task is taken off active.
+local counters = {processed, processed_total}
+-- include: counters
+local scores
+if owner ~= "" then
+  scores = redis.call("ZMSCORE", lease, unpack(ARGV, 6, 5 + count))
+else
+  redis.call("ZCARD", lease)
+end
 local function is_ours(at) return not scores or (scores[at] and tonumber(scores[at]) % 1 == tonumber(owner)) end
 
 -- Long tasks, also of other servers and unknown to the caller, may be among and before ours: LREM would pass them all

@@ -36,6 +36,7 @@ local done_by = redis.call("GET", tick)
 if done_by then return done_by == by and 1 or -2 end
 
 -- These raise for a key of another type before anything is written.
+local last = string.match(redis.call("GET", last_tick) or "", "^%d+")
 if group_name ~= "" then redis.call("SCARD", groups) end
 if state == "pending" then
   redis.call("LLEN", pending)
@@ -46,31 +47,42 @@ else
   redis.call("ZCARD", group)
 end
 
-if plan ~= "" then
-  local last = string.match(redis.call("GET", last_tick) or "", "^%d+")
-  if not last or tonumber(last) < tonumber(due) then
+-- A later scheduler takes the entry up from here, also where the task is refused for its id or its lock.
+local function note_last_tick()
+  if plan ~= "" and (not last or tonumber(last) < tonumber(due)) then
     redis.call("SET", last_tick, due .. ":" .. plan, "EX", last_ttl)
   end
 end
 
-if redis.call("EXISTS", task) == 1 then return 0 end
-if lock ~= "" and not redis.call("SET", lock, id, "NX", "EX", lock_ttl) then return -1 end
-redis.call("SET", tick, by, "EX", tick_ttl)
-redis.call("HSET", task, "msg", message, "state", state)
+local outcome = 1
+if redis.call("EXISTS", task) == 1 then
+  outcome = 0
+elseif lock ~= "" and not redis.call("SET", lock, id, "NX", "EX", lock_ttl) then
+  outcome = -1
+end
+if outcome ~= 1 then
+  note_last_tick()
+  return outcome
+end
+if state == "pending" then
+  redis.call("LPUSH", pending, id)
+  redis.call("HSET", task, "msg", message, "state", state, "pending_since", moment)
+elseif state == "scheduled" then
+  local known = earliest(scheduled)
+  redis.call("ZADD", scheduled, moment, id)
+  redis.call("HSET", task, "msg", message, "state", state)
+  if tonumber(moment) < known then tell(moment) end
+else
+  redis.call("ZADD", group, moment, id)
+  redis.call("HSET", task, "msg", message, "state", state)
+end
 if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
 if group_name ~= "" then
   redis.call("HSET", task, "group", group_name)
   redis.call("SADD", groups, group_name)
   if state == "scheduled" then redis.call("ZADD", scheduled_groups, "GT", moment, group_name) end
 end
-if state == "pending" then
-  redis.call("HSET", task, "pending_since", moment)
-  redis.call("LPUSH", pending, id)
-elseif state == "scheduled" then
-  local known = earliest(scheduled)
-  redis.call("ZADD", scheduled, moment, id)
-  if tonumber(moment) < known then tell(moment) end
-else
-  redis.call("ZADD", group, moment, id)
-end
+-- Last, so that it stands for a task that is there.
+redis.call("SET", tick, by, "EX", tick_ttl)
+note_last_tick()
 return 1

@@ -17,29 +17,34 @@ local scheduled, retry, pending, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local task_prefix, group_prefix, now_ns, now, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local function first(waiting) return redis.call("ZRANGE", waiting, "-inf", now, "BYSCORE", "LIMIT", 0, limit) end
--- Both are read first: a key of another type raises before anything is written.
+-- All is read first: a key of another type raises before anything is written.
 local taken = {[scheduled] = first(scheduled), [retry] = first(retry)}
+redis.call("LLEN", pending)
+redis.call("SCARD", groups)
 
-local due, dangling = {}, 0
+local due, grouped, dangling = {}, {}, 0
 for _, waiting in ipairs({scheduled, retry}) do
   for _, id in ipairs(taken[waiting]) do
-    local task = task_prefix .. id
     -- A key that is not a hash counts as none: its error must not keep the tasks behind it waiting. Any other error
-    -- proves nothing about the task: in a cluster it may be moving to another node.
-    local found = redis.pcall("HMGET", task, "msg", "group")
+    -- proves nothing about the task.
+    local found = redis.pcall("HMGET", task_prefix .. id, "msg", "group")
     if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
     if not found[1] then
       dangling = dangling + 1
     elseif found[2] and found[2] ~= "" then
-      redis.call("HSET", task, "state", "aggregating")
-      redis.call("ZADD", group_prefix .. found[2], now, id)
-      redis.call("SADD", groups, found[2])
+      redis.call("ZCARD", group_prefix .. found[2])
+      grouped[#grouped + 1] = {id, found[2]}
     else
-      redis.call("HSET", task, "state", "pending", "pending_since", now_ns)
       due[#due + 1] = id
     end
   end
 end
+for _, pair in ipairs(grouped) do
+  redis.call("HSET", task_prefix .. pair[1], "state", "aggregating")
+  redis.call("ZADD", group_prefix .. pair[2], now, pair[1])
+  redis.call("SADD", groups, pair[2])
+end
+for _, id in ipairs(due) do redis.call("HSET", task_prefix .. id, "state", "pending", "pending_since", now_ns) end
 if #due > 0 then redis.call("LPUSH", pending, unpack(due)) end
 
 local count, next_due = 0, ""

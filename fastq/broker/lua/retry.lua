@@ -34,6 +34,8 @@ local known, soonest = earliest(retry), math.huge
 local named = {}
 for at = 7, #ARGV, 5 do named[#named + 1] = ARGV[at] end
 -- include: guard
+local counters = {processed, processed_total, failed, failed_total}
+-- include: counters
 
 local first = named[1]
 -- include: nearer_end

@@ -20,6 +20,7 @@ local now_ns = ARGV[6]
 -- include: take_some
 -- include: forget
 
+redis.call("LLEN", pending)
 local taken, moved = ids_to_take(), {}
 -- First the writes that free memory: a Redis that is out of memory then lets the later writes pass.
 take_off(#taken)

@@ -16,7 +16,10 @@ local outcomes, refused = {}, false
 
 -- include: due_times
 
+-- These raise for a key of another type before anything is written.
 local known, soonest = earliest(scheduled), math.huge
+redis.call("SCARD", groups)
+redis.call("ZCARD", scheduled_groups)
 for at = 3, #ARGV, 6 do
   local id, message, run_at, lock, group = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 5]
   local task = task_prefix .. id

@@ -66,8 +66,10 @@ local function is_needed(key)
   return false
 end
 
-local found, deleted = redis.call("SCAN", cursor, "MATCH", pattern, "COUNT", count), 0
+local found = redis.call("SCAN", cursor, "MATCH", pattern, "COUNT", count)
+local doomed, deleted = {}, 0
 for _, key in ipairs(found[2]) do
-  if not is_needed(key) then deleted = deleted + redis.call("UNLINK", key) end
+  if not is_needed(key) then doomed[#doomed + 1] = key end
 end
+for _, key in ipairs(doomed) do deleted = deleted + redis.call("UNLINK", key) end
 return {found[1], deleted}

@@ -21,6 +21,7 @@ local archived, completed, groups, scheduled_groups = KEYS[5], KEYS[6], KEYS[7],
 local task_prefix, group_prefix, token, is_back = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed}
 -- These raise for a key of another type before anything is written.
+redis.call("ZCARD", moving)
 redis.call("LLEN", pending)
 redis.call("SCARD", groups)
 redis.call("ZCARD", scheduled_groups)
