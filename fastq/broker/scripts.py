@@ -51,6 +51,8 @@ def _with_question(text: str) -> str:
     """Return a script that begins with the question whether its commands are allowed."""
     calls = {(how, command) for how, command in _CALL.findall(text) if command not in _NOT_ASKED}
     names = sorted({command for how, command in calls if how == "call" or command not in _SURVIVED})
+    if not names:
+        return text
     asked = (f'not may("{name}", key, key) and "{name}"' for name in names)
     return _ALLOWED.format(asked="\n      or ".join(asked)) + text
 

@@ -6,12 +6,12 @@ A role's commands include those of its scripts, since Redis checks them one by o
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from fastq.broker.rights import ENQUEUING, WORKING
 from fastq.wire import keys
 
 __all__ = ["ROLES", "acl_rules"]
 
 _CONNECTION: Final = "asking client|setname cluster|slots command eval evalsha ping select"
-_ENQUEUING: Final = "del exists hget hset lpush publish sadd set wait zadd zrange"
 _READING: Final = """
 cluster|info dbsize exists get hexists hget hgetall hmget hstrlen hvals info lindex llen lpos lrange memory|usage mget
 pttl scan scard sismember smembers srandmember sscan time type zcard zcount zrange zrangebyscore zrank zrevrange zscan
@@ -32,19 +32,16 @@ class _Role(NamedTuple):
 
 
 ROLES: Final = {
-    "producer": _Role(f"{_ENQUEUING} subscribe", channels=_INBOXES),
+    "producer": _Role(f"{ENQUEUING} subscribe", channels=_INBOXES),
     "worker": _Role(
-        f"""{_ENQUEUING} client|tracking expire expireat get hdel hexists hgetall hincrby hlen hmget
-        incrby info lindex llen lpos lrange lrem lset mget pttl rename rpop rpush scan scard setex
-        sismember srem sscan subscribe type unlink zcard zcount zmscore zpopmin zrangebyscore zrangestore
-        zrank zrem zremrangebyrank zremrangebyscore zscore""",
+        WORKING,
         (*_SERVERS, keys.semaphore("*")),
         (*_ORDERS, *_INBOXES),
     ),
-    "scheduler": _Role(f"{_ENQUEUING} expire get hincrby llen scard zcard zrem zremrangebyrank", _SCHEDULERS),
+    "scheduler": _Role(f"{ENQUEUING} expire get hincrby llen scard zcard zrem zremrangebyrank", _SCHEDULERS),
     "inspector": _Role(_READING, (*_SERVERS, *_SCHEDULERS)),
     "admin": _Role(
-        f"""{_ENQUEUING} {_READING} hdel hincrby hlen lpop lrem lset ltrim pubsub|numsub rpush slowlog|get srem
+        f"""{ENQUEUING} {_READING} hdel hincrby hlen lpop lrem lset ltrim pubsub|numsub rpush slowlog|get srem
         subscribe unlink zmscore zrem zremrangebyrank zremrangebyscore""",
         (*_SERVERS, *_SCHEDULERS),
         (*_ORDERS, *_INBOXES),

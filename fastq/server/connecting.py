@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from fastq.broker.operations.health import eviction_policy, ping, server_version
+from fastq.broker.operations.health import eviction_policy, missing_rights, ping, server_version
 from fastq.broker.operations.lease import list_leases
+from fastq.broker.rights import REQUIRED_OF_WORKERS
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.errors import BrokerAuthError, BrokerError
 
@@ -56,8 +57,19 @@ async def wait_for_redis(broker: AsyncBroker, within_s: float) -> None:
 
 
 async def check_rights(broker: AsyncBroker, queues: Iterable[str]) -> None:
-    """Raise ``BrokerAuthError`` if the Redis user may not run a script on a queue; actors report all other errors."""
-    for result in await broker.run_many([list_leases(queue, "0", "0", 0) for queue in queues]):
+    """Raise ``BrokerAuthError`` if the Redis user lacks a right that a worker needs on a queue.
+
+    Actors report all other errors.
+    """
+    names = tuple(queues)
+    found = await broker.run_many([missing_rights(queue, REQUIRED_OF_WORKERS) for queue in names])
+    for queue, missing in zip(names, found, strict=True):
+        if missing and not isinstance(missing, BrokerError):
+            raise BrokerAuthError(
+                f"the Redis user may not run {', '.join(missing).upper()} on the keys of queue {queue!r}, as a worker "
+                "has to; extend its ACL rules, which fastq acl worker prints"
+            )
+    for result in (*found, *await broker.run_many([list_leases(queue, "0", "0", 0) for queue in names])):
         if isinstance(result, BrokerAuthError):
             raise result
 

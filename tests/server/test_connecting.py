@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fastq.broker.rights import REQUIRED_OF_WORKERS
 from fastq.broker.transport.open import open_async_broker
 from fastq.errors import BrokerAuthError
 from fastq.server.config import ServerConfig
@@ -52,6 +53,19 @@ def test_the_rights_to_every_queue_are_checked(server: RedisServer, rules: tuple
     with server.client() as db:
         db.script_flush()
     with pytest.raises(BrokerAuthError):
+        run(check())
+
+
+@pytest.mark.parametrize("command", REQUIRED_OF_WORKERS)
+def test_a_server_that_lacks_the_right_to_a_command_is_never_ready(command: str, server: RedisServer) -> None:
+    async def check() -> None:
+        broker = open_async_broker(user(server, f"-{command}"))
+        try:
+            await check_rights(broker, ["a"])
+        finally:
+            await broker.close()
+
+    with pytest.raises(BrokerAuthError, match=rf"\b{command.upper()}\b.*queue 'a'.*fastq acl worker prints"):
         run(check())
 
 

@@ -13,9 +13,8 @@ local groups = KEYS[1]
 local task_prefix, group_prefix, added_at = ARGV[1], ARGV[2], ARGV[3]
 local outcomes, refused = {}, false
 
--- These raise for a key of another type before anything is written.
-redis.call("SCARD", groups)
-for at = 4, #ARGV, 5 do redis.call("ZCARD", group_prefix .. ARGV[at + 2]) end
+-- These raise for a key of another type before anything is written; producers have no right to ZCARD.
+for at = 4, #ARGV, 5 do redis.call("ZRANGE", group_prefix .. ARGV[at + 2], 0, 0) end
 
 for at = 4, #ARGV, 5 do
   local id, message, group, lock = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
@@ -23,13 +22,14 @@ for at = 4, #ARGV, 5 do
   local outcome = 1
   if redis.call("EXISTS", task) == 1 then
     outcome = 0
-  elseif lock ~= "" and not redis.call("SET", lock, id, "NX", "EX", ARGV[at + 4]) then
+  elseif lock ~= "" and redis.call("EXISTS", lock) == 1 then
     outcome = -1
   else
+    redis.call("SADD", groups, group) -- first, since producers have no right to a command that would tell its type
+    if lock ~= "" then redis.call("SET", lock, id, "EX", ARGV[at + 4]) end
     redis.call("HSET", task, "msg", message, "state", "aggregating", "group", group)
     if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
     redis.call("ZADD", group_prefix .. group, added_at, id)
-    redis.call("SADD", groups, group)
   end
   if outcome ~= 1 then refused = true end
   outcomes[#outcomes + 1] = outcome

@@ -16,26 +16,26 @@ local outcomes, refused = {}, false
 
 -- include: due_times
 
--- These raise for a key of another type before anything is written.
+-- These raise for a key of another type before anything is written; producers have no right to ZCARD.
 local known, soonest = earliest(scheduled), math.huge
-redis.call("SCARD", groups)
-redis.call("ZCARD", scheduled_groups)
+redis.call("ZRANGE", scheduled_groups, 0, 0)
 for at = 3, #ARGV, 6 do
   local id, message, run_at, lock, group = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 5]
   local task = task_prefix .. id
   local outcome = 1
   if redis.call("EXISTS", task) == 1 then
     outcome = 0
-  elseif lock ~= "" and not redis.call("SET", lock, id, "NX", "EX", ARGV[at + 4]) then
+  elseif lock ~= "" and redis.call("EXISTS", lock) == 1 then
     outcome = -1
   else
+    -- Listed at once: Go's forwarder puts the task into its group but lists none. The task may go before it is due:
+    -- recoverers take a group without tasks off the list once its last task would have been forwarded.
+    if group ~= "" then redis.call("SADD", groups, group) end -- first, since it raises for a key of another type
+    if lock ~= "" then redis.call("SET", lock, id, "EX", ARGV[at + 4]) end
     redis.call("HSET", task, "msg", message, "state", "scheduled")
     if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
     if group ~= "" then
       redis.call("HSET", task, "group", group)
-      -- Listed at once: Go's forwarder puts the task into its group but lists none. The task may go before it is due:
-      -- recoverers take a group without tasks off the list once its last task would have been forwarded.
-      redis.call("SADD", groups, group)
       redis.call("ZADD", scheduled_groups, "GT", run_at, group)
     end
     redis.call("ZADD", scheduled, run_at, id)

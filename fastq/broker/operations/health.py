@@ -1,13 +1,27 @@
-"""The operations that check whether Redis answers, its version, and whether it evicts keys."""
+"""The operations that check whether Redis answers, its version, what its user may do, and whether it evicts keys."""
 
-from fastq.broker.operation import Operation
+from collections.abc import Sequence
 
-__all__ = ["eviction_policy", "ping", "server_version"]
+from fastq.broker.operation import Operation, scripted
+from fastq.wire import keys
+
+__all__ = ["eviction_policy", "missing_rights", "ping", "server_version"]
 
 
 def ping() -> Operation[object]:
     """Send a PING."""
     return Operation("PING", (), (), idempotent=True)
+
+
+def missing_rights(queue: str, commands: Sequence[str]) -> Operation[list[str]]:
+    """Return those of some commands that the user of Redis may not run on a queue's keys; none where it cannot tell."""
+    return scripted(
+        "missing_rights",
+        (keys.pending(queue),),
+        commands,
+        lambda reply: [command.decode() for command in reply],
+        idempotent=True,
+    )
 
 
 def server_version() -> Operation[str]:

@@ -47,6 +47,7 @@ from fastq.broker.operations.finish import (
     requeue,
     retry,
 )
+from fastq.broker.operations.health import missing_rights
 from fastq.broker.operations.history import add_history
 from fastq.broker.operations.lease import extend_leases, list_leases
 from fastq.broker.operations.maintain import delete_expired_completed, forward
@@ -249,6 +250,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "keep_traceback": [keep_traceback(Q, "new", "traceback", NOW_S)],
     "list_groups": [list_groups(Q)],
     "list_leases": [list_leases(Q, "-inf", str(NOW_S - 50), 10)],
+    "missing_rights": [missing_rights(Q, ["lpush", "zadd"])],
     "pause_queue": [pause_queue(Q, NOW_S)],
     "peek_queue": [peek_queue(Q, 10)],
     "publish_completed": [tell_completed("inbox", Q, [Completed("c2", b"", NOW_S + 10)])],

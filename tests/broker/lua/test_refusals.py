@@ -218,7 +218,7 @@ def test_a_key_of_another_type_loses_nothing(name: str, nth: int, stage: Stage) 
     _, after = stage.reference(operation)
     wrong: dict[str, list[str]] = {}
     touched = {*stage.touched(operation), *operation.keys}
-    for key, kind in ((key, kind) for key in sorted(touched) for kind in wrong_kinds(stage.before.get(key))):
+    for key, kind in [(one, kind) for one in sorted(touched) for kind in wrong_kinds(stage.before.get(one))]:
         stage.reset()
         put_wrong(stage.db, key, kind)
         before = look(stage.db)
