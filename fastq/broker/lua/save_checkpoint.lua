@@ -1,18 +1,21 @@
 --[[ save_checkpoint: replace the message of a running task by one with its checkpoint, while the caller has the lease.
 KEYS[1] task     asynq:{q}:t:{id}
 KEYS[2] lease    asynq:{q}:lease
-ARGV[1] id       task id
-ARGV[2] owner    fraction of the lease scores that are the caller's
-ARGV[3] message  the message with the checkpoint among its headers
+ARGV[1] id           task id
+ARGV[2] owner        fraction of the lease scores that are the caller's
+ARGV[3] message      the message with the checkpoint among its headers
+ARGV[4] lease_score  unix seconds at which the lease ends now, plus that fraction
 builds  none
 returns 1 saved | -1 not the caller's
 asynq   none
 ]]
 local task, lease = KEYS[1], KEYS[2]
-local id, owner, message = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local id, owner, message, lease_score = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local score = redis.call("ZSCORE", lease, id)
 if not (score and tonumber(score) % 1 == owner) then return -1 end
 redis.call("HSET", task, "msg", message)
+-- A recoverer that has read the message before, as the lease had ended, would replace it by that one.
+redis.call("ZADD", lease, "XX", "GT", lease_score, id)
 -- The task gets on: max_lost is for those that never do.
 redis.call("HDEL", task, "lost")
 return 1

@@ -118,9 +118,12 @@ def write_result(queue: str, task_id: str, owner: Owner, result: bytes) -> Opera
     return _write("write_result", queue, task_id, owner, result)
 
 
-def save_checkpoint(queue: str, task_id: str, owner: Owner, message: bytes) -> Operation[bool]:
-    """Replace the message of a running task by one with its checkpoint; False if it is not the owner's any more."""
-    return _write("save_checkpoint", queue, task_id, owner, message)
+def save_checkpoint(queue: str, task_id: str, owner: Owner, message: bytes, lease_score: str) -> Operation[bool]:
+    """Replace the message of a running task by one with its checkpoint, and extend its lease.
+
+    False if it is not the owner's any more.
+    """
+    return _write("save_checkpoint", queue, task_id, owner, message, lease_score)
 
 
 def write_progress(queue: str, task_id: str, owner: Owner, progress: bytes) -> Operation[bool]:
@@ -128,11 +131,11 @@ def write_progress(queue: str, task_id: str, owner: Owner, progress: bytes) -> O
     return _write("write_progress", queue, task_id, owner, progress)
 
 
-def _write(script: str, queue: str, task_id: str, owner: Owner, data: bytes) -> Operation[bool]:
+def _write(script: str, queue: str, task_id: str, owner: Owner, *data: bytes | str) -> Operation[bool]:
     return scripted(
         script,
         (keys.task(queue, task_id), keys.lease(queue)),
-        (task_id, str(owner), data),
+        (task_id, str(owner), *data),
         lambda reply: reply == 1,
         idempotent=True,
     )

@@ -29,6 +29,7 @@ class CheckpointWriter:
         self._commands = commands
         self._owner = in_flight.owner
         self._clock = in_flight.clock
+        self._lease_s = in_flight.timing.lease_s
         self._note_saved = note_saved
         self._last: dict[InFlightTask, tuple[bytes, int]] = {}
         self._writes: set[asyncio.Task[None]] = set()
@@ -49,8 +50,10 @@ class CheckpointWriter:
             while task.in_flight and not task.ended:
                 state, number = self._last[task]
                 message = with_checkpoint(task.view.data, state)
+                score = self._owner.score(self._clock.unix_ns() / 1e9, self._lease_s)
+                saving = save_checkpoint(task.queue, task.id, self._owner, message, score)
                 try:
-                    is_ours = await self._commands.run(save_checkpoint(task.queue, task.id, self._owner, message))
+                    is_ours = await self._commands.run(saving)
                 except BrokerError as error:
                     self._warn(task, error)
                     await asyncio.sleep(AGAIN_S)

@@ -281,7 +281,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "run_task": [run_task(Target(Q, "ar2"), NOW_NS), run_task(Target(Q, "g1"), NOW_NS)],
     "run_tasks": [_run_some(NOW_NS, _SCHEDULED, 10), _run_some(NOW_NS, _GROUP, 10)],
     "sample_memory": [sample_memory(Q)],
-    "save_checkpoint": [save_checkpoint(Q, "a1", OURS, message("a1", headers={"x": "y"}))],
+    "save_checkpoint": [save_checkpoint(Q, "a1", OURS, message("a1", headers={"x": "y"}), OURS.score(NOW_S, 60))],
     "scan_groups": [scan_groups(Q, 0, GroupRule(1, 0, 0), NOW_S)],
     "scan_keys": [scan_keys(Q, "asynq:*")],
     "schedule": [

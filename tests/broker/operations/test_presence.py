@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
+from fastq.broker.operations.finish import FinishOutcome, Guard, Retried, retry
+from fastq.broker.operations.lease import list_leases
 from fastq.broker.operations.presence import (
     ServerIdentity,
     ServerState,
@@ -17,7 +19,7 @@ from fastq.broker.operations.presence import (
 from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerError
 from fastq.wire import keys
-from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
+from tests.broker.harness import GOS, NOW, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
 
 ME = ServerIdentity("host", 7, "3c7b2c4e")
 OTHER = ServerIdentity("host", 8, "3c7b2c4e")
@@ -132,14 +134,27 @@ def test_a_result_of_a_task_that_is_not_ours_is_refused(bench: QueueBench) -> No
 def test_a_checkpoint_is_saved_while_the_task_is_ours_and_forgets_how_often_it_was_lost(bench: QueueBench) -> None:
     bench.activate("a")
     bench.db.hset(keys.task(QUEUE, "a"), "lost", 2)
-    assert bench.run(save_checkpoint(QUEUE, "a", OURS, b"message"))
+    assert bench.run(save_checkpoint(QUEUE, "a", OURS, b"message", OURS.score(NOW_S)))
     assert bench.task("a") == {"msg": b"message", "state": b"active"}
     bench.activate("theirs", owner=THEIRS)
     bench.pend("pending")
     for task_id in ("theirs", "pending", "nosuch"):
         before = bench.task(task_id)
-        assert not bench.run(save_checkpoint(QUEUE, task_id, OURS, b"x"))
+        assert not bench.run(save_checkpoint(QUEUE, task_id, OURS, b"x", OURS.score(NOW_S)))
         assert bench.task(task_id) == before
+
+
+def test_a_checkpoint_is_not_replaced_by_a_recoverer_that_has_read_the_message_before(bench: QueueBench) -> None:
+    bench.activate("a", until_s=NOW_S - 70)
+    (found,) = bench.run(list_leases(QUEUE, "-inf", str(NOW_S - 30), 10)).tasks
+    saved = message("a", headers={"fastq-checkpoint": "7"})
+    assert bench.run(save_checkpoint(QUEUE, "a", OURS, saved, OURS.score(NOW_S)))
+    lost = Retried("a", found.message, NOW_S, is_failure=False)
+    assert bench.run(retry(QUEUE, [lost], NOW, Guard(expired_at=NOW_S - 30))) == [FinishOutcome.NOT_OURS]
+    assert bench.task("a")["msg"] == saved
+    assert bench.scores("lease") == {"a": NOW_S + 30 + OURS.fraction}
+    assert bench.run(save_checkpoint(QUEUE, "a", OURS, saved, OURS.score(NOW_S - 10)))
+    assert bench.scores("lease") == {"a": NOW_S + 30 + OURS.fraction}, "a lease is never shortened"
 
 
 def test_a_result_for_a_key_that_is_no_hash_is_an_error(bench: QueueBench, url: str) -> None:
