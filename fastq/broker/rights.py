@@ -4,11 +4,11 @@ from typing import Final
 
 __all__ = ["ENQUEUING", "REQUIRED_OF_WORKERS", "WORKING"]
 
-ENQUEUING: Final = "del exists hget hset lpush publish sadd set wait zadd zrange"
+ENQUEUING: Final = "del exists hget hset lpush publish sadd set srem wait zadd zrange zrem"
 WORKING: Final = f"""
 {ENQUEUING} client|tracking expire expireat get hdel hexists hgetall hincrby hlen hmget incrby info lindex llen lpos
-lrange lrem lset mget pttl rename rpop rpush scan scard setex sismember srem sscan subscribe type unlink zcard zcount
-zmscore zpopmin zrangebyscore zrangestore zrank zrem zremrangebyrank zremrangebyscore zscore
+lrange lrem lset mget pttl rename rpop rpush scan scard setex sismember sscan subscribe type unlink zcard zcount
+zmscore zpopmin zrangebyscore zrangestore zrank zremrangebyrank zremrangebyscore zscore
 """
 _DONE_WITHOUT: Final = {"client|tracking", "info", "publish", "subscribe", "wait"}
 """Servers log what they lack of these, and go on; or the right depends on a channel, as the first use shows."""

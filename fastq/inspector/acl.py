@@ -38,11 +38,11 @@ ROLES: Final = {
         (*_SERVERS, keys.semaphore("*")),
         (*_ORDERS, *_INBOXES),
     ),
-    "scheduler": _Role(f"{ENQUEUING} expire get hincrby llen scard zcard zrem zremrangebyrank", _SCHEDULERS),
+    "scheduler": _Role(f"{ENQUEUING} expire get hincrby hlen llen scard zcard zremrangebyrank", _SCHEDULERS),
     "inspector": _Role(_READING, (*_SERVERS, *_SCHEDULERS)),
     "admin": _Role(
-        f"""{ENQUEUING} {_READING} hdel hincrby hlen lpop lrem lset ltrim pubsub|numsub rpush slowlog|get srem
-        subscribe unlink zmscore zrem zremrangebyrank zremrangebyscore""",
+        f"""{ENQUEUING} {_READING} hdel hincrby hlen lpop lrem lset ltrim pubsub|numsub rpush slowlog|get
+        subscribe unlink zmscore zremrangebyrank zremrangebyscore""",
         (*_SERVERS, *_SCHEDULERS),
         (*_ORDERS, *_INBOXES),
     ),

@@ -35,13 +35,13 @@ class TickCounts:
         if not self._waiting or now_s < self._write_at_s:
             return
         counts, self._waiting = self._waiting, Counter()
-        results = broker.run_many(count_ticks(counts))
-        errors: list[BrokerError] = []
-        for one, result in zip(counts, results, strict=False):  # without EXPIRE's
-            if isinstance(result, BrokerError):
-                errors.append(result)
-                self._waiting[one] += 0 if result.maybe_applied else counts[one]
-        self._write_at_s = now_s + PAUSE_S if errors else 0.0
-        if errors and not self._fails:
-            _log.warning("ticks could not be counted in Redis, which is tried again: %s", errors[0])
-        self._fails = bool(errors)
+        (error,) = broker.run_many((count_ticks(counts),))
+        if not isinstance(error, BrokerError):
+            self._write_at_s, self._fails = 0.0, False
+            return
+        if not error.maybe_applied:
+            self._waiting.update(counts)
+        self._write_at_s = now_s + PAUSE_S
+        if not self._fails:
+            _log.warning("ticks could not be counted in Redis, which is tried again: %s", error)
+        self._fails = True

@@ -20,7 +20,7 @@ ARGV[10] group_name  or ""
 ARGV[11] lock        key of the unique lock, or ""
 ARGV[12] lock_ttl    seconds
 ARGV[13] due_channel asynq:{q}:due, for the moment of a scheduled task, where it is earlier than all in scheduled
-builds  lock keys asynq:{q}:unique:..., same hash tag
+builds  group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 put, also by an earlier sending of this call | 0 id exists | -1 lock held | -2 put by another scheduler
 asynq   none: each of its schedulers enqueues each tick
 ]]
@@ -30,7 +30,10 @@ local by, due, tick_ttl, plan, last_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], AR
 local state, moment, id, message, group_name = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local lock, lock_ttl, due_channel = ARGV[11], ARGV[12], ARGV[13]
 
+local group_prefix = string.sub(group, 1, #group - #group_name)
 -- include: due_times
+
+-- include: sweep_groups
 
 local done_by = redis.call("GET", tick)
 if done_by then return done_by == by and 1 or -2 end
@@ -80,7 +83,10 @@ if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
 if group_name ~= "" then
   redis.call("HSET", task, "group", group_name)
   redis.call("SADD", groups, group_name)
-  if state == "scheduled" then redis.call("ZADD", scheduled_groups, "GT", moment, group_name) end
+  if state == "scheduled" then
+    redis.call("ZADD", scheduled_groups, "GT", moment, group_name)
+    sweep_groups()
+  end
 end
 -- Last, so that it stands for a task that is there.
 redis.call("SET", tick, by, "EX", tick_ttl)

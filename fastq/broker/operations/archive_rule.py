@@ -6,14 +6,24 @@ ignore it and always trim at 10 000 tasks and 90 days.
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.finish import ARCHIVE_EXPIRY, ARCHIVE_MAX_SIZE
 from fastq.wire import keys
 
-__all__ = ["ArchiveFull", "ArchiveRule", "drop_archived", "parse_rule", "read_archive_rule", "set_archive_rule"]
+__all__ = [
+    "RULE_TTL_S",
+    "ArchiveFull",
+    "ArchiveRule",
+    "drop_archived",
+    "parse_rule",
+    "read_archive_rule",
+    "set_archive_rule",
+]
 
+RULE_TTL_S: Final = int(ARCHIVE_EXPIRY.total_seconds())
+"""How long a rule is kept that no janitor looks at: Go's tools delete queues without it."""
 _FIELDS = ("max", "ttl", "full")
 
 

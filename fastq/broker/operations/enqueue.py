@@ -258,7 +258,8 @@ def _pending(batch: EnqueueBatch) -> _Layout:
 
 
 def _scheduled(batch: EnqueueBatch) -> _Layout:
-    args: list[Word] = [keys.task_prefix(batch.queue), keys.due_channel(batch.queue)]
+    prefixes = keys.task_prefix(batch.queue), keys.group_prefix(batch.queue)
+    args: list[Word] = [*prefixes, keys.due_channel(batch.queue)]
     for task in batch.tasks:
         args += (task.id, task.message, task.run_at_s, task.lock, task.lock_ttl_s, task.group)
     script_keys = (keys.scheduled(batch.queue), keys.groups(batch.queue), keys.scheduled_groups(batch.queue))

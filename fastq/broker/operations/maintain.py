@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from fastq.broker.operation import Operation, scripted
-from fastq.broker.operations.archive_rule import ArchiveRule, parse_rule
+from fastq.broker.operations.archive_rule import RULE_TTL_S, ArchiveRule, parse_rule
 from fastq.broker.operations.finish import stats_expiry
 from fastq.wire import keys
 
@@ -52,11 +52,11 @@ class Cleaned(NamedTuple):
 
 
 def delete_expired_completed(queue: str, now_s: int, limit: int) -> Operation[Cleaned]:
-    """Delete completed tasks whose retention has ended, and read the size and rule of the archive."""
+    """Delete completed tasks whose retention has ended; read the size and rule of the archive, and keep the rule."""
     return scripted(
         "delete_expired_completed",
         (keys.completed(queue), keys.archived(queue), keys.archive_rule(queue)),
-        (keys.task_prefix(queue), now_s, limit),
+        (keys.task_prefix(queue), now_s, limit, RULE_TTL_S),
         _parse_cleaned,
         idempotent=True,
     )

@@ -6,6 +6,7 @@ from typing import Final
 
 from fastq.broker.operation import Operation, scripted
 from fastq.wire import keys
+from fastq.wire.history import MAX_TYPES, OTHER_TYPES
 
 __all__ = ["MAX_EVENTS", "TickOutcome", "clear_scheduler", "count_ticks", "publish_scheduler", "record_event"]
 
@@ -63,10 +64,11 @@ def record_event(entry_id: str, event: bytes, now_s: int) -> tuple[Operation[int
     )
 
 
-def count_ticks(counts: Mapping[tuple[TickOutcome, str], int]) -> tuple[Operation[int], ...]:
-    """Add to the counters of ticks by outcome and type of task, which expire 90 days after the last tick."""
-    key = (keys.scheduler_ticks(),)
-    return (
-        *(Operation("HINCRBY", key, (f"{outcome}:{kind}", count), int) for (outcome, kind), count in counts.items()),
-        Operation("EXPIRE", key, (COUNTS_TTL_S,), int, idempotent=True),
-    )
+def count_ticks(counts: Mapping[tuple[TickOutcome, str], int]) -> Operation[int]:
+    """Add to the counters of ticks by outcome and type of task, which expire 90 days after the last tick.
+
+    Beyond the types that there is room for, all are counted as one. Not sent again, so never counted twice.
+    """
+    words = [word for (outcome, kind), count in counts.items() for word in (outcome, kind, count)]
+    most = MAX_TYPES * len(TickOutcome)
+    return scripted("count_ticks", (keys.scheduler_ticks(),), (COUNTS_TTL_S, most, OTHER_TYPES, *words), int)

@@ -60,7 +60,7 @@ from fastq.broker.operations.presence import (
     write_result,
 )
 from fastq.broker.operations.repair import repair_active, repair_lease
-from fastq.broker.operations.schedulers import publish_scheduler
+from fastq.broker.operations.schedulers import TickOutcome, count_ticks, publish_scheduler
 from fastq.broker.operations.semaphore import Token, _acquire
 from fastq.broker.operations.ticks import NamedTick, enqueue_tick
 from fastq.broker.operations.walk import Source, Walk
@@ -101,31 +101,8 @@ def set_scene(db: Redis) -> None:
         at.zadd(bench.key(state), found)
     at.hset(keys.task(Q, "s3"), "group", "g")
     at.hset(keys.task(Q, "c2"), "result", b"kept")
-    for task_id in ("g1", "g2", "m1", "m2", "n1", "n2"):
-        put(task_id, "aggregating")
-        at.hset(keys.task(Q, task_id), "group", "g")
-    at.zadd(keys.group(Q, "g"), {"g1": NOW_S - 20, "g2": NOW_S - 10})
-    at.zadd(MADE.key, {"n1": NOW_S - 20, "n2": NOW_S - 10})
-    at.zadd(TAKEN.key, {"m1": NOW_S - 20, "m2": NOW_S - 10})
-    at.zadd(keys.aggregation_sets(Q), {MADE.key: "inf", TAKEN.key: NOW_S + 10})
-    put("f1", "aggregating")
-    at.hset(keys.task(Q, "f1"), "group", "unlisted")
-    at.zadd(keys.group(Q, "unlisted"), {"f1": NOW_S})
-    at.sadd(keys.groups(Q), "g", "empty")
-    at.zadd(keys.scheduled_groups(Q), {"empty": NOW_S - 10_000})
-    for task_id, more in {"k1": {"move_copy": "by"}, "k2": {}, "k3": {}}.items():
-        put(task_id, "moving")
-        state = "pending" if task_id == "k1" else "aggregating" if task_id == "k2" else "retry"
-        parked = {
-            "move_token": "token",
-            "move_state": state,
-            "move_score": NOW_S,
-            "move_group": "g",
-            "move_to": "other",
-        }
-        at.hset(keys.task(Q, task_id), mapping=parked | more)
-    at.zadd(keys.moving(Q), {"k1": 1, "k2": 2, "k3": 3})
-    at.hset(keys.moved(Q), "older:x", "by:other")
+    _group(bench)
+    _park(bench)
     for task_id, lock in LOCK.items():
         at.set(lock, task_id, ex=1000)
         at.hset(keys.task(Q, task_id), "unique_key", lock)
@@ -140,6 +117,39 @@ def set_scene(db: Redis) -> None:
     at.lpush(keys.pending(Q), "dangling")
     at.zadd(keys.lease(Q), {"dangling": NOW_S - 100})
     at.lpush(keys.active(Q), "dangling")
+
+
+def _group(bench: QueueBench) -> None:
+    put, at = bench.put, bench.db
+    for task_id in ("g1", "g2", "m1", "m2", "n1", "n2"):
+        put(task_id, "aggregating")
+        at.hset(keys.task(Q, task_id), "group", "g")
+    at.zadd(keys.group(Q, "g"), {"g1": NOW_S - 20, "g2": NOW_S - 10})
+    at.zadd(MADE.key, {"n1": NOW_S - 20, "n2": NOW_S - 10})
+    at.zadd(TAKEN.key, {"m1": NOW_S - 20, "m2": NOW_S - 10})
+    at.zadd(keys.aggregation_sets(Q), {MADE.key: "inf", TAKEN.key: NOW_S + 10})
+    put("f1", "aggregating")
+    at.hset(keys.task(Q, "f1"), "group", "unlisted")
+    at.zadd(keys.group(Q, "unlisted"), {"f1": NOW_S})
+    at.sadd(keys.groups(Q), "g", "empty")
+    at.zadd(keys.scheduled_groups(Q), {"empty": NOW_S - 10_000})
+
+
+def _park(bench: QueueBench) -> None:
+    put, at = bench.put, bench.db
+    for task_id, more in {"k1": {"move_copy": "by"}, "k2": {}, "k3": {}}.items():
+        put(task_id, "moving")
+        state = "pending" if task_id == "k1" else "aggregating" if task_id == "k2" else "retry"
+        parked = {
+            "move_token": "token",
+            "move_state": state,
+            "move_score": NOW_S,
+            "move_group": "g",
+            "move_to": "other",
+        }
+        at.hset(keys.task(Q, task_id), mapping=parked | more)
+    at.zadd(keys.moving(Q), {"k1": 1, "k2": 2, "k3": 3})
+    at.hset(keys.moved(Q), "older:x", "by:other")
 
 
 def _new(task_id: str, **more: Any) -> NewTask:
@@ -216,6 +226,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
             OURS,
         )
     ],
+    "count_ticks": [count_ticks({(TickOutcome.ENQUEUED, "t"): 2, (TickOutcome.FAILED, "t"): 1})],
     "delete_aggregation_set": [delete_members(MADE, {"n1": LOCK["n1"], "n2": ""})],
     "delete_expired_completed": [delete_expired_completed(Q, NOW_S, 10)],
     "delete_task": [_delete(Q, "p2", TaskState.PENDING), _delete(Q, "g1", TaskState.AGGREGATING)],

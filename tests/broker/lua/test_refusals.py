@@ -21,6 +21,8 @@ from tests.redis_servers import RedisServer, redis_cluster, redis_server
 USER: Final = "limited"
 NOT_BEFORE: Final = re.compile("non local key|user_script")
 """In the text of an error that has ended a script, not kept it from beginning."""
+LEFT: Final = {"SREM": "asynq:{q}:groups:", "ZREM": "asynq:{q}:scheduled_groups:"}
+"""Of a group without tasks: a user without these rights does not take it off its lists."""
 CALL: Final = re.compile(r'redis\.p?call\(\s*"(\w+)"')
 
 LOOK: Final = """
@@ -152,6 +154,8 @@ def test_every_script_has_a_call() -> None:
 
 @pytest.mark.parametrize(("name", "nth"), CASES)
 def test_a_refused_command_loses_nothing(name: str, nth: int, stage: Stage) -> None:
+    if not stage.db.eval("return redis.acl_check_cmd and 1", 0):
+        pytest.skip("a script cannot ask this server for its user's rights: Redis 6.2")
     operation = CALLS[name][nth]
     reply, after = stage.reference(operation)
     wrong: dict[str, list[str]] = {}
@@ -164,6 +168,8 @@ def test_a_refused_command_loses_nothing(name: str, nth: int, stage: Stage) -> N
             found = differences(stage.before, look(stage.db))
         else:
             found = differences(after, look(stage.db)) + ([] if answer == reply else [f"{reply} -> {answer}"])
+            if command in LEFT:
+                found = [line for line in found if not line.startswith(LEFT[command])]
         if found:
             wrong[command] = found
     assert wrong == {}

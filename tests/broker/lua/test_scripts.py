@@ -59,6 +59,7 @@ KEY_PATTERNS: dict[str, str] = {
     "notice": keys.server_notice(keys.server_info("host", 0, "id")).replace(":0:", ":pid:"),
     "last_tick": keys.last_tick("q", "{name}"),
     "semaphore": keys.semaphore("{scope}"),
+    "scheduler_ticks": keys.scheduler_ticks(),
     "server": keys.server_info("host", 0, "id").replace(":0:", ":pid:"),
     "task": keys.task("q", "{id}"),
     "unique": keys.unique("q", "{type}", None) + "{md5}",

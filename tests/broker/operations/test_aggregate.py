@@ -25,8 +25,9 @@ from fastq.broker.operations.aggregate import (
     scan_groups,
     take_set,
 )
-from fastq.broker.operations.enqueue import NewTask
+from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, enqueue_operations
 from fastq.broker.operations.lease import Leased, LeasedTask
+from fastq.broker.operations.ticks import NamedTick, enqueue_tick
 from fastq.errors import BrokerOutOfMemoryError
 from fastq.states import TaskState
 from fastq.wire import keys
@@ -453,3 +454,32 @@ def test_a_group_of_another_kind_of_key_is_an_error_that_changes_nothing(bench: 
     assert take(bench) == 0
     with pytest.raises(ResponseError):
         bench.db.zcard(keys.group(QUEUE, "g"))
+
+
+@pytest.mark.parametrize("way", ["schedule", "tick"])
+def test_whoever_schedules_for_a_group_takes_groups_that_have_no_tasks_any_more_off_their_lists(
+    way: str, bench: QueueBench
+) -> None:
+    """Where all servers are Go's, nothing else does."""
+
+    def put(group: str, at_s: int) -> None:
+        new = NewTask(group, message(group), run_at_s=at_s, group=group)
+        batch = EnqueueBatch(QUEUE, TaskState.SCHEDULED, [new], NOW_NS)
+        if way == "tick":
+            bench.run(enqueue_tick(NamedTick(group, "entry", at_s, 60, "", 0), batch))
+        else:
+            for operation in enqueue_operations([batch], []):
+                bench.run(operation)
+
+    for at in range(30):
+        put(f"gone{at}", NOW_S + at)
+    put("grouped", NOW_S + 40)
+    put("waits", NOW_S + 50)
+    for name in [f"gone{at}" for at in range(30)] + ["grouped"]:
+        bench.db.zrem(bench.key("scheduled"), name)
+    bench.db.zadd(keys.group(QUEUE, "grouped"), {"grouped": NOW_S})  # by Go's forwarder
+    for at in range(4):
+        put(f"new{at}", NOW_S + 100)
+    new = {f"new{at}".encode() for at in range(4)}
+    assert {*bench.db.zrange(bench.key("scheduled_groups"), 0, -1)} == {b"waits", *new}
+    assert bench.db.smembers(bench.key("groups")) == {b"grouped", b"waits", *new}

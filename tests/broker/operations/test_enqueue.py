@@ -65,7 +65,7 @@ def follow(flow: Flow[EnqueueReport], *answers: Any) -> tuple[list[list[str]], E
             TaskState.SCHEDULED,
             "schedule",
             ("asynq:{q}:scheduled", "asynq:{q}:groups", "asynq:{q}:scheduled_groups"),
-            ["asynq:{q}:t:", "asynq:{q}:due"],
+            ["asynq:{q}:t:", "asynq:{q}:g:", "asynq:{q}:due"],
         ),
         (TaskState.AGGREGATING, "add_to_group", ("asynq:{q}:groups",), ["asynq:{q}:t:", "asynq:{q}:g:", 5]),
     ],

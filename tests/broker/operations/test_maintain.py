@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
+from fastq.broker.operations.archive_rule import ArchiveRule, set_archive_rule
 from fastq.broker.operations.maintain import Forwarded, delete_expired_completed, forward
 from fastq.errors import BrokerError
 from fastq.wire import keys
@@ -110,3 +111,13 @@ def test_a_completed_id_without_a_task_goes_too(bench: QueueBench) -> None:
     bench.db.zadd(keys.completed(QUEUE), {"dangling": 1})
     assert bench.run(delete_expired_completed(QUEUE, NOW_S, 10)).deleted == 1
     assert bench.places() == {}
+
+
+def test_the_rule_of_an_archive_that_no_janitor_looks_at_expires(bench: QueueBench) -> None:
+    """Go's tools delete a queue without it; one made again under that name is not to follow it for ever."""
+    bench.run(delete_expired_completed(QUEUE, NOW_S, 10))
+    assert not bench.db.exists(keys.archive_rule(QUEUE))
+    bench.run(set_archive_rule(QUEUE, ArchiveRule(5)))
+    for _ in range(2):
+        bench.run(delete_expired_completed(QUEUE, NOW_S, 10))
+        assert bench.db.persist(keys.archive_rule(QUEUE))

@@ -4,7 +4,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.operations.schedulers import clear_scheduler, publish_scheduler, record_event
+from fastq.broker.operations.schedulers import (
+    TickOutcome,
+    clear_scheduler,
+    count_ticks,
+    publish_scheduler,
+    record_event,
+)
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QueueBench, queue_bench
 
@@ -32,6 +38,16 @@ def test_a_scheduler_without_entries_is_listed_all_the_same(bench: QueueBench) -
             bench.run(operation)
     assert not bench.db.exists(KEY)
     assert bench.db.zcard(keys.all_schedulers()) == 1
+
+
+def test_ticks_of_types_beyond_a_number_are_counted_together(bench: QueueBench) -> None:
+    for first in (0, 500):
+        bench.run(count_ticks({(TickOutcome.ENQUEUED, f"tenant:{n}"): 1 for n in range(first, first + 500)}))
+    bench.run(count_ticks({(TickOutcome.MISSED, "tenant:7"): 2, (TickOutcome.ENQUEUED, "tenant:7"): 2}))
+    found = bench.db.hgetall(keys.scheduler_ticks())
+    assert len(found) == 802
+    assert (found[b"enqueued:tenant:7"], found[b"enqueued:other"], found[b"missed:other"]) == (b"3", b"200", b"2")
+    assert bench.db.ttl(keys.scheduler_ticks()) > 0
 
 
 def test_clearing_leaves_other_schedulers_and_entries_alone(bench: QueueBench) -> None:
