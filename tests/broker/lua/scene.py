@@ -13,7 +13,7 @@ from fastq.broker.inspect.move import ParkedTask, claim_tasks, commit_move, drop
 from fastq.broker.inspect.put import TaskToPut, put_tasks, read_lock
 from fastq.broker.inspect.queues import list_groups, pause_queue, peek_queue, queue_stats, sample_memory
 from fastq.broker.inspect.removal import close_queue, find_groups, sweep_queue, unlist_groups
-from fastq.broker.inspect.tasks import read_tasks, update_payload
+from fastq.broker.inspect.tasks import read_payload, read_tasks, update_payload
 from fastq.broker.operation import Operation
 from fastq.broker.operations.aggregate import (
     AggregationSet,
@@ -264,13 +264,14 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "missing_rights": [missing_rights(Q, ["lpush", "zadd"])],
     "pause_queue": [pause_queue(Q, NOW_S)],
     "peek_queue": [peek_queue(Q, 10)],
-    "publish_completed": [tell_completed("inbox", Q, [Completed("c2", b"", NOW_S + 10)])],
+    "publish_completed": [tell_completed("inbox", Q, [(Completed("c2", b"", NOW_S + 10), "")])],
     "put_tasks": [_first(put_tasks(Q, _PUT)), _first(put_tasks(Q, _PUT, token="new"))],
     "queue_stats": [queue_stats(Q, NOW_S)],
     "read_aggregation_set": [read_set(TAKEN, 0)],
-    "read_ends": [read_ends(Q, ["c2", "ar1", "p1"])],
+    "read_ends": [read_ends(Q, [("c2", ""), ("ar1", "nonce"), ("p1", "")])],
     "read_lock": [read_lock(LOCK["p2"], b"p2")],
     "read_page": [Walk(_SCHEDULED, with_locks=True).page(), Walk(_PENDING, with_locks=True).page()],
+    "read_payload": [read_payload(Q, "p1", "msg", 0, 9)],
     "read_tasks": [read_tasks(Q, ["p1", "s1", "a1", "c2"])],
     "reclaim_aggregation_set": [reclaim_set(TAKEN)],
     "release_lock": [_release(LOCK["p2"], b"p2")],
