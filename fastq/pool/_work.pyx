@@ -7,9 +7,12 @@ thread of a task: whoever looks at ``Attempt.thread`` and acts on it holds the G
 Results come from any thread (``Outbox``); a fork of the child sends none.
 """
 
+import queue
+import sys
 import threading
 import traceback
 from contextvars import copy_context
+from opcode import opmap
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
@@ -143,6 +146,7 @@ cdef class Attempt:
         return 0
 
 
+include "_at_lock.pxi"
 include "_outbox.pxi"
 
 
@@ -475,9 +479,14 @@ cdef class Work:
         self.execute(task)
 
     def raise_in_thread(self, task: Attempt) -> bool:
-        """Raise in the thread of a task that was told to end; false if it is not, or not for now, in user code."""
+        """Raise in the thread of a task that was told to end, once; false if it is to be tried again.
+
+        For now it is not in user code, or is taking a lock.
+        """
         error = TaskTimeout if task.interruption is EventKind.TIMEOUT else TaskCanceled
-        if not task.thread or task.told:
+        if task.told:
+            return True
+        if not task.thread or is_at_lock(task.thread):
             return False
         task.told = task.thrown = True
         PyThreadState_SetAsyncExc(task.thread, <PyObject *>error)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Self
 
+from fastq.log.handling import take_locks_by_with
 from fastq.log.traces import own_trace
 from fastq.pool import signals
 from fastq.pool._ring import Memory
@@ -145,6 +146,8 @@ def _serve(setup: ChildSetup, runner: Runner) -> None:
     work = Work(memory, Memory(bell.memory), shape, runner, host)
     stage = Stage(memory)
     signals.install(work.interrupt)
+    if shape.threads:
+        take_locks_by_with()
     os.register_at_fork(before=flush_output, after_in_child=work.disown)
     os.register_at_fork(after_in_child=stage.disown)
     coroutines = Coroutines(work, stage, runner, host, shape.rows - shape.threads)

@@ -21,6 +21,7 @@ from fastq.pool.threads import Threads
 __all__ = ["Coroutines"]
 
 _LOOK_OUT_S = 1.0
+_TELL_AGAIN_S = 0.002
 
 
 class _Host(Protocol):
@@ -47,6 +48,7 @@ class Coroutines:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._done: asyncio.Future[None] | None = None
         self._look_out: asyncio.TimerHandle | None = None
+        self._telling: asyncio.TimerHandle | None = None
         self._rings = False
 
     def _loop_of_all(self) -> asyncio.AbstractEventLoop:
@@ -107,7 +109,8 @@ class Coroutines:
             if self._work.was_told(task):
                 running.add_done_callback(self._ended)
                 running.cancel(f"fastq: {task.interruption}")
-        self.threads.tell()
+        if self._telling is None:
+            self._tell_threads()
         self._take()
 
     def _take(self) -> None:
@@ -129,6 +132,11 @@ class Coroutines:
                 return
             if self._work.fall_asleep(rings=False):
                 return
+
+    def _tell_threads(self) -> None:
+        """Raise in threads; where one is taking a lock, look again until its task ends or the child is killed."""
+        assert self._loop is not None
+        self._telling = self._loop.call_later(_TELL_AGAIN_S, self._tell_threads) if self.threads.tell() else None
 
     def _thread_ended(self) -> None:
         """Hear of ends from a thread."""

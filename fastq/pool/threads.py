@@ -31,6 +31,7 @@ class Threads:
         self._is_told = False  # of what has ended
         self.running: dict[int, Attempt] = {}
         """By row; those of tasks that have ended are in it until ``take_rows``."""
+        self._untold: list[Attempt] = []  # their end was asked for, but nothing could be raised in them yet
         self._is_short = False  # a thread was refused
         self._unused_rows = list(work.thread_rows)  # those without a thread
         work.thread_rows.clear()
@@ -73,11 +74,12 @@ class Threads:
             del self.running[row]
             self._work.thread_rows.append(row)
 
-    def tell(self) -> None:
-        """Raise in the threads of tasks whose end was asked for since."""
-        for task in list(self.running.values()):
-            if self._work.was_told(task):
-                self._work.raise_in_thread(task)
+    def tell(self) -> bool:
+        """Raise in the threads of tasks whose end was asked for; return whether to call this again soon."""
+        running = list(self.running.values())
+        untold = self._untold + [task for task in running if self._work.was_told(task)]
+        self._untold = [task for task in untold if task in running and not self._work.raise_in_thread(task)]
+        return bool(self._untold)
 
     def close(self) -> None:
         """End the threads; no task is in them."""

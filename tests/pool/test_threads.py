@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,15 @@ import pytest
 
 from fastq.pool import layout, timekeeper
 from fastq.pool._child_queue import Submission
-from fastq.pool._ring import Memory, Ring
-from fastq.pool._slots import Slots
-from fastq.pool._work import NO_ROW, Attempt, Work
 from fastq.pool.child import Child, ChildState
 from fastq.pool.config import PoolConfig
 from fastq.pool.event_kind import NOT_BEGUN, EventKind
-from fastq.pool.layout import PAGE, RESULT_HEAD_AT, RESULT_TAIL_AT, TASK_HEAD_AT, TASK_TAIL_AT, Layout
 from fastq.pool.processes import thread_times
 from fastq.pool.protocol import CancelOutcome
-from fastq.pool.runner import Sort
 from fastq.pool.timekeeper import Timekeeper
-from fastq.pool.wakeup import Wakeup
 from tests.pool.harness import Bench, bench, gone, run, settings
 from tests.pool.runners import refuse_threads
+from tests.pool.site import Site
 from tests.waiting import PATIENCE_S, after, until, wait_until
 
 
@@ -483,27 +477,6 @@ def test_stop_aborts_threads() -> None:
 # The race at the end, held still ------------------------------------------------------------------------------------
 
 
-class Site:
-    """A child with one thread, in the test, which is its runner and host, too."""
-
-    has_plain, has_async, description = False, True, ""
-    child_start = child_stop = ()
-    max_memory = 0
-
-    def __init__(self, run: Callable[..., None]) -> None:
-        shape = Layout(2, 1 << 16, threads=1)
-        memory = Memory(bytearray(shape.size))
-        self.run = run
-        self.wakeup = Wakeup.create()
-        self.ring_fd = self.wakeup.write_fd
-        self.tasks = Ring(memory, TASK_TAIL_AT, TASK_HEAD_AT, shape.task_ring_at, shape.ring_bytes)
-        self.results = Ring(memory, RESULT_TAIL_AT, RESULT_HEAD_AT, shape.result_ring_at, shape.ring_bytes)
-        self.slots = Slots(memory, shape.rows)
-        self.work = Work(memory, Memory(bytearray(PAGE)), shape, self, self)  # type: ignore[arg-type]  # enough of both
-        self.begun: list[Attempt] = []
-        self.work.on_thread(self.begun.append)
-
-
 def test_what_is_raised_as_a_handler_returns_is_not_raised_after_it() -> None:
     read_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)
@@ -517,9 +490,7 @@ def test_what_is_raised_as_a_handler_returns_is_not_raised_after_it() -> None:
 
 
 def escape_of(site: Site, reader: io.FileIO) -> None:
-    site.tasks.put(7, b"", kind=Sort.THREADED)
-    assert site.work.begin_async(NO_ROW) is None
-    (task,) = site.begun
+    task = site.begin(7)
     escaped: list[BaseException] = []
 
     def serve() -> None:

@@ -1,0 +1,33 @@
+"""How logging's handlers take their lock, in processes whose threads are interrupted by exceptions.
+
+Up to Python 3.12, ``Handler.handle`` calls ``acquire`` before its ``try``. An exception that is set for a thread while
+it waits there leaves the lock taken, and all other threads that log stand still. Python 3.13 takes it by ``with``,
+between which and its block nothing is raised.
+"""
+
+import sys
+from logging import Handler, LogRecord
+from typing import Any
+
+__all__ = ["take_locks_by_with"]
+
+_handle = Handler.handle
+
+
+def _handle_with(self: Handler, record: LogRecord) -> Any:
+    kind = type(self)
+    if self.lock is None or kind.acquire is not Handler.acquire or kind.release is not Handler.release:
+        return _handle(self, record)
+    kept: Any = self.filter(record)  # since 3.12 it may be another record
+    if isinstance(kept, LogRecord):
+        record = kept
+    if kept:
+        with self.lock:
+            self.emit(record)
+    return kept
+
+
+def take_locks_by_with() -> None:
+    """Let logging's handlers take their lock as in Python 3.13."""
+    if sys.version_info < (3, 13):
+        Handler.handle = _handle_with  # type: ignore[method-assign]  # that is its purpose
