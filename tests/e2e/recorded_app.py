@@ -21,6 +21,12 @@ def work(task: RunningTask) -> None:
     try:
         if task.payload == b"slow":
             time.sleep(0.03)
+        if task.payload == b"steps":
+            task.checkpoint(1)
+            task.progress(1, 2)
+            task.write_result(b"half")
+            task.checkpoint(2)
+            time.sleep(0.03)
         if task.payload == b"fail":
             raise KeyError("no such thing")
         if task.payload == b"again" and not task.retried:

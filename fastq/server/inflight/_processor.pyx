@@ -167,9 +167,9 @@ cpdef object success_of(InFlightTask task, bytes result, object now_s):
 
 
 def split_done(events: list[Event], now_s: int) -> tuple[list[InFlightTask], list[Event]]:
-    """Return the tasks that are done, and the other events; count how long handlers ran. ``now_s`` is the Unix second.
+    """Return the tasks that are done, and the other events; count how long the handlers of the former ran.
 
-    What became of a task that was let go of is another's to say: it is in neither.
+    ``now_s`` is the Unix second. What became of a task that was let go of is another's to say: it is in neither.
     """
     cdef Event event
     cdef InFlightTask task
@@ -179,15 +179,15 @@ def split_done(events: list[Event], now_s: int) -> tuple[list[InFlightTask], lis
         task = event.submission.key
         if not task.in_flight:
             continue
-        if event.ran_ns > 0:
-            task.ran_ns = event.ran_ns
-            if task.tally is not None:
-                task.tally.run_s.add(event.ran_ns / 1e9)
         if event.kind is not DONE and event.kind is not RESULT:
             if event.kind is WRITTEN:
                 task.written = event.data  # its end may be in the same batch
             others.append(event)
             continue
+        if event.ran_ns > 0:
+            task.ran_ns = event.ran_ns
+            if task.tally is not None:
+                task.tally.run_s.add(event.ran_ns / 1e9)
         try:
             task.disposition = success_of(task, event.data if event.kind is RESULT else None, now_s)
         except Exception:  # noqa: BLE001 - a defect that one task meets costs no other its outcome

@@ -429,7 +429,9 @@ class Processor:
             record = self._callbacks.record_attempt(task, report, event.ran_ns)
             disposition = disposition._replace(attempt=record)
         task.disposition, task.failure = disposition, 0 if report.is_snoozed else kind
-        task.error = report.error_class
+        task.error, task.ran_ns = report.error_class, event.ran_ns
+        if event.ran_ns and task.tally is not None and _counts(disposition):
+            task.tally.run_s.observe(event.ran_ns / 1e9)
         self.failure_log.add(task, kind, disposition, report, event.ran_ns)
         return task
 
@@ -470,6 +472,11 @@ def requeued(task: InFlightTask) -> InFlightTask:
     """Requeue a task, whatever its event."""
     task.disposition = Requeued(task.id)
     return task
+
+
+def _counts(disposition: Disposition) -> bool:
+    """Return whether the history counts a task with this end as done or failed; then it counts its run, too."""
+    return disposition.is_failure if isinstance(disposition, Retried) else not isinstance(disposition, Requeued)
 
 
 def _is_unreported_failure(kind: EventKind, data: bytes) -> bool:

@@ -13,9 +13,11 @@ from fastq.pool.event_kind import EventKind
 from fastq.pool.pool import PoolConfig, ProcessPool
 from fastq.pool.protocol import Event, Pool, PoolCallbacks, Sort, Submission
 from fastq.server.config import ServerConfig
+from fastq.server.inflight._tasks import count_ends
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.server.timing import STANDARD
+from fastq.wire import history
 from fastq.wire.codec import decode_task_message
 from fastq.worker.description import AppDescription
 from fastq.worker.report import FailureReport
@@ -427,6 +429,36 @@ def test_the_record_of_a_failed_attempt_goes_with_its_end(kind: EventKind, data:
         assert task.disposition.attempt == (f"{told} after 7000 ns".encode() if told else b"")
         counted = EventKind.RETURNED if data and b"snoozed" in data else kind
         assert +bench.in_flight.stats.counts == {counted: 1}
+
+    on_crew(test)
+
+
+SNOOZED = FailureReport("snoozed (not failed)", False, 1.0, is_snoozed=True).encode()
+EXCUSED = FailureReport("E: not a failure", False).encode()
+
+
+@pytest.mark.parametrize("kind", EventKind)
+@pytest.mark.parametrize("data", [b"", SNOOZED, EXCUSED], ids=["plain", "snoozed", "excused"])
+@pytest.mark.parametrize("canceled", [None, CancelAs.DELETE, CancelAs.ARCHIVE])
+def test_a_task_is_done_or_failed_as_often_as_a_run_of_it_is_counted(
+    kind: EventKind, data: bytes, canceled: CancelAs | None
+) -> None:
+    """Whatever came first: a checkpoint, whose number is no time, a child that died, a run that is not counted."""
+
+    def test(bench: Bench) -> None:
+        bench.accept("a", retry=5)
+        task = bench.task("a")
+        task.canceled = canceled
+        for event_kind in (kind, EventKind.DONE):
+            if not bench.finished:
+                bench.take_all()
+                bench.processor._on_events([Event(event_kind, bench.submission("a"), data, 7_000_000)])
+        count_ends(bench.finished)
+        assert task.tally is not None
+        counts = task.tally.take() or [0] * history.COUNTERS
+        done, failed, *_ = counts
+        assert sum(counts[len(history.OUTCOMES) :][: history.BUCKETS]) == done + failed
+        assert sum(task.tally.run_s.counts) == done + failed
 
     on_crew(test)
 
