@@ -9,7 +9,7 @@ from fastq.pool import layout
 from fastq.pool._child_queue import Event, Submission
 from fastq.pool._dispatcher import Dispatcher
 from fastq.pool.child import Child, ChildState
-from fastq.pool.event_kind import EventKind
+from fastq.pool.event_kind import ANOTHER_TASK, EventKind
 from fastq.pool.processes import describe_status
 
 __all__ = ["resolve_dead_child"]
@@ -29,7 +29,12 @@ def resolve_dead_child(child: Child, dispatcher: Dispatcher) -> list[Event]:
     dispatcher.put_back(queue.take_back_all())
     for submission in queue.remaining():
         kind = _verdict(child, submission)
-        events.append(queue.end(submission, kind, _obituary(child) if kind is EventKind.CRASHED else b""))
+        data = b""
+        if kind is EventKind.CRASHED:
+            data = _obituary(child)
+        elif kind is EventKind.RERUN and child.blamed is not None:
+            data = ANOTHER_TASK
+        events.append(queue.end(submission, kind, data))
     return events
 
 

@@ -7,13 +7,17 @@ from typing import Final
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool.processes import peak_rss
 
-__all__ = ["NOT_BEGUN", "TOLD_TO_END", "TOO_LATE", "EventKind", "reason_for"]
+__all__ = ["ANOTHER_TASK", "NOT_BEGUN", "TOLD_TO_END", "TOO_LATE", "EventKind", "reason_for"]
 
 TOO_LATE: Final = b"too late"
 """The data of a TIMEOUT, CANCELED or MEMORY_LIMIT whose handler was asked to end but returned normally, later."""
 
 NOT_BEGUN: Final = b"not begun"
 """The data of a TIMEOUT whose time was up before it began: as in asynq, its handler is not called."""
+
+
+ANOTHER_TASK: Final = b"another task"
+"""The data of a RERUN whose child was killed because of another task, which is charged for it."""
 
 
 class EventKind(IntEnum):
@@ -49,7 +53,8 @@ class EventKind(IntEnum):
     ABORTED = 13
     """The task ran when the pool was stopped and did not end in time; it gets a free rerun."""
     RERUN = 14
-    """The task ran in a child that was killed for another reason; it gets a free rerun."""
+    """The task ran in a child that was killed for another reason; it gets a free rerun. ``data`` is ``ANOTHER_TASK`` if
+    it is known which task was the cause."""
     RETURNED = 15
     """The task never started, and goes back to its queue. Events of one batch are in the order of submission."""
     WRITTEN = 16

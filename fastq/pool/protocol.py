@@ -9,11 +9,12 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from fastq.pool._child_queue import Event, Submission
-from fastq.pool.event_kind import NOT_BEGUN, TOLD_TO_END, TOO_LATE, EventKind
+from fastq.pool.event_kind import ANOTHER_TASK, NOT_BEGUN, TOLD_TO_END, TOO_LATE, EventKind
 from fastq.pool.preloader_client import PoolStartError
 from fastq.pool.runner import Sort
 
 __all__ = [
+    "ANOTHER_TASK",
     "NOT_BEGUN",
     "TOLD_TO_END",
     "TOO_LATE",

@@ -9,7 +9,7 @@ from fastq.pool._slots import Slots
 from fastq.pool.child import Child, ChildState
 from fastq.pool.config import PoolConfig
 from fastq.pool.dead_child import resolve_dead_child
-from fastq.pool.event_kind import EventKind
+from fastq.pool.event_kind import ANOTHER_TASK, EventKind
 from fastq.pool.layout import (
     PAGE,
     RESULT_HEAD_AT,
@@ -109,8 +109,17 @@ def test_a_child_killed_for_one_task_charges_that_one_only(corpse: Corpse) -> No
     corpse.slots.interrupt(seqs[0], ROW_TIMED_OUT)
     corpse.slots.interrupt(seqs[1], ROW_TIMED_OUT)  # never heard of it: the first one held the loop up
     corpse.child.state, corpse.child.blamed = ChildState.KILLED, blamed
-    kinds = {key: event.kind for key, event in corpse.resolve_dead_child().items()}
-    assert kinds == {"blamed": EventKind.TIMEOUT, "deaf": EventKind.RERUN, "running": EventKind.RERUN}
+    found = {key: (event.kind, event.data) for key, event in corpse.resolve_dead_child().items()}
+    again = EventKind.RERUN, ANOTHER_TASK
+    assert found == {"blamed": (EventKind.TIMEOUT, b""), "deaf": again, "running": again}
+
+
+def test_a_child_killed_for_none_of_its_tasks_charges_none(corpse: Corpse) -> None:
+    corpse.submit("one", "two", is_async=True)
+    corpse.begin(0)
+    corpse.begin(1)
+    corpse.child.state = ChildState.KILLED
+    assert {(event.kind, event.data) for event in corpse.resolve_dead_child().values()} == {(EventKind.RERUN, b"")}
 
 
 def test_a_child_that_dies_by_itself_charges_all_that_ran(corpse: Corpse) -> None:

@@ -14,6 +14,7 @@ cdef class InFlightTask:
     cdef public bytes written
     cdef public object awaiter
     cdef public int reruns
+    cdef public int unexplained_reruns
     cdef public object canceled
     cdef public object submission
     cdef public Tally tally

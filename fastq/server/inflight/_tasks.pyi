@@ -24,6 +24,7 @@ class InFlightTask:
     written: bytes | None
     awaiter: Awaiter | None
     reruns: int
+    unexplained_reruns: int
     canceled: CancelAs | None
     submission: Submission | None
     tally: Tally | None

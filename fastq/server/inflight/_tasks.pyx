@@ -20,7 +20,8 @@ cdef class InFlightTask:
 
     - ``in_flight``: false once it was let go of
     - ``disposition``: what becomes of it, once its run has ended
-    - ``reruns``: restarts after its child was killed for a different task
+    - ``reruns``: restarts after its child was killed for another reason
+    - ``unexplained_reruns``: those of them for which no other task was charged
     - ``canceled``: what is to become of it once somebody has canceled it
     - ``awaiter``: the client that waits for its end, if one does
     - ``written``: the last result that the handler wrote while it ran

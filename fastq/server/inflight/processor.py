@@ -19,6 +19,7 @@ from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.errors import InvalidMessageError
 from fastq.log.setup import log_text
 from fastq.pool.protocol import (
+    ANOTHER_TASK,
     TOLD_TO_END,
     CancelOutcome,
     Event,
@@ -58,8 +59,20 @@ __all__ = ["Processor", "ProcessorCallbacks", "requeued"]
 _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was canceled before it began").encode()
 
 _KILLED_TWICE: Final = (
-    b"its worker process was killed twice for reasons outside of this task (another task, memory of unknown origin, "
-    b"the end of the preloader); the first time it ran again without charge, this time the attempt counts as failed"
+    b"its worker process was killed twice for reasons outside of this task (memory of unknown origin, a blocked event "
+    b"loop, the end of the preloader) that no task was charged for; the first time it ran again without charge, this "
+    b"time the attempt counts as failed"
+)
+
+_MOST_RERUNS: Final = 100
+"""How often a task runs again because of others that are charged for it.
+
+They pay, not it. But one that never gets through beside such others is to end one day, and to say why.
+"""
+
+_KILLED_OFTEN: Final = (
+    b"its worker process was killed %d times because of other tasks in it, which did not end in time or blocked it; "
+    b"give such tasks a queue and a server of their own" % (_MOST_RERUNS + 1)
 )
 
 _LAST_SUCCESS: Final = EventKind.RESULT
@@ -323,11 +336,11 @@ class Processor:
         """Take what is not simply the end that a handler came to."""
         if event.kind in (EventKind.RERUN, EventKind.RETURNED) and task.canceled is not None:
             # Its coroutine could not be told, because another one blocked the loop; or it was on its way back.
-            event = Event(EventKind.CANCELED, event.submission, event.data, event.ran_ns)
-        if event.kind is EventKind.RERUN and task.reruns and not self._is_closed:
-            event = Event(EventKind.CRASHED, event.submission, _KILLED_TWICE, event.ran_ns)
+            event = Event(EventKind.CANCELED, event.submission, b"", event.ran_ns)
+        if event.kind is EventKind.RERUN and not self._is_closed and (why := _why_no_rerun(task, event.data)):
+            event = Event(EventKind.CRASHED, event.submission, why, event.ran_ns)
         kind = event.kind
-        if self._goes_again(task, kind):
+        if self._goes_again(task, event):
             if kind is EventKind.RERUN:  # what the run has told is not the next one's
                 task.written = None
                 self._callbacks.write_progress(task, b"")
@@ -343,13 +356,16 @@ class Processor:
         else:
             ended.append(self._end(task, event))
 
-    def _goes_again(self, task: InFlightTask, kind: EventKind) -> bool:
-        """Return whether to submit a task again, because its child was killed for a different task."""
+    def _goes_again(self, task: InFlightTask, event: Event) -> bool:
+        """Return whether to submit a task again, because its child was killed for another reason."""
         if self._is_closed:
             return False
-        task.reruns += kind is EventKind.RERUN
+        if event.kind is EventKind.RERUN:
+            task.reruns += 1
+            task.unexplained_reruns += event.data != ANOTHER_TASK
+            return True
         # Not back to the queue: it would come back with this forgotten, and so run forever.
-        return kind is EventKind.RERUN or (kind is EventKind.RETURNED and task.reruns > 0)
+        return event.kind is EventKind.RETURNED and task.reruns > 0
 
     def _is_unknown(self, task: InFlightTask) -> bool:
         """Return whether the mux found no handler; a handler may raise the same error."""
@@ -472,6 +488,13 @@ def requeued(task: InFlightTask) -> InFlightTask:
     """Requeue a task, whatever its event."""
     task.disposition = Requeued(task.id)
     return task
+
+
+def _why_no_rerun(task: InFlightTask, data: bytes) -> bytes:
+    """Return why a task whose child was killed for another reason does not run again, b"" if it does."""
+    if data == ANOTHER_TASK:
+        return _KILLED_OFTEN if task.reruns >= _MOST_RERUNS else b""
+    return _KILLED_TWICE if task.unexplained_reruns else b""
 
 
 def _counts(disposition: Disposition) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from fastq.broker.operations.cancel import CancelAs, Cancellation
 from fastq.broker.operations.finish import Archived, Done, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
-from fastq.pool.event_kind import EventKind
+from fastq.pool.event_kind import ANOTHER_TASK, EventKind
 from fastq.pool.pool import PoolConfig, ProcessPool
 from fastq.pool.protocol import Event, Pool, PoolCallbacks, Sort, Submission
 from fastq.server.config import ServerConfig
@@ -336,7 +336,7 @@ def test_what_becomes_of_a_lost_task_is_not_told() -> None:
     on_crew(test)
 
 
-def test_a_task_is_run_again_free_of_charge_once_when_its_child_died_for_another() -> None:
+def test_a_task_is_run_again_free_of_charge_once_when_its_child_died_for_an_unknown_reason() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a")
         first = bench.submission("a")
@@ -350,6 +350,34 @@ def test_a_task_is_run_again_free_of_charge_once_when_its_child_died_for_another
         message = decode_task_message(task.disposition.message)
         assert message.retried == 1
         assert message.error_msg.startswith("WorkerCrashedError: its worker process was killed twice for")
+
+    on_crew(test)
+
+
+def test_a_task_does_not_pay_for_others_that_are_charged_unless_it_never_gets_through() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", retry=0)
+        bench.tell(("a", EventKind.RERUN, b""))
+        for _ in range(99):
+            bench.tell(("a", EventKind.RERUN, ANOTHER_TASK))
+        assert bench.finished == []
+        bench.tell(("a", EventKind.RERUN, ANOTHER_TASK))
+        (task,) = bench.finished
+        assert isinstance(task.disposition, Archived)
+        message = decode_task_message(task.disposition.message)
+        assert "WorkerCrashedError: its worker process was killed 101 times because of other tasks" in message.error_msg
+
+    on_crew(test)
+
+
+def test_a_canceled_task_whose_child_was_killed_for_another_is_canceled() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", retry=0)
+        bench.task("a").canceled = CancelAs.RETRY
+        bench.tell(("a", EventKind.RERUN, ANOTHER_TASK))
+        (task,) = bench.finished
+        assert isinstance(task.disposition, Archived)
+        assert decode_task_message(task.disposition.message).error_msg.startswith("TaskCanceled: ")
 
     on_crew(test)
 
