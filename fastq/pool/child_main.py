@@ -27,7 +27,7 @@ from fastq.pool.coroutines import Coroutines
 from fastq.pool.lifeline import arm
 from fastq.pool.loader import RunnerLoadError, load_runner
 from fastq.pool.memory import Segment, pack_segment, read_header, unpack_segment
-from fastq.pool.processes import end_process, flush_output, leave, own_rss
+from fastq.pool.processes import end_process, flush_output, leave, own_rss, write_lines_at_once
 from fastq.pool.runner import Runner
 
 __all__ = ["ChildSetup", "begin"]
@@ -203,6 +203,7 @@ def main() -> None:
         os.set_inheritable(fd, False)
     arm(setup.lifeline_fd)
     signals.leave_to_main()
+    write_lines_at_once()
     begin(setup, spec, argument)
 
 

@@ -25,7 +25,7 @@ from fastq.pool.descriptors import raise_soft_limit, set_soft_limit
 from fastq.pool.fork_safety import findings, open_descriptors
 from fastq.pool.lifeline import arm
 from fastq.pool.loader import RunnerLoadError, load_runner
-from fastq.pool.processes import flush_output, kill_group, open_pidfd, own_rss, peak_rss
+from fastq.pool.processes import flush_output, kill_group, open_pidfd, own_rss, peak_rss, write_lines_at_once
 from fastq.pool.runner import Runner
 
 __all__ = ["main"]
@@ -187,6 +187,7 @@ def main() -> None:
     """Run the preloader: ``python -m fastq.pool.preloader CONTROL_FD``."""
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     os.set_inheritable(channel.fileno(), False)
+    write_lines_at_once()  # before the import of the app, which may choose otherwise
     job, pid = None, os.getpid()
     try:
         job = _serve(channel)

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import io
 import os
 import resource
 import signal
@@ -23,6 +24,7 @@ __all__ = [
     "send_signal",
     "thread_time",
     "thread_times",
+    "write_lines_at_once",
 ]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -137,6 +139,13 @@ def describe_code(code: int) -> str:
         return f"signal {signal.Signals(-code).name}"
     except ValueError:
         return f"signal {-code}"
+
+
+def write_lines_at_once() -> None:
+    """Let stdout and stderr hold no line back, whatever they are: it would be lost with a killed process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # else it is none, or somebody's own
+            stream.reconfigure(line_buffering=True)
 
 
 def flush_output() -> None:
