@@ -9,12 +9,13 @@ import errno
 import logging
 import os
 import select
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import NoReturn, Self
 
 from fastq.log.handling import take_locks_by_with
 from fastq.log.traces import own_trace
@@ -89,7 +90,7 @@ class Host:
         try:
             self.channel.drain()
         except ChannelClosedError:
-            os._exit(1)  # the main process is gone, and the lifeline is about to be cut
+            _end_with_main()
 
     def receive_segment(self, wanted: bool) -> bytes:
         """Take the next segment off the control socket; return its data if ``wanted``.
@@ -135,8 +136,20 @@ def run_child(setup: ChildSetup, runner: Runner) -> None:
     try:
         _serve(setup, runner)
         end_process()
+    except ChannelClosedError:
+        _end_with_main()
     except BaseException as error:  # noqa: BLE001 - a defect: what ran is charged now, not when the app's threads end
         leave(error)
+
+
+def _end_with_main() -> NoReturn:
+    """End as if the lifeline were cut, which is about to be: the main process is gone.
+
+    If only this process ended, nothing would end what its handlers have started: the kernel watches over a group as
+    long as its leader lives, and the preloader may be gone before it reaps.
+    """
+    os.killpg(0, signal.SIGKILL)
+    os._exit(1)
 
 
 def _serve(setup: ChildSetup, runner: Runner) -> None:

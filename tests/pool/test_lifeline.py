@@ -3,6 +3,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,6 +61,37 @@ def test_a_lifeline_that_was_cut_before_it_was_armed_kills_at_once() -> None:
     ) as child:
         assert child.wait(PATIENCE_S) == -signal.SIGKILL
     os.close(read_fd)
+
+
+IDLE = """
+import os, signal, sys
+os.setpgid(0, 0)
+from fastq.pool.child_main import ChildSetup, Host
+host = Host(ChildSetup(-1, int(sys.argv[1]), -1, -1, -1, 0))
+if os.fork() == 0:
+    signal.pause()
+print("idle", flush=True)
+host.sleep()
+"""
+
+
+def test_a_child_that_hears_of_the_end_before_its_lifeline_is_cut_takes_its_group_along() -> None:
+    # The socket and the preloader's lifeline close together, and nobody watches over the group once its leader is gone.
+    ours, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    command = [sys.executable, "-c", IDLE, str(far.fileno())]
+    child = subprocess.Popen(command, pass_fds=[far.fileno()], stdout=subprocess.PIPE, env=env())
+    far.close()
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"idle\n"
+    ours.close()
+    try:
+        assert child.wait(PATIENCE_S) == -signal.SIGKILL
+        assert select.select([child.stdout], [], [], PATIENCE_S)[0], "its fork holds the other end of the pipe"
+        assert child.stdout.read() == b""
+    finally:
+        kill_group(child.pid)
+        child.wait()
+        child.stdout.close()
 
 
 class MainProgram:
