@@ -35,7 +35,8 @@ _REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS, Kind.FR
 _SILENT: Final = {Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG, Kind.OUTAGE, Kind.NET_HALF_OPEN}
 _FROZEN: Final = {Kind.FREEZE_SERVER, Kind.FREEZE_FAMILY, Kind.FREEZE_SHORT}
 _NET: Final = {Kind.NET_REFUSE, Kind.NET_HALF_OPEN, Kind.NET_DELAY, Kind.NET_CUT, Kind.NET_DROP}
-_DEADLY: Final = {Kind.KILL_CHILD, Kind.KILL_CHILDREN, Kind.KILL_PRELOADER, Kind.UNREAD_STDERR}
+# A young child that has not worked yet is not told from that of the hooks.
+_DEADLY: Final = {Kind.KILL_CHILD, Kind.KILL_CHILDREN, Kind.KILL_PRELOADER, Kind.KILL_HOOKS, Kind.UNREAD_STDERR}
 _OF_CHILDREN: Final = _DEADLY - {Kind.KILL_PRELOADER}  # what ran below it runs again, uncharged
 _SHORT: Final = {Kind.FDS_SERVER, Kind.FDS_CHILD}
 _STOPS: Final = {Kind.STOP_SERVER, Kind.UNREAD_STOP}

@@ -40,6 +40,8 @@ _STANDSTILL_S: Final = 60.0
 """How long it may be that no fewer tasks are left: how long all take is a matter of the machine."""
 _STOP_S: Final = 90.0
 _GONE_S: Final = 60.0
+_MANY: Final = 1 << 40
+"""How many tasks are left while nobody can count them."""
 
 
 @contextmanager
@@ -143,6 +145,7 @@ class Bench:
                 self._injector.step()
                 after_s = time.monotonic() - began_s
                 left, stuck = _look(db)
+                left += max(0, self._options.tasks - len(self._producer.entries))  # those to come: else they are growth
                 if stuck:
                     self._stuck_s = after_s
                 empty = empty + 1 if not left and self._producer.is_done else 0
@@ -233,7 +236,7 @@ def _look(db: Redis) -> tuple[int, int]:
     try:
         left, stuck = ask.eval(_LOOK, len(QUEUES), *QUEUES, int(time.time()))
     except RedisError:
-        return 1, 0
+        return _MANY, 0
     return int(left), int(stuck)
 
 

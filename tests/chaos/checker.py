@@ -20,7 +20,7 @@ GUARANTEES: Final = {
     "left": "nothing is left in active, lease or any state on the way",
     "twice": "every second run is explained by a fault between start and ack",
     "charged": "no attempt is charged without a run, none for a server that died or lost its leases",
-    "blocked": "no task is charged at once for another that blocks its event loop",
+    "blocked": "no task is charged for another that blocks its event loop",
     "last": "a last attempt is not used up without a run",
     "archived": "nothing is archived but last attempts that a fault cut short",
     "result": "a kept task has its result, and ran",
@@ -170,7 +170,7 @@ class _Check:
                 is_lost = why in (Kind.KILL_SERVER.value, LEASE_LOST) and run.what is not What.RAISED
                 if is_lost and not entry.order.job.is_timed and following.retried > run.retried:
                     yield Violation("charged", f"{_name(entry)} was charged as it was lost: {_story(runs)}")
-                if why == _BLOCKED and run is runs[0] and following.retried > run.retried:
+                if why == _BLOCKED and following.retried > run.retried:
                     yield Violation("blocked", f"{_name(entry)} was charged for another: {_story(runs)}")
             extra = following.retried - run.retried - 1
             if extra > 0:

@@ -301,7 +301,7 @@ class Injector:
         if not victims:
             return False
         # The death of a preloader ends all its children, of which it has struck every one.
-        of_all = fault.kind in (Kind.KILL_PRELOADER, Kind.KILL_HOOKS)
+        of_all = fault.kind is Kind.KILL_PRELOADER
         strike = self.journal.strike(fault, generation.number, () if of_all else tuple(victims))
         _send(victims, signum)
         if signum is signal.SIGSTOP:

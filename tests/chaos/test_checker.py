@@ -118,7 +118,8 @@ def test_a_second_run_without_a_fault_is_reported() -> None:
         (strike(Kind.FREEZE_FAMILY, -6, 1.4), False),
         (strike(Kind.FREEZE_SHORT, 2.5, 3.5), False),  # the lease was longer
         (strike(Kind.FREEZE_CHILD, 2.5, 9, pids=(100,)), False),  # its server went on beating
-        (strike(Kind.KILL_HOOKS, 2.5), False),
+        (strike(Kind.KILL_HOOKS, 2.5, pids=(101,)), False),
+        (strike(Kind.KILL_HOOKS, 2.5, pids=(100,)), True),  # it was young, and taken for that of the hooks
         (strike(Kind.NET_DROP, 2.5), False),  # a write that is sent again
         (strike(Kind.NET_REFUSE, 2.5, 6.5), True),
         (strike(Kind.NET_REFUSE, 2.5, 6.5, server=1), False),
@@ -187,12 +188,12 @@ def test_a_coroutine_that_blocks_its_loop_is_charged_and_its_neighbors_are_not()
     assert broken(evidence(*free, entries=(entry(job="block"),))) == ["twice"]
 
 
-def test_a_neighbor_may_be_charged_the_second_time() -> None:
+def test_a_neighbor_is_not_charged_the_second_time_either() -> None:
     blocks = (run(2, None, task_id=NEXT), run(12, None, task_id="2"))
     again = (run(20, 21, task_id=NEXT, retried=1), run(20, 21, task_id="2", retried=1))
     neighbor = (run(3, None), run(12, None), run(20, 21, retried=1))
     entries = (entry(job="async"), entry(NEXT, "block"), entry("2", "block"))
-    assert broken(evidence(*blocks, *again, *neighbor, entries=entries)) == []
+    assert broken(evidence(*blocks, *again, *neighbor, entries=entries)) == ["blocked"]
 
 
 def test_a_timeout_that_came_while_the_process_stood_still_is_explained() -> None:
@@ -267,6 +268,14 @@ def test_an_attempt_that_was_lost_is_not_charged(lost: Strike) -> None:
     assert reported(1, None, What.RETURNED) == ["charged"]
     assert reported(1, 3, What.RETURNED) == ["charged"]
     assert reported(1, 3, What.RAISED) == []  # its failure may have been written
+
+
+@pytest.mark.parametrize(("pid", "found"), [(100, []), (101, ["charged"])])
+def test_one_whose_young_child_was_killed_before_its_server_is_charged(pid: int, found: list[str]) -> None:
+    """The fault that is for the child of the hooks may hit a child of the pool that has not worked yet."""
+    runs = (run(2, None), run(12, 13, retried=1, who=(1, 200)))
+    strikes = [strike(Kind.KILL_HOOKS, 2.1, pids=(pid,)), strike(Kind.KILL_SERVER, 2.5)]
+    assert broken(evidence(*runs, strikes=strikes)) == found
 
 
 def in_redis(*states: str, result: bytes | None = None) -> Keyspace:

@@ -12,7 +12,11 @@ from fastq.task import Task
 
 __all__ = ["JOBS", "QUEUES", "Job", "Order", "orders", "outlasting"]
 
-QUEUES: Final = {"high": 3, "low": 1}
+_SHARED: Final = ("high", "low")
+_OWN: Final = "own"
+"""The queue of the tasks that are to outlast the outage: they must have begun before it, whatever else waits."""
+
+QUEUES: Final = {"high": 3, "low": 1, _OWN: 1}
 _MANY: Final = 50
 """Retries for a task that is not to run out of them, however often its server dies."""
 
@@ -111,7 +115,7 @@ def orders(count: int, seed: int) -> Iterator[Order]:
     _put_beside_blocks(names)
     for number, name in enumerate(names):
         job = JOBS[name]
-        queue = job.queue or rng.choice(tuple(QUEUES))
+        queue = job.queue or rng.choice(_SHARED)
         task_id = f"{number:08d}"
         options = {"max_retry": _MANY, **job.options}
         delay_s = round(rng.uniform(*job.delays_s), 3)
@@ -138,7 +142,7 @@ def outlasting(count: int, seed: int, outage_s: float) -> list[Order]:
     made = []
     for number in range(count):
         job = JOBS["outlast-last" if number % 2 else "outlast"]
-        task_id, queue = f"outlast-{number:04d}", "high"
+        task_id, queue = f"outlast-{number:04d}", _OWN
         share = rng.uniform(0.5, 0.9) if number // 2 % 2 else rng.uniform(1.1, 1.15)
         payload = {"n": number, "ms": round(1000 * outage_s * share)}
         options = {"max_retry": _MANY, **job.options}
