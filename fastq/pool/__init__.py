@@ -34,7 +34,8 @@ Deaths:
 - The preloader: the kernel kills every child's group (its lifeline, a pipe, is cut: ``lifeline``), whatever holds the
   GIL. Running tasks are RERUN, waiting ones keep waiting, and another preloader starts. A preloader that is replaced by
   a reload lives until its last child has a successor from the new one.
-- The main process: the kernel kills the preloader in the same way, and so the children.
+- The main process: the kernel kills the preloader in the same way, and so the children. A child that hears of it before
+  that kills its own group.
 - A child that cannot be killed (stuck in the kernel) keeps its seat: there are never more handlers than seats.
 - A process that leaves its process group (``setsid`` in a grandchild) is out of reach.
 """
