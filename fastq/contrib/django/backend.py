@@ -13,8 +13,10 @@ from django.utils import timezone
 
 from fastq.callables import refuse_generator
 from fastq.client import Client
-from fastq.contrib.django import framework
 from fastq.contrib.django.framework import (
+    DEFAULT_TASK_BACKEND_ALIAS,
+    DEFAULT_TASK_PRIORITY,
+    DEFAULT_TASK_QUEUE_NAME,
     AnyResult,
     AnyTask,
     BaseTaskBackend,
@@ -22,6 +24,7 @@ from fastq.contrib.django.framework import (
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    task_backends,
     task_enqueued,
 )
 from fastq.contrib.django.results import ENQUEUED_AT, result_of
@@ -42,6 +45,12 @@ KNOWN_TASKS: Final[dict[str, "FastqTask"]] = {}
 """The tasks that this process has imported, by the path of their function."""
 
 _DEFAULTS: Final[Mapping[str, Any]] = {"retention": timedelta(days=1)}
+_OF_DECORATOR: Final[Mapping[str, Any]] = {
+    "priority": DEFAULT_TASK_PRIORITY,
+    "queue_name": DEFAULT_TASK_QUEUE_NAME,
+    "backend": DEFAULT_TASK_BACKEND_ALIAS,
+    "takes_context": False,
+}
 
 
 class TaskSettings(TypedDict, total=False):
@@ -63,8 +72,16 @@ def task(function: Callable[P, R], /) -> "Task[P, R]": ...
 @overload
 def task(**settings: Unpack[TaskSettings]) -> Callable[[Callable[..., R]], "Task[..., R]"]: ...
 def task(*function: Any, **settings: Any) -> Any:
-    """Make the decorated function a task: Django's decorator, typed with the options that fastq adds."""
-    return framework.task(*function, **settings)
+    """Make the decorated function a task: as Django's decorator, with the options that fastq adds."""
+    if "run_after" in settings:
+        raise TypeError("@task takes no run_after: write using(run_after=...) where the task is enqueued")
+    settings = {**_OF_DECORATOR, **settings}
+
+    # Django's own decorator takes no options of a backend before 6.1.
+    def make(function: Callable[..., Any]) -> AnyTask:
+        return task_backends[settings["backend"]].task_class(func=function, run_after=None, **settings)
+
+    return make(*function) if function else make
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

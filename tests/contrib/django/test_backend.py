@@ -100,6 +100,7 @@ def local() -> None:
         (lambda: add.using(backend="unknown"), "'unknown' doesn't exist"),
         (lambda: task(max_retry="many")(add.func), "max_retry"),
         (lambda: task(retries=3)(add.func), "retries"),
+        (lambda: task(run_after=datetime(2040, 1, 1))(add.func), r"write using\(run_after"),
     ],
 )
 def test_a_wrong_task_is_refused(make: Callable[[], object], message: str) -> None:
