@@ -29,7 +29,7 @@ C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 SANITIZED := build/asan
 
-.PHONY: help setup demo test test-all lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean test-servers upgrade chaos-topology compare-faults
+.PHONY: help setup demo test test-all lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean test-servers test-django upgrade chaos-topology compare-faults
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ test-all: $(DEV) ## Run the whole test suite
 
 test-servers: $(DEV) ## Test broker and servers on Redis 6.2, 7, 8 and Valkey 9
 	$(PY) -m tests.other_servers $(if $(ARGS),$(ARGS),tests/broker tests/e2e --numprocesses $(JOBS) --dist loadfile)
+
+test-django: $(DEV) ## Test Django's tasks on Django 6.0 and the newest 6, where there is a Python for them (half a minute)
+	@$(PY) -m tests.contrib.django.versions $(ARGS)
 
 upgrade: $(DEV) ## Run this and an old version on one Redis, up and down, account for each task (OLD, about 5 minutes)
 	@test -n "$(OLD)" || { echo "OLD is to be the Python of an environment with the old version"; exit 2; }

@@ -71,7 +71,7 @@ def test_the_shop_of_the_page_works(url: str, tmp_path: Path) -> None:
 
     def manage(*words: str, stdin: str = "") -> str:
         env = {name: value for name, value in os.environ.items() if not name.startswith(("FASTQ_", "DJANGO_"))}
-        env["PYTHONPATH"] = str(ROOT)
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
         command = [sys.executable, "manage.py", *words]
         done = subprocess.run(command, cwd=tmp_path, env=env, input=stdin, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
