@@ -28,11 +28,17 @@ class Hooks:
 
 
 class FailureRule(NamedTuple):
-    """What a typed task says itself of its failures: ``delay`` is asked in the place of the ``retry_delay`` hook."""
+    """What a typed task says itself of its failures: ``delay`` is asked in the place of the ``retry_delay`` hook.
+
+    The rule decides about errors of the classes in ``judges``; the others are retried. ``names`` are those that users
+    know ``retry_on`` and ``dont_retry_on`` by.
+    """
 
     retry_on: tuple[type[BaseException], ...]
     dont_retry_on: tuple[type[BaseException], ...]
     delay: Callable[[int], float | timedelta] | None
+    judges: tuple[type[BaseException], ...] = (Exception,)
+    names: tuple[str, str] = ("retry_on", "dont_retry_on")
 
     def retries(self, error: BaseException) -> bool:
         """Return whether a task that raised this error must be retried."""

@@ -15,7 +15,7 @@ from fastq.errors import HandlerNotFoundError
 from fastq.prioritizer import is_blank
 from fastq.running import RunningTask
 
-__all__ = ["Handler", "Middleware", "ServeMux", "is_async"]
+__all__ = ["Handler", "Middleware", "ServeMux", "Terms", "is_async"]
 
 MAX_ROUTES: Final = 1000
 """Types whose handler is remembered; types that contain an id have no end."""
@@ -155,12 +155,25 @@ def _twin(pattern: str) -> str:
     return pattern[:-1] if pattern.endswith("\0") else f"{pattern}\0"
 
 
+class Terms(NamedTuple):
+    """What holds for the tasks of a handler whoever sends them; their server keeps to it.
+
+    ``limit_s`` is the time limit of those that come with none of their own. One whose process dies or is killed is not
+    run again if ``ends_with_process``. One that returns after its time was up has succeeded if ``may_be_late``.
+    """
+
+    limit_s: int | None = None
+    ends_with_process: bool = False
+    may_be_late: bool = False
+
+
 class _Registered(NamedTuple):
     """A handler, the middleware of the mux that it was included from, outermost first, and if threads may run it."""
 
     handler: Callable[..., Any]
     middleware: tuple[Callable[..., Any], ...] = ()
     threads: bool = True
+    terms: Terms | None = None
 
 
 _NOT_FOUND: Final = _Registered(_not_found)
@@ -243,6 +256,7 @@ class ServeMux(Generic[TaskT]):
             raise TypeError(f"mux.include takes a ServeMux, not {other!r}")
         if other is self:
             raise ValueError("a ServeMux cannot include itself")
+        other.patterns()  # one that imports its handlers on demand does so now
         with other._lock, self._lock:
             self._check_open()
             for pattern in other._handlers:
@@ -330,6 +344,11 @@ class ServeMux(Generic[TaskT]):
         with self._lock:
             return {pattern for pattern, found in self._handlers.items() if _is_alone(found)}
 
+    def terms(self) -> dict[str, Terms]:
+        """Return the terms of the patterns that have some."""
+        with self._lock:
+            return {pattern: found.terms for pattern, found in self._handlers.items() if found.terms is not None}
+
     def _check_open(self) -> None:
         """Raise ``RuntimeError`` if this mux is included in another one, which would not see later additions."""
         if self._is_included:
@@ -337,7 +356,9 @@ class ServeMux(Generic[TaskT]):
                 "this ServeMux is included in another one; add handlers, middleware and hooks before mux.include"
             )
 
-    def _register(self, pattern: str, handler: Callable[..., object], *, threads: bool = True) -> None:
+    def _register(
+        self, pattern: str, handler: Callable[..., object], *, threads: bool = True, terms: Terms | None = None
+    ) -> None:
         if not isinstance(pattern, str):
             raise TypeError(f"a pattern is a str, not {pattern!r}")
         if is_blank(pattern):
@@ -350,7 +371,7 @@ class ServeMux(Generic[TaskT]):
         _check_takes_a_task(pattern, handler)
         with self._lock:
             self._check_open()
-            self._add(pattern, _Registered(handler, threads=threads))
+            self._add(pattern, _Registered(handler, threads=threads, terms=terms))
 
     def _add(self, pattern: str, registered: _Registered) -> None:
         for taken in {pattern, _twin(pattern)} & self._handlers.keys():
@@ -390,7 +411,7 @@ class ServeMux(Generic[TaskT]):
             built = self._built
             if pattern in built:
                 return built[pattern]
-            handler, inner, _ = _NOT_FOUND if pattern is None else self._handlers[pattern]
+            handler, inner, *_ = _NOT_FOUND if pattern is None else self._handlers[pattern]
             for middleware in reversed((*self._middleware, *inner)):
                 wrapped = middleware(handler)
                 if not callable(wrapped):

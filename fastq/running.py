@@ -60,10 +60,11 @@ class Context(Protocol):
 class RunningTask(Task):
     """A task inside its handler: the producer's task, and the facts of this attempt."""
 
-    __slots__ = ("_context", "_loop", "_message", "_rule", "_told_s")
+    __slots__ = ("_context", "_limit", "_loop", "_message", "_rule", "_told_s")
 
     # There for the tasks that have one, so that others need not say they have none.
     _rule: Any  # a FailureRule
+    _limit: int  # the max_retry of the handler, which goes before that of the message
     _loop: Resumable[Any]
 
     def __init__(self, message: TaskMessage, context: Context) -> None:
@@ -94,7 +95,7 @@ class RunningTask(Task):
     @property
     def max_retry(self) -> int:
         """Return how often it may be retried."""
-        return self._message.retry
+        return getattr(self, "_limit", self._message.retry)
 
     @property
     def started_at(self) -> datetime:

@@ -81,8 +81,8 @@ OF_INSPECTORS = "broker.inspect"
 # Third-party packages that one of our packages alone may import.
 RESERVED = {
     "redis": "broker",
-    "asgiref": "contrib.django",
-    "django": "contrib.django",
+    "asgiref": "contrib",
+    "django": "contrib",  # the connections of Celery projects without its tasks, too
     "django_tasks": "contrib.django",
     "sqlalchemy": "contrib.sqlalchemy",
     "opentelemetry": "contrib.otel",

@@ -58,8 +58,10 @@ def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> Fai
         return FailureReport(f"snoozed (not failed){why}", is_failure=False, retry_in_s=error.after_s, is_snoozed=True)
     _tell(hooks, task, error)
     if (final := why_final(task, error)) or task.retried >= task.max_retry:
-        return FailureReport(text, final=final)
-    return FailureReport(text, _counts(hooks, error), _delay_s(hooks, task, error))
+        return FailureReport(text, final=final, max_retry=getattr(task, "_limit", None))
+    return FailureReport(
+        text, _counts(hooks, error), _delay_s(hooks, task, error), max_retry=getattr(task, "_limit", None)
+    )
 
 
 def why_final(task: RunningTask, error: BaseException) -> str:
@@ -69,12 +71,13 @@ def why_final(task: RunningTask, error: BaseException) -> str:
     rule = _rule_of(task, error)
     if rule is None or isinstance(error, _RUN_AGAIN) or rule.retries(error):
         return ""
-    return f"{'dont_retry_on' if isinstance(error, rule.dont_retry_on) else 'retry_on'} of the task excludes this error"
+    return f"{rule.names[isinstance(error, rule.dont_retry_on)]} of the task excludes this error"
 
 
 def _rule_of(task: RunningTask, error: BaseException) -> FailureRule | None:
-    """Return the failure rule of a task, None if it was ended from outside, for example by a timeout."""
-    return getattr(task, "_rule", None) if isinstance(error, Exception) else None
+    """Return the failure rule of a task; None if it decides about no such error, for example a timeout."""
+    rule: FailureRule | None = getattr(task, "_rule", None)
+    return rule if rule is not None and isinstance(error, rule.judges) else None
 
 
 def _reason(error: BaseException) -> BaseException:

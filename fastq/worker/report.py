@@ -24,6 +24,7 @@ class FailureReport(NamedTuple):
     ``is_snoozed``, the handler asked for another run, which the task gets even if it is out of retries. ``final`` is
     the reason why a task with retries left is not retried. ``fingerprint`` tells the kind of error
     (``worker/fingerprint.py``), and ``kept`` is its traceback for Redis, when it is the turn of this kind.
+    ``max_retry`` is that of the handler, None for that of the message.
     """
 
     error: str
@@ -34,11 +35,16 @@ class FailureReport(NamedTuple):
     final: str = ""
     fingerprint: str = ""
     kept: str = ""
+    max_retry: int | None = None
 
     @property
     def error_class(self) -> str:
         """Return the class of the error, with which its text begins."""
         return self.error.partition(":")[0].partition(" ")[0]
+
+    def limit(self, of_message: int) -> int:
+        """Return how often the task may be retried, given what its message says."""
+        return of_message if self.max_retry is None else self.max_retry
 
     def encode(self) -> bytes:
         """Return the report as JSON."""

@@ -12,7 +12,15 @@ import orjson
 
 from fastq.callables import refuse_unrun
 from fastq.clock import Clock, SystemClock
-from fastq.errors import HandlerNotFoundError, InvalidMessageError, PayloadError, RevokeTask, TaskCanceled, TaskTimeout
+from fastq.errors import (
+    HandlerNotFoundError,
+    InvalidMessageError,
+    PayloadError,
+    Retry,
+    RevokeTask,
+    TaskCanceled,
+    TaskTimeout,
+)
 from fastq.hooks import Hooks
 from fastq.log.limit import LogLimit
 from fastq.log.setup import log_apps_lines, set_up_logging
@@ -211,7 +219,7 @@ class HandlerRunner:
 def _named(error: BaseException, context: TaskContext) -> BaseException:
     """Return the reason why a task was asked to end in place of its error, unless the error is its own decision."""
     told = context.interruption
-    if told is None or told not in TOLD_TO_END or caused_by(error, DECISIONS):
+    if told is None or told not in TOLD_TO_END or caused_by(error, (*DECISIONS, Retry)):
         return error
     reason = reason_for(told)
     if not isinstance(error, type(reason)):
@@ -232,6 +240,8 @@ def _kind(task: RunningTask, error: BaseException, context: TaskContext) -> Even
         return EventKind.MEMORY_LIMIT if context.interruption is EventKind.MEMORY_LIMIT else EventKind.CANCELED
     if isinstance(error, HandlerNotFoundError):
         return EventKind.NOT_FOUND
+    if context.interruption in TOLD_TO_END and caused_by(error, Retry):
+        return context.interruption  # what the task decides on being told to end is a report on that
     if caused_by(error, RevokeTask):
         return EventKind.REVOKED
     return EventKind.SKIP_RETRY if why_final(task, error) else EventKind.FAILED

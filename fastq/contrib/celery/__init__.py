@@ -6,11 +6,10 @@
 import logging
 
 from fastq.contrib.celery.app import Celery, shared_task
-from fastq.contrib.celery.result import AsyncResult
-from fastq.contrib.celery.task import MaxRetriesExceededError, Signature, Task
+from fastq.contrib.celery.result import AsyncResult, TaskRevokedError
+from fastq.contrib.celery.task import MaxRetriesExceededError, Reject, Signature, Task
 from fastq.errors import Retry
 from fastq.errors import RevokeTask as Ignore
-from fastq.errors import SkipRetry as Reject
 from fastq.errors import TaskTimeout as SoftTimeLimitExceeded
 
 __all__ = [
@@ -23,6 +22,7 @@ __all__ = [
     "Signature",
     "SoftTimeLimitExceeded",
     "Task",
+    "TaskRevokedError",
     "get_task_logger",
     "shared_task",
 ]

@@ -3,24 +3,27 @@
 import functools
 import importlib
 import importlib.util
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar, overload
 
 from fastq.broker.transport.uri import parse_redis_uri
 from fastq.client import Client
 from fastq.contrib.celery.current import current_app, latest_app, set_current_app
 from fastq.contrib.celery.options import Settings, message_of, settings_of
+from fastq.contrib.celery.result import REVOKED, result_id
 from fastq.contrib.celery.result import AsyncResult as Result
-from fastq.contrib.celery.result import result_id
-from fastq.contrib.celery.task import Task, links_of
+from fastq.contrib.celery.task import ASKED, Reject, Task, links_of
 from fastq.contrib.celery.uses import OF_APP, OF_APP_ARGUMENTS, no_such_attribute, unknown_option
 from fastq.contrib.celery.values import decode, encode
 from fastq.durations import nanoseconds_of
 from fastq.errors import BrokerError, PayloadError, RevokeTask, Snooze, TaskIDConflictError
+from fastq.hooks import FailureRule
 from fastq.mux import ServeMux
 from fastq.running import RunningTask
+from fastq.task import Task as Message
 
 __all__ = ["Celery", "shared_task"]
 
@@ -28,7 +31,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 TRY_LINKS_AGAIN_S: Final = 5.0
+REQUEUE_AFTER_S: Final = 1.0
+_DONE: Final = FailureRule((), (), None)
 
+_Packages: TypeAlias = tuple[Iterable[str] | Callable[[], Iterable[str]] | None, str]
 _shared: Final[dict[str, Task[..., Any]]] = {}
 
 
@@ -58,6 +64,8 @@ class Celery(ServeMux[RunningTask]):
         self._url = broker
         self._retention_s = nanoseconds_of(result_expires, name="result_expires") / 1e9
         self._tasks: dict[str, Task[..., Any]] = {}
+        self._django: Any = None  # once it is set up, fastq.contrib.connections
+        self._waiting: list[_Packages] = []  # for Django to be set up
         for task in _shared.values():
             self._add_task(task)
         set_current_app(self)
@@ -80,48 +88,95 @@ class Celery(ServeMux[RunningTask]):
         self, name: str, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> Result:
         """Send a task by its name, which may be that of another project; options are those of ``apply_async``."""
+        info = self.client.enqueue(self.message(name, args, kwargs, **options))
+        return Result(result_id(info.queue, info.id), self)
+
+    def message(
+        self, name: str, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Message:
+        """Return what ``send_task`` sends: a task of fastq, for a ``fastq.Scheduler`` or another client."""
         call: dict[str, Any] = {"args": [*(args or ())], "kwargs": {**(kwargs or {})}}
         link = options.pop("link", None)
         if link:
             call["link"] = links_of(link)
         settings = self._tasks[name].settings if name in self._tasks else Settings()
-        message = message_of(name, settings, call, options, self._retention_s)
-        info = self.client.enqueue(message)
-        return Result(result_id(info.queue, info.id), self)
+        return message_of(name, settings, call, options, self._retention_s)
 
     def AsyncResult(self, id: str) -> Result:  # noqa: N802 - Celery's name
         """Return the result of an id."""
         return Result(id, self)
 
-    def autodiscover_tasks(self, packages: Iterable[str], related_name: str = "tasks") -> None:
-        """Import the module ``tasks`` of each package that has one, at once: so call it below the app."""
-        for package in packages:
-            name = f"{package}.{related_name}"
-            if importlib.util.find_spec(name) is not None:
-                importlib.import_module(name)
+    def autodiscover_tasks(
+        self,
+        packages: Iterable[str] | Callable[[], Iterable[str]] | None = None,
+        related_name: str = "tasks",
+        force: bool = False,
+    ) -> None:
+        """Import the module ``tasks`` of each package that has one, at once: so call it below the app.
+
+        In a Django project they are imported once Django is set up, unless ``force``; None stands for all its apps.
+        """
+        if _is_django() and not force:
+            self._waiting.append((packages, related_name))
+        elif packages is None:
+            raise TypeError("autodiscover_tasks needs the names of packages where DJANGO_SETTINGS_MODULE is not set")
+        else:
+            _import_tasks(packages() if callable(packages) else packages, related_name)
+
+    def patterns(self) -> dict[str, bool]:
+        """Map each pattern to False; in a Django project, set up Django and import the tasks of its apps before."""
+        if self._django is None and _is_django():
+            self._set_up_django()
+        return super().patterns()
+
+    def _set_up_django(self) -> None:
+        """Do what Celery does in the workers of a Django project, whether or not it has Django's own tasks."""
+        self._django = importlib.import_module("fastq.contrib.connections")  # who has no Django needs none
+        apps = self._django.set_up()
+        self.around(self._django.FreshConnections)
+        self.child_stop(self._django.close_all)
+        while self._waiting:
+            packages, related_name = self._waiting.pop(0)
+            _import_tasks(apps if packages is None else packages() if callable(packages) else packages, related_name)
+        self._django.close_all()
+
+    def check(self) -> None:
+        """Check all handlers, before the children are forked: none of them gets a connection of another."""
+        super().check()
+        if self._django is not None:
+            self._django.close_all()
 
     def _add_task(self, task: Task[..., Any]) -> None:
         known = self._tasks.get(task.name)
         if known is None:
-            self.handle(f"{task.name}\0", functools.partial(self._run, task.name))
+            self._register(f"{task.name}\0", functools.partial(self._run, task.name), terms=task.settings.terms)
         elif (known.__module__, known.__qualname__) != (task.__module__, task.__qualname__):
             raise ValueError(f"task {task.name!r} is already registered, for {known.run!r}")
         self._tasks[task.name] = task  # of a module that was imported again, the later one
 
     def _run(self, name: str, running: RunningTask) -> object:
-        """Run a task, and send what is linked to it."""
-        task = self._tasks[name]
-        running._rule = task.rule
+        """Run a task, and send what is linked to it; what its decorator says holds whoever has sent it."""
+        task, keeps = self._tasks[name], running._message.retention > 0
+        running._rule, running._limit = task.rule, task.settings.max_retry
         call = _call_of(running)
         if call.get("expires", float("inf")) <= time.time():
+            if keeps:
+                return encode(REVOKED, "the mark of an expired task")
             raise RevokeTask("the task has expired")
-        value = task.run(*call["args"], **call["kwargs"])
+        value = _called(task, call)
         for number, link in enumerate(call.get("link", ())):
             self._follow(running, number, link, value)
+        if not keeps:
+            return value
+        running._rule = _DONE  # as in Celery, a result that cannot be kept fails the task, which is not run again
         try:
-            return encode(value, "the result")
-        except (TypeError, ValueError):
-            return value  # the worker keeps as much of it as JSON can hold, and logs the rest
+            result: object = encode(value, "the result")
+        except ValueError:
+            result = value  # the worker keeps null for NaN, and says so
+        context: Any = running._context
+        if context.interruption is not None:
+            running.write_result(result)  # its server keeps what was written by a task that returned too late
+        return result
 
     def _follow(self, running: RunningTask, number: int, link: dict[str, Any], value: object) -> None:
         """Send a linked task, under an id made of that of its predecessor: a rerun of that one sends it once."""
@@ -187,6 +242,34 @@ def _name_of(function: Callable[..., Any], main: str | None) -> str:
             )
         module = main
     return f"{module}.{function.__name__}"
+
+
+def _is_django() -> bool:
+    """Return whether this is a Django project, by the variable that Celery goes by, too."""
+    return bool(os.environ.get("DJANGO_SETTINGS_MODULE")) and importlib.util.find_spec("django") is not None
+
+
+def _import_tasks(packages: Iterable[str], related_name: str) -> None:
+    for package in packages:
+        name = f"{package}.{related_name}"
+        if importlib.util.find_spec(name) is not None:
+            importlib.import_module(name)
+
+
+def _called(task: Task[..., Any], call: Mapping[str, Any]) -> object:
+    """Call the function of a task; a retry that it has asked for takes place even if it has caught ``Retry``."""
+    ASKED.set(None)
+    try:
+        value = task.run(*call["args"], **call["kwargs"])
+    except Exception as error:
+        if (asked := ASKED.get()) is not None:
+            raise asked from asked.__cause__
+        if isinstance(error, Reject) and error.requeue and task.settings.acks_late:
+            raise Snooze(str(error), after=REQUEUE_AFTER_S) from error
+        raise
+    if (asked := ASKED.get()) is not None:
+        raise asked
+    return value
 
 
 def _call_of(running: RunningTask) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from fastq.client import Client
+from fastq.task import Task
 
 __all__ = ["Sender", "current_app", "latest_app", "set_current_app"]
 
@@ -19,6 +20,11 @@ class Sender(Protocol):
         self, name: str, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> Any:
         """Send a task by its name."""
+
+    def message(
+        self, name: str, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Task:
+        """Return what is sent."""
 
 
 _current: list[Sender] = []

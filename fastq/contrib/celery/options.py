@@ -1,5 +1,6 @@
 """The options of tasks and calls in Celery's words, checked and turned into fastq's."""
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -10,7 +11,9 @@ from fastq.app.failure_rule import failure_rule
 from fastq.contrib.celery.result import DEFAULT_QUEUE
 from fastq.contrib.celery.uses import OF_CALL, OF_DECORATOR, unknown_option
 from fastq.contrib.celery.values import encode
+from fastq.errors import TaskTimeout
 from fastq.hooks import FailureRule
+from fastq.mux import Terms
 from fastq.task import Task as Message
 
 __all__ = ["CALL_OPTIONS", "NO_LIMIT", "Settings", "due_after_s", "message_of", "settings_of"]
@@ -22,7 +25,6 @@ CALL_OPTIONS: Final = frozenset(
 )
 _ALWAYS_SO: Final[Mapping[str, object]] = {
     "acks_late": True,
-    "reject_on_worker_lost": True,
     "serializer": "json",
     "track_started": True,
 }
@@ -42,6 +44,8 @@ class Settings:
     retry_backoff: bool | int = False
     retry_backoff_max: int = 600
     retry_jitter: bool = True
+    acks_late: bool = False
+    reject_on_worker_lost: bool = False
     queue: str = DEFAULT_QUEUE
     expires: float | datetime | None = None
     ignore_result: bool = False
@@ -54,11 +58,23 @@ class Settings:
         limit = self.retry_kwargs.get("max_retries", self.max_retries)
         return NO_LIMIT if limit is None else int(limit)
 
+    @property
+    def terms(self) -> Terms:
+        """Return what the server must know: as in Celery, a task ends with its process."""
+        limit_s = _first(self.soft_time_limit, self.time_limit)
+        return Terms(None if limit_s is None else math.ceil(limit_s), not self.reject_on_worker_lost, may_be_late=True)
+
     def rule(self) -> FailureRule:
-        """Return the rule for failures: as in Celery, only what is in ``autoretry_for`` is retried."""
-        rule = failure_rule(tuple(self.autoretry_for), tuple(self.dont_autoretry_for), self._delay())
+        """Return the rule for failures: as in Celery, only what is in ``autoretry_for`` is retried.
+
+        A soft time limit is an ``Exception`` there; a hard one is never retried.
+        """
+        named = tuple(self.autoretry_for)
+        if any(issubclass(Exception, each) for each in named) and (self.soft_time_limit or not self.time_limit):
+            named += (TaskTimeout,)
+        rule = failure_rule(named, tuple(self.dont_autoretry_for), self._delay())
         assert rule is not None
-        return rule
+        return rule._replace(judges=_JUDGED, names=("autoretry_for", "dont_autoretry_for"))
 
     def _delay(self) -> Callable[[int], float]:
         fixed = float(self.retry_kwargs.get("countdown", self.default_retry_delay))
@@ -73,6 +89,7 @@ class Settings:
         return grow
 
 
+_JUDGED: Final = (Exception, KeyboardInterrupt, SystemExit, TaskTimeout)
 _SETTINGS: Final = frozenset(each.name for each in fields(Settings))
 
 
@@ -106,7 +123,7 @@ def message_of(
         max_retry=settings.max_retry,
         retention=0 if options.get("ignore_result", settings.ignore_result) else retention_s,
         timeout=timeout,
-        process_in=options.get("countdown"),
+        process_in=None if options.get("countdown") is None else max(0, options["countdown"]),
         process_at=None if options.get("countdown") is not None else _aware(options.get("eta")),
         headers=options.get("headers"),
     )
@@ -121,10 +138,10 @@ def _of_fastq(what: str, given: Mapping[str, Any], known: frozenset[str], uses: 
     """Return the known options, without those that only confirm what fastq always does."""
     found = {}
     for name, value in given.items():
+        if name not in known | _ALWAYS_SO.keys() or (name in _ALWAYS_SO and value != _ALWAYS_SO[name]):
+            raise TypeError(unknown_option(what, name, value, uses))
         if name in known:
             found[name] = value
-        elif name not in _ALWAYS_SO or value != _ALWAYS_SO[name]:
-            raise TypeError(unknown_option(what, name, value, uses))
     return found
 
 

@@ -11,16 +11,22 @@ from fastq.errors import TaskFailedError, TaskGoneError
 from fastq.handles.handle import Handle
 from fastq.states import TaskState
 
-__all__ = ["AsyncResult", "key_of", "result_id"]
+__all__ = ["REVOKED", "AsyncResult", "TaskRevokedError", "key_of", "result_id"]
 
 DEFAULT_QUEUE: Final = "default"
+REVOKED: Final = {"fastq:celery": "REVOKED"}
+"""What is kept in place of the result of a task that has expired."""
 _STATES: Final = {
     TaskState.ACTIVE: "STARTED",
     TaskState.RETRY: "RETRY",
     TaskState.COMPLETED: "SUCCESS",
     TaskState.ARCHIVED: "FAILURE",
 }
-_READY: Final = frozenset({"SUCCESS", "FAILURE"})
+_READY: Final = frozenset({"SUCCESS", "FAILURE", "REVOKED"})
+
+
+class TaskRevokedError(Exception):
+    """Raised by ``AsyncResult.get`` for a task that has expired."""
 
 
 def result_id(queue: str, task_id: str) -> str:
@@ -45,15 +51,19 @@ class AsyncResult:
         self.id = self.task_id = id
         self._key = key_of(id)
         self._app = current_app() if app is None else app
+        self._is_revoked = False
 
     @property
     def state(self) -> str:
-        """Return PENDING, STARTED, RETRY, FAILURE or SUCCESS; a task that is not known is PENDING."""
+        """Return PENDING, STARTED, RETRY, FAILURE, SUCCESS or REVOKED; a task that is not known is PENDING.
+
+        REVOKED is one that has expired, or was revoked by this object.
+        """
         try:
-            state = self._handle.state()
+            state = _STATES.get(self._handle.state(), "PENDING")
+            return "REVOKED" if state == "SUCCESS" and self._value(0) == REVOKED else state
         except TaskGoneError:
-            return "PENDING"
-        return _STATES.get(state, "PENDING")
+            return "REVOKED" if self._is_revoked else "PENDING"
 
     @property
     def status(self) -> str:
@@ -75,21 +85,32 @@ class AsyncResult:
     def get(self, timeout: float | timedelta | None = None, propagate: bool = True) -> Any:
         """Wait until the task has ended, and return what it returned.
 
-        If it failed, ``TaskFailedError`` is raised, or returned without ``propagate``. ``TaskGoneError`` if no such
-        task is kept, ``TimeoutError`` after ``timeout``, ``RuntimeError`` within a task.
+        If it failed, ``TaskFailedError`` is raised, or returned without ``propagate``; if it has expired,
+        ``TaskRevokedError``. ``TaskGoneError`` if no such task is kept, ``TimeoutError`` after ``timeout``,
+        ``RuntimeError`` within a task.
         """
         try:
-            data = self._app.client.wait(*self._key, timeout=timeout)
-        except TaskFailedError as error:
+            value = self._value(timeout)
+            if value == REVOKED:
+                raise TaskRevokedError("the task has expired")
+        except (TaskFailedError, TaskRevokedError) as error:
             if propagate:
                 raise
             return error
-        return decode(data)
+        return value
+
+    def _value(self, timeout: float | timedelta | None) -> Any:
+        return decode(self._app.client.wait(*self._key, timeout=timeout))
 
     @property
     def result(self) -> Any:
         """Return what the task returned, or its error; None as long as it has not ended."""
-        return self.get(0, propagate=False) if self.ready() else None
+        if not self.ready():
+            return None
+        try:
+            return self.get(0, propagate=False)
+        except TaskGoneError:
+            return TaskRevokedError("the task was revoked") if self._is_revoked else None
 
     @property
     def traceback(self) -> str | None:
@@ -101,6 +122,7 @@ class AsyncResult:
         """Delete the task if it waits; with ``terminate``, also stop it if it runs."""
         if terminate or self.state in ("PENDING", "RETRY"):
             self._handle.cancel()
+            self._is_revoked = True
 
     @property
     def _handle(self) -> Handle[Any]:

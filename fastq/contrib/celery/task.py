@@ -4,26 +4,50 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from fastq.callables import refuse_generator
 from fastq.contrib.celery.current import Sender
 from fastq.contrib.celery.options import NO_LIMIT, Settings, due_after_s
 from fastq.contrib.celery.result import AsyncResult, result_id
-from fastq.contrib.celery.uses import OF_RETRY, OF_SIGNATURE, OF_TASK, UNKNOWN, Level, no_such_attribute, unknown_option
+from fastq.contrib.celery.uses import (
+    OF_IMPORT,
+    OF_RETRY,
+    OF_SIGNATURE,
+    OF_TASK,
+    UNKNOWN,
+    Level,
+    no_such_attribute,
+    unknown_option,
+)
 from fastq.contrib.celery.values import decode
 from fastq.errors import Retry
 from fastq.running import RunningTask, current_task
+from fastq.task import Task as Message
 
-__all__ = ["MaxRetriesExceededError", "Request", "Signature", "Task", "links_of"]
+__all__ = ["ASKED", "MaxRetriesExceededError", "Reject", "Request", "Signature", "Task", "links_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+ASKED: Final[ContextVar[Retry | None]] = ContextVar("asked", default=None)
+"""The retry that the running task has asked for."""
+
+
 class MaxRetriesExceededError(Exception):
     """Raised by ``self.retry`` without an error when a task is out of retries."""
+
+
+class Reject(Exception):  # noqa: N818 - Celery's name
+    """Raised by a task to fail, and with ``acks_late`` and ``requeue`` to run again; ``autoretry_for`` may name it."""
+
+    def __init__(self, reason: object = None, requeue: bool = False) -> None:
+        super().__init__(*(() if reason is None else (reason,)))
+        self.reason = reason
+        self.requeue = requeue
 
 
 class Request:
@@ -114,7 +138,7 @@ class Task(Generic[P, R]):
     ) -> NoReturn:
         """Have the running task retried, by raising ``Retry``; out of retries, raise ``exc`` or an error of its own.
 
-        ``max_retries`` may only be less than that of the task, which is sent with it.
+        As in Celery it is retried even if the function catches ``Retry``. ``max_retries`` goes before that of the task.
         """
         others = {**dict(zip(("args", "kwargs"), arguments, strict=False)), **others}
         if others:
@@ -123,18 +147,15 @@ class Task(Generic[P, R]):
         task = self._running()
         if task is None:
             raise exc or Retry("the task can be retried")
-        if max_retries is not None and max_retries > task.max_retry:
-            raise ValueError(
-                f"task {self.name!r} was sent with max_retries={task.max_retry}, and cannot be retried {max_retries} "
-                f"times: write @shared_task(max_retries={max_retries})"
-            )
-        limit = _first(max_retries, self.max_retries, NO_LIMIT)
-        if task.retried >= min(limit, task.max_retry):
+        task._limit = _first(max_retries, self.max_retries, NO_LIMIT)
+        if task.retried >= task._limit:
             raise exc or MaxRetriesExceededError(f"task {self.name!r} was retried {task.retried} times")
         after_s = countdown if countdown is not None else self.settings.default_retry_delay
         if eta is not None:
             after_s = due_after_s(eta)
-        raise Retry(after=after_s) from exc or sys.exc_info()[1]
+        asked = Retry(after=after_s)
+        ASKED.set(asked)
+        raise asked from exc or sys.exc_info()[1]
 
     def _running(self) -> RunningTask | None:
         try:
@@ -186,6 +207,18 @@ class Signature:
             args, kwargs = (), None
         merged = {**self.options, **options}
         return self.task.apply_async((*args, *self.args), {**self.kwargs, **(kwargs or {})}, **merged)
+
+    def message(self) -> Message:
+        """Return what ``delay`` sends: a task of fastq, for example for ``Scheduler.register``."""
+        return self.task.app.message(self.task.name, self.args, self.kwargs, **self.options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself."""
+        return self.task(*(() if self.immutable else args), *self.args, **{**self.kwargs, **kwargs})
+
+    def __or__(self, other: object) -> NoReturn:
+        """Raise ``TypeError``: there are no chains."""
+        raise TypeError(f"chains are not supported: {OF_IMPORT['celery']['chain'].note}: {self!r} | {other!r}")
 
     def as_link(self) -> dict[str, Any]:
         """Return the form in which it travels with the task before it."""

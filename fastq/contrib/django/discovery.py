@@ -10,8 +10,8 @@ from django.db import connections
 from django.utils.module_loading import autodiscover_modules, import_string
 
 from fastq.app.app import App
+from fastq.contrib.connections import FreshConnections
 from fastq.contrib.django.backend import KNOWN_TASKS, FastqBackend
-from fastq.contrib.django.connections import FreshConnections
 from fastq.contrib.django.framework import task_backends
 from fastq.contrib.django.handlers import handler_of
 from fastq.mux import ServeMux

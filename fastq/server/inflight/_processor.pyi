@@ -8,7 +8,9 @@ from fastq.server.inflight._tasks import InFlightTask, InFlightTasks
 
 @final
 class SubmissionMaker:
-    def __init__(self, tasks: InFlightTasks, look_up: Callable[[str, str], tuple[int, Tally]]) -> None: ...
+    def __init__(
+        self, tasks: InFlightTasks, look_up: Callable[[str, str], tuple[int, Tally] | tuple[int, Tally, int]]
+    ) -> None: ...
     def take(
         self, queue: str, ids: list[bytes], messages: list[bytes], now_s: float
     ) -> tuple[list[InFlightTask], list[int]]: ...

@@ -6,7 +6,7 @@ that simply returned. All else is handed back to the processor.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from fastq._codec cimport DATA, DEADLINE, FASTQ_HEADER, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
 from fastq.pool._child_queue cimport Event, Submission
@@ -30,7 +30,7 @@ cdef object WRITTEN = EventKind.WRITTEN
 cdef uint32_t ASYNC = Sort.ASYNC
 cdef uint32_t THREADED = Sort.THREADED & ~Sort.ASYNC
 cdef int64_t S = 1_000_000_000
-# asynq's limit for a message that has neither timeout nor deadline, which no client should write.
+# asynq's limit: clients write it where nothing is said, and it holds for a message with neither timeout nor deadline.
 cdef int64_t NO_LIMIT_S = 1800
 # The pool counts in 64 bits of nanoseconds: what lies behind the year 2255 must not come out as long past.
 cdef int64_t FOREVER_S = 9_000_000_000
@@ -40,7 +40,8 @@ cdef int MAX_KNOWN_TYPES = 10_000
 cdef class SubmissionMaker:
     """The maker of leased tasks' submissions.
 
-    ``look_up`` returns, by queue and type, how such tasks run (a ``Sort``), and what counts them.
+    ``look_up`` returns, by queue and type, how such tasks run (a ``Sort``), what counts them, and, if their handler has
+    one, the time limit in seconds of those that say nothing else.
     """
 
     cdef InFlightTasks tasks
@@ -96,6 +97,9 @@ cdef class SubmissionMaker:
             deadline_s = 1  # what is negative has passed: asynq does not run such a task either
         if timeout_s == 0 and deadline_s == 0:
             timeout_s = NO_LIMIT_S
+        known = self.look(task.queue, <str><object>view.slots[TYPE])
+        if PyTuple_GET_SIZE(known) == 3 and timeout_s == NO_LIMIT_S and deadline_s == 0:
+            timeout_s = <object>PyTuple_GET_ITEM(known, 2)
         submission = Submission.make(
             task,
             <bytes><object>view.slots[DATA],
@@ -103,7 +107,6 @@ cdef class SubmissionMaker:
             min(max(timeout_s, 0), FOREVER_S) * S,
             min(deadline_s, FOREVER_S) * S,
         )
-        known = self.look(task.queue, submission.type)
         sort = <object>PyTuple_GET_ITEM(known, 0)
         submission.is_async, submission.is_threaded = sort & ASYNC != 0, sort & THREADED != 0
         task.tally = <Tally><object>PyTuple_GET_ITEM(known, 1)

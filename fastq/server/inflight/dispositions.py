@@ -73,10 +73,14 @@ def failure_of(
     """Return the disposition of a failed task: archived if there is no retry, else put into retry."""
     view = task.view
     error = clean_text(report.error)
-    will_retry = (view.retried < view.retry or report.is_snoozed) and kind is not _SKIP_RETRY
+    limit = report.limit(view.retry)
+    may_retry = kind is not _SKIP_RETRY and not report.final
+    will_retry = (view.retried < limit or report.is_snoozed) and may_retry
     retried = view.retried + 1 if will_retry and report.is_failure else view.retried
     try:
         message = rewrite_task_message(view.data, retried=retried, error_msg=error, last_failed_at=now_s)
+        if limit != view.retry:
+            message = rewrite_task_message(message, retry=limit)
     except InvalidMessageError as flaw:
         # A view does not read all fields, and no child has decoded a task that never ran.
         return Archived(view.id, undecodable(view.id, task.queue, view.data, str(flaw), now_s))

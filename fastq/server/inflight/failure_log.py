@@ -115,7 +115,7 @@ def _about(task: InFlightTask, disposition: Disposition, report: FailureReport, 
         "task_type": view.type,
         "queue": task.queue,
         "attempt": view.retried + 1,
-        "max_attempts": view.retry + 1,
+        "max_attempts": report.limit(view.retry) + 1,
         "outcome": _KINDS.get(type(disposition), _DELETED).word,
         "error": report.error,
         **({"retry_in_s": disposition.retry_at_s - now_s} if isinstance(disposition, Retried) else {}),
@@ -128,7 +128,7 @@ def _why_final(task: InFlightTask, kind: EventKind, report: FailureReport) -> st
         return "it was canceled so"
     if kind is EventKind.INVALID:
         return "its message cannot be read"
-    return report.final or f"out of retries (max_retry {task.view.retry})"
+    return report.final or f"out of retries (max_retry {report.limit(task.view.retry)})"
 
 
 def _follows(disposition: Disposition, now_s: int) -> str:

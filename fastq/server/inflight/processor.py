@@ -18,9 +18,11 @@ from fastq.broker.operations.finish import Archived, Disposition, Requeued, Retr
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.errors import InvalidMessageError
 from fastq.log.setup import log_text
+from fastq.mux import Terms
 from fastq.pool.protocol import (
     ANOTHER_TASK,
     TOLD_TO_END,
+    TOO_LATE,
     CancelOutcome,
     Event,
     EventKind,
@@ -75,6 +77,9 @@ _KILLED_OFTEN: Final = (
     b"give such tasks a queue and a server of their own" % (_MOST_RERUNS + 1)
 )
 
+_NO_TERMS: Final = Terms()
+_LATE: Final = (EventKind.TIMEOUT, EventKind.MEMORY_LIMIT)
+_DEATHS: Final = (*_LATE, EventKind.CRASHED, EventKind.BROKEN)
 _LAST_SUCCESS: Final = EventKind.RESULT
 _LAST_OF_HANDLERS: Final = EventKind.INVALID
 """Kinds up to this one are ends that the handler or the message decided, so no hook is asked about them."""
@@ -284,15 +289,20 @@ class Processor:
 
     def tally(self, queue: str, task_type: str) -> Tally:
         """Return what counts the tasks of a type."""
-        _, tally = self._look_up(queue, task_type)
-        return tally
+        return self._look_up(queue, task_type)[1]
 
-    def _look_up(self, queue: str, task_type: str) -> tuple[int, Tally]:
-        """Return how the tasks of a type run, and what counts them."""
+    def _look_up(self, queue: str, task_type: str) -> tuple[int, Tally] | tuple[int, Tally, int]:
+        """Return how the tasks of a type run, what counts them, and the time limit of those that say nothing else."""
         pattern = self._patterns.find(task_type)
         if pattern is None:
             return Sort.PLAIN, self._stats.tally(queue, UNKNOWN)
-        return self.app.patterns.get(pattern, Sort.PLAIN), self._stats.tally(queue, pattern.removesuffix("\0"))
+        sort, tally = self.app.patterns.get(pattern, Sort.PLAIN), self._stats.tally(queue, pattern.removesuffix("\0"))
+        limit_s = self.app.terms.get(pattern, _NO_TERMS).limit_s
+        return (sort, tally) if limit_s is None else (sort, tally, limit_s)
+
+    def _terms(self, task: InFlightTask) -> Terms:
+        pattern = self._patterns.find(task.view.type)
+        return _NO_TERMS if pattern is None else self.app.terms.get(pattern, _NO_TERMS)
 
     def _reject(self, queue: str, leased: LeasedTask, why: str, leased_s: float) -> InFlightTask:
         _log.error("task %s of queue %s cannot be read (%s); archiving it", leased.id, queue, why)
@@ -339,6 +349,8 @@ class Processor:
             event = Event(EventKind.CANCELED, event.submission, b"", event.ran_ns)
         if event.kind is EventKind.RERUN and not self._is_closed and (why := _why_no_rerun(task, event.data)):
             event = Event(EventKind.CRASHED, event.submission, why, event.ran_ns)
+        if event.kind in _LATE and event.data == TOO_LATE and self._terms(task).may_be_late:
+            event = Event(EventKind.DONE, event.submission, b"", event.ran_ns)
         kind = event.kind
         if self._goes_again(task, event):
             if kind is EventKind.RERUN:  # what the run has told is not the next one's
@@ -435,6 +447,8 @@ class Processor:
             task.disposition = disposition_of(task, kind, data, now_s, self._delay_rule)
             return task
         report = report or report_of(kind, data)
+        if kind in _DEATHS and not has_report(kind, data) and self._terms(task).ends_with_process:
+            report = report._replace(final="such a task is not run again when its process has died")
         self._counts[EventKind.RETURNED if report.is_snoozed else kind] += 1
         disposition: Disposition
         if overrides(task, kind):

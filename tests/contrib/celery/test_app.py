@@ -10,9 +10,18 @@ from uuid import UUID
 import pytest
 
 from fastq import Inspector, TaskFailedError, TaskGoneError, TaskIDConflictError, TaskState
-from fastq.contrib.celery import AsyncResult, Celery, MaxRetriesExceededError, Task, shared_task
+from fastq.contrib.celery import (
+    AsyncResult,
+    Celery,
+    MaxRetriesExceededError,
+    Reject,
+    Task,
+    TaskRevokedError,
+    shared_task,
+)
 from fastq.contrib.celery.current import set_current_app
 from fastq.errors import PayloadError, Retry
+from fastq.mux import Terms
 from fastq.testing import InlineClient, RunOutcome, drain, run_task
 
 ARGUMENTS = [
@@ -23,6 +32,7 @@ ARGUMENTS = [
     b"\xff\0",
     {"a": [1, None]},
 ]
+CALL = {"args": ["u"], "kwargs": {}}
 seen: list[Any] = []
 
 
@@ -118,11 +128,16 @@ def test_the_options_of_a_call_are_those_of_the_task(app: Celery, inspector: Ins
     assert (infos["at"].headers, infos["alone"].max_retry, infos["named"].type) == ({"a": "b"}, 2, "another.task")
 
 
-def test_a_task_that_has_expired_is_deleted_and_does_not_run(app: Celery, url: str) -> None:
+def test_a_task_that_has_expired_is_revoked_and_does_not_run(app: Celery, url: str) -> None:
     late = note.apply_async((1,), expires=datetime(2000, 1, 1))
     in_time = note.apply_async((2,), expires=3600)
+    forgotten = note.apply_async((3,), expires=datetime(2000, 1, 1), ignore_result=True)
     drain(app, url)
-    assert (seen, late.state, in_time.state) == ([((2,), {})], "PENDING", "SUCCESS")
+    assert (seen, late.state, in_time.state) == ([((2,), {})], "REVOKED", "SUCCESS")
+    assert (late.ready(), late.successful(), type(late.result)) == (True, False, TaskRevokedError)
+    assert (forgotten.state, forgotten.ready()) == ("PENDING", False)
+    with pytest.raises(TaskRevokedError, match="has expired"):
+        late.get()
 
 
 def test_links_get_the_result_once_even_if_the_task_runs_again(app: Celery, url: str) -> None:
@@ -158,7 +173,11 @@ def test_what_retry_takes(app: Celery) -> None:
     assert 3000 < run_fetch(app, eta=eta).retry_in <= 3600
     assert isinstance(run_fetch(app, max_retries=0).error, ConnectionError)
     assert run_fetch(app, max_retries=0).outcome is RunOutcome.ARCHIVE
-    assert "max_retries=9" in str(run_fetch(app, max_retries=9).error)
+    assert run_fetch(app, max_retries=9).outcome is RunOutcome.RETRY
+    assert run_task(app, fetch.name, CALL, max_retry=25, retried=2).outcome is RunOutcome.ARCHIVE
+    more = {"args": ["u"], "kwargs": {"max_retries": 9}}
+    assert run_task(app, fetch.name, more, max_retry=2, retried=8).outcome is RunOutcome.RETRY
+    assert run_task(app, fetch.name, more, max_retry=2, retried=9).outcome is RunOutcome.ARCHIVE
     assert "retry always raises" in str(run_fetch(app, throw=False).error)
     with pytest.raises(TypeError, match="has no option 'args': a retried task keeps its arguments"):
         untyped(fetch).retry([[1]], exc=OSError())
@@ -188,7 +207,51 @@ def test_backoff_grows_to_its_longest(app: Celery) -> None:
     assert 0 <= float(jitter.rule.delay(3)) <= 8  # type: ignore[arg-type]  # no timedelta here
 
 
+def test_what_the_decorator_says_holds_whoever_sends_the_task(app: Celery, inspector: Inspector) -> None:
+    @app.task(name="mail", queue="mail", max_retries=6, autoretry_for=(OSError,), soft_time_limit=3)
+    def mail(to: str) -> None:
+        raise OSError(to)
+
+    for retried, outcome in ((0, RunOutcome.RETRY), (5, RunOutcome.RETRY), (6, RunOutcome.ARCHIVE)):
+        run = run_task(app, "mail", {"args": ["a"], "kwargs": {}}, max_retry=3, retried=retried)
+        assert run.outcome is outcome
+    info = app.client.enqueue(mail.s("a").message(), max_retry=2)
+    assert (info.queue, info.timeout, info.retention) == ("mail", timedelta(seconds=3), timedelta(days=1))
+    assert app.terms()["mail\0"] == Terms(limit_s=3, ends_with_process=True, may_be_late=True)
+    assert mail.settings.terms.ends_with_process
+    assert not shared_task(reject_on_worker_lost=True)(note.run).settings.terms.ends_with_process
+
+
+def test_a_task_that_is_rejected_is_archived_or_runs_again(app: Celery) -> None:
+    @app.task(name="reject", acks_late=True)
+    def reject(requeue: bool) -> None:
+        raise Reject("bad", requeue=requeue)
+
+    run = run_task(app, "reject", {"args": [False], "kwargs": {}})
+    assert (run.outcome, run.error_text.partition(" (")[0]) == (RunOutcome.ARCHIVE, "Reject: bad")
+    again = run_task(app, "reject", {"args": [True], "kwargs": {}}, max_retry=0)
+    assert (again.outcome, again.is_failure) == (RunOutcome.RETRY, False)
+
+
+def test_a_result_that_is_no_json_fails_the_task_and_nan_is_null(app: Celery, url: str) -> None:
+    @app.task(name="give", autoretry_for=(Exception,))
+    def give(what: str) -> object:
+        return {"object": object(), "nan": float("nan")}[what]
+
+    bad, nan = give.delay("object"), give.delay("nan")
+    dropped = give.apply_async(("object",), ignore_result=True)
+    drain(app, url)
+    assert (bad.state, bad.result.error_class, nan.state, nan.result) == ("FAILURE", "TypeError", "SUCCESS", None)
+    assert dropped.state == "PENDING"
+
+
+def test_a_countdown_that_has_passed_is_none(app: Celery, inspector: Inspector) -> None:
+    result = add.apply_async((1,), countdown=-0.001)
+    assert inspector.get_task_info("default", result.id).state is TaskState.PENDING
+
+
 def test_a_task_is_still_a_function() -> None:
+    assert (add.s(1, 2)(), add.s(2)(1), add.si(2)(1)) == (3, 3, 3)
     assert (add(1), add.run(1, 2), add.__name__) == (2, 3, "add")
     assert fetch.request.called_directly
     assert (untyped(fetch).queue, untyped(fetch).default_retry_delay) == ("default", 7)
@@ -228,6 +291,8 @@ def test_wrong_arguments_and_values_are_refused_before_anything_is_sent(app: Cel
         (lambda: untyped(add).subtask, "has no 'subtask': write s"),
         (lambda: untyped(add.s(1)).on_error, "a signature has no 'on_error': use error_handler"),
         (lambda: untyped(add).other, "has no 'other'$"),
+        (lambda: untyped(add.s(1)) | add.s(2), "chains are not supported: let the first task send the next"),
+        (lambda: Celery().autodiscover_tasks(), "needs the names of packages where DJANGO_SETTINGS_MODULE is not set"),
         (lambda: untyped(Celery()).conf, "has no 'conf': settings are options of fastq-worker"),
         (lambda: untyped(AsyncResult("a", Celery())).forget, "has no 'forget': set result_expires"),
     ],
@@ -278,6 +343,8 @@ def test_an_inline_client_runs_tasks_at_once(app: Celery) -> None:
 def test_a_waiting_task_is_revoked(app: Celery, inspector: Inspector) -> None:
     result = add.apply_async((1,), countdown=60)
     result.revoke()
+    assert (result.state, result.ready(), type(result.result)) == ("REVOKED", True, TaskRevokedError)
+    assert AsyncResult(result.id).state == "PENDING"
     with pytest.raises(TaskGoneError):
         result.get(timeout=5)
 

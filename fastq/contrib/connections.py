@@ -1,9 +1,24 @@
-"""Database connections around a task."""
+"""Django around a task: the project set up, and database connections that are fresh; without its tasks framework."""
 
+import django
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections
+from django.apps import apps
+from django.db import close_old_connections, connections
 
-__all__ = ["FreshConnections"]
+__all__ = ["FreshConnections", "close_all", "set_up"]
+
+
+def set_up() -> list[str]:
+    """Set up Django, and return the names of the installed apps."""
+    django.setup()
+    return [config.name for config in apps.get_app_configs()]
+
+
+def close_all() -> None:
+    """Close the database connections of this thread that are in no transaction: no two processes may share one."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close()
 
 
 class FreshConnections:
