@@ -344,7 +344,7 @@ class ServeMux(Generic[TaskT]):
         with self._lock:
             return {pattern for pattern, found in self._handlers.items() if _is_alone(found)}
 
-    def terms(self) -> dict[str, Terms]:
+    def _terms(self) -> dict[str, Terms]:
         """Return the terms of the patterns that have some."""
         with self._lock:
             return {pattern: found.terms for pattern, found in self._handlers.items() if found.terms is not None}

@@ -21,7 +21,10 @@ MAX_PARAMETERS = 6
 # Where tests may wait for time to pass, since there is no signal to wait for.
 MAY_SLEEP = ("tests/e2e/", "tests/chaos/", "tests/upgrade/")
 # Handlers that are run by tests in processes of their own: to hang is what they are for.
-JOB_BODIES = {"tests/pool/runners.py", "tests/pool/unruly.py", "tests/interop/crowd/app.py"}
+JOB_BODIES = {
+    *("tests/pool/runners.py", "tests/pool/unruly.py"),
+    *("tests/interop/crowd/app.py", "tests/contrib/celery/ends.py"),
+}
 
 # What may break a limit, without its line, and why. What no longer does is taken off.
 EXCEPTIONS = {

@@ -34,7 +34,7 @@ class AppDescription(NamedTuple):
             for pattern, is_async in mux.patterns().items()
         }
         queues, urls = mux.destinations()
-        return cls(sorts, {queue: names[:MOST_NAMES] for queue, names in queues.items()}, urls, mux.terms())
+        return cls(sorts, {queue: names[:MOST_NAMES] for queue, names in queues.items()}, urls, mux._terms())
 
     def encode(self) -> str:
         """Return the description as JSON."""

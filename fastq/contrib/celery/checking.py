@@ -5,15 +5,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from fastq.contrib.celery.scopes import Kind, Project, Scope, decorator_of, name_of, nodes_of
 from fastq.contrib.celery.uses import (
     OF_APP,
     OF_APP_ARGUMENTS,
     OF_CALL,
     OF_DECORATOR,
     OF_IMPORT,
+    OF_PACKAGE,
     OF_REQUEST,
     OF_RESULT,
     OF_RETRY,
+    OF_SETTING,
     OF_SIGNATURE,
     OF_TASK,
     UNKNOWN,
@@ -24,8 +27,6 @@ from fastq.contrib.celery.uses import (
 __all__ = ["Found", "files_of", "uses_in"]
 
 _NO_PROJECT: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
-_DECORATORS: Final = frozenset({"shared_task", "task"})
-_MAKE_RESULTS: Final = frozenset({"AsyncResult", "apply_async", "delay", "send_task"})
 _SEND: Final = frozenset({"apply_async", "delay"})
 
 
@@ -63,58 +64,38 @@ def _is_outside(path: Path) -> bool:
 def uses_in(files: Sequence[Path], directory: Path) -> list[Found]:
     """Return the uses of Celery in these files; ``SyntaxError`` for one that is not Python."""
     trees = {path: ast.parse(path.read_bytes(), str(path)) for path in files}
-    names = _Names()
-    for tree in trees.values():
-        names.add(tree)
+    project = Project(trees.values())
     found: list[Found] = []
     for path, tree in trees.items():
         shown = str(path.relative_to(directory)) if path.is_relative_to(directory) else str(path)
-        uses = {(line, what, use) for node in ast.walk(tree) for line, what, use in _uses_of(node, names)}
+        uses = {each for node, scope in nodes_of(tree, project) for each in _uses_of(node, scope)}
         found += [Found(shown, line, what, *use) for line, what, use in sorted(uses, key=lambda use: use[:2])]
     return found
 
 
-class _Names:
-    """The names of a project's apps, tasks and results."""
-
-    def __init__(self) -> None:
-        self.apps: set[str] = set()
-        self.tasks: set[str] = set()
-        self.results: set[str] = set()
-
-    def add(self, tree: ast.AST) -> None:
-        """Add those of a file."""
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                targets = {target.id for target in node.targets if isinstance(target, ast.Name)}
-                made_by = _name(node.value.func)
-                if made_by == "Celery":
-                    self.apps |= targets
-                elif made_by in _MAKE_RESULTS:
-                    self.results |= targets
-            elif isinstance(node, ast.FunctionDef) and any(_decorator(each) for each in node.decorator_list):
-                self.tasks.add(node.name)
-
-
-def _uses_of(node: ast.AST, names: _Names) -> Iterator[tuple[int, str, Use]]:
+def _uses_of(node: ast.AST, scope: Scope) -> Iterator[tuple[int, str, Use]]:
     if isinstance(node, ast.ImportFrom):
         yield from _imported(node)
     elif isinstance(node, ast.Import):
-        yield from (
-            (node.lineno, f"import {each.name}", Use(Level.UNSUPPORTED, "import its names: from … import …"))
-            for each in node.names
-            if each.name.partition(".")[0] == "celery"
-        )
+        for each in node.names:
+            if each.name.partition(".")[0] == "celery":
+                yield node.lineno, f"import {each.name}", Use(Level.UNSUPPORTED, "import its names: from … import …")
+            elif (use := _of_package(each.name)) is not None:
+                yield node.lineno, f"import {each.name}", use
+    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        yield from _assigned(node)
     elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         yield from _decorated(node)
     elif isinstance(node, ast.Call):
-        yield from _called(node, names)
+        yield from _called(node, scope)
     elif isinstance(node, ast.Attribute):
-        yield from _attribute(node, names)
+        yield from _attribute(node, scope)
 
 
 def _imported(node: ast.ImportFrom) -> Iterator[tuple[int, str, Use]]:
     module = node.module or ""
+    if not node.level and (use := _of_package(module)) is not None:
+        yield from ((node.lineno, f"from {module} import {each.name}", use) for each in node.names)
     if node.level or module.partition(".")[0] != "celery":
         return
     for each in node.names:
@@ -123,9 +104,48 @@ def _imported(node: ast.ImportFrom) -> Iterator[tuple[int, str, Use]]:
         yield node.lineno, f"from {module} import {each.name}", use
 
 
+def _of_package(module: str) -> Use | None:
+    """Return the use of a module of a package that belongs to Celery, None for any other."""
+    return next((use for name, use in OF_PACKAGE.items() if f"{module}.".startswith(f"{name}.")), None)
+
+
+def _assigned(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> Iterator[tuple[int, str, Use]]:
+    """Yield the settings of Celery in a Django project, and its apps among those installed."""
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        name = name_of(target)
+        if name.startswith(("CELERY_", "CELERYBEAT_")):
+            yield node.lineno, name, _setting(name.partition("_")[2].lower())
+        elif name == "INSTALLED_APPS" and node.value is not None:
+            for each in ast.walk(node.value):
+                if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                    use = _of_package(each.value)
+                    if use is not None:
+                        yield each.lineno, f"INSTALLED_APPS: {each.value}", use
+
+
+def _setting(name: str) -> Use:
+    """Return the use of a setting, by its name in lower case and without a prefix."""
+    return OF_SETTING.get(name, OF_APP["conf"])
+
+
+def _is_conf(node: ast.expr, scope: Scope) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "conf" and scope.kind_of(node.value) is Kind.APP
+
+
+def _configured(node: ast.Call) -> Iterator[tuple[int, str, Use]]:
+    """Yield the settings in a call of ``app.conf.update``."""
+    for keyword in node.keywords:
+        if keyword.arg is not None:
+            yield keyword.value.lineno, f"app.conf: {keyword.arg}", _setting(keyword.arg)
+    for argument in node.args:
+        for key in argument.keys if isinstance(argument, ast.Dict) else ():
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.lineno, f"app.conf: {key.value}", _setting(key.value)
+
+
 def _decorated(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[int, str, Use]]:
     for decorator in node.decorator_list:
-        if name := _decorator(decorator):
+        if name := decorator_of(decorator):
             yield decorator.lineno, f"@{name}", Use(Level.WORKS)
             if isinstance(node, ast.AsyncFunctionDef):
                 note = "a coroutine: use @app.task of a fastq.App"
@@ -147,28 +167,23 @@ def _bound(function: ast.AST, me: str) -> Iterator[tuple[int, str, Use]]:
             yield node.lineno, f"{me}.request.{node.attr}", OF_REQUEST.get(node.attr, UNKNOWN)
 
 
-def _decorator(node: ast.expr) -> str:
-    """Return the name of a decorator that makes a task, "" of another one."""
-    called = node.func if isinstance(node, ast.Call) else node
-    name = _name(called)
-    return ast.unparse(called) if name in _DECORATORS and (name != "task" or isinstance(called, ast.Attribute)) else ""
-
-
 def _retried(node: ast.Call, task: str) -> Iterator[tuple[int, str, Use]]:
     yield from _options(node, f"{task}.retry", OF_RETRY)
     if node.args:
         yield node.lineno, f"{task}.retry(args, …)", OF_RETRY["args"]
 
 
-def _called(node: ast.Call, names: _Names) -> Iterator[tuple[int, str, Use]]:
-    name = _name(node.func)
-    if name == "Celery":
+def _called(node: ast.Call, scope: Scope) -> Iterator[tuple[int, str, Use]]:
+    name = name_of(node.func)
+    if name == "update" and isinstance(node.func, ast.Attribute) and _is_conf(node.func.value, scope):
+        yield from _configured(node)
+    elif name == "Celery":
         yield from _options(node, "Celery", OF_APP_ARGUMENTS)
     elif name in ("apply_async", "send_task") and isinstance(node.func, ast.Attribute):
         yield from _options(node, name, OF_CALL)
-    elif name == "set" and isinstance(node.func, ast.Attribute) and _is_signature(node.func.value, names):
+    elif name == "set" and isinstance(node.func, ast.Attribute) and _is_signature(node.func.value, scope):
         yield from _options(node, "set", OF_CALL)
-    elif name == "retry" and isinstance(node.func, ast.Attribute) and _name(node.func.value) in names.tasks:
+    elif name == "retry" and isinstance(node.func, ast.Attribute) and scope.kind_of(node.func.value) is Kind.TASK:
         yield from _retried(node, ast.unparse(node.func.value))
 
 
@@ -181,35 +196,25 @@ def _options(node: ast.Call, what: str, uses: Mapping[str, Use]) -> Iterator[tup
             yield keyword.value.lineno, f"{what}({keyword.arg}=…)", uses.get(keyword.arg, UNKNOWN)
 
 
-def _attribute(node: ast.Attribute, names: _Names) -> Iterator[tuple[int, str, Use]]:
+def _attribute(node: ast.Attribute, scope: Scope) -> Iterator[tuple[int, str, Use]]:
     owner, name = node.value, node.attr
-    if isinstance(owner, ast.Name) and owner.id in names.apps:
+    kind = scope.kind_of(owner)
+    if _is_conf(owner, scope):
+        yield node.lineno, f"{ast.unparse(owner)}.{name}", _setting(name)
+    elif isinstance(owner, ast.Name) and kind is Kind.APP:
         yield node.lineno, f"{owner.id}.{name}", OF_APP.get(name, UNKNOWN)
-    elif _is_signature(owner, names):
+    elif _is_signature(owner, scope):
         yield node.lineno, f"signature.{name}", OF_SIGNATURE.get(name, UNKNOWN)
-    elif _is_result(owner, names):
+    elif kind is Kind.RESULT:
         yield node.lineno, f"AsyncResult.{name}", OF_RESULT.get(name, UNKNOWN)
-    elif not isinstance(owner, ast.Call) and (name in _SEND or (_name(owner) in names.tasks and name in OF_TASK)):
+    elif not isinstance(owner, ast.Call) and (name in _SEND or (kind is Kind.TASK and name in OF_TASK)):
         yield node.lineno, f"{ast.unparse(owner)}.{name}", OF_TASK[name]
 
 
-def _is_result(node: ast.expr, names: _Names) -> bool:
-    if isinstance(node, ast.Call):
-        return _name(node.func) in _MAKE_RESULTS
-    return isinstance(node, ast.Name) and node.id in names.results
-
-
-def _is_signature(node: ast.expr, names: _Names) -> bool:
+def _is_signature(node: ast.expr, scope: Scope) -> bool:
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in ("s", "si")
-        and _name(node.func.value) in names.tasks
+        and scope.kind_of(node.func.value) is Kind.TASK
     )
-
-
-def _name(node: ast.expr) -> str:
-    """Return the last part of a dotted name, "" of anything else."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""

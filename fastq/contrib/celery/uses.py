@@ -10,9 +10,11 @@ __all__ = [
     "OF_CALL",
     "OF_DECORATOR",
     "OF_IMPORT",
+    "OF_PACKAGE",
     "OF_REQUEST",
     "OF_RESULT",
     "OF_RETRY",
+    "OF_SETTING",
     "OF_SIGNATURE",
     "OF_TASK",
     "UNKNOWN",
@@ -74,9 +76,8 @@ OF_DECORATOR: Final[Mapping[str, Use]] = {
     ),
 }
 OF_CALL: Final[Mapping[str, Use]] = {
-    **_works("args", "kwargs", "countdown", "eta", "queue", "ignore_result", "serializer"),
+    **_works("args", "kwargs", "countdown", "eta", "expires", "queue", "ignore_result", "serializer"),
     **_differs(
-        expires="a task that has expired is deleted when its turn comes, and its state is PENDING",
         headers="values must be text",
         link="a linked task is enqueued at least once; it must be a signature of fastq.contrib.celery",
         soft_time_limit=f"{_LIMITS}; TaskTimeout is no Exception",
@@ -100,8 +101,7 @@ OF_CALL: Final[Mapping[str, Use]] = {
     ),
 }
 OF_RETRY: Final[Mapping[str, Use]] = {
-    **_works("exc", "countdown", "eta"),
-    **_differs(max_retries="it may only be less than max_retries of the decorator"),
+    **_works("exc", "countdown", "eta", "max_retries"),
     **_unsupported(
         args="a retried task keeps its arguments: send a new one",
         kwargs="a retried task keeps its arguments: send a new one",
@@ -133,14 +133,14 @@ OF_REQUEST: Final[Mapping[str, Use]] = {
     **_differs(headers="those of the call only", delivery_info="only routing_key: the queue"),
 }
 OF_SIGNATURE: Final[Mapping[str, Use]] = {
-    **_works("set", "delay", "apply_async"),
+    **_works("set", "delay", "apply_async", "message"),
     **_unsupported(clone="make another one by s(...)", link="write set(link=...)", on_error="use error_handler"),
 }
 OF_RESULT: Final[Mapping[str, Use]] = {
     **_works("id", "task_id", "state", "status", "ready", "successful", "failed", "result", "traceback"),
     **_differs(
         get="a failed task raises TaskFailedError, whose error_class names the class",
-        revoke="the task is deleted, and its state is PENDING",
+        revoke="the task is deleted; its state is REVOKED for the object that revoked it, else PENDING",
     ),
     **_unsupported(
         collect=_CANVAS,
@@ -154,7 +154,7 @@ OF_RESULT: Final[Mapping[str, Use]] = {
 }
 OF_APP: Final[Mapping[str, Use]] = {
     **_works("task", "send_task", "AsyncResult", "client"),
-    **_differs(autodiscover_tasks="modules are imported at once: call it at the end of the module, with their names"),
+    **_differs(autodiscover_tasks="outside of Django, modules are imported at once: call it at the end of the module"),
     **_unsupported(
         add_periodic_task="use fastq.Scheduler",
         conf=_SETTINGS,
@@ -197,10 +197,10 @@ OF_IMPORT: Final[Mapping[str, Mapping[str, Use]]] = {
     },
     "celery.app.task": _differs(Task="for annotations; it is not to be inherited from"),
     "celery.exceptions": {
-        **_works("MaxRetriesExceededError", "Retry"),
+        **_works("MaxRetriesExceededError", "Retry", "TaskRevokedError"),
         **_differs(
             Ignore="the task is deleted",
-            Reject="the task is archived",
+            Reject="the task is archived; it is put back with requeue and acks_late, a second later",
             SoftTimeLimitExceeded="it is TaskTimeout, which is no Exception",
             TimeoutError="it is Python's TimeoutError",
         ),
@@ -211,6 +211,41 @@ OF_IMPORT: Final[Mapping[str, Mapping[str, Use]]] = {
     ),
     "celery.signals": {},
     "celery.utils.log": _works("get_task_logger"),
+}
+
+
+OF_SETTING: Final[Mapping[str, Use]] = _unsupported(
+    accept_content="arguments are always JSON",
+    beat_schedule="use fastq.Scheduler",
+    beat_scheduler="use fastq.Scheduler",
+    broker_url="write Celery(broker=…), or set FASTQ_REDIS_URL",
+    result_backend="results are kept beside the tasks",
+    result_expires="write Celery(result_expires=…)",
+    schedule="use fastq.Scheduler",
+    task_acks_late="a task is always acknowledged when it has run",
+    task_always_eager="set app.client = InlineClient(app) in tests: else they send to Redis",
+    task_annotations="write the options at each task",
+    task_default_queue="write queue=… at each task",
+    task_eager_propagates="InlineClient(app, raise_errors=True)",
+    task_ignore_result="write ignore_result=True at each task",
+    task_queues="name them with fastq-worker --queues",
+    task_routes="write queue=… at each task",
+    task_serializer="arguments are always JSON",
+    task_soft_time_limit="write soft_time_limit=… at each task: else it is half an hour",
+    task_time_limit="write time_limit=… at each task: else it is half an hour",
+    timezone="Scheduler(tz=…) for periodic tasks; times without a zone are in UTC",
+    worker_concurrency="use fastq-worker --concurrency",
+    worker_max_tasks_per_child="use fastq-worker --max-tasks-per-child",
+)
+OF_PACKAGE: Final[Mapping[str, Use]] = {
+    "billiard": Use(Level.UNSUPPORTED, "import SoftTimeLimitExceeded from fastq.contrib.celery; others do not occur"),
+    "celery_once": Use(Level.UNSUPPORTED, "write @app.task(unique=…) of a fastq.App"),
+    "celery_singleton": Use(Level.UNSUPPORTED, "write @app.task(unique=…) of a fastq.App"),
+    "django_celery_beat": Use(Level.UNSUPPORTED, "its schedules would just stop: use fastq.Scheduler"),
+    "django_celery_results": Use(Level.UNSUPPORTED, "results are kept beside the tasks, for result_expires"),
+    "djcelery": Use(Level.UNSUPPORTED, "use fastq.contrib.celery, and fastq.Scheduler"),
+    "kombu": Use(Level.UNSUPPORTED, "queues have names only: write queue=…, and fastq-worker --queues"),
+    "sentry_sdk.integrations.celery": Use(Level.UNSUPPORTED, "use error_handler, as docs/sentry-structlog.md shows"),
 }
 
 

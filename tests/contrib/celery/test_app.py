@@ -217,7 +217,7 @@ def test_what_the_decorator_says_holds_whoever_sends_the_task(app: Celery, inspe
         assert run.outcome is outcome
     info = app.client.enqueue(mail.s("a").message(), max_retry=2)
     assert (info.queue, info.timeout, info.retention) == ("mail", timedelta(seconds=3), timedelta(days=1))
-    assert app.terms()["mail\0"] == Terms(limit_s=3, ends_with_process=True, may_be_late=True)
+    assert app._terms()["mail\0"] == Terms(limit_s=3, ends_with_process=True, may_be_late=True)
     assert mail.settings.terms.ends_with_process
     assert not shared_task(reject_on_worker_lost=True)(note.run).settings.terms.ends_with_process
 

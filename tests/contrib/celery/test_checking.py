@@ -85,6 +85,7 @@ def test_each_use_is_found_with_its_level(project: Path) -> None:
         (2, "from celery.schedules import crontab"),
         (4, "Celery(backend=…)"),
         (6, "app.conf"),
+        (6, "app.conf.beat_schedule"),
     ]
 
 
@@ -144,15 +145,115 @@ def test_the_command_lists_them_and_fails_if_something_is_unsupported(project: P
     lines = listed.stdout.splitlines()
     assert listed.exit_code == 1
     assert lines[0] == "shop/main.py:1: works        from celery import Celery"
-    assert lines[-1] == "26 works, 5 differs, 15 unsupported"
+    assert lines[-1] == "26 works, 5 differs, 16 unsupported"
     found = checked_json(fastq.run("celery", "check", "shop", "--json").stdout, "celery check")
-    assert [found[level.value] for level in Level] == [26, 5, 15]
-    assert len(found["uses"]) == 46
+    assert [found[level.value] for level in Level] == [26, 5, 16]
+    assert len(found["uses"]) == 47
     (project / "fine.py").write_text("from celery import shared_task")
     assert fastq.run("celery", "check", "fine.py").exit_code == 0
     (project / "bad.py").write_text("def")
     assert "invalid syntax" in fastq.failure("celery", "check", "bad.py")
     assert "'nothing' is no directory, file or package" in fastq.failure("celery", "check", "nothing")
+
+
+SETTINGS = """\
+from celery import Celery
+
+CELERY_BROKER_URL = "redis://"
+CELERY_TASK_ALWAYS_EAGER = True
+INSTALLED_APPS = ["shop", "django_celery_beat"]
+INSTALLED_APPS += ["django_celery_results"]
+
+def make():
+    made = Celery("shop")
+    made.conf.update({"task_routes": {}}, timezone="UTC")
+    made.conf.task_time_limit = 3
+    return made
+
+class Local:
+    CELERYBEAT_SCHEDULE = {}
+"""
+PACKAGES = """\
+import kombu
+from billiard.exceptions import SoftTimeLimitExceeded
+from celery_once import QueueOnce
+from django_celery_beat.models import PeriodicTask
+from sentry_sdk.integrations.celery import CeleryIntegration
+from sentry_sdk.integrations.django import DjangoIntegration
+"""
+
+
+def unsupported(directory: Path, **texts: str) -> list[str]:
+    for name, text in texts.items():
+        (directory / f"{name}.py").write_text(text)
+    found = uses_in([directory / f"{name}.py" for name in texts], directory)
+    return [each.what for each in found if each.level is Level.UNSUPPORTED]
+
+
+def test_settings_and_the_packages_around_celery_are_found(tmp_path: Path) -> None:
+    assert unsupported(tmp_path, settings=SETTINGS) == [
+        "CELERY_BROKER_URL",
+        "CELERY_TASK_ALWAYS_EAGER",
+        "INSTALLED_APPS: django_celery_beat",
+        "INSTALLED_APPS: django_celery_results",
+        "app.conf: task_routes",
+        "app.conf: timezone",
+        "made.conf",
+        "made.conf.update",
+        "made.conf",
+        "made.conf.task_time_limit",
+        "CELERYBEAT_SCHEDULE",
+    ]
+    assert unsupported(tmp_path, imports=PACKAGES) == [
+        "import kombu",
+        "from billiard.exceptions import SoftTimeLimitExceeded",
+        "from celery_once import QueueOnce",
+        "from django_celery_beat.models import PeriodicTask",
+        "from sentry_sdk.integrations.celery import CeleryIntegration",
+    ]
+
+
+OTHERS = """\
+from flask import Flask
+from tasks import grow as other, grow
+
+app = Flask()
+app.route("/")
+
+def view():
+    task = grow.delay(1)
+    return task.parent
+
+def export(job, grow):
+    task = job.child
+    task.chunks = grow.chunks
+    return task.parent, task.info
+
+def rebound():
+    found = grow.delay(1)
+    found = found.get()
+    return found.children
+
+class Plant:
+    grow = 3
+
+    def name(self):
+        return self.grow.chunks, grow.chunks
+
+other.chunks([1], 2)
+mine = other
+mine.starmap([])
+"""
+
+
+def test_a_name_is_what_its_scope_makes_it(tmp_path: Path) -> None:
+    tasks = "from celery import Celery, shared_task\napp = Celery()\n@shared_task\ndef grow(n): ..."
+    assert unsupported(tmp_path, tasks=tasks, others=OTHERS) == [
+        "AsyncResult.parent",
+        "grow.chunks",
+        "other.chunks",
+        "mine.starmap",
+    ]
 
 
 def supported(uses: Mapping[str, Use]) -> set[str]:
