@@ -1,6 +1,7 @@
 """``FastqBackend``: the backend of Django's tasks that keeps them in Redis, for fastq's workers."""
 
 import functools
+import logging
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from fastq.contrib.django.framework import (
     task_enqueued,
 )
 from fastq.contrib.django.results import ENQUEUED_AT, result_of
-from fastq.errors import QueueNotFoundError, TaskNotFoundError
+from fastq.errors import BrokerError, QueueNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo
 from fastq.inspector.inspectors import Inspector
 from fastq.inspector.records import FailedAttempt
@@ -44,6 +45,7 @@ R = TypeVar("R")
 KNOWN_TASKS: Final[dict[str, "FastqTask"]] = {}
 """The tasks that this process has imported, by the path of their function."""
 
+_log = logging.getLogger("fastq.django")
 _DEFAULTS: Final[Mapping[str, Any]] = {"retention": timedelta(days=1)}
 _OF_DECORATOR: Final[Mapping[str, Any]] = {
     "priority": DEFAULT_TASK_PRIORITY,
@@ -117,7 +119,8 @@ class FastqBackend(BaseTaskBackend):
 
     OPTIONS: ``redis``, the URL, by default that of the environment; ``max_retry``, ``timeout`` and ``retention`` of
     tasks that say nothing else; ``enqueue_on_commit``, by default True: a task that is enqueued within transactions is
-    sent when the last of them has been committed, and never if one is rolled back.
+    sent when the last of them has been committed, and never if one is rolled back. If it cannot be sent then, it is
+    lost: an error is logged, and ``enqueued_at`` of its result stays None.
     """
 
     task_class = FastqTask
@@ -169,12 +172,22 @@ class FastqBackend(BaseTaskBackend):
         options: dict[str, Any] = {**self._defaults, **(task.options if isinstance(task, FastqTask) else {})}
         payload = {"args": result.args, "kwargs": result.kwargs}
         message = Message(task.module_path, payload, queue=task.queue_name, task_id=task_id, **options)
-        send = functools.partial(self._send, message, result, _aware(task.run_after))
-        if self._on_commit:
-            _when_committed(send)
+        run_after = _aware(task.run_after)
+        if self._on_commit and (open_ones := _open_transactions()):
+            _when_committed(open_ones, functools.partial(self._send_after_commit, message, result, run_after))
         else:
-            send()
+            self._send(message, result, run_after)
         return result
+
+    def _send_after_commit(self, message: Message, result: AnyResult, run_after: datetime | None) -> None:
+        """Send a task whose transaction is committed: an error must not keep the callbacks of others from running."""
+        try:
+            self._send(message, result, run_after)
+        except BrokerError as error:
+            _log.error(
+                "task %s (%s) was not sent after the commit of its transaction, and is lost: %s",
+                *(result.id, message.type, error),
+            )
 
     def _send(self, message: Message, result: AnyResult, run_after: datetime | None) -> None:
         now = timezone.now()
@@ -215,9 +228,13 @@ def _aware(moment: datetime | None) -> datetime | None:
     return timezone.make_aware(moment) if moment is not None and timezone.is_naive(moment) else moment
 
 
-def _when_committed(send: Callable[[], None]) -> None:
-    """Call a function when the open transactions of all databases are committed, at once if there is none."""
-    open_ones = [each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block]
+def _open_transactions() -> list[str]:
+    """Return the databases with a transaction in this thread."""
+    return [each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block]
+
+
+def _when_committed(open_ones: list[str], send: Callable[[], None]) -> None:
+    """Call a function when the transactions of these databases are committed."""
 
     def go_on() -> None:
         if open_ones:

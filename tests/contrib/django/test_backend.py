@@ -252,10 +252,20 @@ def test_a_task_is_sent_at_once_where_the_backend_is_told_so(tasks_are: Change) 
         assert exists(add.enqueue(1))
 
 
-def test_an_error_of_redis_at_the_commit_reaches_the_caller(tasks_are: Change) -> None:
+def test_an_error_of_redis_at_the_commit_is_logged_and_keeps_no_other_callback_from_running(
+    tasks_are: Change, caplog: pytest.LogCaptureFixture
+) -> None:
     tasks_are(redis="redis://127.0.0.1:1/0")
-    with pytest.raises(BrokerConnectionError), transaction.atomic():
-        add.enqueue(1)
+    ran: list[str] = []
+    with transaction.atomic():
+        transaction.on_commit(lambda: ran.append("before"))
+        result = add.enqueue(1)
+        transaction.on_commit(lambda: ran.append("after"))
+    assert (ran, result.enqueued_at) == (["before", "after"], None)
+    (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    assert line.startswith(f"task {result.id} (tests.contrib.django.jobs.add) was not sent after the commit")
+    with pytest.raises(BrokerConnectionError):
+        add.enqueue(1)  # outside of a transaction
 
 
 # Results --------------------------------------------------------------------------------------------------------------
