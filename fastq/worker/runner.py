@@ -219,7 +219,7 @@ class HandlerRunner:
 def _named(error: BaseException, context: TaskContext) -> BaseException:
     """Return the reason why a task was asked to end in place of its error, unless the error is its own decision."""
     told = context.interruption
-    if told is None or told not in TOLD_TO_END or caused_by(error, (*DECISIONS, Retry)):
+    if told is None or told not in TOLD_TO_END or isinstance(error, Retry) or caused_by(error, DECISIONS):
         return error
     reason = reason_for(told)
     if not isinstance(error, type(reason)):
@@ -240,7 +240,7 @@ def _kind(task: RunningTask, error: BaseException, context: TaskContext) -> Even
         return EventKind.MEMORY_LIMIT if context.interruption is EventKind.MEMORY_LIMIT else EventKind.CANCELED
     if isinstance(error, HandlerNotFoundError):
         return EventKind.NOT_FOUND
-    if context.interruption in TOLD_TO_END and caused_by(error, Retry):
+    if context.interruption in TOLD_TO_END and isinstance(error, Retry):
         return context.interruption  # what the task decides on being told to end is a report on that
     if caused_by(error, RevokeTask):
         return EventKind.REVOKED

@@ -214,3 +214,16 @@ def test_a_circle_of_causes_has_an_end() -> None:
     one.__cause__, two.__cause__ = two, one
     assert not caused_by(one, SkipRetry)
     assert caused_by(one, KeyError)
+
+
+def test_a_rule_decides_about_the_errors_that_it_judges_in_the_words_of_its_users() -> None:
+    task = running(retried=3)
+    task._rule = FailureRule((OSError,), (), None)
+    assert failure_report(Hooks(), task, TaskTimeout()).final == ""
+    task._rule = task._rule._replace(judges=(Exception, TaskTimeout), names=("named", "not named"))
+    task._limit = 4
+    report = failure_report(Hooks(), task, TaskTimeout())
+    assert (report.final, report.max_retry) == ("named of the task excludes this error", 4)
+    assert failure_report(Hooks(), task, OSError()).final == ""
+    task._limit = 3
+    assert (task.max_retry, failure_report(Hooks(), task, OSError()).retry_in_s) == (3, None)

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from fastq import ServeMux, current_task
-from fastq.errors import PayloadError, RevokeTask, SkipRetry, Snooze, TaskCanceled, TaskTimeout
+from fastq.errors import PayloadError, Retry, RevokeTask, SkipRetry, Snooze, TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
 from fastq.log.limit import LINES, PER_S
 from fastq.pool.event_kind import TOLD_TO_END, EventKind
@@ -402,3 +402,11 @@ def test_the_first_of_a_kind_of_error_brings_its_traceback_for_redis_and_all_bri
     nowhere = report(ValueError("g"), type="nosuch")
     assert nowhere.error.startswith("HandlerNotFoundError")
     assert nowhere.fingerprint == ""
+
+
+@pytest.mark.parametrize("interruption", TOLD_TO_END)
+def test_a_handler_that_is_told_to_end_may_ask_for_its_retry(interruption: EventKind, run: Run) -> None:
+    answer = run(fail_with(Retry("later", after=7)), FakeContext(interruption=interruption))
+    assert answer is not None
+    report = FailureReport.decode(answer[1])
+    assert (answer[0], report.error.partition(" (")[0], report.retry_in_s) == (interruption, "Retry: later", 7.0)

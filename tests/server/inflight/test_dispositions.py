@@ -130,6 +130,21 @@ def test_a_task_that_skips_its_retries_is_archived() -> None:
     assert rewritten(write) == changed(error_msg="SkipRetry: no use", last_failed_at=NOW_S)
 
 
+@pytest.mark.parametrize(("max_retry", "kind"), [(None, Archived), (1, Archived), (9, Retried)])
+def test_the_retries_of_the_handler_go_before_those_of_the_message(max_retry: int | None, kind: type) -> None:
+    report = FailureReport("ValueError: no", max_retry=max_retry)
+    write = outcome(EventKind.FAILED, report.encode(), retry=5, retried=5)
+    assert isinstance(write, kind)
+    assert rewritten(write).retry == (max_retry or 5)
+
+
+@pytest.mark.parametrize("kind", [EventKind.FAILED, EventKind.TIMEOUT, EventKind.CRASHED])
+def test_what_the_report_calls_final_is_not_retried(kind: EventKind) -> None:
+    report = FailureReport("TaskTimeout: late", final="the task says so")
+    write = failure_of(in_flight(), kind, report, NOW_S, lambda retried: 0.0)
+    assert isinstance(write, Archived)
+
+
 def test_what_is_no_failure_is_not_counted_but_waits_too() -> None:
     write = outcome(EventKind.FAILED, FailureReport("not now", is_failure=False).encode())
     assert isinstance(write, Retried)

@@ -9,7 +9,8 @@ import pytest
 from fastq.broker.operations.cancel import CancelAs, Cancellation
 from fastq.broker.operations.finish import Archived, Done, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
-from fastq.pool.event_kind import ANOTHER_TASK, EventKind
+from fastq.mux import Terms
+from fastq.pool.event_kind import ANOTHER_TASK, TOO_LATE, EventKind
 from fastq.pool.pool import PoolConfig, ProcessPool
 from fastq.pool.protocol import Event, Pool, PoolCallbacks, Sort, Submission
 from fastq.server.config import ServerConfig
@@ -628,5 +629,40 @@ def test_as_many_run_at_once_as_children_have_rows_for_the_sorts_of_the_app() ->
             processor._learn(AppDescription(patterns).encode())
             found.append(processor.slots)
         assert found == [2, 100, 20, 120]
+
+    on_crew(test)
+
+
+DEATHS = [(EventKind.CRASHED, b"died"), (EventKind.BROKEN, b"trace"), (EventKind.TIMEOUT, b"")]
+
+
+@pytest.mark.parametrize(("kind", "data"), [*DEATHS, (EventKind.MEMORY_LIMIT, b"")])
+@pytest.mark.parametrize(("ends", "written"), [(True, "Archived"), (False, "Retried")])
+def test_the_terms_of_a_handler_say_whether_a_death_ends_its_task(
+    kind: EventKind, data: bytes, ends: bool, written: str
+) -> None:
+    def test(bench: Bench) -> None:
+        terms = {"task": Terms(ends_with_process=ends)}
+        bench.processor._learn(AppDescription({"task": Sort.PLAIN}, terms=terms).encode())
+        bench.accept("a", type="task", retry=3)
+        bench.take_all()
+        bench.tell(("a", kind, data))
+        assert bench.ended() == [("a", written)]
+
+    on_crew(test)
+
+
+@pytest.mark.parametrize(("may_be_late", "written"), [(True, "Done"), (False, "Retried")])
+@pytest.mark.parametrize("kind", [EventKind.TIMEOUT, EventKind.MEMORY_LIMIT])
+def test_the_terms_of_a_handler_say_whether_a_late_return_is_a_success(
+    kind: EventKind, may_be_late: bool, written: str
+) -> None:
+    def test(bench: Bench) -> None:
+        terms = {"task": Terms(may_be_late=may_be_late)}
+        bench.processor._learn(AppDescription({"task": Sort.PLAIN}, terms=terms).encode())
+        bench.accept("a", type="task", retry=3)
+        bench.take_all()
+        bench.tell(("a", kind, TOO_LATE))
+        assert bench.ended() == [("a", written)]
 
     on_crew(test)

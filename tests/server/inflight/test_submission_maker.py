@@ -69,6 +69,17 @@ def test_a_submission_says_how_its_task_runs(in_flight: InFlightTasks, sort: Sor
     assert f"{task.submission.is_async:d}{task.submission.is_threaded:d}" == bits
 
 
+@pytest.mark.parametrize(("said", "limit_s"), [({"timeout": 1800}, 3), ({"timeout": 9}, 9), ({}, 3)])
+def test_the_limit_of_a_handler_holds_for_tasks_that_say_nothing_else(
+    in_flight: InFlightTasks, said: dict[str, int], limit_s: int
+) -> None:
+    making = SubmissionMaker(in_flight, lambda queue, task_type: (Sort.PLAIN, Tally(queue, task_type), 3))
+    fields = {"timeout": 0, "deadline": 0, **said}
+    (task,), _ = making.take("q", [b"a"], [message("a", queue="q", **fields)], 1.0)
+    assert task.submission is not None
+    assert task.submission.timeout_ns == limit_s * 10**9
+
+
 def test_the_handler_of_a_type_is_looked_up_once_for_each_queue(in_flight: InFlightTasks) -> None:
     asked: list[tuple[str, str]] = []
 
