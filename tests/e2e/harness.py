@@ -141,6 +141,7 @@ class Workers:
     def _start(self, command: list[str], env: Mapping[str, str]) -> Worker:
         mark = uuid.uuid4().hex
         log = self.directory / f"worker-{len(self._all)}.log"
+        paths = filter(None, [str(ROOT), str(self.directory), os.environ.get("PYTHONPATH")])
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FASTQ_")}
         with log.open("wb") as file:
             process = subprocess.Popen(
@@ -151,7 +152,7 @@ class Workers:
                 cwd=self.directory,
                 env={
                     **inherited,
-                    "PYTHONPATH": f"{ROOT}{os.pathsep}{self.directory}",
+                    "PYTHONPATH": os.pathsep.join(paths),
                     "FASTQ_REDIS_URL": self.url,
                     "EVENTS_URL": self.url,
                     MARK: mark,

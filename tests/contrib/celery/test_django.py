@@ -15,7 +15,7 @@ from tests.e2e.harness import ROOT, Worker, Workers, workers_on
 from tests.postgres import Postgres, postgres
 from tests.waiting import wait_until
 
-pytest.importorskip("django")
+django = pytest.importorskip("django")
 
 pytestmark = pytest.mark.slow
 
@@ -57,8 +57,9 @@ def test_its_workers_set_up_django_and_survive_a_restart_of_the_database(workers
     app = Celery("producer", workers.url)
     results = confirmed(app, worker, range(20))
     assert Counter(result.state for result in results) == {"SUCCESS": 20}, worker.text
-    pairs = {tuple(result.get()) for result in results}
-    assert len(pairs) == len({backend for _, backend in pairs}), "two children share a connection"
+    seen = {tuple(result.get()) for result in results}
+    assert {version for version, _, _ in seen} == {django.__version__}
+    assert len(seen) == len({backend for _, _, backend in seen}), "two children share a connection"
     server.stop()
     server.start(20)
     failed = [result for result in confirmed(app, worker, range(20)) if result.failed()]

@@ -1,7 +1,8 @@
-"""Run the tests of Django's tasks on the versions of Django that need a newer Python than the build's.
+"""Run the tests of Django's tasks on Django 6, which may need a newer Python than the build's, and those of the Celery
+shim on Django 4.2.
 
-``python -m tests.contrib.django.versions [arguments of pytest]``. The environments are kept under ``build/django``.
-Where there is no such Python, or no package index, a line says what is not tested.
+``python -m tests.contrib.django.versions``. The environments are kept under ``build/django``. Where there is no such
+Python, or no package index, a line says what is not tested.
 """
 
 import os
@@ -9,14 +10,17 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[3]
 HOME: Final = ROOT / "build" / "django"
+OLDEST: Final = "django~=4.2.0"
 VERSIONS: Final = ("django~=6.0.0", "django>=6.1,<7")
 NEEDS: Final = (3, 12)
 """The Python of Django 6."""
+TESTS_OF_OLDEST: Final = ("tests/contrib/celery/test_django.py",)
 TESTS: Final = ("tests/contrib/django", "tests/docs/test_django.py", "--ignore=tests/contrib/django/test_shop.py")
 # What fastq and its tests of Django import.
 PACKAGES: Final = (
@@ -68,34 +72,41 @@ def _pip(python: Path, *words: str) -> None:
     subprocess.run([str(python), "-m", "pip", "install", *options, *words], check=True)
 
 
-def untested(why: str) -> int:
+def tested(python: str, version: str, tests: Sequence[str]) -> int:
+    """Run tests on a version, and print a line; returns pytest's exit code."""
+    try:
+        directory = django_at(Path(python), version)
+    except subprocess.CalledProcessError:
+        return untested(version, "pip could not install it")
+    began_s = time.monotonic()
+    env = {**os.environ, "PYTHONPATH": str(directory)}
+    code = subprocess.run([python, "-m", "pytest", "--quiet", *tests], cwd=ROOT, env=env).returncode
+    end = "passed" if code == 0 else "FAILED"
+    sys.stdout.write(f"{version} with {python}: {end} ({time.monotonic() - began_s:.0f} s)\n\n")
+    return code
+
+
+def untested(versions: str, why: str) -> int:
     """Say that nothing was tested, and why; returns the exit code."""
-    sys.stdout.write(f"NOT TESTED: {' and '.join(VERSIONS)}: {why}\n")
+    sys.stdout.write(f"NOT TESTED: {versions}: {why}\n")
     return 0
 
 
-def main(arguments: list[str]) -> int:
-    """Run the tests on each version, and print a line for each; returns the exit code."""
+def main() -> int:
+    """Run the tests on each version; returns the exit code."""
+    code = tested(sys.executable, OLDEST, TESTS_OF_OLDEST) if sys.version_info < NEEDS else 0
+    newer = " and ".join(VERSIONS)
     found = fitting_python()
     if found is None:
-        return untested("they need Python 3.12 or later, and there is none on PATH or in pyenv")
+        return code or untested(newer, "they need Python 3.12 or later, and there is none on PATH or in pyenv")
     try:
         python = environment(found)
-        djangos = [django_at(python, version) for version in VERSIONS]
     except subprocess.CalledProcessError as error:
         if "pip" not in error.cmd:
             raise
-        return untested("pip could not install what they need")
-    rows, codes = [], []
-    for version, directory in zip(VERSIONS, djangos, strict=True):
-        began_s = time.monotonic()
-        env = {**os.environ, "PYTHONPATH": str(directory)}
-        codes.append(subprocess.run([python, "-m", "pytest", *(arguments or TESTS)], cwd=ROOT, env=env).returncode)
-        end = "passed" if codes[-1] == 0 else "FAILED"
-        rows.append(f"{version:<16} with {found}: {end} ({time.monotonic() - began_s:.0f} s)")
-    sys.stdout.write("\n" + "".join(f"{row}\n" for row in rows))
-    return max(codes)
+        return code or untested(newer, "pip could not install what they need")
+    return max(code, *(tested(str(python), version, TESTS) for version in VERSIONS))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
