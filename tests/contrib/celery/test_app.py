@@ -66,6 +66,11 @@ def untyped(thing: object) -> Any:
     return thing
 
 
+@pytest.fixture(autouse=True)
+def _without_django(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DJANGO_SETTINGS_MODULE", raising=False)  # as tests of Django in the same process set it
+
+
 @pytest.fixture
 def app(url: str) -> Iterator[Celery]:
     seen.clear()
