@@ -10,7 +10,7 @@ from fastq.broker.operations.cancel import CancelAs, Cancellation
 from fastq.broker.operations.finish import Archived, Done, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.mux import Terms
-from fastq.pool.event_kind import ANOTHER_TASK, TOO_LATE, EventKind
+from fastq.pool.event_kind import TOO_LATE, EventKind
 from fastq.pool.pool import PoolConfig, ProcessPool
 from fastq.pool.protocol import Event, Pool, PoolCallbacks, Sort, Submission
 from fastq.server.config import ServerConfig
@@ -333,76 +333,6 @@ def test_what_becomes_of_a_lost_task_is_not_told() -> None:
         assert bench.pool.pending == 1
         bench.tell((lost, EventKind.DONE, b""))
         assert bench.finished == []
-
-    on_crew(test)
-
-
-def test_a_task_is_run_again_free_of_charge_once_when_its_child_died_for_an_unknown_reason() -> None:
-    def test(bench: Bench) -> None:
-        bench.accept("a")
-        first = bench.submission("a")
-        bench.tell((first, EventKind.RERUN, b""))
-        second = bench.submission("a")
-        assert second is not first
-        assert bench.finished == []
-        bench.tell((second, EventKind.RERUN, b""))
-        (task,) = bench.finished
-        assert isinstance(task.disposition, Retried)
-        message = decode_task_message(task.disposition.message)
-        assert message.retried == 1
-        assert message.error_msg.startswith("WorkerCrashedError: its worker process was killed twice for")
-
-    on_crew(test)
-
-
-def test_a_task_does_not_pay_for_others_that_are_charged_unless_it_never_gets_through() -> None:
-    def test(bench: Bench) -> None:
-        bench.accept("a", retry=0)
-        bench.tell(("a", EventKind.RERUN, b""))
-        for _ in range(99):
-            bench.tell(("a", EventKind.RERUN, ANOTHER_TASK))
-        assert bench.finished == []
-        bench.tell(("a", EventKind.RERUN, ANOTHER_TASK))
-        (task,) = bench.finished
-        assert isinstance(task.disposition, Archived)
-        message = decode_task_message(task.disposition.message)
-        assert "WorkerCrashedError: its worker process was killed 101 times because of other tasks" in message.error_msg
-
-    on_crew(test)
-
-
-def test_a_canceled_task_whose_child_was_killed_for_another_is_canceled() -> None:
-    def test(bench: Bench) -> None:
-        bench.accept("a", retry=0)
-        bench.task("a").canceled = CancelAs.RETRY
-        bench.tell(("a", EventKind.RERUN, ANOTHER_TASK))
-        (task,) = bench.finished
-        assert isinstance(task.disposition, Archived)
-        assert decode_task_message(task.disposition.message).error_msg.startswith("TaskCanceled: ")
-
-    on_crew(test)
-
-
-def test_a_task_that_is_run_again_and_finds_no_child_does_not_go_back_to_its_queue() -> None:
-    def test(bench: Bench) -> None:
-        bench.accept("a")
-        bench.tell(("a", EventKind.RERUN, b""))
-        bench.tell(("a", EventKind.RETURNED, b""))
-        assert bench.finished == []
-        bench.tell(("a", EventKind.RERUN, b""))
-        assert bench.ended() == [("a", "Retried")]
-
-    on_crew(test)
-
-
-def test_a_task_whose_child_dies_for_another_at_the_end_goes_back_free_of_charge() -> None:
-    def test(bench: Bench) -> None:
-        bench.accept("a")
-        running = bench.submission("a")
-        bench.tell((running, EventKind.RERUN, b""))
-        bench.processor.withdraw()
-        bench.tell((running, EventKind.RERUN, b""))
-        assert ("a", "Requeued") in bench.ended()
 
     on_crew(test)
 
