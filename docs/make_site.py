@@ -2,18 +2,22 @@
 
 The pages are copied to build/pages, each where it is in the repository, so that their links stay as they are. Only
 README.md becomes index.md, which a web server looks for. The contents of the site are the sections and links of
-docs/README.md, and of the overviews to which it links.
+docs/README.md, and of the overviews to which it links. llms.txt has the same sections, titles and lines, and leads to
+the pages as Markdown, which stand beside those of the site.
 """
 
 import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build"
+OVERVIEW = ROOT / "docs" / "README.md"
 PARTS = ["*.md", "docs/**/*.md", "docs/*.json", "docs/*/*.svg", "docs/*/*.png", "benchmarks/*.md", "benchmarks/*.png"]
 PARTS += ["tests/interop/*.md"]
 TO_README = re.compile(r"(\]\([^)\s]*?)\bREADME\.md(?=[#)])")
@@ -23,6 +27,8 @@ SIGNATURE = re.compile(r"^(#{3,4} `(?:await |async with )?([\w.]+)\(.*`)$", re.M
 """A heading that is a signature: the contents of a page have room for its name only."""
 SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
 ENTRY = re.compile(r"^(?:\||\d+\.) \[.*?\]\((.*?\.md)\)", re.MULTILINE)
+ROW = re.compile(r"^\| \[(.*?)\]\((.*?\.md)\) \| (.*?) \|$", re.MULTILINE)
+LINK = re.compile(r"\[(.*?)\]\(.*?\)")
 
 Contents = list["str | tuple[str, Contents]"]
 """Pages by their paths, and sections."""
@@ -40,18 +46,46 @@ def main() -> int:
         else:
             shutil.copy(source, copy)
     settings = (ROOT / "zensical.toml").read_text("utf-8")
-    nav = f"[project]\nnav = {as_toml(contents())}\n"
-    (BUILD / "zensical.toml").write_text(settings.replace("[project]\n", nav, 1), "utf-8")
+    head = f"[project]\nnav = {as_toml(contents())}\ncopyright = {json.dumps(f'fastq {version()}, MIT license')}\n"
+    (BUILD / "zensical.toml").write_text(settings.replace("[project]\n", head, 1), "utf-8")
     build = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
-    return subprocess.run(build, cwd=BUILD, check=False).returncode
+    code = subprocess.run(build, cwd=BUILD, check=False).returncode
+    for page in sorted((BUILD / "pages").rglob("*.md")):
+        copy = BUILD / "site" / page.relative_to(BUILD / "pages")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(page, copy)
+    (BUILD / "site" / "llms.txt").write_text(list_for_programs(), "utf-8")
+    return code
 
 
 def contents() -> Contents:
-    """Return the contents of the site: the sections of docs/README.md."""
-    overview = ROOT / "docs" / "README.md"
-    _, *parts = SECTION.split(overview.read_text("utf-8"))
-    sections = [(name, entries(overview, text)) for name, text in zip(parts[::2], parts[1::2], strict=True)]
-    return [*sections, path_of(overview)]
+    """Return the contents of the site: the sections of docs/README.md, which is itself the second page of the first."""
+    start, *others = [(name, entries(OVERVIEW, text)) for name, text in sections()]
+    name, (home, *pages) = start
+    return [(name, [home, path_of(OVERVIEW), *pages]), *others]
+
+
+def sections() -> list[tuple[str, str]]:
+    """Return the titles and texts of the sections of docs/README.md."""
+    _, *parts = SECTION.split(OVERVIEW.read_text("utf-8"))
+    return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+def list_for_programs() -> str:
+    """Return llms.txt (https://llmstxt.org): the pages of docs/README.md with a line each."""
+    summary = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["site_description"]
+    lines = [f"# fastq {version()}", "", f"> {summary}"]
+    for name, text in sections():
+        lines += ["", f"## {name}", ""]
+        for title, target, line in ROW.findall(text):
+            page = path_of((OVERVIEW.parent / target).resolve())
+            lines.append(f"- [{title}]({page}): {LINK.sub(lambda found: found[1], line)}")
+    return "\n".join([*lines, ""])
+
+
+def version() -> str:
+    """Return the version of fastq that the pages are about."""
+    return str(runpy.run_path(str(ROOT / "fastq" / "_version.py"))["__version__"])
 
 
 def entries(page: Path, text: str) -> Contents:

@@ -1,5 +1,6 @@
 """Every page is in the contents of the site, and the site is built without a link that leads nowhere."""
 
+import re
 import runpy
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from tests.docs.blocks import PAGES, ROOT
 
 BUILDER = ROOT / "docs" / "make_site.py"
+SITE = ROOT / "build" / "site"
 
 
 def pages_in(contents: Any) -> Iterator[str]:
@@ -34,4 +36,15 @@ def test_the_site_is_built_without_a_bad_link() -> None:
     pytest.importorskip("zensical")
     done = subprocess.run([sys.executable, str(BUILDER)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "docs/tutorial/1-first-task/" in (ROOT / "build" / "site" / "index.html").read_text()
+    assert "docs/tutorial/1-first-task/" in (SITE / "index.html").read_text()
+    targets = re.findall(r"^- \[.*?\]\((.*?)\): \w", (SITE / "llms.txt").read_text(), re.MULTILINE)
+    assert "docs/limits.md" in targets
+    assert [target for target in targets if not (SITE / target).is_file()] == []
+
+
+def test_the_overview_has_a_title_and_a_line_for_each_page() -> None:
+    rows = re.findall(r"^\| \[(.*?)\]\((.*?)\)", (ROOT / "docs" / "README.md").read_text(), re.MULTILINE)
+    assert [title for title, _ in rows if title.endswith((".md", "/"))] == [], "a file name tells readers nothing"
+    listed = runpy.run_path(str(BUILDER))["list_for_programs"]()
+    assert [target for _, target in rows if target.rpartition("/")[2].replace("README", "index") not in listed] == []
+    assert listed.startswith("# fastq ")
