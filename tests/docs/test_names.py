@@ -26,9 +26,9 @@ NOT_KEPT: Final = ("build/", "dist/")
 """Folders that ``make`` makes."""
 EXAMPLES: Final = {
     "CONTRIBUTING.md": {"fastq/x.py", "tests/test_x.py", "fastq/pool/y.py", "tests/pool/test_y.py"},
-    "README.md": {"images.py"},
     "benchmarks/README.md": {"faults.md", "faults.json"},
     "docs/celery.md": {"shop/celery.py"},
+    "docs/handlers-by-type.md": {"images.py"},
     "docs/sqlalchemy.md": {"env.py"},
     "docs/tutorial/1-first-task.md": {"shop.py"},
     "docs/tutorial/2-failures.md": {"shop.py"},

@@ -49,7 +49,7 @@ def pages() -> list[Path]:
 @pytest.mark.slow
 def test_a_handler_that_takes_a_task_for_a_running_one_is_found(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
-    code = code_of(ROOT / "README.md").replace("request = task.json()", "request = task.jsno()", 1)
-    done = check(tmp_path, {"readme": code})
+    code = code_of(ROOT / "docs" / "handlers-by-type.md").replace("request = task.json()", "request = task.jsno()", 1)
+    done = check(tmp_path, {"handlers": code})
     assert done.returncode == 1
     assert '"RunningTask" has no attribute "jsno"' in done.stdout
