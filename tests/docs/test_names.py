@@ -46,6 +46,7 @@ OF_OTHERS: Final = {
     "--max-jobs": "rq",
     "--num-workers": "rq",
     "--pool": "celery",
+    "--preload": "gunicorn",
     "--processes": "dramatiq",
     "--scale": "docker",
     "--strict": "zensical",
