@@ -89,11 +89,11 @@ def version() -> str:
 
 
 def entries(page: Path, text: str) -> Contents:
-    """Return the pages to which a text links; an overview of a folder below becomes a section."""
+    """Return the pages to which a text links; the overview of a folder becomes a section, which has its title."""
     found: Contents = []
     for target in ENTRY.findall(text):
         path = (page.parent / target).resolve()
-        if path.name == "README.md" and path.parent.parent == page.parent:
+        if path.name == "README.md" and path.parent != ROOT:
             below = path.read_text("utf-8")
             title = below.partition("\n")[0].removeprefix("# ").replace("`", "")
             pages = [name for name in entries(path, below) if str(name).startswith(f"{path_of(path.parent)}/")]
