@@ -132,7 +132,7 @@ class TaskFailedError(_TaskError):
 
     ``error`` is the text that Redis has of its last failure. ``error_class`` and ``message`` are its parts; the class
     is "" if the text names none, as that of a Go server. ``traceback`` is text of the last failure at the same place in
-    the code, maybe of another task; "" if none is kept, as after 14 days, or of a Go server.
+    the code, without messages but the error itself; "" if none is kept, as after 14 days, or of a Go server.
     """
 
     def __init__(self, queue: str = "", task_id: str = "", error: str = "", traceback: str = "") -> None:

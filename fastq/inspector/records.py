@@ -79,7 +79,8 @@ class FailedAttempt:
     ``attempt`` counts from 1; an attempt that was lost with its server and the next one have the same number.
     ``started_at`` is None if it is not known or the handler never began, ``server`` is "host:pid" or empty. ``error``
     is the class and the beginning of the message. Errors of the same class from the same lines of code have the same
-    ``fingerprint``, and one ``traceback`` is kept of them, perhaps that of another task; None if none is kept.
+    ``fingerprint``, and one ``traceback`` without messages is kept of them; its last line is this attempt's own error.
+    It is None if none is kept.
     """
 
     attempt: int

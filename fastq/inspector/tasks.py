@@ -24,7 +24,7 @@ from fastq.inspector.driver import Driver, Given, Stream, alias, operation, stre
 from fastq.inspector.queues import require_queue
 from fastq.inspector.records import FailedAttempt, TaskLocks
 from fastq.states import TaskState
-from fastq.wire.attempts import AttemptRecord
+from fastq.wire.attempts import AttemptRecord, own_traceback
 from fastq.wire.codec import clean_text, decode_task_message, view_task_message
 from fastq.wire.messages import UNDECODABLE_TYPE, TaskMessage
 
@@ -183,8 +183,8 @@ class TaskMethods(Driver):
         if records is None:
             raise TaskNotFoundError(queue, task_id)
         fingerprints = list(dict.fromkeys(record.fingerprint for record in records if record.fingerprint))
-        tracebacks: dict[str, str] = (yield read_tracebacks(queue, fingerprints)) if fingerprints else {}
-        return [_attempt(record, tracebacks.get(record.fingerprint)) for record in records]
+        kept: dict[str, str] = (yield read_tracebacks(queue, fingerprints)) if fingerprints else {}
+        return [_attempt(record, kept.get(record.fingerprint)) for record in records]
 
     @operation
     def get_task_locks(self, queue: str, task_id: str) -> Flow[TaskLocks]:
@@ -297,9 +297,10 @@ def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskI
     return info if found.progress is None else replace(info, progress=found.progress)
 
 
-def _attempt(record: AttemptRecord, traceback: str | None) -> FailedAttempt:
+def _attempt(record: AttemptRecord, kept: str | None) -> FailedAttempt:
     started_at = at_unix_ns(record.started_ms * MS_NS) if record.started_ms else None
     ended_at = at_unix_ns(record.ended_ms * MS_NS)
+    traceback = None if kept is None else own_traceback(kept, record.error)
     return FailedAttempt(
         record.attempt, started_at, ended_at, record.server, record.error, record.fingerprint, traceback
     )

@@ -1,13 +1,13 @@
 """The failed attempts of a task, as its hash keeps them: the last five, each a record of 160 bytes; not asynq's.
 
-A record has no text of unknown length. The traceback is kept once for all tasks of a queue that failed in the same
-place, under the fingerprint of the error (``broker/operations/errors.py``).
+A record has no text of unknown length. The traceback, without messages, is kept once for all tasks of a queue that
+failed in the same place, under the fingerprint of the error (``broker/operations/errors.py``).
 """
 
 from struct import Struct
 from typing import Final, NamedTuple
 
-__all__ = ["AttemptRecord", "decode_attempts", "server_name"]
+__all__ = ["AttemptRecord", "decode_attempts", "own_traceback", "server_name"]
 
 _FORMAT: Final = 1
 _LAYOUT: Final = Struct(">BIQQ8s36s95s")
@@ -54,6 +54,12 @@ def decode_attempts(data: bytes) -> list[AttemptRecord]:
             digits = "" if fingerprint == _NO_FINGERPRINT else fingerprint.hex()
             found.append(AttemptRecord(attempt, started_ms, ended_ms, _text(server), _text(error), digits))
     return found
+
+
+def own_traceback(kept: str, error: str) -> str:
+    """Return the traceback of an error, from what is kept for all of its kind, which ends with the class alone."""
+    name = kept.rpartition("\n")[2].rpartition(".")[2]
+    return kept + error.removeprefix(name) if error.startswith(name) else kept
 
 
 def server_name(host: str, pid: int) -> str:

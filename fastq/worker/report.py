@@ -5,6 +5,7 @@ It is the data of the pool's record (``Event``) of an attempt that failed.
 
 import os
 import traceback
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -12,9 +13,15 @@ import orjson
 
 from fastq.log.traces import is_library, is_ours
 
-__all__ = ["FailureReport", "describe_error"]
+__all__ = ["FailureReport", "describe_error", "frames_of", "trace_of"]
 
 _MAX_TEXT: Final = 64_000
+_MOST_ERRORS: Final = 5
+_CAUSE: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
+_CONTEXT: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
+_INNER: Final = "\nThe above exception is one of this group:\n\n"
+_PLAIN: Final = ("builtins", "__main__")
+"""Modules that Python's own tracebacks leave out, too."""
 
 
 class FailureReport(NamedTuple):
@@ -23,7 +30,7 @@ class FailureReport(NamedTuple):
     ``retry_in_s`` None means the default delay. ``trace`` is for the log, and None if the log limit is reached. If
     ``is_snoozed``, the handler asked for another run, which the task gets even if it is out of retries. ``final`` is
     the reason why a task with retries left is not retried. ``fingerprint`` tells the kind of error
-    (``worker/fingerprint.py``), and ``kept`` is its traceback for Redis, when it is the turn of this kind.
+    (``worker/fingerprint.py``), and ``kept`` is its ``frames_of`` for Redis, when it is the turn of this kind.
     ``max_retry`` is that of the handler, None for that of the message.
     """
 
@@ -68,11 +75,41 @@ def describe_error(error: BaseException) -> str:
 
 def trace_of(error: BaseException) -> str:
     """Return the traceback as text for the log; it begins in the user's code, if that is part of it."""
+    lines = traceback.format_exception(type(error), error, _outside(error))
+    return "".join(lines)[-_MAX_TEXT:].encode("utf-8", "replace").decode()
+
+
+def frames_of(error: BaseException) -> str:
+    """Return the traceback with the class of each error and no message; the last line is the class of this one.
+
+    It is kept for many tasks, whose messages differ: none of them may show the values of another.
+    """
+    return "".join(_frames(error, [error])).removesuffix("\n").encode("utf-8", "replace").decode()
+
+
+def _frames(error: BaseException, seen: list[BaseException]) -> Iterator[str]:
+    """Yield the errors that led to an error, and then its own frames; ``seen`` bounds them."""
+    cause, context = error.__cause__, None if error.__suppress_context__ else error.__context__
+    before = [(cause, _CAUSE) if cause is not None else (context, _CONTEXT)]
+    before += [(each, _INNER) for each in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
+    for each, link in before:
+        if each is not None and len(seen) < _MOST_ERRORS and all(each is not other for other in seen):
+            seen.append(each)
+            yield from _frames(each, seen)
+            yield link
+    if trace := _outside(error):
+        yield "Traceback (most recent call last):\n"
+        yield from traceback.format_tb(trace)
+    kind = type(error)
+    yield f"{kind.__qualname__}\n" if kind.__module__ in _PLAIN else f"{kind.__module__}.{kind.__qualname__}\n"
+
+
+def _outside(error: BaseException) -> TracebackType | None:
+    """Return the traceback from the first frame that is not fastq's, or all of it if there is none."""
     trace = error.__traceback__
     while trace is not None and is_ours(trace.tb_frame):
         trace = trace.tb_next
-    lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
-    return "".join(lines)[-_MAX_TEXT:].encode("utf-8", "replace").decode()
+    return trace or error.__traceback__
 
 
 def _message(error: BaseException) -> str:

@@ -42,7 +42,7 @@ from fastq.worker.hooks import (
     why_final,
 )
 from fastq.worker.names import AppNameError, resolve
-from fastq.worker.report import trace_of
+from fastq.worker.report import frames_of, trace_of
 from fastq.worker.returned import encode_returned
 
 __all__ = ["HandlerRunner", "load", "runner_argument"]
@@ -202,7 +202,7 @@ class HandlerRunner:
         if not report.is_snoozed and kind is not EventKind.REVOKED and not isinstance(error, _WITHOUT_HANDLER):
             fingerprint = fingerprint_of(error)
             if self._turns.allows((task.queue, fingerprint), self._clock.monotonic_s()):
-                kept = trace_of(error)[-MAX_KEPT:]
+                kept = frames_of(error)[-MAX_KEPT:]
         return kind, report._replace(trace=trace, fingerprint=fingerprint, kept=kept).encode()
 
     def _trace(self, task: RunningTask, kind: EventKind, error: BaseException) -> str | None:

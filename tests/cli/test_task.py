@@ -204,13 +204,19 @@ def test_failed_attempts_are_described_with_the_last_traceback(filled: Fastq, db
         AttemptRecord(2, 1_000_000, 1_000_250, "web-1:7", "ValueError: no\nuser", "ab" * 8),
     ]
     db.hset(keys.task("default", "r1"), "attempts", b"".join(record.encode() for record in records))
-    db.set(keys.error("default", "ab" * 8), "Traceback:\n  File \x1b[31m")
+    db.set(keys.error("default", "ab" * 8), "Traceback:\n  File \x1b[31m\nValueError")
     words = ("task", "inspect", "-q", "default", "-i", "r1")
     told = [line for line in filled.lines(*words) if line.startswith("Attempt")]
     assert told[0].startswith("Attempt 1 failed ")
     assert told[0].endswith(" ago: LeaseExpiredError: lost")
     assert told[1].endswith(" ago, ran 250ms on web-1:7: ValueError: no\\nuser")
-    assert filled.lines(*words)[-3:] == ["Traceback of attempt 2", "Traceback:", "File \\x1b[31m"]
+    assert filled.lines(*words)[-5:] == [
+        "Traceback of attempt 2",
+        "Traceback:",
+        "File \\x1b[31m",
+        "ValueError: no",
+        "user",
+    ]
     (task,) = filled.json(*words)
     lost, failed = task["failed_attempts"]
     assert (lost["started_at"], lost["server"], lost["fingerprint"], lost["traceback"]) == (None, None, None, None)
@@ -222,7 +228,7 @@ def test_failed_attempts_are_described_with_the_last_traceback(filled: Fastq, db
         "error": "ValueError: no\nuser",
         "error_class": "ValueError",
         "fingerprint": "ab" * 8,
-        "traceback": "Traceback:\n  File \x1b[31m",
+        "traceback": "Traceback:\n  File \x1b[31m\nValueError: no\nuser",
     }
 
 

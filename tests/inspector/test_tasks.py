@@ -122,10 +122,11 @@ def test_the_failed_attempts_of_a_task_are_told_with_the_tracebacks_that_are_kep
         AttemptRecord(2, NOW_S * 1000, NOW_S * 1000, "web-1:7", "KeyError", "cd" * 8),
     ]
     queue.db.hset(keys.task("default", "a"), "attempts", b"".join(record.encode() for record in records))
-    queue.db.set(keys.error("default", "ab" * 8), "Traceback ✗")
+    queue.db.set(keys.error("default", "ab" * 8), "Traceback ✗\napp.ValueError")
     first, lost, last = ask("get_failed_attempts", "default", "a")
+    traceback = "Traceback ✗\napp.ValueError: no"
     assert first == FailedAttempt(
-        1, at(NOW_S), at(NOW_S) + timedelta(seconds=0.25), "web-1:7", "ValueError: no", "ab" * 8, "Traceback ✗"
+        1, at(NOW_S), at(NOW_S) + timedelta(seconds=0.25), "web-1:7", "ValueError: no", "ab" * 8, traceback
     )
     assert (lost.started_at, lost.server, lost.fingerprint, lost.traceback) == (None, "", "", None)
     assert (last.fingerprint, last.traceback) == ("cd" * 8, None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fastq.wire.attempts import AttemptRecord, decode_attempts, server_name
+from fastq.wire.attempts import AttemptRecord, decode_attempts, own_traceback, server_name
 
 FIRST = AttemptRecord(1, 1_700_000_000_000, 1_700_000_000_250, "web-1:4711", "ValueError: no", "00ff" * 4)
 LOST = AttemptRecord(2, 0, 1_700_000_009_000, "", "LeaseExpiredError: lost")
@@ -43,3 +43,17 @@ def test_a_long_name_of_a_server_keeps_its_end() -> None:
     assert len(server_name("é" * 64, 1).encode()) <= 36
     record = FIRST._replace(server=name)
     assert decode_attempts(record.encode()) == [record]
+
+
+@pytest.mark.parametrize(
+    ("kept", "error", "own"),
+    [
+        ("frames\nValueError", "ValueError: order 5 (shop.py:3)", "frames\nValueError: order 5 (shop.py:3)"),
+        ("frames\nshop.CardError", "CardError: no", "frames\nshop.CardError: no"),
+        ("frames\nshop.pay.<locals>.CardError", "CardError", "frames\nshop.pay.<locals>.CardError"),
+        ("ValueError", "ValueError: 5", "ValueError: 5"),
+        ("frames\nValueError", "the text of another version", "frames\nValueError"),
+    ],
+)
+def test_a_traceback_ends_with_the_attempts_own_error(kept: str, error: str, own: str) -> None:
+    assert own_traceback(kept, error) == own

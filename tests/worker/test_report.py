@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -9,7 +10,7 @@ import pytest
 
 from fastq.durations import parse_duration
 from fastq.errors import SkipRetry, TaskTimeout
-from fastq.worker.report import FailureReport, describe_error, trace_of
+from fastq.worker.report import FailureReport, describe_error, frames_of, trace_of
 
 HERE = "tests/worker/test_report.py"
 
@@ -134,3 +135,45 @@ def test_a_trace_is_python_s_own() -> None:
     assert trace_of(raised(fail)).splitlines()[-1] == "ValueError: no such file ✗"
     assert "Traceback" in trace_of(raised(fail))
     assert sys.exc_info() == (None, None, None)
+
+
+class CardError(Exception):
+    pass
+
+
+def test_frames_have_the_class_of_each_error_and_the_message_of_none() -> None:
+    def charge(order: int) -> None:
+        try:
+            raise ConnectionError(f"gateway of {order}")
+        except ConnectionError as error:
+            error.add_note(f"a note on {order}")
+            raise CardError(f"order {order}\nwas declined") from error
+
+    orders = (4711, 4712)
+    first, second = (frames_of(raised(partial(charge, order))) for order in orders)
+    assert first == second
+    assert "4711" not in first
+    assert first.endswith(f"\n{__name__}.CardError")
+    assert "\nConnectionError\n\nThe above exception was the direct cause of the following exception:\n\nT" in first
+
+
+def test_frames_of_groups_contexts_and_loops_are_bounded_and_without_messages() -> None:
+    value = "4711"
+
+    def parse() -> None:
+        exec(f"1 = '{value}'")
+
+    def fail_with(*errors: BaseException) -> None:
+        try:
+            raise KeyError(value)
+        except KeyError:
+            raise BaseExceptionGroup(value, errors)  # noqa: B904 - its context is what this is about
+
+    looped = ValueError(value)
+    looped.__cause__ = looped
+    text = frames_of(raised(lambda: fail_with(raised(parse), looped, *(OSError(str(n)) for n in range(20)))))
+    assert text.count("4711") == 0
+    assert text.endswith("\nExceptionGroup")
+    assert text.count("\nThe above exception is one of this group:\n") == 3
+    assert "KeyError\n\nDuring handling of the above exception, another exception occurred:\n" in text
+    assert frames_of(ValueError("\ud800")) == "ValueError"

@@ -391,11 +391,12 @@ def test_the_first_of_a_kind_of_error_brings_its_traceback_for_redis_and_all_bri
 
     first, second = report(ValueError("a" * 9000)), report(ValueError("b"))
     assert first.fingerprint == second.fingerprint != ""
-    assert (len(first.kept), second.kept) == (8000, "")
-    assert report(ValueError("c"), queue="other").kept.endswith("\nValueError: c\n")
+    assert first.kept.endswith("\nValueError")
+    assert ("a" * 10 in first.kept, second.kept) == (False, "")
+    assert report(ValueError("c"), queue="other").kept.endswith("\nValueError")
     assert report(KeyError("d")).fingerprint != first.fingerprint
     clock.advance(600.0)
-    assert report(ValueError("e")).kept.endswith("ValueError: e\n")
+    assert report(ValueError("e")).kept.endswith("\nValueError")
     for error in (Snooze(after=1), RevokeTask("f")):
         told = report(error)
         assert (told.fingerprint, told.kept) == ("", "")

@@ -10,7 +10,7 @@ from fastq.broker.operations.finish import Completed
 from fastq.errors import BrokerError
 from fastq.states import TaskState
 from fastq.wire import keys
-from fastq.wire.attempts import decode_attempts
+from fastq.wire.attempts import decode_attempts, own_traceback
 from fastq.wire.inbox import EndKind, TaskEnd, encode_end, encode_ends, error_in, mark_of, opening_of
 from fastq.wire.progress import TaskProgress, read_progress
 
@@ -211,7 +211,8 @@ def _read_tracebacks(whole: dict[SubmitKey, TaskEnd]) -> Flow[None]:
         kept = yield from _read_alone(read_tracebacks(queue, sorted(fingerprints)))
         for task, end in failed.items():
             if task[0] == queue:
-                whole[task] = end._replace(traceback=kept.get(end.fingerprint, ""))
+                found = kept.get(end.fingerprint, "")
+                whole[task] = end._replace(traceback=found and own_traceback(found, end.error))
 
 
 def _calls(tasks: Iterable[SubmitKey]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
