@@ -12,7 +12,7 @@ from fastq.cron.zone import load_zone
 from fastq.inspector import Durations, RunHistory, RunStats
 from fastq.web.site import Call, Refusal
 
-__all__ = ["COUNTS", "DAYS", "Day", "days_of", "last_days", "note_on", "total_of", "zone_of"]
+__all__ = ["COUNTS", "DAYS", "Day", "days_of", "last_days", "note_on", "plus", "total_of", "zone_of"]
 
 DAYS: Final = 14
 COUNTS: Final = ("done", "failed", "retried", "archived", "lost")
@@ -92,10 +92,11 @@ def note_on(days: Sequence[Day], zone: tzinfo) -> str:
 
 def total_of(some: Iterable[RunStats]) -> RunStats:
     """Sum up at least one."""
-    return reduce(_plus, some)
+    return reduce(plus, some)
 
 
-def _plus(one: RunStats, other: RunStats) -> RunStats:
+def plus(one: RunStats, other: RunStats) -> RunStats:
+    """Add what became of runs in two queues, or in two times."""
     counts = {name: getattr(one, name) + getattr(other, name) for name in COUNTS}
     run, wait = (
         Durations(tuple(map(add, left.counts, right.counts)))

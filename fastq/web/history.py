@@ -1,17 +1,19 @@
 """The history of runs as charts: what fastq's servers counted, of one queue or of all that a user sees."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from heapq import nlargest
+from operator import itemgetter
 from typing import Final
 
 from starlette.responses import Response
 
 from fastq.cli.human import bound_text
 from fastq.errors import QueueNotFoundError
-from fastq.inspector import Durations, RunHistory, RunStats
-from fastq.web.days import COUNTS, Day, days_of, last_days, note_on, total_of, zone_of
+from fastq.inspector import Durations, RunStats
+from fastq.web.days import COUNTS, Day, days_of, last_days, note_on, plus, total_of, zone_of
+from fastq.web.past import each_history
 from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
 
@@ -20,8 +22,7 @@ __all__ = ["HISTORY", "Bar", "bars_of"]
 HOUR: Final = timedelta(hours=1)
 SPANS: Final = {"1h": (HOUR, 1), "8h": (8 * HOUR, 5), "24h": (24 * HOUR, 1), "14d": (336 * HOUR, 0)}
 """The times that are shown, each with how many minutes or hours a bar has; 0 for the days of the viewer."""
-MOST_QUEUES: Final = 60
-AT_ONCE: Final = 8
+MOST_TYPES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +107,9 @@ async def history(call: Call) -> Response:
         raise Refusal(404, str(QueueNotFoundError(wanted)))
     length, width = SPANS[since]
     zone = asked or UTC
-    found = await _read(call, [wanted] if wanted else names[:MOST_QUEUES], length)
-    if not width:
-        found = [last_days(each, zone) for each in found]
-    points = [total_of(some) for some in zip(*(each.points for each in found), strict=True)]
+    points, rows, types = await _read(call, [wanted] if wanted else names, length, None if width else zone)
     days = days_of(points, HOUR, zone) if not width else []
+    step = points[1].start - points[0].start if points else HOUR
     return page(
         call,
         "history.jinja",
@@ -118,35 +117,41 @@ async def history(call: Call) -> Response:
         section="history",
         queue=wanted,
         queues=names,
-        left_out=0 if wanted else max(0, len(names) - MOST_QUEUES),
+        left_out=max(0, len(types) - MOST_TYPES),
         since=since,
         spans=list(SPANS),
         zone=str(asked or ""),
         days=note_on(days, zone) if not width else "",
-        bars=bars_of(points, found[0].step, width, zone) if found and width else bars_of_days(days),
+        bars=bars_of(points, step, width, zone) if width else bars_of_days(days),
         total=total_of(points) if points else None,
-        rows=[(each.queue, each.total) for each in found if _is_any(each.total)],
-        types=[(each.queue, name, of_type) for each in found for name, of_type in each.types.items()],
+        rows=rows,
+        types=sorted(nlargest(MOST_TYPES, types, key=lambda each: each[2].processed), key=itemgetter(0, 1)),
         by_type=length <= SPANS["8h"][0],
         quantile=lambda times, share: bound_text(times.quantile(share)),
     )
 
 
-async def _read(call: Call, names: Sequence[str], length: timedelta) -> list[RunHistory]:
-    """Read the histories of queues; one that is deleted meanwhile is left out."""
-    turn = asyncio.Semaphore(AT_ONCE)
+async def _read(
+    call: Call, names: Sequence[str], length: timedelta, zone: tzinfo | None
+) -> tuple[list[RunStats], list[tuple[str, RunStats]], list[tuple[str, str, RunStats]]]:
+    """Return the points of all queues together, the total of each queue, and those of the types in each.
 
-    async def read(name: str) -> RunHistory | None:
-        async with turn:
-            try:
-                return await call.inspector.run_history(name, length, by_type=length <= SPANS["8h"][0])
-            except QueueNotFoundError:
-                return None
-
-    found = [each for each in await asyncio.gather(*map(read, names)) if each is not None]
-    # A minute may have begun between two reads; their last points are one apart then.
-    last = max((each.points[-1].start for each in found), default=None)
-    return [each for each in found if each.points[-1].start == last]
+    With a ``zone`` they are cut to its last days. The points of a queue are added and forgotten: of a thousand queues
+    they would not fit into memory.
+    """
+    points: dict[datetime, RunStats] = {}
+    rows, types = [], []
+    most = 0
+    async for name, found in each_history(call.inspector, names, length, by_type=length <= SPANS["8h"][0]):
+        history = found if zone is None else last_days(found, zone)
+        most = max(most, len(history.points))
+        for point in history.points:
+            points[point.start] = plus(points[point.start], point) if point.start in points else point
+        if _is_any(history.total):
+            rows.append((name, history.total))
+            types += [(name, of, stats) for of, stats in history.types.items()]
+    # A minute may have begun between two reads.
+    return [points[start] for start in sorted(points)[-most:]] if most else [], rows, types
 
 
 def _is_any(total: RunStats) -> bool:

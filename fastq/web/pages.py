@@ -33,8 +33,6 @@ from fastq.wire.messages import SchedulerEntry, WorkerInfo
 
 __all__ = ["ROUTES", "error_page"]
 
-DAYS: Final = 14
-MOST_WITH_HISTORY: Final = 60
 PAGE_SIZE: Final = 25
 MOST_A_PAGE: Final = 200
 MOST_PAGES: Final = 10**9
@@ -82,9 +80,9 @@ class QueueRow:
 async def overview(call: Call) -> Response:
     """Show what is wrong, then all queues."""
     infos, servers = await asyncio.gather(call.view.queue_infos(), call.view.servers())
-    shown = [info.queue for info in infos] if len(infos) <= MOST_WITH_HISTORY else []
-    days = await call.inspector.histories(shown, DAYS)
-    rows = [QueueRow(info, days.get(info.queue, [])[::-1], _count(servers, info.queue)) for info in infos]
+    days = await call.site.past.days(call.inspector, infos)
+    lately = await call.site.past.lately(call.inspector, infos)
+    rows = [QueueRow(info, days[info.queue], _count(servers, info.queue)) for info in infos]
     return page(
         call,
         "overview.jinja",
@@ -92,7 +90,7 @@ async def overview(call: Call) -> Response:
         section="queues",
         rows=rows,
         servers=servers,
-        problems=problems_of(infos, servers),
+        problems=problems_of(infos, servers, lately),
         totals={state.value: sum(getattr(info, state.value) for info in infos) for state in TaskState},
         processed=sum(info.processed for info in infos),
         failed=sum(info.failed for info in infos),
@@ -143,7 +141,7 @@ async def tasks(call: Call) -> Response:
         tasks=infos,
         workers=_workers(servers, info.queue),
         servers=_count(servers, info.queue),
-        problems=problems_of([info], servers),
+        problems=problems_of([info], servers, await call.site.past.lately(call.inspector, [info])),
         groups=groups,
         cursor=call.request.query_params.get("cursor", ""),
         after=after,

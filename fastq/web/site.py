@@ -17,6 +17,7 @@ from fastq.inspector import AsyncInspector
 from fastq.web.access import Access, User
 from fastq.web.links import Link
 from fastq.web.live import Live
+from fastq.web.past import Past
 from fastq.web.redaction import Redaction
 from fastq.web.view import View
 from fastq.web.work import Board, Turns
@@ -79,6 +80,7 @@ class Site:
     board: Board = field(default_factory=Board)
     live: Live = field(default_factory=Live)
     turns: Turns = field(default_factory=Turns)
+    past: Past = field(default_factory=Past)
 
 
 @dataclass(slots=True)
