@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from fastq.server.server import Server
     from fastq.states import TaskState
     from fastq.task import Task, TaskCall
-    from fastq.wire.messages import ChildInfo, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
+    from fastq.wire.messages import ChildInfo, Places, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
     from fastq.wire.progress import TaskProgress
 
 __all__ = [
@@ -141,6 +141,7 @@ __all__ = [
     "PayloadError",
     "PeriodicTaskConfig",
     "PeriodicTaskManager",
+    "Places",
     "Progress",
     "QueueInfo",
     "QueueNotEmptyError",
@@ -235,6 +236,7 @@ _LATER: Final = {
     "PayloadError": "fastq.errors",
     "PeriodicTaskConfig": "fastq.periodic",
     "PeriodicTaskManager": "fastq.periodic",
+    "Places": "fastq.wire.messages",
     "Progress": "fastq.inspector",
     "QueueInfo": "fastq.inspector",
     "QueueNotEmptyError": "fastq.errors",

@@ -26,10 +26,12 @@ MOST_A_PAGE: Final = 1000
 _COLUMNS: Final = (
     Column("ENTRY ID"),
     Column("SPEC"),
+    Column("QUEUE", cut=True),
     Column("TYPE", cut=True),
     Column("PAYLOAD", cut=True),
     Column("OPTIONS", cut=True),
     Column("NEXT"),
+    Column("NEXT AT", rank=1),
     Column("PREV"),
 )
 
@@ -49,10 +51,12 @@ def ls(session: Session, as_json: bool) -> None:
             (
                 clean(entry.id),
                 clean(entry.spec),
+                clean(entry.queue) or "?",
                 clean(entry.task_type),
                 payload_text(entry.task_payload),
                 ", ".join(map(clean, entry.enqueue_options)),
                 when(entry.next_enqueue_time, session.now),
+                stamp(entry.next_enqueue_time),
                 when(entry.prev_enqueue_time, session.now),
             )
             for entry in entries

@@ -5,7 +5,7 @@ from typing import Final
 
 from fastq.log.printable import clean
 
-__all__ = ["bound_text", "clean", "number", "payload_text", "share", "size", "span", "stamp", "when"]
+__all__ = ["bound_text", "clean", "number", "payload_text", "plural", "share", "size", "span", "stamp", "when"]
 
 NOTHING: Final = "-"
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -16,6 +16,11 @@ _SHOWN_BYTES: Final = 16
 def number(value: int) -> str:
     """Write a whole number with a comma before each three digits."""
     return f"{value:,}"
+
+
+def plural(count: int, word: str) -> str:
+    """Write a number of things, "1 server" or "2 servers"."""
+    return f"{number(count)} {word}{'' if count == 1 else 's'}"
 
 
 def size(count: int | None) -> str:

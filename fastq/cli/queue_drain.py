@@ -8,7 +8,7 @@ import click
 
 from fastq.cli.bulk import EXIT_SIGNAL
 from fastq.cli.commands import Verb
-from fastq.cli.human import clean, number, span
+from fastq.cli.human import clean, number, plural, span
 from fastq.cli.parameters import QueueName, json_option, states_option
 from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session
@@ -91,8 +91,8 @@ def _seconds(text: str) -> float:
 
 
 def _outcome(end: Drain) -> str:
-    done = f"{number(end.processed)} done in {span(end.waited)}"
-    failed = f", {number(end.failed)} of them failed attempts" if end.failed else ""
+    done = f"{plural(end.processed, 'run')} in {span(end.waited)}"
+    failed = f", {number(end.failed)} of them failed" if end.failed else ""
     state = "is empty" if end.empty else f"has {_listed(end.left)} left"
     return f"{clean(end.queue)} {state}{' and paused' if end.paused and end.empty else ''}: {done}{failed}"
 
@@ -127,4 +127,4 @@ class _Watch:
         then_s, then = self._seen[0]
         rate = (now.processed - then) / max(now_s - then_s, 0.001)
         more = f", {number(round(rate))} a second" if rate >= 1 else ""
-        return f"{clean(now.queue)}: {_listed(now.left)} left, {number(now.processed)} done{more}"
+        return f"{clean(now.queue)}: {_listed(now.left)} left, {plural(now.processed, 'run')}{more}"

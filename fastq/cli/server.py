@@ -7,6 +7,7 @@ from typing import Final
 from fastq.cli.commands import Noun
 from fastq.cli.human import clean, when
 from fastq.cli.parameters import json_option
+from fastq.cli.places import places_of
 from fastq.cli.server_names import short_ids
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.tables import Cell, Column, table
@@ -59,12 +60,13 @@ def server_rows(servers: Sequence[ServerInfo], now: datetime) -> list[list[str]]
 
 def _row(info: ServerInfo, now: datetime) -> list[str]:
     queues = sorted(info.queues.items(), key=lambda item: (-item[1], item[0]))
+    places = places_of([info])
     weights = " ".join(f"{clean(name)}:{weight}" for name, weight in queues)
     return [
         clean(info.host),
         str(info.pid),
         Cell(clean(info.status), "green" if info.status == "active" else "yellow"),
-        f"{len(info.active_workers)}/{info.concurrency}",
+        ", ".join(f"{busy}/{size}{f' {kind}' if len(places) > 1 else ''}" for kind, busy, size in places),
         f"{weights} (strict)" if info.strict_priority else weights,
         when(info.started, now),
     ]

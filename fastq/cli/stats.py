@@ -49,7 +49,7 @@ _COLUMNS: Final = (
     *STATE_COLUMNS,
     Column("LATENCY", right=True, rank=1),
     Column("MEMORY", right=True, rank=2),
-    Column("PROCESSED", right=True, short="DONE", rank=4),
+    Column("PROCESSED", right=True, short="RUNS", rank=4),
     Column("FAILED", right=True, rank=3),
     Column("ERRORS", right=True, rank=5),
 )

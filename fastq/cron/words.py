@@ -1,15 +1,16 @@
 """A schedule in words: ``every weekday at 06:00``."""
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Final
 
 from fastq.cron.fields import Fields, read_fields
 from fastq.cron.parse import DESCRIPTORS, parse
-from fastq.cron.schedule import IntervalSchedule
+from fastq.cron.schedule import IntervalSchedule, Schedule
 from fastq.durations import format_duration
 from fastq.errors import CronSpecError
 
-__all__ = ["words_of"]
+__all__ = ["is_tick", "words_of"]
 
 _DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _MONTHS: Final = (
@@ -19,15 +20,20 @@ _MONTHS: Final = (
 MOST_TIMES: Final = 4
 
 
-def words_of(spec: str) -> str:
-    """Return what a spec means in words, empty if that takes too many, or if it is no spec."""
+def words_of(spec: str, tick: datetime | None = None) -> str:
+    """Return what a spec means in words, empty if that takes too many, or if it is no spec.
+
+    A spec without a zone is in UTC, as fastq's schedulers publish it. Go's leave out the zone that they have; a
+    ``tick`` that is none in UTC tells this.
+    """
     try:
         schedule = parse(spec)
     except (CronSpecError, ValueError):
         return ""
     if isinstance(schedule, IntervalSchedule):
         return f"every {format_duration(schedule.every_s * 1_000_000_000)}"
-    zone, spec = "", spec.strip()
+    is_utc = tick is None or is_tick(schedule, tick)
+    zone, spec = " UTC" if is_utc else " in the scheduler's time zone", spec.strip()
     if spec.startswith(("TZ=", "CRON_TZ=")):
         head, _, spec = spec.partition(" ")
         zone = f" in {head.partition('=')[2]}"
@@ -37,7 +43,14 @@ def words_of(spec: str) -> str:
         return ""
     if times.startswith("at "):
         return f"{days or 'every day'} {times}{zone}"
+    if zone == " UTC":  # which hour it is does not matter to what is done every few minutes
+        zone = " in UTC" if days or " from " in times else ""
     return f"{times}{f', {days}' if days else ''}{zone}"
+
+
+def is_tick(schedule: Schedule, moment: datetime) -> bool:
+    """Return whether a schedule has a tick at a moment."""
+    return schedule.next(moment - timedelta(seconds=1)) == moment
 
 
 def _times(fields: Fields) -> str:

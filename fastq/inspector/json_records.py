@@ -186,6 +186,7 @@ def server_record(server: ServerInfo) -> dict[str, Any]:
         "started": time_text(server.started),
         "active_workers": [_worker_record(worker) for worker in server.active_workers],
         "children": [_child_record(child) for child in server.children],
+        "places": [each._asdict() for each in server.places],
     }
 
 
@@ -306,6 +307,7 @@ def entry_record(entry: SchedulerEntry) -> dict[str, Any]:
     return {
         "id": entry.id,
         "spec": entry.spec,
+        "queue": entry.queue,
         "task_type": entry.task_type,
         **_data("task_payload", entry.task_payload),
         "options": list(entry.enqueue_options),

@@ -25,7 +25,8 @@ from fastq.inspector.driver import Driver, operation
 from fastq.inspector.records import ClusterNode, ServerInfo
 from fastq.inspector.tasks import DEFAULT_PAGE_SIZE
 from fastq.options import check_text
-from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
+from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, ServerInfoMessage, WorkerInfo
+from fastq.wire.notice import ServerNotice
 from fastq.wire.records import (
     decode_scheduler_enqueue_event,
     decode_scheduler_entry,
@@ -130,18 +131,7 @@ def running_servers(now_ns: int) -> Flow[list[ServerInfo]]:
     """List the servers with a recent heartbeat, by host and process."""
     found = yield from read_servers(now_ns // SECOND_NS)
     running = [
-        ServerInfo(
-            id=info.server_id,
-            host=info.host,
-            pid=info.pid,
-            concurrency=info.concurrency,
-            queues=info.queues,
-            strict_priority=info.strict_priority,
-            started=info.start_time,
-            status=SHOWN_STATUS.get(info.status, info.status),
-            active_workers=tuple(sorted(_decoded(decode_worker_info, workers), key=_started)),
-            children=() if (told := notice_of(notice)) is None else told.children,
-        )
+        _described(info, workers, notice_of(notice))
         for data, workers, notice in found
         for info in _decoded(decode_server_info, [data])
     ]
@@ -159,3 +149,19 @@ def _decoded(decode: Callable[[bytes], T], found: Iterable[bytes]) -> Iterator[T
             yield decode(data)
         except InvalidMessageError as error:
             _log.warning("left an unreadable entry out of the list: %s: %r", error, data[:100])
+
+
+def _described(info: ServerInfoMessage, workers: Sequence[bytes], told: ServerNotice | None) -> ServerInfo:
+    return ServerInfo(
+        id=info.server_id,
+        host=info.host,
+        pid=info.pid,
+        concurrency=info.concurrency,
+        queues=info.queues,
+        strict_priority=info.strict_priority,
+        started=info.start_time,
+        status=SHOWN_STATUS.get(info.status, info.status),
+        active_workers=tuple(sorted(_decoded(decode_worker_info, workers), key=_started)),
+        children=() if told is None else told.children,
+        places=() if told is None else told.places,
+    )

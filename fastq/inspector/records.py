@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from fastq.states import TaskState
-from fastq.wire.messages import ChildInfo, WorkerInfo
+from fastq.wire.messages import ChildInfo, Places, WorkerInfo
 
 __all__ = [
     "ClusterNode",
@@ -126,7 +126,8 @@ class ServerInfo:
     """A running server and the tasks that it is working on.
 
     ``status`` is "active", "quiet" (no longer fetching), "stopping" (shutting down) or "new". In Redis, and in asynq's
-    tools, "quiet" is "stopped" and "stopping" is "closed". A Go server has no ``children``.
+    tools, "quiet" is "stopped" and "stopping" is "closed". ``concurrency`` is how many tasks may run at once at most;
+    ``places`` tells them by kind. A Go server has no ``children`` and no ``places``.
     """
 
     id: str
@@ -139,6 +140,7 @@ class ServerInfo:
     status: str
     active_workers: tuple[WorkerInfo, ...]
     children: tuple[ChildInfo, ...] = ()
+    places: tuple[Places, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

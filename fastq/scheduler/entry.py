@@ -196,14 +196,18 @@ class Entry:
         self.retry_at_s = 0.0
 
     def message(self) -> SchedulerEntry:
-        """Describe the entry as inspectors see it: with the options given to ``register`` only, as asynq does."""
+        """Describe the entry as inspectors see it: with the options given to ``register``, as asynq does.
+
+        The queue that a task has of itself is told, too: inspectors would take it to be the default.
+        """
         registration = self.registration
+        queue = {"queue": registration.task.options["queue"]} if "queue" in registration.task.options else {}
         return SchedulerEntry(
             id=self.id,
             spec=registration.schedule.spec,
             task_type=registration.task.type,
             task_payload=registration.task.payload,
-            enqueue_options=option_strings(registration.options),
+            enqueue_options=option_strings({**queue, **registration.options}),
             next_enqueue_time=self.next,
             prev_enqueue_time=self.prev,
         )

@@ -3,7 +3,7 @@
 import os
 import socket
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -14,11 +14,12 @@ from fastq._version import __version__
 from fastq.broker.operations.presence import ServerIdentity, ServerState
 from fastq.clock import Clock, at_unix_ns
 from fastq.errors import InvalidMessageError
-from fastq.pool.protocol import PoolCensus, Running
+from fastq.pool.protocol import PoolCensus, Running, Submission
+from fastq.pool.runner import Sort
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import decode_task_message
-from fastq.wire.messages import ChildInfo, ServerInfoMessage, WorkerInfo
+from fastq.wire.messages import ChildInfo, Places, ServerInfoMessage, WorkerInfo
 from fastq.wire.notice import ServerNotice
 from fastq.wire.records import encode_server_info, encode_worker_info
 
@@ -27,6 +28,7 @@ __all__ = ["ServerPresence", "ServerStatus", "new_identity"]
 MAX_PAYLOAD: Final = 4096
 MAX_PAYLOADS: Final = 1_000_000
 """The limit for all running tasks together: the data is written to Redis again with each beat."""
+_KINDS: Final = {Sort.PLAIN: "process", Sort.THREADED: "thread", Sort.ASYNC: "coroutine"}
 
 
 class ServerStatus(StrEnum):
@@ -71,6 +73,7 @@ class ServerPresence:
         self.slots = config.concurrency
         self.status = ServerStatus.ACTIVE
         self.patterns: tuple[str, ...] = ()
+        self.places: Mapping[Sort, int] = {}
         self._can_work = True
 
     def set_can_work(self, can_work: bool) -> None:
@@ -94,7 +97,8 @@ class ServerPresence:
             start_time=self._started,
             active_worker_count=len(workers),
         )
-        notice = ServerNotice(__version__, tuple(config.queues), self.patterns, children=self._children(shown))
+        queues, children = tuple(config.queues), self._children(shown)
+        notice = ServerNotice(__version__, queues, self.patterns, children=children, places=self._places(shown))
         return ServerState(encode_server_info(info), workers, notice.encode())
 
     def _shown(self) -> dict[InFlightTask, Running]:
@@ -127,6 +131,10 @@ class ServerPresence:
             if child.pid
         )
 
+    def _places(self, shown: Mapping[InFlightTask, Running]) -> tuple[Places, ...]:
+        busy = Counter(_sort_of(running.submission) for running in shown.values())
+        return tuple(Places(_KINDS[sort], busy[sort], size) for sort, size in self.places.items())
+
     def _wall_ns(self) -> int:
         """Return what turns the monotonic times of the pool into the wall times that are published."""
         return self._clock.unix_ns() - int(self._clock.monotonic_s() * 1e9)
@@ -149,3 +157,9 @@ class ServerPresence:
 
 def _payload_of(task: InFlightTask) -> bytes:
     return (decode_task_message(task.view.data).payload or b"")[:MAX_PAYLOAD]
+
+
+def _sort_of(submission: Submission) -> Sort:
+    if submission.is_threaded:
+        return Sort.THREADED
+    return Sort.ASYNC if submission.is_async else Sort.PLAIN

@@ -275,6 +275,7 @@ class ServerProcess:
 
     def _publish_app(self) -> None:
         self.presence.slots, self.presence.patterns = self.processor.slots, self.processor.patterns
+        self.presence.places = self.processor.places
 
     def _note_reload(self) -> None:
         """Publish what the new code serves, and log what this server does not serve of it, if that is news."""

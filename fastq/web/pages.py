@@ -9,6 +9,7 @@ from typing import Final
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from fastq.cron.parse import parse
+from fastq.cron.words import is_tick
 from fastq.errors import QueueNotFoundError, SchedulerEntryNotFoundError, TaskNotFoundError
 from fastq.info import TaskHead
 from fastq.inspector import DailyStats, GroupInfo, QueueInfo, ServerInfo
@@ -310,6 +311,8 @@ def _upcoming(found: SchedulerEntry) -> list[datetime]:
         schedule = parse(found.spec)
     except ValueError:
         return times
+    if times and not is_tick(schedule, times[0]):
+        return times  # a Go scheduler has a time zone that it does not tell
     while times and len(times) < UPCOMING and (after := schedule.next(times[-1])):
         times.append(after)
     return times

@@ -13,7 +13,8 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from fastq._version import __version__
-from fastq.cli.human import number, share, size, span, stamp, when
+from fastq.cli.human import number, plural, share, size, span, stamp, when
+from fastq.cli.places import fullest, places_of, plural_of, use_text
 from fastq.cron.words import words_of
 from fastq.inspector import QueueInfo
 from fastq.inspector.queues import MANY_GROUPS
@@ -56,10 +57,6 @@ def _about(info: QueueInfo) -> str:
     return "≈ " if info.groups > MANY_GROUPS else ""
 
 
-def _plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
 @pass_context
 def _part(context: Context, name: str, caller: Callable[[], Markup]) -> Markup:
     """Mark a part of a page that is renewed while the page is looked at."""
@@ -73,10 +70,14 @@ _templates = Environment(
 )
 _templates.filters.update(
     about=_about,
+    fullest=fullest,
+    sizes=plural_of,
+    use=use_text,
     clock=_clock,
     moment=_moment,
     number=number,
-    plural=_plural,
+    places=places_of,
+    plural=plural,
     preview=preview,
     seg=name_in_path,
     share=share,

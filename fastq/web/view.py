@@ -1,7 +1,5 @@
 """The inspector as one user sees it: without the queues of others, and without what is redacted."""
 
-import json
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -16,7 +14,7 @@ from fastq.web.redaction import Redaction
 from fastq.web.work import Turns
 from fastq.wire.messages import ChildInfo, SchedulerEntry, WorkerInfo
 
-__all__ = ["ALL_QUEUES", "PIECE_BYTES", "TooLargeError", "View", "matches", "queue_of", "require_whole"]
+__all__ = ["ALL_QUEUES", "PIECE_BYTES", "TooLargeError", "View", "matches", "require_whole"]
 
 ALL_QUEUES: Final = ("*",)
 MOST_LISTED: Final = 4_000
@@ -28,7 +26,6 @@ WORKING: Final = frozenset(("idle", "busy"))
 UNKNOWN: Final = "unknown"
 PIECE_BYTES: Final = 1_000_000
 """A larger piece is read only while few others are: memory is bounded by pieces, not by tasks."""
-_QUEUE_OPTION: Final = re.compile(r'Queue\((".*")\)', re.DOTALL)
 
 
 class TooLargeError(Exception):
@@ -97,7 +94,7 @@ class View:
         return [
             replace(entry, task_payload=self.redaction.data(entry.task_payload))
             for entry in await self.inspector.scheduler_entries()
-            if self.is_of_all or self.sees(queue_of(entry))
+            if self.is_of_all or self.sees(entry.queue)
         ]
 
     async def task(self, queue: str, task_id: str, most: int = MOST_OF_ONE) -> TaskHead:
@@ -188,14 +185,3 @@ def _child(child: ChildInfo, seen: Collection[str], is_shared: bool) -> ChildInf
 
 def _is_text(name: str) -> bool:
     return not any("\udc80" <= each <= "\udcff" for each in name)
-
-
-def queue_of(entry: SchedulerEntry) -> str:
-    """Return the queue of a periodic task, which is among its options as text; empty if that cannot be read."""
-    for option in reversed(entry.enqueue_options):  # the last one counts
-        if match := _QUEUE_OPTION.fullmatch(option):
-            try:
-                return str(json.loads(match[1]))
-            except ValueError:
-                return ""
-    return "default"

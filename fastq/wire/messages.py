@@ -1,9 +1,11 @@
 """The messages of asynq's protocol as plain Python values; ``fastq.wire.codec`` turns them into bytes and back."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from fastq._codec import TaskMessage, TaskView
 
@@ -22,6 +24,8 @@ CHECKPOINT_HEADER: Final = "fastq-checkpoint"
 """The header that holds the checkpoint of a task, as JSON text."""
 UNDECODABLE_TYPE: Final = "fastq:undecodable"
 """The type of a task that replaces an undecodable message; its payload is the original bytes."""
+
+_QUEUE_OPTION: Final = re.compile(r'Queue\((".*")\)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,17 @@ class WorkerInfo:
     deadline: datetime | None
 
 
+class Places(NamedTuple):
+    """How many tasks a fastq server may run at once in one way, and how many it runs so now.
+
+    ``kind`` is "process", "thread" or "coroutine". A task has one kind of place only, so those of another are no room.
+    """
+
+    kind: str
+    busy: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class ChildInfo:
     """A child of a fastq server, in which handlers run.
@@ -85,6 +100,17 @@ class SchedulerEntry:
     enqueue_options: Sequence[str]
     next_enqueue_time: datetime | None
     prev_enqueue_time: datetime | None
+
+    @property
+    def queue(self) -> str:
+        """Return the queue of the tasks, which is among the options as text; empty if that cannot be read."""
+        for option in reversed(self.enqueue_options):  # the last one counts
+            if match := _QUEUE_OPTION.fullmatch(option):
+                try:
+                    return str(json.loads(match[1]))
+                except ValueError:
+                    return ""
+        return "default"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from fastq.errors import InvalidMessageError
-from fastq.wire.messages import ChildInfo
+from fastq.wire.messages import ChildInfo, Places
 
 __all__ = ["DATA_FORMAT", "FORMAT", "ServerNotice"]
 
@@ -25,7 +25,7 @@ CHILD_BYTES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ServerNotice:
-    """The queues of a server, the patterns of its mux, the form of the data that it writes, and its children.
+    """The queues of a server, the patterns of its mux, the form of the data that it writes, its children and places.
 
     ``left_out`` counts the names without room. Children without room are left out.
     """
@@ -36,6 +36,7 @@ class ServerNotice:
     left_out: int = 0
     data_format: int = DATA_FORMAT
     children: tuple[ChildInfo, ...] = ()
+    places: tuple[Places, ...] = ()
 
     def encode(self) -> bytes:
         """Return the JSON, with as many names as fit."""
@@ -49,6 +50,7 @@ class ServerNotice:
             "patterns": self.patterns[: max(0, room - len(self.queues))],
             "left_out": self.left_out + len(names) - room,
             "children": _fitting_children(self.children),
+            "places": [tuple(each) for each in self.places],
         }
         return orjson.dumps(fields)
 
@@ -62,7 +64,9 @@ class ServerNotice:
             queues, patterns = _names(fields["queues"]), _names(fields["patterns"])
             data_format = int(fields.get("data_format", 1))
             children = tuple(map(_child, fields.get("children", ())))
-            return cls(str(fields["version"]), queues, patterns, int(fields["left_out"]), data_format, children)
+            places = tuple(Places(str(kind), int(busy), int(size)) for kind, busy, size in fields.get("places", ()))
+            left_out = int(fields["left_out"])
+            return cls(str(fields["version"]), queues, patterns, left_out, data_format, children, places)
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidMessageError):
                 raise

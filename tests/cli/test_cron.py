@@ -28,12 +28,12 @@ def test_periodic_tasks_are_listed(fastq: Fastq, db: Any) -> None:
     )
     for word in ("ls", "list"):
         head, clean, report = fastq.lines("cron", word)
-        assert head == "ENTRY ID SPEC TYPE PAYLOAD OPTIONS NEXT PREV"
-        assert clean == "e2 0 3 * * * clean - 2d 3h ago"
-        assert report.startswith('e1 @every 30s report \\x1b Queue("low"), MaxRetry(3) in ')
-        assert report.endswith("d -") or report.endswith("h -")
+        assert head == "ENTRY ID SPEC QUEUE TYPE PAYLOAD OPTIONS NEXT NEXT AT PREV"
+        assert clean == "e2 0 3 * * * default clean - - 2d 3h ago"
+        assert report.startswith('e1 @every 30s low report \\x1b Queue("low"), MaxRetry(3) in ')
+        assert report.endswith(" 2096-10-02 07:06:40 UTC -")
     first, second = fastq.json("cron", "ls")
-    assert (first["id"], first["next"], first["options"]) == ("e2", None, [])
+    assert (first["id"], first["queue"], first["next"], first["options"]) == ("e2", "default", None, [])
     assert (second["next"], second["prev"]) == ("2096-10-02T07:06:40Z", None)
     assert (second["task_payload"], second["options"]) == ("\x1b", ['Queue("low")', "MaxRetry(3)"])
 

@@ -37,11 +37,11 @@ def meanwhile(act: Callable[[], object]) -> Iterator[None]:
 
 
 def test_a_queue_without_work_is_empty_at_once(filled: Fastq, db: Redis) -> None:
-    assert filled.done("queue", "drain", "low").startswith("low is empty and paused: 0 done in ")
+    assert filled.done("queue", "drain", "low").startswith("low is empty and paused: 0 runs in ")
     Seeded(db, "done").add("archived", {"a": 1})
     Seeded(db, "done").add("completed", {"c": 4e9})
     Seeded(db, "done").add("scheduled", {"s": 4e9})
-    assert filled.done("queue", "drain", "done").startswith("done is empty: 0 done in ")
+    assert filled.done("queue", "drain", "done").startswith("done is empty: 0 runs in ")
     found = filled.json("queue", "drain", "done")
     assert (found["empty"], found["paused"]) == (True, False)
     assert found["remaining"] == {"active": 0, "aggregating": 0, "pending": 0, "retry": 0}
@@ -52,7 +52,7 @@ def test_when_the_time_is_up_what_remains_is_said(filled: Fastq) -> None:
     assert (result.exit_code, result.stdout) == (1, "")
     note, line = result.stderr.splitlines()
     assert note == NOBODY
-    assert "time is up: default has 3 pending, 2 active, 2 aggregating, 1 retry left: 0 done in " in line
+    assert "time is up: default has 3 pending, 2 active, 2 aggregating, 1 retry left: 0 runs in " in line
     result = filled.run("queue", "drain", "default", "--timeout", "0.01", "-s", "scheduled", "-s", "retry", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["remaining"] == {"scheduled": 2, "retry": 1}
@@ -123,14 +123,14 @@ def test_on_a_terminal_it_shows_how_far_it_is_and_can_be_interrupted(filled: Fas
     with subprocess.Popen(program, env=env, stderr=follower, stdout=subprocess.PIPE, text=True) as process:
         os.close(follower)
         read = b""
-        while b"left, 0 done" not in read:
+        while b"left, 0 runs" not in read:
             read += os.read(leader, 4096)
         process.send_signal(signal.SIGINT)
         said = read_terminal(leader)
         out, _ = process.communicate()
         assert process.returncode == 130
     os.close(leader)
-    assert b"default: 3 pending, 2 active, 2 aggregating, 1 retry left, 0 done" in read
+    assert b"default: 3 pending, 2 active, 2 aggregating, 1 retry left, 0 runs" in read
     assert "interrupted: default has 3 pending" in said
     assert not json.loads(out)["empty"]
 

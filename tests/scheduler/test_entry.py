@@ -33,11 +33,14 @@ def test_bad_registrations_are_refused_by_name(how: dict[str, Any], kind: type[E
         entry_of("@daily", how.pop("task", "t"), **how)
 
 
-def test_options_of_the_task_act_and_are_not_listed() -> None:
+def test_options_of_the_task_act_and_of_these_the_queue_is_listed() -> None:
     entry = entry_of("@daily", Task("t", queue="low", max_retry=9), queue="high")
     assert entry.registration.queue == "high"
     assert entry.message().enqueue_options == ('Queue("high")',)
     assert entry_of("@daily", Task("t", queue="low")).registration.queue == "low"
+    message = entry_of("@daily", Task("t", queue="low"), max_retry=2).message()
+    assert (message.enqueue_options, message.queue) == (('Queue("low")', "MaxRetry(2)"), "low")
+    assert entry_of("@daily").message().queue == "default"
 
 
 def test_an_attempt_keeps_its_task_id_until_the_tick_is_settled() -> None:

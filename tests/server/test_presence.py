@@ -11,11 +11,12 @@ import pytest
 import fastq
 from fastq.broker.operations.presence import ServerIdentity
 from fastq.pool.protocol import ChildCensus, PoolCensus, Running, Submission
+from fastq.pool.runner import Sort
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.tasks import InFlightTasks
 from fastq.server.presence import ServerPresence, ServerStatus, new_identity
 from fastq.wire.codec import view_task_message
-from fastq.wire.messages import ChildInfo, ServerInfoMessage, WorkerInfo
+from fastq.wire.messages import ChildInfo, Places, ServerInfoMessage, WorkerInfo
 from fastq.wire.notice import ServerNotice
 from fastq.wire.records import decode_server_info, decode_worker_info
 from tests.broker.harness import NOW_S, message
@@ -169,3 +170,15 @@ def test_a_server_tells_its_children_with_their_tasks() -> None:
         ChildInfo(99, "busy", began + timedelta(seconds=40), 1 << 20, ("a", "b")),
         ChildInfo(98, "idle", began + timedelta(seconds=90)),
     )
+
+
+def test_a_server_tells_how_many_places_of_each_kind_are_busy() -> None:
+    tasks: list[Running] = []
+    for task in (running("a"), running("b"), running("c")):
+        submission = Submission(task.submission.key, task.submission.data, is_async=bool(tasks))
+        submission.is_threaded = len(tasks) == 1
+        tasks.append(Running(submission, 99, 0, 0))
+    presence = ServerPresence(ME, CONFIG, lambda: tasks, lambda: IDLE, ManualClock(NOW_S))
+    assert ServerNotice.decode(presence().notice).places == ()
+    presence.places = {Sort.THREADED: 16, Sort.ASYNC: 400}
+    assert ServerNotice.decode(presence().notice).places == (Places("thread", 1, 16), Places("coroutine", 1, 400))

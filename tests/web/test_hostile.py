@@ -21,7 +21,7 @@ from fastq.web.access import ACTIONS
 from fastq.web.addresses import address_of, networks_of
 from fastq.web.app import ROUTES
 from fastq.web.auth import FAILURES, BasicAuth, TooManyFailuresError, _Counter, _Failures, new_user_line
-from fastq.web.view import View, _child, queue_of
+from fastq.web.view import View, _child
 from fastq.web.work import Work
 from fastq.wire.codec import decode_task_message
 from fastq.wire.messages import ChildInfo, SchedulerEntry, TaskMessage
@@ -245,7 +245,7 @@ def test_the_queue_of_a_periodic_task_is_the_last_that_it_names(url: str, db: Re
         ((), False),
     ):
         entry = SchedulerEntry("e", "@every 1h", "t", b"", options, now, now)
-        assert view.sees(queue_of(entry)) is is_seen, options
+        assert view.sees(entry.queue) is is_seen, options
 
 
 def test_who_sees_some_queues_is_told_nothing_of_the_others_tasks(url: str, db: Redis) -> None:

@@ -21,6 +21,7 @@ def test_a_notice_is_read_as_it_was_written() -> None:
         "patterns": ["email:", 'with "quotes"'],
         "left_out": 0,
         "children": [],
+        "places": [],
     }
 
 

@@ -19,6 +19,7 @@ __all__ = ["CronView", "EntryView"]
 
 COLUMNS: Final = (
     Column("SPEC", cut=True),
+    Column("QUEUE", cut=True),
     Column("TYPE", cut=True),
     Column("NEXT"),
     Column("PREV"),
@@ -134,6 +135,7 @@ class EntryView(View):
 def _row(entry: SchedulerEntry, now: datetime) -> list[str]:
     return [
         clean(entry.spec),
+        clean(entry.queue) or "?",
         clean(entry.task_type),
         when(entry.next_enqueue_time, now),
         when(entry.prev_enqueue_time, now),

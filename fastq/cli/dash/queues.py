@@ -13,7 +13,7 @@ from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.grid import Grid, Row
 from fastq.cli.dash.tasks import TasksView
 from fastq.cli.dash.view import Hint, Line, View
-from fastq.cli.human import clean, number, share, size, span
+from fastq.cli.human import clean, number, plural, share, size, span
 from fastq.cli.stats import STATE_COLOURS
 from fastq.cli.tables import Cell, Column
 from fastq.inspector import QueueInfo
@@ -37,7 +37,7 @@ COLUMNS: Final = (
     Column("ACTIVE", right=True, rank=6),
     Column("RETRY", right=True, rank=7),
     Column("ARCHIVED", right=True, rank=8),
-    Column("DONE TODAY", right=True, rank=9),
+    Column("RUNS TODAY", right=True, rank=9),
 )
 
 
@@ -99,12 +99,12 @@ class QueuesView(View):
 
     def _draw_sum(self, queues: Sequence[QueueInfo]) -> None:
         whole = self.desk.tracks.whole
-        done, failed, lost = (sum(getattr(info, name) for info in queues) for name in ("processed", "failed", "lost"))
-        text = Text(f" {number(len(queues))} queues  {number(sum(info.size for info in queues))} tasks  ")
+        runs, failed, lost = (sum(getattr(info, name) for info in queues) for name in ("processed", "failed", "lost"))
+        text = Text(f" {plural(len(queues), 'queue')}  {plural(sum(info.size for info in queues), 'task')}  ")
         text.append(f"{per_second(whole.rate)}/s ", style="bold").append(spark(whole.processed, 16), style="green")
         text.append(f"  {per_second(whole.failure_rate)} failed/s", style="red" if whole.failure_rate else "")
         if self.size.width >= WIDE:
-            text.append(f"  today {number(done)} done, {share(failed, done)} failed")
+            text.append(f"  today {plural(runs, 'run')}, {share(failed, runs)} failed")
             text.append(f", {number(lost)} lost" if lost else "", style="yellow")
         self._sum.say(text)
 
@@ -136,7 +136,7 @@ def _more(info: QueueInfo, width: int) -> Text:
     paused = "  paused" if info.paused else ""
     dropped = f"  {number(info.archive_dropped)} dropped from the archive" if info.archive_dropped else ""
     text.append(
-        f"\n today {number(info.processed)} done, {number(info.failed)} failed{lost}"
-        f"  in total {number(info.processed_total)} done{paused}{dropped}"
+        f"\n today {plural(info.processed, 'run')}, {number(info.failed)} failed{lost}"
+        f"  in total {plural(info.processed_total, 'run')}{paused}{dropped}"
     )
     return text

@@ -10,7 +10,8 @@ from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.grid import Grid, Row
 from fastq.cli.dash.task import TaskView
 from fastq.cli.dash.view import Hint, Line, View
-from fastq.cli.human import clean, number, payload_text, span, when
+from fastq.cli.human import clean, payload_text, plural, span, when
+from fastq.cli.places import places_of, use_text
 from fastq.cli.server import COLUMNS, server_rows
 from fastq.cli.tables import Cell, Column
 from fastq.inspector import ServerInfo
@@ -59,8 +60,8 @@ class ServersView(View):
     def draw(self) -> None:
         """Show the servers as last read."""
         servers, now = self._servers or (), datetime.now(UTC)
-        busy, slots = sum(len(info.active_workers) for info in servers), sum(info.concurrency for info in servers)
-        self._sum.say(f" {number(len(servers))} servers  {number(busy)} of {number(slots)} children busy")
+        use = f"  {use_text(places_of(servers))} busy" if servers else ""
+        self._sum.say(f" {plural(len(servers), 'server')}{use}")
         rows = [Row(info.id, cells) for info, cells in zip(servers, server_rows(servers, now), strict=True)]
         self._grid.show(COLUMNS, rows, "  There are no servers running." if self._servers is not None else "  …")
         self._draw_work()
@@ -71,11 +72,8 @@ class ServersView(View):
             self._about.say("")
             self._work.show((), ())
             return
-        busy = len(info.active_workers)
-        idle = max(0, info.concurrency - busy)
-        self._about.say(
-            f" {clean(info.host)}:{info.pid} runs {number(busy)} tasks, {number(idle)} children idle", "bold"
-        )
+        runs = plural(len(info.active_workers), "task")
+        self._about.say(f" {clean(info.host)}:{info.pid} runs {runs}, {use_text(places_of([info]))} busy", "bold")
         now = datetime.now(UTC)
         rows = [Row(f"{worker.queue}\n{worker.task_id}", _row(worker, now)) for worker in info.active_workers]
         self._work.show(WORK_COLUMNS, rows, "  It runs no tasks now.")

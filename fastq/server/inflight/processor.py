@@ -177,11 +177,17 @@ class Processor:
         return tuple(self._patterns)
 
     @property
+    def places(self) -> dict[Sort, int]:
+        """Return how many tasks of each sort may run at once, of those that the app has."""
+        config, sorts = self._config, set(self.app.patterns.values()) or {Sort.PLAIN}
+        a_child = {Sort.PLAIN: 1, Sort.THREADED: config.threads, Sort.ASYNC: config.async_concurrency}
+        return {sort: config.concurrency * count for sort, count in a_child.items() if sort in sorts}
+
+    @property
     def slots(self) -> int:
-        """Return how many tasks may run at once."""
-        config, sorts = self._config, set(self.app.patterns.values())
-        beside = config.async_concurrency * (Sort.ASYNC in sorts) + config.threads * (Sort.THREADED in sorts)
-        return config.concurrency * max(1, beside)
+        """Return how many tasks may run at once; a plain one has its child alone."""
+        places = self.places
+        return sum(count for sort, count in places.items() if sort is not Sort.PLAIN) or places[Sort.PLAIN]
 
     # In ---------------------------------------------------------------------------------------------------------
 

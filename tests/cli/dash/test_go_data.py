@@ -65,6 +65,6 @@ async def test_servers_and_schedulers_of_go_are_shown(fastq: Fastq, db: Any) -> 
     restore(db, "scheduler", 3)
     async with driven(fastq.url) as dash:
         await dash.press("f2")
-        await dash.sees("1 servers  1 of ", "2245", "▸ id-1")
+        await dash.sees("1 server  1 of ", "2245", "▸ id-1")
         await dash.press("f3")
         await dash.sees("▸ ", "@every", 'Queue("low")')

@@ -26,11 +26,11 @@ async def test_queues_are_listed_with_what_is_in_them(filled: Fastq) -> None:
         assert " default ████████████ 12 - " in f" {dash.row('default ')}"
         assert dash.row("default ").endswith("25.00%")
         assert dash.row("low (paused)").startswith("low (paused) ············ 0 - ")
-        await dash.sees("pend 1", "today 0 done")
+        await dash.sees("pend 1", "today 0 runs")
         await dash.press("down")
-        await dash.sees("act 2  pend 3  aggr 2  sched 2  retry 1  arch 1  compl 1", "today 40 done, 10 failed")
+        await dash.sees("act 2  pend 3  aggr 2  sched 2  retry 1  arch 1  compl 1", "today 40 runs, 10 failed")
         await dash.press("k")
-        await dash.sees("today 0 done")
+        await dash.sees("today 0 runs")
 
 
 @on_a_loop
@@ -39,15 +39,15 @@ async def test_what_was_lost_today_is_told(filled: Fastq, db: Redis) -> None:
     for day in (today, today + timedelta(days=1)):  # in case that midnight is about to come
         db.set(keys.lost("default", day), 7)
     async with driven(filled.url, size=(160, 40)) as dash:
-        await dash.sees("today 40 done, 25.00% failed, 7 lost")
+        await dash.sees("today 40 runs, 25.00% failed, 7 lost")
         await dash.press("j")
-        await dash.sees("today 40 done, 10 failed, 7 lost with their servers  in total")
+        await dash.sees("today 40 runs, 10 failed, 7 lost with their servers  in total")
 
 
 @on_a_loop
 async def test_a_wide_terminal_has_more_columns_and_whole_names(filled: Fastq) -> None:
     async with driven(filled.url, size=(160, 40)) as dash:
-        await dash.sees("PENDING  ACTIVE  RETRY  ARCHIVED  DONE TODAY", "3 queues", "today 40 done, 25.00% failed")
+        await dash.sees("PENDING  ACTIVE  RETRY  ARCHIVED  RUNS TODAY", "3 queues", "today 40 runs, 25.00% failed")
         await dash.press("j")
         await dash.sees("active 2  pending 3  aggregating 2  scheduled 2")
         await dash.resize(80, 24)
@@ -87,7 +87,7 @@ async def test_without_queues_that_is_said(fastq: Fastq, db: Redis) -> None:
         await dash.press("enter", "P", "j", "G")
         await dash.sees("There are no queues yet.")
         Seeded(db, "fresh").pend("x")
-        await dash.sees("▸ fresh", "1 queues")
+        await dash.sees("▸ fresh", "1 queue")
 
 
 @on_a_loop
@@ -125,6 +125,6 @@ async def test_names_that_would_upset_a_terminal_are_escaped(fastq: Fastq, db: A
     Seeded(db, "a\x1b[31m[red]\n").pend("x")
     db.sadd(keys.all_queues(), b"\xff\xfe", " ")
     async with driven(fastq.url, size=(110, 24)) as dash:
-        await dash.sees(r"a\x1b[31m[red]\n", "1 queues", no="\x1b")
+        await dash.sees(r"a\x1b[31m[red]\n", "1 queue", no="\x1b")
         await dash.press("enter")
         await dash.sees(r"a\x1b[31m[red]\n  pending 1-1 of 1", no="\x1b")

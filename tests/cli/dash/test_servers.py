@@ -24,13 +24,13 @@ async def test_servers_are_listed_with_what_each_child_runs(fastq: Fastq, db: An
     async with driven(fastq.url, refresh_s=1.0) as dash:
         await dash.sees("default")
         await dash.press("f2")
-        await dash.sees("2 servers  2 of 6 children busy", "▸ aaaa1111  host-a  4211  active     2/4  critical:6")
+        await dash.sees("2 servers  2 of 6 busy", "▸ aaaa1111  host-a  4211  active     2/4  critical:6")
         await dash.sees(
-            "host-a:4211 runs 2 tasks, 2 children idle", " ago ", "in 9h ", "▸ t0       slow\\x1b  default  7h "
+            "host-a:4211 runs 2 tasks, 2 of 4 busy", " ago ", "in 9h ", "▸ t0       slow\\x1b  default  7h "
         )
         await dash.sees("  t1       slow\\x1b  default  5h ", '{"n": 1}')
         await dash.press("j")
-        await dash.sees("host-b:4211 runs 0 tasks, 2 children idle", "It runs no tasks now.", no="t1 ")
+        await dash.sees("host-b:4211 runs 0 tasks, 0 of 2 busy", "It runs no tasks now.", no="t1 ")
         await dash.press("k", "enter", "j", "enter")
         await dash.sees("task t1", "State    active", "deep")
         await dash.press("escape", "escape", "j")
@@ -38,7 +38,7 @@ async def test_servers_are_listed_with_what_each_child_runs(fastq: Fastq, db: An
         publish_server(db, "bbbb2222", "host-b", [running("t9")], concurrency=2)
         await dash.sees("▸ t9")
         await dash.press("escape")
-        await dash.sees("1 queues")
+        await dash.sees("1 queue")
 
 
 @on_a_loop
@@ -55,6 +55,6 @@ async def test_a_task_that_is_done_by_now_is_told(fastq: Fastq, db: Any) -> None
 async def test_without_servers_that_is_said(fastq: Fastq) -> None:
     async with driven(fastq.url) as dash:
         await dash.press("f2")
-        await dash.sees("0 servers  0 of 0 children busy", "There are no servers running.")
+        await dash.sees("0 servers", "There are no servers running.")
         await dash.press("enter", "tab", "enter", "f1")
         await dash.sees("There are no queues yet.")
