@@ -26,6 +26,7 @@ from fastq.web.access import EVERYONE, Access, User
 from fastq.web.audit import audit, note_refusal
 from fastq.web.auth import Auth, BasicAuth, ProxyAuth, TokenAuth, TooManyFailuresError
 from fastq.web.compat import ROUTES as API
+from fastq.web.compressing import compress
 from fastq.web.guard import SAFE, SECURITY_HEADERS, Source, is_known_host, is_same_origin, source_of
 from fastq.web.links import Link
 from fastq.web.metrics import METRICS
@@ -158,7 +159,9 @@ class FastqWeb:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            response = await self._respond(Request(scope, receive))
+            request = Request(scope, receive)
+            response = await self._respond(request)
+            await compress(request, response)
             for name, value in SECURITY_HEADERS.items():
                 response.headers.setdefault(name, value)
             try:

@@ -1,7 +1,7 @@
 """Pages that are brought up to date while they are looked at: one look at Redis for all who see the same page.
 
 Each page that is looked at is a room. A poller renders the page of each room every second or two, and sends its
-viewers the parts that have changed. It ends when nobody looks.
+viewers the parts that have changed, of tables the rows. It ends when nobody looks.
 """
 
 import asyncio
@@ -11,10 +11,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import count
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Live", "Render", "TroubleError"]
+__all__ = ["Live", "Render", "TroubleError", "changed"]
 
 TICK_S: Final = 1.0
 KEEP_ALIVE_S: Final = 15.0
@@ -24,6 +25,7 @@ LIFE_S: Final = 600.0
 """Then a browser connects again, and its rights are looked at again."""
 REST: Final = 3
 """After a round the poller rests for at least this many times as long as it took."""
+_ROW: Final = re.compile(r"<tr data-key=.*?</tr>", re.DOTALL)
 _TIME: Final = re.compile(r"(<time [^>]*>)[^<]*")
 
 Render: TypeAlias = Callable[[], Awaitable[Mapping[str, str]]]
@@ -42,14 +44,17 @@ class _Viewer:
     parts: dict[str, str]
     trouble: str = ""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    sent: dict[str, str] = field(default_factory=dict)
 
     def take(self) -> str:
         """Return the next event."""
         self.wake.clear()
-        parts, self.parts = self.parts, {}
         now = datetime.now(UTC).isoformat()
         if self.trouble:
             return _event("trouble", {"text": self.trouble, "now": now})
+        whole, self.parts = self.parts, {}
+        parts = {name: changed(html, self.sent.get(name, "")) for name, html in whole.items()}
+        self.sent.update(whole)
         return _event("parts", {"parts": parts, "now": now})
 
 
@@ -144,6 +149,20 @@ class Live:
         if self._poller is not None:
             self._poller.cancel()
             await asyncio.gather(self._poller, return_exceptions=True)
+
+
+@lru_cache(maxsize=8)
+def changed(html: str, before: str) -> str:
+    """Return a part with the rows that were there before as ``<tr data-same="N">``, N being their number then."""
+    known = {_lasting(row): at for at, row in reversed(list(enumerate(_ROW.findall(before))))}
+    if not known:
+        return html
+
+    def shorten(match: re.Match[str]) -> str:
+        at = known.get(_lasting(match[0]))
+        return match[0] if at is None else f'<tr data-same="{at}"></tr>'
+
+    return _ROW.sub(shorten, html)
 
 
 def _lasting(html: str) -> str:

@@ -78,7 +78,7 @@ def _waiting(info: QueueInfo, is_served: bool, there_are_servers: bool) -> Itera
         seen = f"{_tasks(info.pending, 'waits', 'wait')}, and {there}"
         yield Problem(Level.PROBLEM, info.queue, seen, f"Start one: fastq worker APP --queues {info.queue}")
     elif info.latency >= LATE:
-        seen = f"the oldest pending task has waited for {span(info.latency)}"
+        seen = f"the oldest pending task has waited for {span(_in_minutes(info.latency))}"
         yield Problem(Level.WARNING, info.queue, seen, "Its servers do not keep up: add some, or raise concurrency.")
 
 
@@ -116,6 +116,11 @@ def _since(past: RunHistory) -> str:
     if begin is past.points[0]:
         return ", for an hour or longer"
     return f", for {span(past.points[-1].start + past.step - begin.start)} now"
+
+
+def _in_minutes(long: timedelta) -> timedelta:
+    """Leave out the seconds, which would change with each look."""
+    return long // timedelta(minutes=1) * timedelta(minutes=1)
 
 
 def _tasks(count: int, one: str, many: str) -> str:

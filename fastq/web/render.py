@@ -45,6 +45,15 @@ def _moment(moment: datetime | None, now: datetime) -> Markup | str:
     )
 
 
+def _latency(info: QueueInfo) -> Markup:
+    """Write for how long the oldest pending task has waited; the script counts on."""
+    since = info.timestamp - info.latency
+    since = since.replace(microsecond=since.microsecond // 100_000 * 100_000)
+    return Markup('<time datetime="{}" title="{}" data-form="span">{}</time>').format(
+        since.astimezone(UTC).isoformat(), stamp(since), span(info.latency)
+    )
+
+
 def _clock(moment: datetime, text: str = "") -> Markup:
     """Write a time of the clock, in UTC or as it is given; the script writes it anew in the viewer's zone."""
     return Markup('<time datetime="{}" title="{}" data-form="clock">{}</time>').format(
@@ -74,6 +83,7 @@ _templates.filters.update(
     sizes=plural_of,
     use=use_text,
     clock=_clock,
+    latency=_latency,
     moment=_moment,
     number=number,
     places=places_of,

@@ -10,6 +10,7 @@ from starlette.types import Message, Send
 
 from fastq.errors import BrokerError, FastqError
 from fastq.info import TaskHead
+from fastq.web.compressing import flowing, takes_gzip
 from fastq.web.live import TroubleError
 from fastq.web.site import Call, Endpoint, Refusal, Route, find_route
 from fastq.web.work import FullError
@@ -86,10 +87,11 @@ def events_of(routes: Sequence[Route]) -> Endpoint:
 
         own = call.owner if route.is_own else ""
         key = (path, query, call.base, call.user.role, tuple(call.user.queues), own)
-        return StreamingResponse(
-            call.site.live.watch(key, render, route.live_s, call.user.name),
-            headers={"x-accel-buffering": "no"},
-            media_type="text/event-stream",
-        )
+        watched = call.site.live.watch(key, render, route.live_s, call.user.name)
+        headers = {"x-accel-buffering": "no", "vary": "accept-encoding"}
+        if takes_gzip(call.request):
+            headers["content-encoding"] = "gzip"
+            return StreamingResponse(flowing(watched), headers=headers, media_type="text/event-stream")
+        return StreamingResponse(watched, headers=headers, media_type="text/event-stream")
 
     return events

@@ -1,9 +1,11 @@
 """Open pages are brought up to date: one look at Redis for all viewers, none without viewers."""
 
 import asyncio
+import gzip
 import http.client
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +16,7 @@ from redis import Redis
 
 from fastq import Client
 from fastq.web import FastqWeb
-from fastq.web.live import Live, TroubleError
+from fastq.web.live import Live, TroubleError, changed
 from tests.redis_servers import redis_server
 from tests.waiting import PATIENCE_S, wait_until
 from tests.web.serving import Served, serving
@@ -155,6 +157,56 @@ def test_one_user_does_not_take_all_streams(monkeypatch: pytest.MonkeyPatch) -> 
         await live.close()
 
     asyncio.run(look())
+
+
+def test_rows_that_have_not_changed_are_sent_as_their_numbers() -> None:
+    def table(*rows: str) -> str:
+        return "<tbody>" + "".join(f'<tr data-key="{row[0]}"><td>{row}</td></tr>' for row in rows) + "</tbody>"
+
+    before = table("a1", 'b<time datetime="x">1s</time>', "c1")
+    after = table("c1", "a2", 'b<time datetime="x">3s</time>')
+    assert changed(before, "") == before
+    assert changed(after, before) == (
+        '<tbody><tr data-same="2"></tr><tr data-key="a"><td>a2</td></tr><tr data-same="1"></tr></tbody>'
+    )
+
+
+def test_what_is_sent_of_a_table_is_what_this_viewer_lacks(url: str) -> None:
+    with Client(url) as client, serving(FastqWeb(url)) as served:
+        for n in range(30):
+            client.enqueue("t", queue=f"q{n:02}")
+        with stream(served, "/") as events:
+            whole = next(events)[1]["parts"]["queues"]
+            client.enqueue("t", queue="q07")
+            while "q07" not in (part := next(events)[1]["parts"].get("queues", "")):
+                pass
+            assert (part.count("<tr data-key="), part.count("<tr data-same=")) == (1, 29)
+            assert len(part) < len(whole) / 10
+            with stream(served, "/") as late:
+                assert next(late)[1]["parts"]["queues"].count("<tr data-key=") == 30
+
+
+def test_pages_and_streams_are_compressed_for_browsers_that_take_it(url: str) -> None:
+    with Client(url) as client, serving(FastqWeb(url)) as served:
+        for n in range(30):
+            client.enqueue("t", queue=f"q{n:02}")
+        plain, packed = served.get("/"), served.get("/", accept_encoding="br, gzip")
+        assert packed.headers["content-encoding"] == "gzip"
+        assert plain.headers["vary"] == packed.headers["vary"] == "accept-encoding"
+        assert len(packed.body) < len(plain.body) / 6
+        assert gzip.decompress(packed.body).count(b"<tr data-key=") == 30
+        for none in ("identity", "gzip;q=0", "x-gzip"):
+            assert "content-encoding" not in served.get("/", accept_encoding=none).headers
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE_S)
+        connection.request("GET", "/events?of=/", headers={"accept-encoding": "gzip"})
+        reply = connection.getresponse()
+        assert reply.headers["content-encoding"] == "gzip"
+        unpacker, text = zlib.decompressobj(31), b""
+        while b"event: parts" not in text or not text.endswith(b"\n\n"):
+            text += unpacker.decompress(reply.read1())
+        assert text.count(b"<tr data-key=") == 30
+        reply.close()
+        connection.close()
 
 
 async def _event(watched: Any) -> dict[str, Any]:

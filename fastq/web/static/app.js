@@ -37,6 +37,10 @@ function span(seconds) {
   return `${Math.floor(whole / length)}${unit}${rest ? ` ${rest}${smaller}` : ""}`;
 }
 
+function since(moment) {
+  return span(Math.max(0, (Date.now() + aheadMs - moment) / 1000));
+}
+
 function when(moment) {
   const seconds = (moment - Date.now() - aheadMs) / 1000;
   if (Math.abs(seconds) < 1) return "now";
@@ -94,7 +98,7 @@ function renewTimes() {
     const isClock = element.dataset.form === "clock";
     if (isDone && isClock) continue;
     const moment = Date.parse(element.dateTime);
-    const text = isClock ? clock(moment) : when(moment);
+    const text = isClock ? clock(moment) : element.dataset.form === "span" ? since(moment) : when(moment);
     if (element.textContent !== text) element.textContent = text;
     if (isDone) continue;
     element.title = title(moment, element.title);
@@ -172,21 +176,33 @@ function isInUse(part) {
     || (canHover && part.querySelector("tbody tr:hover") !== null);
 }
 
-function renewPart(name, html) {
+// Rows that were there before come as their numbers. They are looked up in what was sent, which the page may not show.
+const sent = new Map();
+
+function whole(name, html) {
+  const fresh = document.createElement("template");
+  fresh.innerHTML = html;
+  const rows = sent.get(name)?.querySelectorAll("tr[data-key]") ?? [];
+  for (const row of fresh.content.querySelectorAll("tr[data-same]")) {
+    row.replaceWith(rows[row.dataset.same].cloneNode(true));
+  }
+  sent.set(name, fresh.content);
+  return fresh.content.cloneNode(true);
+}
+
+function renewPart(name, content) {
   const part = document.querySelector(`[data-part="${CSS.escape(name)}"]`);
   if (part === null) return;
   if (isInUse(part)) {
-    held.set(name, html);
+    held.set(name, content);
     return;
   }
   held.delete(name);
-  const fresh = document.createElement("template");
-  fresh.innerHTML = html;
-  morphChildren(part, fresh.content);
+  morphChildren(part, content);
 }
 
 function releaseHeld() {
-  for (const [name, html] of [...held]) renewPart(name, html);
+  for (const [name, content] of [...held]) renewPart(name, content);
   if (held.size === 0 && status?.dataset.state === "held") show("live", "live");
 }
 
@@ -204,7 +220,7 @@ function connect() {
   stream.addEventListener("parts", (event) => {
     const { parts, now } = JSON.parse(event.data);
     setClock(now);
-    for (const [name, html] of Object.entries(parts)) renewPart(name, html);
+    for (const [name, html] of Object.entries(parts)) renewPart(name, whole(name, html));
     show(held.size ? "held" : "live", held.size ? "waits while a row is in use" : "live");
     renewAll();
     showCopy();
@@ -246,7 +262,7 @@ async function showOwnDays() {
     if (reply.status === 400) days.textContent += ` The server does not know ${zone}.`;
     if (!reply.ok) return;
     const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
-    for (const part of fresh.querySelectorAll("[data-part]")) renewPart(part.dataset.part, part.innerHTML);
+    for (const part of fresh.querySelectorAll("[data-part]")) renewPart(part.dataset.part, part);
     morph(days, fresh.getElementById("days"));
     query = `?${asked}`;
     renewAll();

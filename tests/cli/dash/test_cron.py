@@ -27,7 +27,13 @@ async def test_periodic_tasks_are_listed_with_their_next_times(fastq: Fastq, db:
         db.zadd(keys.scheduler_history("e2"), {event: now.timestamp() - 3600 * n})
     async with driven(fastq.url) as dash:
         await dash.press("f3")
-        await dash.sees("2 periodic tasks", "SPEC       QUEUE    TYPE    NEXT", "▸ 0 3 * * *  default  clean   -", "2d 3h ago", " id e2")
+        await dash.sees(
+            "2 periodic tasks",
+            "SPEC       QUEUE    TYPE    NEXT",
+            "▸ 0 3 * * *  default  clean   -",
+            "2d 3h ago",
+            " id e2",
+        )
         await dash.press("j")
         await dash.sees("▸ @every 3h", "next 2096-10-02 07:06:40 UTC  id e1", 'Queue("low"), MaxRetry(3)  \\x1b')
         await dash.press("enter")

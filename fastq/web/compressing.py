@@ -1,0 +1,53 @@
+"""Replies in gzip, for browsers that take it: pages at once, streams event by event."""
+
+import asyncio
+import gzip
+import zlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+__all__ = ["compress", "flowing", "takes_gzip"]
+
+LEAST_BYTES: Final = 1_000
+MOST_AT_ONCE: Final = 500_000
+"""More than this is compressed beside the loop."""
+LEVEL: Final = 4
+_TEXT: Final = ("text/html", "application/json")
+_WINDOW: Final = 16 + 15
+_MEMORY: Final = 6
+"""A stream takes 160 kB: the window, so that what was sent before need not be sent again, and this."""
+
+
+def takes_gzip(request: Request) -> bool:
+    """Return whether a reply to a request may be compressed."""
+    codings = [coding.strip() for coding in request.headers.get("accept-encoding", "").lower().split(",")]
+    return any(coding.partition(";")[0] == "gzip" and not coding.endswith(("q=0", "q=0.0")) for coding in codings)
+
+
+async def compress(request: Request, response: Response) -> None:
+    """Compress a reply that is worth it."""
+    body = getattr(response, "body", b"")  # a stream has none
+    media = response.headers.get("content-type", "").partition(";")[0]
+    if len(body) < LEAST_BYTES or media not in _TEXT or "content-encoding" in response.headers:
+        return
+    response.headers["vary"] = "accept-encoding"
+    if not takes_gzip(request):
+        return
+    if len(body) > MOST_AT_ONCE:
+        packed = await asyncio.to_thread(gzip.compress, body, LEVEL, mtime=0)
+    else:
+        packed = gzip.compress(body, LEVEL, mtime=0)
+    response.body = packed
+    response.headers["content-length"] = str(len(packed))
+    response.headers["content-encoding"] = "gzip"
+
+
+async def flowing(texts: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    """Compress a stream; each text can be read as soon as it has come."""
+    packer = zlib.compressobj(LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
+    async for text in texts:
+        yield packer.compress(text.encode()) + packer.flush(zlib.Z_SYNC_FLUSH)
+    yield packer.flush()
