@@ -52,15 +52,16 @@ class Listing:
         """Check the user's arguments; ``ValueError`` or ``TypeError`` names the bad one."""
         return cls(check_queue(queue), *check_state(state, group))
 
-    def page(self, page: int, page_size: int, now_ns: int) -> Flow[list[TaskInfo]]:
+    def page(self, page: int, page_size: int, now_ns: int, *, newest_first: bool = False) -> Flow[list[TaskInfo]]:
         """Read a page; tasks that leave the state while it is read are left out."""
         return (yield from self.read((yield from self.ids_of_page(page, page_size)), now_ns))
 
     def ids_of_page(self, page: int, page_size: int) -> Flow[list[bytes]]:
         """Read the ids of a page."""
         start, count = check_page(page, page_size)
+        listed = list_ids_newest_first if newest_first else list_ids
         exists, ids = yield from together(
-            queue_exists(self.queue), list_ids(self.queue, self.state, self.group, start, count)
+            queue_exists(self.queue), listed(self.queue, self.state, self.group, start, count)
         )
         if not exists:
             raise QueueNotFoundError(self.queue)
@@ -218,13 +219,15 @@ class TaskMethods(Driver):
         group: str | None = None,
         page: int = 1,
         page_size: int = DEFAULT_PAGE_SIZE,
+        newest_first: bool = False,
     ) -> Flow[list[TaskInfo]]:
         """Read a page of the tasks in a state, ``page`` from 1 on; empty past the end.
 
-        The oldest come first: the longest waiting for pending and active, the lowest time for the other states.
-        ``group`` is for aggregating tasks. A page is shorter than its size if tasks leave the state while it is read.
+        The oldest come first: the longest waiting for pending and active, the lowest time for the other states; with
+        ``newest_first`` the others. ``group`` is for aggregating tasks. A page is shorter than its size if tasks leave
+        the state while it is read.
         """
-        return Listing.of(queue, state, group).page(page, page_size, self._now_ns())
+        return Listing.of(queue, state, group).page(page, page_size, self._now_ns(), newest_first=newest_first)
 
     list_pending_tasks = alias(_list, TaskState.PENDING, "List pending tasks, the next one to run first.")
     list_active_tasks = alias(

@@ -37,6 +37,7 @@ __all__ = ["ROUTES", "error_page"]
 PAGE_SIZE: Final = 25
 MOST_A_PAGE: Final = 200
 MOST_PAGES: Final = 10**9
+SIZES: Final = (25, 100, 200)
 GROUPS_A_PAGE: Final = 100
 EVENTS: Final = 50
 UPCOMING: Final = 5
@@ -50,6 +51,10 @@ _FIRST: Final = (
     TaskState.AGGREGATING,
     TaskState.COMPLETED,
 )
+
+
+_NEWEST_FIRST: Final = (TaskState.ARCHIVED, TaskState.COMPLETED)
+"""Of these nobody asks what comes next, but what has happened."""
 
 
 def error_page(call: Call, status: int, text: str) -> Response:
@@ -128,7 +133,9 @@ async def tasks(call: Call) -> Response:
     infos: Sequence[TaskHead] = []
     count: int = getattr(info, state.value)
     if state is not TaskState.AGGREGATING:
-        infos = await call.view.tasks(info.queue, state, page=number, page_size=size)
+        infos = await call.view.tasks(
+            info.queue, state, page=number, page_size=size, newest_first=state in _NEWEST_FIRST
+        )
     elif group:
         infos = await call.view.tasks(info.queue, state, group=group, page=number, page_size=size)
         count = await call.inspector.count_tasks(info.queue, state, group=group)
@@ -149,6 +156,8 @@ async def tasks(call: Call) -> Response:
         group=group,
         number=number,
         size=size,
+        sizes=SIZES,
+        is_newest_first=state in _NEWEST_FIRST,
         count=count,
         verbs=[verb for verb in VERBS if is_possible(verb, state) and call.may(f"task.{verb}")],
         did=did_of(call),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from fastq.cli.human import number, share, span
+from fastq.cli.human import number, plural, share, span
 from fastq.inspector import Level, QueueInfo, RunHistory, RunStats, ServerInfo
 from fastq.web.days import total_of
 
@@ -20,6 +20,9 @@ FEW_FAILED: Final = 3
 MOST_FAILED_SHARE: Final = 0.5
 """A queue with few runs is in trouble if this share of them has failed."""
 NEARLY_FULL: Final = 0.9
+FEW_ALIKE: Final = 3
+_OPTION: Final = " --queues "
+_UNSERVED: Final = ("no running server serves this queue", "no running server serves them")
 _WORD: Final = re.compile(r"[\w.:-]+")
 
 
@@ -27,7 +30,8 @@ _WORD: Final = re.compile(r"[\w.:-]+")
 class Problem:
     """Something that is wrong with a queue, and what to do about it; ``state`` names the tasks that it is about.
 
-    ``search`` finds those that say more of it.
+    ``search`` finds those that say more of it. ``of_many`` says the same of several queues, ``tasks`` is how many tasks
+    it is about, and ``folded`` has the problems of which this one is the sum.
     """
 
     level: Level
@@ -36,6 +40,9 @@ class Problem:
     advice: str
     state: str = "pending"
     search: str = ""
+    of_many: str = ""
+    tasks: int = 0
+    folded: tuple["Problem", ...] = ()
 
 
 def problems_of(
@@ -48,23 +55,43 @@ def problems_of(
     served = {queue for server in servers if server.status == "active" for queue in server.queues}
     found = [problem for info in queues for problem in _of_queue(info, info.queue in served, bool(servers))]
     found += [problem for info in queues if info.queue in lately for problem in _failing(info, lately[info.queue])]
-    return sorted(found, key=lambda problem: problem.level is not Level.PROBLEM)
+    return sorted(_folded(found), key=lambda problem: problem.level is not Level.PROBLEM)
+
+
+def _folded(found: Sequence[Problem]) -> Iterator[Problem]:
+    """Yield the problems; those that many queues have in the same way are one."""
+    alike: dict[str, list[Problem]] = {}
+    for problem in found:
+        alike.setdefault(problem.of_many, []).append(problem)
+    for of_many, some in alike.items():
+        if not of_many or len(some) <= FEW_ALIKE:
+            yield from some
+            continue
+        some.sort(key=lambda problem: (-problem.tasks, problem.queue))
+        tasks = sum(problem.tasks for problem in some)
+        seen = f"{number(len(some))} queues, {plural(tasks, 'task')}: {of_many}"
+        start, option, _ = some[0].advice.partition(_OPTION)
+        advice = f"{start}{option}QUEUE[,QUEUE…]" if option else start
+        yield Problem(some[0].level, "", seen, advice, folded=tuple(some))
 
 
 def _of_queue(info: QueueInfo, is_served: bool, there_are_servers: bool) -> Iterator[Problem]:
     yield from _waiting(info, is_served, there_are_servers)
     if info.lost:
         seen = f"{_tasks(info.lost, 'was', 'were')} lost with their servers today"
-        yield Problem(Level.WARNING, info.queue, seen, "They run again; see why the servers died.", "active")
+        advice, of_many = "They run again; see why the servers died.", "lost with their servers today"
+        yield Problem(Level.WARNING, info.queue, seen, advice, "active", of_many=of_many, tasks=info.lost)
     if info.archive_dropped:
         seen = f"the archive has deleted {number(info.archive_dropped)} failed tasks"
-        yield Problem(
-            Level.WARNING, info.queue, seen, "Run or delete archived tasks, or raise archive_max.", "archived"
-        )
+        advice, of_many = "Run or delete archived tasks, or raise archive_max.", "deleted from full archives"
+        dropped = info.archive_dropped
+        yield Problem(Level.WARNING, info.queue, seen, advice, "archived", of_many=of_many, tasks=dropped)
     elif info.archive_full != "spill" and info.archived >= NEARLY_FULL * info.archive_max:
         what = "pauses the queue" if info.archive_full == "pause" else "deletes its oldest task for each new one"
         seen = f"{number(info.archived)} of at most {number(info.archive_max)} tasks are in the archive"
-        yield Problem(Level.WARNING, info.queue, seen, f"A full archive {what}.", "archived")
+        of_many = f"in archives that are nearly full, each of which {what}"
+        advice = f"A full archive {what}."
+        yield Problem(Level.WARNING, info.queue, seen, advice, "archived", of_many=of_many, tasks=info.archived)
 
 
 def _waiting(info: QueueInfo, is_served: bool, there_are_servers: bool) -> Iterator[Problem]:
@@ -72,14 +99,19 @@ def _waiting(info: QueueInfo, is_served: bool, there_are_servers: bool) -> Itera
         return
     if info.paused:
         seen = f"paused, while {_tasks(info.pending, 'waits', 'wait')}"
-        yield Problem(Level.WARNING, info.queue, seen, "Servers take none of them until the queue is resumed.")
+        advice = "Servers take none of them until the queue is resumed."
+        of_many = "paused, while tasks wait"
+        yield Problem(Level.WARNING, info.queue, seen, advice, of_many=of_many, tasks=info.pending)
     elif not is_served:
-        there = "no running server serves this queue" if there_are_servers else "no server is running"
+        there, of_many = _UNSERVED if there_are_servers else ("no server is running", "no server is running")
         seen = f"{_tasks(info.pending, 'waits', 'wait')}, and {there}"
-        yield Problem(Level.PROBLEM, info.queue, seen, f"Start one: fastq worker APP --queues {info.queue}")
+        advice = f"Start one: fastq worker APP{_OPTION}{info.queue}"
+        yield Problem(Level.PROBLEM, info.queue, seen, advice, of_many=of_many, tasks=info.pending)
     elif info.latency >= LATE:
         seen = f"the oldest pending task has waited for {span(_in_minutes(info.latency))}"
-        yield Problem(Level.WARNING, info.queue, seen, "Its servers do not keep up: add some, or raise concurrency.")
+        advice = "Its servers do not keep up: add some, or raise concurrency."
+        of_many = f"the oldest has waited for more than {span(LATE)}"
+        yield Problem(Level.WARNING, info.queue, seen, advice, of_many=of_many, tasks=info.pending)
 
 
 def _failing(info: QueueInfo, past: RunHistory | None) -> Iterator[Problem]:
@@ -95,7 +127,7 @@ def _failing(info: QueueInfo, past: RunHistory | None) -> Iterator[Problem]:
         seen += _since(past)
     state = "retry" if info.retry else "archived"
     search = f"queue:{info.queue} state:retry,archived" if _WORD.fullmatch(info.queue) else ""
-    yield Problem(Level.WARNING, info.queue, seen, "The errors say why.", state, search)
+    yield Problem(Level.WARNING, info.queue, seen, "The errors say why.", state, search, "runs fail", failed)
 
 
 def _are_many(failed: int, runs: int) -> bool:

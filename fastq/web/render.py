@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import resources
 from typing import Any, Final
 
@@ -89,6 +89,7 @@ _templates.filters.update(
     places=places_of,
     plural=plural,
     preview=preview,
+    seconds=lambda count: span(timedelta(seconds=count // 60 * 60 if count >= 60 else count)),
     seg=name_in_path,
     share=share,
     size=size,

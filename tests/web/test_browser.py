@@ -30,9 +30,15 @@ WIDTH = 1280
 """Of a page, where a test says nothing else."""
 AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 # Axe takes some seconds a page: CI looks at a few, `make web-test` at all of them, dark and light, wide and narrow.
-LOOKS = [("queues", "light", 1440), ("queue", "dark", 360), ("task", "light", 360), ("charts", "dark", 360)]
+LOOKS = [
+    ("queues", "light", 1440),
+    ("queues", "light", 800),
+    ("queue", "dark", 360),
+    ("task", "light", 360),
+    ("charts", "dark", 360),
+]
 if os.environ.get("ALL_PAGES"):
-    LOOKS = list(itertools.product(PAGES, ("light", "dark"), (360, 1440)))
+    LOOKS = list(itertools.product(PAGES, ("light", "dark"), (360, 800, 1440)))
 TURNED = """() => [...document.querySelectorAll("body *")].filter((each) => {
   const own = [...each.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.includes("\\u202e"));
   const style = getComputedStyle(each);

@@ -61,3 +61,17 @@ def test_a_warning_leads_to_the_failed_tasks_of_the_queue() -> None:
     odd = replace(QUEUE, queue='"a b"')
     (found,) = problems_of([odd], [], {'"a b"': hour(*range(60))})
     assert (found.search, found.state) == ("", "archived")
+
+
+def test_a_problem_that_many_queues_have_is_one() -> None:
+    waiting = [replace(QUEUE, queue=f"tenant-{n}", pending=n + 1) for n in range(5)]
+    few, many = (
+        problems_of(waiting[:3], [], {}),
+        problems_of([*waiting, replace(QUEUE, pending=2, paused=True)], [], {}),
+    )
+    assert [problem.queue for problem in few] == ["tenant-0", "tenant-1", "tenant-2"]
+    one, paused = many
+    assert (one.seen, one.queue) == ("5 queues, 15 tasks: no server is running", "")
+    assert one.advice == "Start one: fastq worker APP --queues QUEUE[,QUEUE…]"
+    assert [problem.tasks for problem in one.folded] == [5, 4, 3, 2, 1]
+    assert paused.seen == "paused, while 2 tasks wait"

@@ -128,7 +128,7 @@ function setClock(now) {
 // Parts ---------------------------------------------------------------------------------------------------------------
 
 // Change as little as possible, so that focus, selection, ticks, opened details and places scrolled to stay.
-const OWN = new Set(["open", "hidden"]); // what the viewer or this script has set
+const OWN = new Set(["open", "hidden", "disabled"]); // what the viewer or this script has set
 
 function morph(old, fresh) {
   if (old.nodeType !== Node.ELEMENT_NODE) {
@@ -203,6 +203,7 @@ function renewPart(name, content) {
 
 function releaseHeld() {
   for (const [name, content] of [...held]) renewPart(name, content);
+  showChosen();
   if (held.size === 0 && status?.dataset.state === "held") show("live", "live");
 }
 
@@ -224,6 +225,7 @@ function connect() {
     show(held.size ? "held" : "live", held.size ? "waits while a row is in use" : "live");
     renewAll();
     showCopy();
+    showChosen();
   });
   stream.addEventListener("trouble", (event) => {
     const { text, now } = JSON.parse(event.data);
@@ -289,6 +291,31 @@ setInterval(() => {
   renewTimes();
   releaseHeld();
 }, 1000);
+
+// The choice of tasks --------------------------------------------------------------------------------------------------
+
+function showChosen() {
+  const form = document.querySelector("form.tasks");
+  if (!form) return;
+  const boxes = [...form.querySelectorAll("tbody .tick input")];
+  const count = boxes.filter((box) => box.checked).length;
+  const all = form.querySelector("[data-all]");
+  if (all) {
+    all.hidden = false;
+    all.checked = count > 0 && count === boxes.length;
+    all.indeterminate = count > 0 && count < boxes.length;
+  }
+  for (const button of form.querySelectorAll("button[data-chosen]")) button.disabled = count === 0;
+  const told = document.getElementById("chosen");
+  if (told) told.textContent = count || "";
+}
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches?.("[data-all]")) {
+    for (const box of document.querySelectorAll("form.tasks tbody .tick input")) box.checked = event.target.checked;
+  }
+  if (event.target.closest?.("form.tasks")) showChosen();
+});
 
 // The keyboard --------------------------------------------------------------------------------------------------------
 
@@ -380,3 +407,4 @@ document.addEventListener("click", async (event) => {
 });
 
 showCopy();
+showChosen();
