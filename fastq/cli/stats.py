@@ -30,12 +30,12 @@ STATES: Final = (
 )
 STATE_COLOURS: Final[Mapping[TaskState, str]] = {
     TaskState.ACTIVE: "blue",
-    TaskState.PENDING: "green",
+    TaskState.PENDING: "white",
     TaskState.AGGREGATING: "cyan",
-    TaskState.SCHEDULED: "yellow",
-    TaskState.RETRY: "magenta",
+    TaskState.SCHEDULED: "magenta",
+    TaskState.RETRY: "yellow",
     TaskState.ARCHIVED: "red",
-    TaskState.COMPLETED: "white",
+    TaskState.COMPLETED: "green",
 }
 _MICROSECOND: Final = timedelta(microseconds=1)
 

@@ -200,6 +200,7 @@ async def task(call: Call) -> Response:
     )
     worker = _workers(servers, info.queue).get(info.id)
     formatter = None if info.payload == HIDDEN else call.site.payload_formatter
+    formatted = "" if formatter is None else formatter(info.type, info.payload)
     return page(
         call,
         "task.jinja",
@@ -207,7 +208,7 @@ async def task(call: Call) -> Response:
         section="queues",
         info=info,
         payload=shown(info.payload, call.request.query_params.get("payload", ""), info.payload_size),
-        formatted="" if formatter is None else formatter(info.type, info.payload),
+        formatted="" if _says(formatted, info.payload) else formatted,
         result=None
         if info.result is None
         else shown(info.result, call.request.query_params.get("result", ""), info.result_size),
@@ -219,6 +220,12 @@ async def task(call: Call) -> Response:
         verbs=[verb for verb in VERBS if is_possible(verb, info.state) and call.may(f"task.{verb}")],
         did=did_of(call),
     )
+
+
+def _says(formatted: str, payload: bytes) -> bool:
+    """Return whether a formatter, such as the one that shortens, has only repeated what a payload shows already."""
+    begin = formatted.removesuffix("…")
+    return payload.decode(errors="replace").startswith(begin)
 
 
 async def _task(call: Call) -> TaskHead:

@@ -417,3 +417,13 @@ def test_a_payload_is_not_written_over_another_ones_change(queue: Seeded, url: s
     queue.put("id-1", "scheduled", payload=b"another's")
     assert open_broker(url).run(update_payload("default", "id-1", read, b"new")) == -1
     assert decode_task_message(queue.task("id-1")["msg"]).payload == b"another's"
+
+
+def test_the_newest_come_first_if_they_are_asked_for(ask: Ask, queue: Seeded) -> None:
+    queue.add("archived", {f"t{n}": NOW_S + n for n in range(5)})
+
+    def ids(state: str, **more: Any) -> list[str]:
+        return [info.id for info in ask("list_tasks", "default", state, newest_first=True, **more)]
+
+    assert ids("archived", page_size=2) == ["t4", "t3"]
+    assert ids("archived", page_size=2, page=3) == ["t0"]

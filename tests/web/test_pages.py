@@ -17,6 +17,7 @@ from fastq import Client, Inspector, TaskState
 from fastq.web import FastqWeb
 from fastq.web.payloads import preview
 from fastq.web.payloads import shown as layout
+from fastq.web.serve import shortened
 from fastq.wire import keys
 from tests.cli.dash.scene import publish_server
 from tests.redis_servers import redis_server
@@ -88,7 +89,7 @@ def test_what_is_wrong_comes_first(shown: Served) -> None:
         ("/servers", "6 worker processes, 5 busy, 1 idle"),
         ("/servers", "4225 idle \u2013 5h 11m ago 96.0 MB"),
         ("/schedulers", "every 30s @every 30s"),
-        ("/schedulers", "every day at 03:00 0 3 * * *"),
+        ("/schedulers", "low every day at 03:00 UTC 0 3 * * *"),
         ("/schedulers/21f2ca9d", "Next times"),
         ("/schedulers/21f50a8d", "ping-000"),
         ("/history", "By type"),
@@ -103,6 +104,16 @@ def test_pages_show(shown: Served, path: str, seen: str) -> None:
     answer = shown.get(path)
     assert answer.status == 200
     assert without_minutes(seen) in without_minutes(text_of(answer))
+
+
+def test_a_formatter_that_repeats_the_payload_says_nothing(url: str) -> None:
+    with Client(url) as client:
+        client.enqueue("t", {"to": "ann", "text": "x" * 50}, queue="q", task_id="a")
+    formatters = (shortened(20), shortened(200), lambda name, data: f"{name}: {len(data)}")
+    for formatter, count in zip(formatters, (0, 0, 1), strict=True):
+        with serving(FastqWeb(url, payload_formatter=formatter)) as served:
+            page = served.get("/queues/q/tasks/a").text
+        assert page.count('class="formatted"') == count
 
 
 def test_a_task_names_the_holder_of_its_unique_lock(acting: Served, url: str, db: Redis) -> None:

@@ -34,7 +34,7 @@ View { layout: vertical; background: $background; }
 Line { width: 100%; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
 Grid { width: 100%; height: 1fr; }
 #foot { height: 3; text-wrap: wrap; }
-#more { height: 2; }
+#more { height: auto; min-height: 2; }
 #scroll { height: 1fr; }
 #search { height: 1; }
 #about { margin-top: 1; }

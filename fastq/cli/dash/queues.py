@@ -22,6 +22,8 @@ from fastq.inspector.jobs import pausing
 __all__ = ["QueuesView", "per_second"]
 
 WIDE: Final = 110
+SHORT_NAME: Final = 12
+"""A list that has no room cuts longer names."""
 """The width from which bars and sparklines are longer."""
 
 COLUMNS: Final = (
@@ -139,4 +141,6 @@ def _more(info: QueueInfo, width: int) -> Text:
         f"\n today {plural(info.processed, 'run')}, {number(info.failed)} failed{lost}"
         f"  in total {plural(info.processed_total, 'run')}{paused}{dropped}"
     )
+    if len(info.queue) > SHORT_NAME:
+        text.append(f"\n {clean(info.queue)}")
     return text

@@ -106,11 +106,12 @@ def _end_some(db: Any, queue: str) -> None:
 
 def _schedule(db: Any) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
+    at_three = (now + timedelta(hours=21)).replace(hour=3, minute=0, second=0)
     publish_entries(
         db,
         SchedulerEntry(
             "21f2ca9d", "0 3 * * *", "report:daily", b'{"day": "today"}', ('Queue("low")',),
-            now + timedelta(hours=9), now - timedelta(hours=15),
+            at_three, at_three - timedelta(days=1),
         ),
         SchedulerEntry(
             "21f50a8d", "@every 30s", "mail:ping", b"", ('Queue("critical")', "MaxRetry(2)"),

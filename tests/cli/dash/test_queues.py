@@ -128,3 +128,11 @@ async def test_names_that_would_upset_a_terminal_are_escaped(fastq: Fastq, db: A
         await dash.sees(r"a\x1b[31m[red]\n", "1 queue", no="\x1b")
         await dash.press("enter")
         await dash.sees(r"a\x1b[31m[red]\n  pending 1-1 of 1", no="\x1b")
+
+
+@on_a_loop
+async def test_a_name_that_is_cut_is_told_whole(fastq: Fastq, db: Any) -> None:
+    name = "eu-west-1:customer-000:webhooks-outgoing-priority"
+    Seeded(db, name).pend("x")
+    async with driven(fastq.url, size=(80, 24)) as dash:
+        await dash.sees("1 queue  1 task", f" {name}", "today 0 runs")
