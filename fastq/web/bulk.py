@@ -23,16 +23,26 @@ ASK_ABOVE: Final = 1_000
 FAILURES: Final = 10
 KEPT: Final = frozenset(("all", "group", "id", "only", "q", "state", "to"))
 """The fields that come again with the answer to a question; whatever else a form had is dropped."""
+MOST_NAMED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An action that was asked for: the job, where its form leads back to, and the queues that it is about."""
+    """An action that was asked for: the job, where its form leads back to, and the queues that it is about.
+
+    ``query`` is the search whose tasks it is for, empty if it is for none.
+    """
 
     verb: str
     job: Job
     back: str
     queues: frozenset[str]
+    query: str = ""
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """Return what the audit says of the tasks, beyond the queue that the path names."""
+        return {"query": self.query, "queues": sorted(self.queues)[:MOST_NAMED]} if self.query else {}
 
 
 def ask(call: Call, order: Order, fields: Sequence[tuple[str, str]]) -> Response | None:
@@ -67,29 +77,36 @@ def did(verb: str, progress: Progress, more: Mapping[str, str] | None = None, *,
 
 async def begin(call: Call, order: Order, more: Mapping[str, str] | None = None) -> Response:
     """Begin the job of an order, and lead to its page; or back, if it was quick."""
-    work = Work(order.job.question.rstrip("?"), call.user.name, order.queues)
+    title = order.job.question.rstrip("?")
+    work = Work(f"{title}: {order.query}" if order.query else title, call.user.name, order.queues)
 
     async def do(work: Work) -> str:
         work.progress.total = order.job.total
         await call.inspector.carry_out(order.job, progress=work.note)
         return order.job.outcome(work.progress)
 
-    if await run_as_job(call, f"task.{order.verb}", work, do):
+    if await run_as_job(call, f"task.{order.verb}", work, do, order.notes):
         joint = "&" if "?" in order.back else "?"
         return RedirectResponse(f"{order.back}{joint}{did(order.verb, work.progress, more)}", 303)
     return RedirectResponse(f"{call.base}/jobs/{work.id}", 303)
 
 
-async def run_as_job(call: Call, action: str, work: Work, do: Callable[[Work], Awaitable[str]]) -> bool:
-    """Begin a job; return whether it has ended well by now. If it goes on, its end is one more line of the audit."""
+async def run_as_job(
+    call: Call, action: str, work: Work, do: Callable[[Work], Awaitable[str]], about: Mapping[str, Any] | None = None
+) -> bool:
+    """Begin a job; return whether it has ended well by now. If it goes on, its end is one more line of the audit.
+
+    ``about`` is what each line says of the tasks.
+    """
+    told = about or {}
     call.site.board.start(work, do)
     await work.settle(QUICK_S)
     if work.is_running:
-        call.notes = {"job": work.id, "outcome": "begun"}
-        work.on_end = lambda: audit(call, action, {"job": work.id, **_notes(work)})
+        call.notes = {"job": work.id, **told, "outcome": "begun"}
+        work.on_end = lambda: audit(call, action, {"job": work.id, **told, **_notes(work)})
         return False
     del call.site.board.jobs[work.id]
-    call.notes = _notes(work)
+    call.notes = {**told, **_notes(work)}
     if work.state is not WorkState.DONE:
         before = f"; {work.progress.done:,} tasks were done before" if work.progress.done else ""
         raise Refusal(409, f"{work.said or 'it was stopped'}{before}")

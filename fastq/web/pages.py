@@ -1,6 +1,7 @@
 """The pages that show something; each has a URL and works without JavaScript."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,7 +26,7 @@ from fastq.web.payloads import shown
 from fastq.web.problems import problems_of
 from fastq.web.redaction import HIDDEN
 from fastq.web.render import asset, page
-from fastq.web.search import SEARCHING
+from fastq.web.search import SEARCHING, query_for
 from fastq.web.settings import SETTINGS
 from fastq.web.site import Call, Refusal, Route, name_in_path
 from fastq.web.streaming import events_of
@@ -157,6 +158,7 @@ async def tasks(call: Call) -> Response:
         number=number,
         size=size,
         sizes=SIZES,
+        alike=query_for(info.queue, state.value) if state in (TaskState.RETRY, TaskState.ARCHIVED) else "",
         is_newest_first=state in _NEWEST_FIRST,
         count=count,
         verbs=[verb for verb in VERBS if is_possible(verb, state) and call.may(f"task.{verb}")],
@@ -213,6 +215,7 @@ async def task(call: Call) -> Response:
         if info.result is None
         else shown(info.result, call.request.query_params.get("result", ""), info.result_size),
         attempts=attempts[::-1],
+        alike=query_for(info.queue, "retry,archived", _without_place(info.last_err)) if info.last_err else "",
         worker=worker,
         child=worker and next((child for child in worker[0].children if info.id in child.task_ids), None),
         locks=locks,
@@ -220,6 +223,11 @@ async def task(call: Call) -> Response:
         verbs=[verb for verb in VERBS if is_possible(verb, info.state) and call.may(f"task.{verb}")],
         did=did_of(call),
     )
+
+
+def _without_place(error: str) -> str:
+    """Leave out the line of an error, which is another one after each change of the code."""
+    return re.sub(r" \([^()]*:\d+\)$", "", error.partition("\n")[0])
 
 
 def _says(formatted: str, payload: bytes) -> bool:

@@ -1,5 +1,6 @@
 """The search over all queues and states, and the actions on what it found."""
 
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
@@ -19,12 +20,12 @@ from fastq.states import TaskState
 from fastq.web.acting import VERBS, did_of
 from fastq.web.bulk import Order, ask, begin
 from fastq.web.payloads import preview
-from fastq.web.query import Query, Subject, pattern_of
+from fastq.web.query import FIELDS, Query, Subject, pattern_of
 from fastq.web.render import page
 from fastq.web.site import Call, Endpoint, Refusal, Route, name_in_path
 from fastq.web.work import Work
 
-__all__ = ["SEARCHING", "Found", "look"]
+__all__ = ["SEARCHING", "Found", "look", "query_for"]
 
 SETTLE_S: Final = 0.5
 MOST_SHOWN: Final = 200
@@ -33,6 +34,7 @@ KINDS_SHOWN: Final = 20
 OTHERS: Final = "others"
 BATCH: Final = 50
 """The tasks that are tested in one turn."""
+_NAMED: Final = re.compile(r"(?:^|\s)([a-z]{2,12}):(?!//)\S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,8 @@ async def search(call: Call) -> Response:
         query=text,
         wrong=wrong,
         work=work,
+        strange=_strange_words(text),
+        fields=FIELDS,
         found=found,
         most_bytes=query and query.most_bytes,
         errors=found.errors.most_common(KINDS_SHOWN),
@@ -116,6 +120,18 @@ async def search(call: Call) -> Response:
         did=did_of(call),
         refreshes=work is not None and work.is_running,
     )
+
+
+def query_for(queue: str, states: str, error: str = "") -> str:
+    """Return the search for the tasks of a queue that failed, as others did if there is an ``error``."""
+    words = [f"queue:{_quoted(queue)}", f"state:{states}"]
+    return " ".join([*words, f"error:{_quoted(pattern_of(error))}"] if error else words)
+
+
+def _strange_words(text: str) -> list[str]:
+    """Return what looks like a word of the search, but is none, and was looked for as text."""
+    names = (name for name in _NAMED.findall(text) if name not in FIELDS)
+    return list(dict.fromkeys(names))
 
 
 def _quoted(value: str) -> str:
@@ -223,7 +239,7 @@ def _doer(verb: str) -> Endpoint:
         count = sum(work.result.places[place.queue, place.state] for place in places)
         job = doing_where(verb, places, TaskFilter(test=_test(call, query)), count)
         back = f"{call.base}/search?{urlencode({'q': query.text})}"
-        order = Order(verb, job, back, frozenset(place.queue for place in places))
+        order = Order(verb, job, back, frozenset(place.queue for place in places), query.text)
         if question := ask(call, order, fields):
             return question
         return await begin(call, order)

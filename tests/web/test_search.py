@@ -181,6 +181,24 @@ def test_a_few_failures_are_found_in_all_queues_and_counted(url: str, crowd: Non
         assert "The first 200 are listed; all are counted." in text_of(served.get("/search?q=type:mail:1"))
 
 
+def test_a_word_that_is_none_of_the_search_is_named(url: str, crowd: None) -> None:
+    with serving(FastqWeb(url)) as served:
+        text = found(served, "/search?q=foo:bar+state:archived+https://example.com/")
+        assert "foo: is no word of the search, and was looked for as text. Words are id, type," in text
+        assert "no word of the search" not in found(served, "/search?q=type:email:*+no+such")
+
+
+def test_failed_tasks_lead_to_their_like(url: str, crowd: None) -> None:
+    with serving(FastqWeb(url)) as served:
+        for page, seen in (
+            ("/queues/mail/archived", "3 tasks found; 3 of 3 looked at"),
+            ("/queues/mail/tasks/f1", "3 tasks found; 3 of 3 looked at"),
+        ):
+            (link,) = re.findall(r'href="(/search\?q=[^"]*)"', served.get(page).text)
+            assert seen in found(served, link)
+        assert "/search?q=" not in served.get("/queues/mail/pending").text
+
+
 def test_what_was_found_is_deleted_by_a_job_after_a_question(
     url: str, db: Redis, crowd: None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +209,7 @@ def test_what_was_found_is_deleted_by_a_job_after_a_question(
         found(served, "/search?q=error:TimeoutError")
         question = text_of(send(served, "/search/delete", q="error:TimeoutError"))
         assert "Delete the tasks that match, 6 when they were counted, for good?" in question
+        assert "They match error:TimeoutError in 2 queues." in question
         assert inspector.get_queue_info("mail").archived == 3
         done = send(served, "/search/delete", q="error:TimeoutError", sure="yes")
         assert done.status == 303
@@ -205,6 +224,7 @@ def test_what_was_found_is_deleted_by_a_job_after_a_question(
         wait_until(lambda: inspector.get_queue_info("mail").archived == 450)
     [first, *_] = [json.loads(record.getMessage()) for record in caplog.records if record.name == "fastq.web.audit"][1:]
     assert (first["action"], first["count"], first["outcome"]) == ("task.delete", 6, "done")
+    assert (first["query"], first["queues"]) == ("error:TimeoutError", ["images", "mail"])
 
 
 def test_a_search_ends_when_nobody_looks(url: str, crowd: None, monkeypatch: pytest.MonkeyPatch) -> None:
