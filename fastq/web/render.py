@@ -32,6 +32,8 @@ _MEDIA: Final[Mapping[str, str]] = {
 _FOLDER: Final = resources.files("fastq.web") / "static"
 _FILES: Final = {path.name: path.read_bytes() for path in _FOLDER.iterdir() if path.name.rpartition(".")[2] in _MEDIA}
 _PACKED: Final = {name: gzip.compress(data, mtime=0) for name, data in _FILES.items()}
+MANY_ROWS: Final = 20
+"""A longer list of queues can be filtered."""
 _VERSION: Final = hashlib.sha256(b"".join(data for _, data in sorted(_FILES.items()))).hexdigest()[:12]
 
 
@@ -96,7 +98,7 @@ _templates.filters.update(
     span=span,
     words=words_of,
 )
-_templates.globals.update(part=_part, STATES=[state.value for state in TaskState], VERSION=__version__)
+_templates.globals.update(part=_part, MANY_ROWS=MANY_ROWS, STATES=[state.value for state in TaskState], VERSION=__version__)
 
 
 def page(call: Call, template: str, status: int = 200, **data: Any) -> Response:

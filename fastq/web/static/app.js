@@ -226,6 +226,7 @@ function connect() {
     renewAll();
     showCopy();
     showChosen();
+    showFiltered();
   });
   stream.addEventListener("trouble", (event) => {
     const { text, now } = JSON.parse(event.data);
@@ -317,6 +318,23 @@ document.addEventListener("change", (event) => {
   if (event.target.closest?.("form.tasks")) showChosen();
 });
 
+// The filter of a long list of queues
+
+const filter = document.querySelector("[data-filter]");
+
+function showFiltered() {
+  const wanted = filter?.elements[0].value.toLowerCase() ?? "";
+  for (const row of filter ? document.querySelectorAll(".queues tbody tr") : []) {
+    row.hidden = !row.dataset.key.toLowerCase().includes(wanted);
+  }
+}
+
+if (filter) {
+  filter.hidden = false;
+  filter.addEventListener("input", showFiltered);
+  filter.addEventListener("submit", (event) => event.preventDefault());
+}
+
 // The keyboard --------------------------------------------------------------------------------------------------------
 
 const PAGES = { q: "", s: "servers", c: "schedulers", h: "history", j: "jobs", r: "redis" };
@@ -330,7 +348,7 @@ function step(by) {
 }
 
 const KEYS = {
-  "/": () => (document.querySelector(".ask input[type=search]") ?? document.querySelector(".find input")).focus(),
+  "/": () => (document.querySelector(".ask[role=search] input") ?? document.querySelector(".find input")).focus(),
   "?": () => document.getElementById("keys").showModal(),
   j: () => step(1),
   k: () => step(-1),
