@@ -98,7 +98,8 @@ _templates.filters.update(
     span=span,
     words=words_of,
 )
-_templates.globals.update(part=_part, MANY_ROWS=MANY_ROWS, STATES=[state.value for state in TaskState], VERSION=__version__)
+_templates.globals.update(part=_part, STATES=[state.value for state in TaskState], VERSION=__version__)
+_templates.globals.update(MANY_ROWS=MANY_ROWS)
 
 
 def page(call: Call, template: str, status: int = 200, **data: Any) -> Response:
