@@ -72,6 +72,7 @@ OF_THE_WEB = (
     "info",
     "redis_url",
     "cli.human",
+    "cli.places",
     "cli.times",
 )
 

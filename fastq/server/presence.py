@@ -14,8 +14,7 @@ from fastq._version import __version__
 from fastq.broker.operations.presence import ServerIdentity, ServerState
 from fastq.clock import Clock, at_unix_ns
 from fastq.errors import InvalidMessageError
-from fastq.pool.protocol import PoolCensus, Running, Submission
-from fastq.pool.runner import Sort
+from fastq.pool.protocol import PoolCensus, Running, Sort, Submission
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import decode_task_message

@@ -10,8 +10,7 @@ import pytest
 
 import fastq
 from fastq.broker.operations.presence import ServerIdentity
-from fastq.pool.protocol import ChildCensus, PoolCensus, Running, Submission
-from fastq.pool.runner import Sort
+from fastq.pool.protocol import ChildCensus, PoolCensus, Running, Sort, Submission
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.tasks import InFlightTasks
 from fastq.server.presence import ServerPresence, ServerStatus, new_identity
