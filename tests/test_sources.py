@@ -28,6 +28,7 @@ JOB_BODIES = {
 
 # What may break a limit, without its line, and why. What no longer does is taken off.
 EXCEPTIONS = {
+    "fastq/inspector/tasks.py: function TaskMethods.list_task_heads has 7 parameters, over 6": "list_tasks', and bytes",
     "fastq/_codec_messages.pxi: function TaskMessage.__init__ has 15 parameters, over 6": "a record's fields",
     "tests/pool/test_chaos.py: sleeps; wait for a signal or use tests.waiting": "its pauses are what it tests",
     "tests/pool/harness.py: sleeps; wait for a signal or use tests.waiting": "asks whether a process is gone",

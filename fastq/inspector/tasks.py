@@ -54,9 +54,9 @@ class Listing:
 
     def page(self, page: int, page_size: int, now_ns: int, *, newest_first: bool = False) -> Flow[list[TaskInfo]]:
         """Read a page; tasks that leave the state while it is read are left out."""
-        return (yield from self.read((yield from self.ids_of_page(page, page_size)), now_ns))
+        return (yield from self.read((yield from self.ids_of_page(page, page_size, newest_first)), now_ns))
 
-    def ids_of_page(self, page: int, page_size: int) -> Flow[list[bytes]]:
+    def ids_of_page(self, page: int, page_size: int, newest_first: bool) -> Flow[list[bytes]]:
         """Read the ids of a page."""
         start, count = check_page(page, page_size)
         listed = list_ids_newest_first if newest_first else list_ids
@@ -144,7 +144,7 @@ class TaskMethods(Driver):
         return (yield from _heads(queue, ids, most_bytes, self._now_ns()))
 
     @operation
-    def list_task_heads(
+    def list_task_heads(  # noqa: PLR0913 - those of list_tasks, and the bytes
         self,
         queue: str,
         state: TaskState | str,
@@ -153,10 +153,11 @@ class TaskMethods(Driver):
         group: str | None = None,
         page: int = 1,
         page_size: int = DEFAULT_PAGE_SIZE,
+        newest_first: bool = False,
     ) -> Flow[list[TaskHead]]:
         """Read a page as ``list_tasks`` does, but only the first bytes of each payload, result and error."""
         listing = Listing.of(queue, state, group)
-        ids = yield from listing.ids_of_page(page, page_size)
+        ids = yield from listing.ids_of_page(page, page_size, newest_first)
         heads = yield from _heads(queue, ids, most_bytes, self._now_ns())
         return [head for head in heads if head is not None and head.state is listing.state]
 
