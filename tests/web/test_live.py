@@ -172,7 +172,7 @@ def test_rows_that_have_not_changed_are_sent_as_their_numbers() -> None:
 
 
 def test_what_is_sent_of_a_table_is_what_this_viewer_lacks(url: str) -> None:
-    with Client(url) as client, serving(FastqWeb(url)) as served:
+    with Client(url) as client, serving(FastqWeb(url, auth=None)) as served:
         for n in range(30):
             client.enqueue("t", queue=f"q{n:02}")
         with stream(served, "/") as events:
@@ -187,7 +187,7 @@ def test_what_is_sent_of_a_table_is_what_this_viewer_lacks(url: str) -> None:
 
 
 def test_pages_and_streams_are_compressed_for_browsers_that_take_it(url: str) -> None:
-    with Client(url) as client, serving(FastqWeb(url)) as served:
+    with Client(url) as client, serving(FastqWeb(url, auth=None)) as served:
         for n in range(30):
             client.enqueue("t", queue=f"q{n:02}")
         plain, packed = served.get("/"), served.get("/", accept_encoding="br, gzip")

@@ -111,7 +111,7 @@ def test_a_formatter_that_repeats_the_payload_says_nothing(url: str) -> None:
         client.enqueue("t", {"to": "ann", "text": "x" * 50}, queue="q", task_id="a")
     formatters = (shortened(20), shortened(200), lambda name, data: f"{name}: {len(data)}")
     for formatter, count in zip(formatters, (0, 0, 1), strict=True):
-        with serving(FastqWeb(url, payload_formatter=formatter)) as served:
+        with serving(FastqWeb(url, auth=None, payload_formatter=formatter)) as served:
             page = served.get("/queues/q/tasks/a").text
         assert page.count('class="formatted"') == count
 

@@ -45,7 +45,7 @@ def tenants(url: str, db: Redis) -> str:
 
 
 def test_rows_and_totals_have_all_queues(tenants: str) -> None:
-    with serving(FastqWeb(tenants)) as served:
+    with serving(FastqWeb(tenants, auth=None)) as served:
         page, past = served.get("/").text, served.get("/history").text
     assert page.count('<svg class="spark"') == len(QUEUES)
     assert "no runs" not in page

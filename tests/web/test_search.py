@@ -182,14 +182,14 @@ def test_a_few_failures_are_found_in_all_queues_and_counted(url: str, crowd: Non
 
 
 def test_a_word_that_is_none_of_the_search_is_named(url: str, crowd: None) -> None:
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         text = found(served, "/search?q=foo:bar+state:archived+https://example.com/")
         assert "foo: is no word of the search, and was looked for as text. Words are id, type," in text
         assert "no word of the search" not in found(served, "/search?q=type:email:*+no+such")
 
 
 def test_failed_tasks_lead_to_their_like(url: str, crowd: None) -> None:
-    with serving(FastqWeb(url)) as served:
+    with serving(FastqWeb(url, auth=None)) as served:
         for page, seen in (
             ("/queues/mail/archived", "3 tasks found; 3 of 3 looked at"),
             ("/queues/mail/tasks/f1", "3 tasks found; 3 of 3 looked at"),

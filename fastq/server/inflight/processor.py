@@ -422,8 +422,7 @@ class Processor:
                 self._callbacks.finish([self._end(task, event)])
                 return
             self._counts[EventKind.NOT_FOUND] += 1
-            now_s = self._clock.unix_ns() // 1_000_000_000
-            task.disposition = passed_on(task, event.data, now_s, delay_s)
+            task.disposition = passed_on(task, event.data, self._clock.unix_ns() // 1_000_000_000, delay_s)
             task.failure, task.error = EventKind.NOT_FOUND, report_of(event.kind, event.data).error_class
             self._callbacks.finish([task])
 
