@@ -9,8 +9,9 @@ The question is GET-MASTER-ADDR-BY-NAME, as in asynq. redis-py uses SENTINEL MAS
 every replica follows the new one: that takes up to the failover-timeout, while writes to the old one are lost.
 
 An answer says which configuration it belongs to: the epoch rises with each failover. One of an earlier epoch than that
-already heard of counts only if more than half of the sentinels answer and none knows a later one, as after they were
-set up anew.
+already heard of counts in two cases, both while no sentinel knows a later one. Either more than half of the sentinels
+answer, or the known master is none any more: it cannot be reached, or is a replica. So it is after they were set up
+anew.
 """
 
 import asyncio
@@ -25,13 +26,14 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
+from redis.asyncio.sentinel import SentinelManagedConnection as AsyncSentinelManagedConnection
 from redis.connection import Connection
-from redis.exceptions import NoPermissionError, RedisError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool, SentinelManagedConnection
 
 from fastq.broker.transport.events import SentinelEvents
-from fastq.broker.transport.faults import CONNECT_FAULTS, REFUSALS
+from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, is_demoted
 from fastq.broker.transport.tls import use_tls
 from fastq.broker.transport.uri import ConnectionSpec
 from fastq.clock import Clock, SystemClock
@@ -111,6 +113,8 @@ class Known:
         self.first: Any = None
         self.epoch = -1
         self.address: tuple[str, int] | None = None
+        self.is_gone = False
+        """Whether the address cannot be reached, or is that of a replica."""
         self._lock = threading.Lock()
 
     def in_order(self, sentinels: Sequence[Any]) -> list[Any]:
@@ -123,12 +127,17 @@ class Known:
             if answer.epoch < self.epoch and not may_go_back:
                 return False
             before, self.address = self.address, answer.address
-            self.epoch, self.first = answer.epoch, answer.sentinel
+            self.epoch, self.first, self.is_gone = answer.epoch, answer.sentinel, False
         if before is None or before == answer.address:
             return False
         text = "the sentinels name %s:%d as the master of %r, in place of %s:%d"
         _log.info(text, *answer.address, service_name, *before)
         return True
+
+    def saw(self, address: tuple[str, int], *, is_gone: bool) -> None:
+        """Note whether a master is one: it cannot be reached or refuses to write, or it was connected to."""
+        if address == self.address:
+            self.is_gone = is_gone
 
 
 class Search:
@@ -185,9 +194,10 @@ class Search:
         if not self._answers:
             raise self._failure()
         latest = max(self._answers, key=lambda answer: answer.epoch)
+        known = self._known
+        is_credible = 2 * len(self._answers) > sentinels or known.is_gone
         # Not if a later one was heard of meanwhile: this search may have asked long ago.
-        may_go_back = 2 * len(self._answers) > sentinels and self._known.epoch == self._known_epoch
-        return self._known.note(self._name, latest, may_go_back=may_go_back)
+        return known.note(self._name, latest, may_go_back=is_credible and known.epoch == self._known_epoch)
 
     def _failure(self) -> Exception:
         if self._refusal is not None:
@@ -247,11 +257,60 @@ class _AsyncSentinels(AsyncSentinel):
         return self.known.address
 
 
+class _MasterConnection(SentinelManagedConnection):
+    """A connection that tells whether it has found a master."""
+
+    def connect_to(self, address: tuple[str, int]) -> None:
+        known: Known = self.connection_pool.sentinel_manager.known
+        try:
+            super().connect_to(address)  # type: ignore[no-untyped-call]  # redis-py's
+        except CONNECTION_FAULTS as error:
+            known.saw(address, is_gone=not isinstance(error, REFUSALS))
+            raise
+        known.saw(address, is_gone=False)
+
+    def read_response(self, *args: Any, **named: Any) -> Any:
+        # Not redis-py's, which turns the refusal of a replica into a connection that broke.
+        try:
+            return super(SentinelManagedConnection, self).read_response(*args, **named)
+        except ResponseError as error:
+            if is_demoted(error):
+                _note_replica(self)
+            raise
+
+
+class _AsyncMasterConnection(AsyncSentinelManagedConnection):
+    """As ``_MasterConnection``."""
+
+    async def connect_to(self, address: tuple[str, int]) -> None:
+        known: Known = self.connection_pool.sentinel_manager.known
+        try:
+            await super().connect_to(address)  # type: ignore[no-untyped-call]  # redis-py's
+        except CONNECTION_FAULTS as error:
+            known.saw(address, is_gone=not isinstance(error, REFUSALS))
+            raise
+        known.saw(address, is_gone=False)
+
+    async def read_response(self, *args: Any, **named: Any) -> Any:
+        try:
+            return await super(AsyncSentinelManagedConnection, self).read_response(*args, **named)
+        except ResponseError as error:
+            if is_demoted(error):
+                _note_replica(self)
+            raise
+
+
+def _note_replica(connection: Any) -> None:
+    connection.connection_pool.sentinel_manager.known.saw((connection.host, connection.port), is_gone=True)
+    connection.mark_for_reconnect()
+
+
 class _MasterPool(SentinelConnectionPool):
     sentinel_manager: _Sentinels
 
     def __init__(self, service_name: str, sentinels: Sentinel, **settings: Any) -> None:
-        super().__init__(service_name, sentinels, **settings)  # type: ignore[no-untyped-call]  # redis-py's
+        made = {"connection_class": _MasterConnection, **settings}
+        super().__init__(service_name, sentinels, **made)  # type: ignore[no-untyped-call]  # redis-py's
         self._schedule = SentinelSchedule()
         self._events = SentinelEvents(self.sentinel_manager.sentinels, service_name)
 
@@ -309,7 +368,8 @@ class AsyncMasterPool(AsyncSentinelConnectionPool):
     sentinel_manager: _AsyncSentinels
 
     def __init__(self, service_name: str, sentinels: AsyncSentinel, **settings: Any) -> None:
-        super().__init__(service_name, sentinels, **settings)  # type: ignore[no-untyped-call]  # redis-py's
+        made = {"connection_class": _AsyncMasterConnection, **settings}
+        super().__init__(service_name, sentinels, **made)  # type: ignore[no-untyped-call]  # redis-py's
         self._schedule = SentinelSchedule()
 
     async def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> AsyncConnection:

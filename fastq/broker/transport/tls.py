@@ -59,8 +59,11 @@ class _Secure:
 
 
 def tls_class(tls: TLSFiles, plain: type = Connection) -> type:
-    """Return the class of connections over TLS that takes the place of one of redis-py's plain classes."""
-    return type("SecureConnection", (_Secure, _SECURE[plain]), {"tls": tls})
+    """Return the class of connections over TLS that takes the place of a plain one, redis-py's or made of it."""
+    if plain in _SECURE:
+        return type("SecureConnection", (_Secure, _SECURE[plain]), {"tls": tls})
+    (base,) = plain.__bases__
+    return type("SecureConnection", (_Secure, plain, _SECURE[base]), {"tls": tls})
 
 
 def use_tls(tls: TLSFiles | None, *pools: Any) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ReadOnlyError
 
+from fastq import AsyncClient, Client
 from fastq.broker.operations.health import ping
 from fastq.broker.transport.aio import AsyncBroker, AsyncNodeTransport
 from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
@@ -196,6 +198,21 @@ def test_most_sentinels_are_believed_although_they_began_anew() -> None:
     assert heard(known, (OLD, 0), of=1) == OLD
 
 
+def test_one_sentinel_that_began_anew_is_believed_once_the_master_is_none_any_more() -> None:
+    known = Known()
+    assert heard(known, (NEW, 5)) == NEW
+    known.saw(OLD, is_gone=True)
+    assert heard(known, (OLD, 0)) == NEW, "that is another one"
+    known.saw(NEW, is_gone=True)
+    known.saw(NEW, is_gone=False)
+    assert heard(known, (OLD, 0)) == NEW, "it is there again"
+    known.saw(NEW, is_gone=True)
+    assert heard(known, (OLD, 0), (NEW, 5)) == NEW, "another sentinel knows a later one"
+    assert heard(known, (OLD, 0)) == NEW, "and has named it again"
+    known.saw(NEW, is_gone=True)
+    assert heard(known, (OLD, 0)) == OLD
+
+
 def test_an_answer_that_took_long_does_not_replace_a_later_one() -> None:
     known = Known()
     assert heard(known, (OLD, 4)) == OLD
@@ -314,7 +331,7 @@ def test_one_refused_write_is_enough_for_all_connections(site: SentinelSite) -> 
         refused, other = pool.get_connection(), pool.get_connection()
         site.demote()
         refused.send_command("SET", "key", "1")
-        with pytest.raises(RedisConnectionError, match="now a slave"):
+        with pytest.raises(ReadOnlyError):
             refused.read_response()
         pool.release(refused)
         assert pool.get_connection().port == site.new.port
@@ -329,12 +346,70 @@ def test_one_refused_write_is_enough_for_all_asyncio_connections(site: SentinelS
             refused, other = await pool.get_connection(), await pool.get_connection()
             site.demote()
             await refused.send_command("SET", "key", "1")
-            with pytest.raises(RedisConnectionError, match="now a slave"):
+            with pytest.raises(ReadOnlyError):
                 await refused.read_response()
             await pool.release(refused)
             assert (await pool.get_connection()).port == site.new.port
             await pool.release(other)
             assert (await pool.get_connection()).port == site.new.port
+
+    run(test)
+
+
+# Sentinels that were set up anew, of which one answers ----------------------------------------------------------------
+
+
+def url_with_sentinels_that_are_gone(site: SentinelSite) -> str:
+    hosts = ",".join(f"127.0.0.1:{port}" for port in (free_port(), site.sentinel_port, free_port()))
+    return f"redis-sentinel://{hosts}?master=mymaster"
+
+
+@contextmanager
+def replaced_as(how: str, site: SentinelSite) -> Iterator[None]:
+    """Set the sentinel up anew with another master, whose epoch is lower than that of the one before."""
+    if how == "a replica":
+        site.demote()
+        yield
+        return
+    site.replace()
+    with site.old.client() as old:
+        port = old.config_get("port")["port"]
+        old.config_set("port", 0)
+        old.execute_command("CLIENT", "KILL", "TYPE", "normal")
+        yield
+    with Redis(unix_socket_path=site.old.socket_path) as old:
+        old.config_set("port", port)
+
+
+@pytest.mark.parametrize("how", ["a replica", "out of reach"])
+def test_a_client_follows_a_sentinel_that_was_set_up_anew(how: str, site: SentinelSite) -> None:
+    with Client(url_with_sentinels_that_are_gone(site)) as client:
+        client.enqueue("t")
+        pool: Any = client._broker.transport.lender()
+        pool.sentinel_manager.known.epoch = 5
+
+        def is_enqueued() -> bool:
+            with suppress(BrokerError):
+                client.enqueue("t", task_id="after")
+                return True
+            return False
+
+        with replaced_as(how, site), site.new.client() as new:
+            wait_until(is_enqueued)
+            assert new.exists("asynq:{default}:t:after")
+
+
+@pytest.mark.parametrize("how", ["a replica", "out of reach"])
+def test_an_asyncio_client_follows_a_sentinel_that_was_set_up_anew(how: str, site: SentinelSite) -> None:
+    async def test() -> None:
+        async with AsyncClient(url_with_sentinels_that_are_gone(site)) as client:
+            await client.enqueue("t")
+            pool: Any = client._broker.transport.lender()
+            pool.sentinel_manager.known.epoch = 5
+            with replaced_as(how, site), site.new.client() as new:
+                while not new.exists("asynq:{default}:t:after"):
+                    with suppress(BrokerError):
+                        await client.enqueue("t", task_id="after")
 
     run(test)
 
