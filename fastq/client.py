@@ -55,7 +55,7 @@ class Client:
 
     No call takes longer than ``timeout`` (seconds or a timedelta): it then raises ``BrokerTimeoutError``, whose
     ``maybe_applied`` says whether the task may have been enqueued. For ``enqueue_many`` it bounds each few hundred
-    tasks. None: a reply may take 3 s and a connection 5 s, and a call may meet several of these.
+    tasks. None: a reply may take 3 s and a connection 5 s, and what an ``enqueue`` does after a fault 3 s more.
 
     With ``wait_replicas``, a task counts as enqueued once so many replicas have it. If they have not confirmed that
     within ``wait_timeout`` (seconds or a timedelta), ``BrokerNotConfirmedError`` is raised: the task is enqueued, and a

@@ -292,6 +292,8 @@ class BrokerError(FastqError):
     results: Sequence[Any] | None = None
     # Of a lost reply: the error that remains if the request turns out to have been carried out.
     if_applied: "BrokerError | None" = None
+    # Of a refusal that passes within seconds: how often an enqueue is tried.
+    tries = 1
 
     def __init__(self, message: str, *, operation: str = "", maybe_applied: bool = False) -> None:
         self.operation = operation

@@ -2,7 +2,7 @@
 
 Nothing here does I/O. A flow yields one ``Operation`` (and gets its result, or its error thrown in), a tuple of them
 for one round trip (and gets a list in which a failed one stands as its error), ``Send`` and later ``Receive`` to work
-while Redis does, or a ``Pause``.
+while Redis does, a ``Pause``, or ``Soon`` for what follows a fault.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -13,7 +13,7 @@ from fastq.broker.scripts import Script, load_script
 from fastq.errors import BrokerError
 from fastq.wire import keys
 
-__all__ = ["Flow", "Operation", "Pause", "Receive", "Send", "Step", "Word", "as_is", "scripted", "together"]
+__all__ = ["Flow", "Operation", "Pause", "Receive", "Send", "Soon", "Step", "Word", "as_is", "scripted", "together"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -76,6 +76,17 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Soon:
+    """A request to the executor to end what follows soon, until the next ``Send``; a client's timeout still holds.
+
+    It may take as long as one reply, or with ``after_silence`` half as long, on new connections: the others may lead to
+    a server that is gone.
+    """
+
+    after_silence: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
     """A request to the executor to send operations without waiting; the flow gets a ticket for ``Receive``.
 
@@ -92,7 +103,7 @@ class Receive:
     ticket: Any
 
 
-Step: TypeAlias = Operation[Any] | tuple[Operation[Any], ...] | Pause | Send | Receive
+Step: TypeAlias = Operation[Any] | tuple[Operation[Any], ...] | Pause | Soon | Send | Receive
 Flow: TypeAlias = Generator[Step, Any, T]
 
 

@@ -9,7 +9,7 @@ from redis.crc import key_slot
 from tests.redis_servers import RedisServer
 from tests.waiting import PATIENCE_S
 
-__all__ = ["MIGRATE_MS", "SHORT_S", "Cluster", "expect_no_reply", "slot_of"]
+__all__ = ["MIGRATE_MS", "SHORT_S", "Cluster", "expect_no_reply", "node_errors", "slot_of"]
 
 SLOTS = 16384
 SHORT_S = 0.2

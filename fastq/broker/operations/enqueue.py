@@ -3,6 +3,9 @@
 Redis is never asked twice blindly. When the reply of an enqueue was lost, the flow looks for each task by its id. A
 task with the same type and payload, in any state, is success. A missing task is sent again. So a task that has already
 run and been deleted by then is enqueued a second time (by design: at least once).
+
+What Redis has refused for the moment is sent again, with pauses: while it moves the slot of the queue, or where the
+connection led to a replica.
 """
 
 import logging
@@ -13,11 +16,18 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from fastq.broker.operation import Flow, Operation, Pause, Word
+from fastq.broker.operation import Flow, Operation, Pause, Soon, Word
 from fastq.broker.scripts import Script, load_script
 from fastq.broker.transport.exchange import ATTEMPTS, backoff_s
 from fastq.clock import Clock
-from fastq.errors import BrokerError, DuplicateTaskError, FastqError, InvalidMessageError, TaskIDConflictError
+from fastq.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    DuplicateTaskError,
+    FastqError,
+    InvalidMessageError,
+    TaskIDConflictError,
+)
 from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
@@ -147,26 +157,67 @@ def enqueue_batches(batches: Sequence[EnqueueBatch], register: Sequence[str]) ->
 
 def enqueue_operations(batches: Sequence[EnqueueBatch], register: Sequence[str]) -> tuple[Operation[Any], ...]:
     """Return the operations of one round trip that enqueues batches and registers queues."""
-    return (*map(register_queue, register), *map(_operation, batches))
+    # A lost registration is repeated once the tasks are settled: by itself it would wait for another reply before that.
+    registering = (replace(register_queue(queue), idempotent=False) for queue in register)
+    return (*registering, *map(_operation, batches))
 
 
 def settle_enqueue(
     batches: Sequence[EnqueueBatch], register: Sequence[str], results: Sequence[Any]
 ) -> Flow[EnqueueReport]:
-    """Turn the results of ``enqueue_operations`` into outcomes; settle lost replies."""
-    registered = [queue for queue, result in zip(register, results, strict=False) if isinstance(result, int)]
-    for queue in registered:
-        if results[register.index(queue)]:  # SADD's count: maybe a misspelled name
-            _log.info("queue %r is new: asynq:queues did not list it", queue)
+    """Turn the results of ``enqueue_operations`` into outcomes; settle lost replies, repeat what passes."""
     outcomes: list[Sequence[EnqueueOutcome | BrokerError]] = []
-    for batch, result in zip(batches, results[len(register) :], strict=True):
+    for batch, first in zip(batches, results[len(register) :], strict=True):
+        result = first
+        if isinstance(result, BrokerError) and result.tries > 1:
+            result = yield from _try_again(batch, result)
         if not isinstance(result, BrokerError):
             outcomes.append(result)
         elif result.maybe_applied and result.transient:  # its reply was lost; a refusal halfway is not settled
             outcomes.append((yield from _settle(batch, result)))
         else:
             outcomes.append([result] * len(batch.tasks))
+    registered = _registered(register, results)
+    if len(registered) < len(register):
+        registered += yield from _register_again(register, results, outcomes)
     return EnqueueReport(registered, outcomes)
+
+
+def _registered(queues: Sequence[str], results: Sequence[Any]) -> list[str]:
+    """Return the queues that are registered now; log those that were not before."""
+    counts = {queue: result for queue, result in zip(queues, results, strict=False) if isinstance(result, int)}
+    for queue in (queue for queue, count in counts.items() if count):  # SADD's count: maybe a misspelled name
+        _log.info("queue %r is new: asynq:queues did not list it", queue)
+    return list(counts)
+
+
+def _register_again(
+    queues: Sequence[str], results: Sequence[Any], outcomes: Sequence[Sequence[EnqueueOutcome | BrokerError]]
+) -> Flow[list[str]]:
+    """Register those queues again that a later try may list, if Redis has answered for any task; return these."""
+    failed = {queue: result for queue, result in zip(queues, results, strict=False) if isinstance(result, BrokerError)}
+    open_ = {queue: error for queue, error in failed.items() if error.transient or error.tries > 1}
+    if not open_ or all(isinstance(outcome, BrokerError) for batch in outcomes for outcome in batch):
+        return []
+    yield Soon(after_silence=any(isinstance(error, BrokerTimeoutError) for error in open_.values()))
+    again = tuple(open_)
+    return _registered(again, (yield tuple(map(register_queue, again))))
+
+
+def _try_again(batch: EnqueueBatch, refused: BrokerError) -> Flow[list[EnqueueOutcome | BrokerError] | BrokerError]:
+    """Repeat an enqueue that Redis has refused for the moment, with pauses; return the outcomes or the last error."""
+    yield Soon(after_silence=False)
+    attempt = 1
+    while attempt < refused.tries:
+        yield Pause(backoff_s(attempt))
+        attempt += 1
+        result = (yield (_operation(batch),))[0]
+        if not isinstance(result, BrokerError) or result.maybe_applied:
+            return result  # type: ignore[no-any-return]  # of an operation
+        if isinstance(result, BrokerTimeoutError):
+            break  # the time of the call is over, and the refusal tells more
+        refused = result
+    return refused
 
 
 def _settle(batch: EnqueueBatch, error: BrokerError) -> Flow[list[EnqueueOutcome | BrokerError]]:
@@ -177,6 +228,7 @@ def _settle(batch: EnqueueBatch, error: BrokerError) -> Flow[list[EnqueueOutcome
     lost reply, since only that error says that they may have been enqueued. Its cause is the reason why they could not
     be settled. A task that was found is not known to have been confirmed by replicas.
     """
+    yield Soon(after_silence=isinstance(error, BrokerTimeoutError))
     settled: dict[int, EnqueueOutcome | BrokerError] = {}
     found: list[int] = []
     tasks = batch.tasks

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from hiredis import pack_command
 from redis.exceptions import ResponseError
 
-from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
+from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Soon, Step
 from fastq.broker.transport.blocking import address_of, peer_of
 from fastq.broker.transport.confirm import NO_TERMS, Terms
 from fastq.broker.transport.credentials import credentials_of
@@ -26,7 +26,7 @@ from fastq.broker.transport.faults import (
     is_demoted,
     transport_error,
 )
-from fastq.broker.transport.limit import Limit
+from fastq.broker.transport.limit import REPLY_S, Limit
 from fastq.errors import BrokerError
 
 __all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport", "abort_sending", "write_to"]
@@ -256,7 +256,7 @@ async def _read_reply(connection: Any) -> Any:
 class AsyncBroker:
     """An executor of operations and flows; concurrent calls use connections of their own.
 
-    ``timeout_s`` is as for ``BlockingBroker``.
+    ``timeout_s`` and ``reply_s`` are as for ``BlockingBroker``.
     """
 
     def __init__(
@@ -264,10 +264,12 @@ class AsyncBroker:
         transport: AsyncTransport,
         close: Callable[[], Awaitable[None]] | None = None,
         timeout_s: float | None = None,
+        reply_s: float = REPLY_S,
     ) -> None:
         self.transport = transport
         self._close = close
         self._timeout_s = timeout_s
+        self._reply_s = reply_s
 
     async def close(self) -> None:
         """Close the connections, unless they were given; may be called twice."""
@@ -291,8 +293,10 @@ class AsyncBroker:
         try:
             step = next(flow)
             while True:
-                if limit is not None and isinstance(step, Send):
+                if isinstance(step, Send):
                     limit = self._limit()
+                elif isinstance(step, Soon) and self._timeout_s is None:
+                    limit = Limit.of_rest(step, self._reply_s, limit)
                 try:
                     result = await self._take(step, limit)
                 except BrokerError as error:
@@ -316,6 +320,8 @@ class AsyncBroker:
                 return await _begun(self._run_many(operations, limit))
             case Receive(ticket):
                 return await ticket
+            case Soon():
+                return None
             case Pause(seconds):
                 return await asyncio.sleep(seconds if limit is None else min(seconds, limit.left_s))
             case _:
@@ -324,12 +330,18 @@ class AsyncBroker:
     async def _run_many(self, operations: Sequence[Operation[Any]], limit: Limit | None) -> list[Any]:
         if limit is None:
             return await self._exchange(operations)
+        fault: NoReply | Unsent
         try:
-            async with asyncio.timeout(limit.left_s):
-                return await self._exchange(operations)
-        except TimeoutError:
-            silence = NoReply(TimeoutError(f"no reply within {limit.timeout_s:g} s"))
-            return [transport_error(silence, operation.name, self._place_of(operation)) for operation in operations]
+            limit.require(0)
+        except TimeoutError as late:
+            fault = Unsent(late)
+        else:
+            try:
+                async with asyncio.timeout(limit.left_s):
+                    return await self._exchange(operations)
+            except TimeoutError:
+                fault = NoReply(TimeoutError(f"no reply within {limit.timeout_s:g} s"))
+        return [transport_error(fault, operation.name, self._place_of(operation)) for operation in operations]
 
     async def _exchange(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         exchange = Exchange(operations, self.transport.where)

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from redis.exceptions import ResponseError
 
-from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
+from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Soon, Step
 from fastq.broker.transport.confirm import Confirm
 from fastq.broker.transport.credentials import credentials_of
 from fastq.broker.transport.exchange import Command, Exchange, in_pieces
 from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, NoReply, Unsent, is_demoted
-from fastq.broker.transport.limit import Limit
+from fastq.broker.transport.limit import REPLY_S, Limit
 from fastq.broker.transport.sentinel import is_replaced
 from fastq.errors import BrokerError
 
@@ -60,6 +60,7 @@ class Connection(Protocol):
 class Pool(Protocol):
     """The part of redis-py's blocking connection pool that is used."""
 
+    connection_class: Any
     connection_kwargs: dict[str, Any]
 
     def get_connection(self) -> Connection:
@@ -152,10 +153,10 @@ class NodeTransport:
             items = packed if limit is not None else chain.from_iterable(in_pieces(packed))
             connection.send_packed_command(items, check_health=False)
         except (ResponseError, *CONNECTION_FAULTS, AttributeError) as error:
-            self.drop(connection)
+            self.drop(lent)
             sent = Unsendable([missing(_named(error), peer_of(connection))] * len(lines))
         except BaseException:
-            self.drop(connection)
+            self.drop(lent)
             raise
         return sent if self._confirm is None or lines is commands else _Confirmed(sent, commands, self._confirm)
 
@@ -167,19 +168,20 @@ class NodeTransport:
             for _ in range(count):
                 replies.append(_read_reply(connection, limit))
         except CONNECTION_FAULTS as error:
-            self.drop(connection)
+            self.drop(lent)
             return replies + [NoReply(error, peer_of(connection))] * (count - len(replies))
         except BaseException:
-            self.drop(connection)  # interrupted between command and reply: the next user would read our replies
+            self.drop(lent)  # interrupted between command and reply: the next user would read our replies
             raise
         self._give_back(lent)
         return replies
 
-    def drop(self, connection: Connection) -> None:
+    def drop(self, lent: "_Lent") -> None:
         """Close a connection that is broken or out of step."""
         # The pool reconnects it before it lends it again, so commands are not sent on a broken connection.
-        connection.disconnect()
-        self._pool.release(connection)
+        lent.connection.disconnect()
+        if not lent.is_once:
+            self._pool.release(lent.connection)
 
     def close(self) -> None:
         """Return kept connections to the pool."""
@@ -195,6 +197,8 @@ class NodeTransport:
             self._kept, self._pid = [], os.getpid()
         if self._follow is not None:
             self._follow()
+        if limit is not None and limit.is_afresh:
+            return self._afresh(limit)
         try:
             kept = self._kept.pop()
         except IndexError:
@@ -213,8 +217,18 @@ class NodeTransport:
         connection = self._credentials.lend(pool) if self._credentials is not None else pool.get_connection()
         return _Lent(connection, time.monotonic())
 
+    def _afresh(self, limit: Limit) -> "_Lent":
+        """Connect within the time that is left; the pool's own connections have longer limits."""
+        at_most_s = limit.left_s / 2
+        limits = {"socket_connect_timeout": at_most_s, "socket_timeout": at_most_s}
+        connection = self._pool.connection_class(**self._pool.connection_kwargs | limits)
+        connection.connect()
+        return _Lent(connection, time.monotonic(), is_once=True)
+
     def _give_back(self, lent: "_Lent") -> None:
-        if self._keep and not lent.connection.should_reconnect():
+        if lent.is_once:
+            lent.connection.disconnect()
+        elif self._keep and not lent.connection.should_reconnect():
             self._kept.append(lent)
         else:
             self._pool.release(lent.connection)
@@ -225,6 +239,8 @@ class _Lent(NamedTuple):
 
     connection: Connection
     seen_s: float
+    is_once: bool = False
+    """Whether it is of no pool, and closed after the call."""
 
 
 class _Pipeline(NamedTuple):
@@ -237,7 +253,7 @@ class _Pipeline(NamedTuple):
         return self.transport.receive(self.lent, self.expected, self.limit)
 
     def abandon(self) -> None:
-        self.transport.drop(self.lent.connection)
+        self.transport.drop(self.lent)
 
 
 class _Confirmed(NamedTuple):
@@ -287,15 +303,21 @@ def _read_reply(connection: Connection, limit: Limit | None) -> Any:
 class BlockingBroker:
     """An executor of operations and flows, one after the other, on the calling thread.
 
-    ``timeout_s`` bounds each call; of a flow that uses ``Send``, the time from one ``Send`` to the next.
+    ``timeout_s`` bounds each call; of a flow that uses ``Send``, the time from one ``Send`` to the next. ``reply_s`` is
+    the time that a reply may take.
     """
 
     def __init__(
-        self, transport: Transport, close: Callable[[], None] | None = None, timeout_s: float | None = None
+        self,
+        transport: Transport,
+        close: Callable[[], None] | None = None,
+        timeout_s: float | None = None,
+        reply_s: float = REPLY_S,
     ) -> None:
         self.transport = transport
         self._close = close
         self._timeout_s = timeout_s
+        self._reply_s = reply_s
 
     def close(self) -> None:
         """Close the connections, unless they were given; may be called twice."""
@@ -316,8 +338,10 @@ class BlockingBroker:
         try:
             step = next(flow)
             while True:
-                if limit is not None and isinstance(step, Send):
+                if isinstance(step, Send):
                     limit = self._limit()
+                elif isinstance(step, Soon) and self._timeout_s is None:
+                    limit = Limit.of_rest(step, self._reply_s, limit)
                 try:
                     result = self._take(step, limit)
                 except BrokerError as error:
@@ -340,6 +364,8 @@ class BlockingBroker:
                 return self._receive(ticket)
             case Pause(seconds):
                 return _pause(seconds, limit)
+            case Soon():
+                return None
             case _:
                 return self._receive(self._send(step, limit))
 

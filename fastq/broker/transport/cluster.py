@@ -20,7 +20,7 @@ import redis.asyncio
 from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
 from redis.cluster import ClusterNode
 from redis.crc import key_slot
-from redis.exceptions import AskError, MovedError, RedisClusterException, RedisError, TryAgainError
+from redis.exceptions import AskError, MovedError, RedisClusterException, RedisError
 
 from fastq.broker.transport.aio import AsyncPool, AsyncTransport
 from fastq.broker.transport.blocking import NodeTransport, Pool, Sent, Unsendable
@@ -101,7 +101,7 @@ class Routing:
         elif isinstance(reply, MovedError):
             self.stale = True
             self.hops.append(Hop(hop.at, (reply.host, reply.port), False))
-        elif isinstance(reply, TryAgainError) or (
+        elif (
             isinstance(reply, Unsent)
             and not (isinstance(reply, Silent) or isinstance(reply.error, ClientClosedError))
             and self._rounds == 1

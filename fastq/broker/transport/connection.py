@@ -26,6 +26,7 @@ from redis.retry import Retry
 from fastq.broker.transport.credentials import Ask, Credentials
 from fastq.broker.transport.embedded import shared_socket
 from fastq.broker.transport.faults import CredentialsError, without_arguments
+from fastq.broker.transport.limit import REPLY_S
 from fastq.broker.transport.sentinel import async_master, master
 from fastq.broker.transport.tls import check_files, tls_class, use_tls
 from fastq.broker.transport.uri import ConnectionKind, ConnectionSpec, default_url, parse_redis_uri
@@ -42,7 +43,7 @@ READ_SIZE = 1 << 20
 """Bytes to read at once from asyncio: each read has the same overhead, and a batch has 256 kB."""
 CLIENT_NAME = "fastq"
 CONNECT_TIMEOUT_S = 5.0
-READ_TIMEOUT_S = 3.0
+READ_TIMEOUT_S = REPLY_S
 MOST_THREADS = 10_000
 """Each thread needs a connection during a call; redis-py's default would refuse the 101st."""
 

@@ -78,7 +78,7 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
         "the Redis user may not do this; extend its ACL rules, which fastq acl prints",
     ),
     (
-        ("READONLY", "read only replica"),
+        ("READONLY", "read only replica", "previous master is now a slave"),
         BrokerReadOnlyError,
         "this Redis is a read-only replica; point the URL at the master, or use redis-sentinel://",
     ),
@@ -124,6 +124,11 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
         "this Redis does not have the command: its provider has disabled it, or it is older than 6.2",
     ),
 )
+
+
+_TRIES = {"READONLY": 4, "TRYAGAIN": 9}
+"""How often an enqueue is tried that Redis refuses so, by the first mark of the hint: for 0.6 s, as the connection to a
+replica is closed, and for 3 s, as a slot is moved in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +189,13 @@ def refusal(error: Exception, operation: str) -> BrokerError:
         return BrokerError(
             f"Redis refused the operation: {text}", operation=operation, maybe_applied=_is_half_done(text)
         )
-    kind, hint = found
-    return kind(f"{hint} (Redis: {text})", operation=operation, maybe_applied=_is_half_done(text))
+    marks, kind, hint = found
+    if isinstance(error, redis_errors.AskError):  # MOVED is one, too; of both, redis-py leaves slot and address
+        text = f"sent from node to node, at last to {error.host}:{error.port}"
+    result = kind(f"{hint} (Redis: {text})", operation=operation, maybe_applied=_is_half_done(text))
+    if not result.maybe_applied:
+        result.tries = _TRIES.get(marks[0], 1)
+    return result
 
 
 def without_arguments(error: Exception) -> str:
@@ -240,7 +250,9 @@ def is_timeout(error: Exception) -> bool:
 def is_demoted(error: Exception) -> bool:
     """Return whether a replica answered; if it was the master before, a new connection may lead to the new master."""
     # Before Redis 7 the code of an error inside a script is in the middle of the text.
-    return isinstance(error, redis_errors.ReadOnlyError) or "-READONLY" in str(error)
+    # Nor does redis-py let its own pools for Sentinel tell it, but closes their connection.
+    text = str(error)
+    return isinstance(error, redis_errors.ReadOnlyError) or "-READONLY" in text or "master is now a slave" in text
 
 
 def _is_half_done(text: str) -> bool:
@@ -248,8 +260,8 @@ def _is_half_done(text: str) -> bool:
     return _INSIDE_SCRIPT in text and "WRONGTYPE" in text
 
 
-def _hint_for(applies: Callable[[str], bool]) -> tuple[type[BrokerError], str] | None:
-    return next(((kind, hint) for marks, kind, hint in _HINTS if any(map(applies, marks))), None)
+def _hint_for(applies: Callable[[str], bool]) -> tuple[tuple[str, ...], type[BrokerError], str] | None:
+    return next((hint for hint in _HINTS if any(map(applies, hint[0]))), None)
 
 
 _CLASS_MARKS = {
@@ -262,6 +274,8 @@ _CLASS_MARKS = {
     "ClusterDownError": "CLUSTERDOWN",
     "MasterDownError": "MASTERDOWN",
     "TryAgainError": "TRYAGAIN",
+    "MovedError": "TRYAGAIN",
+    "AskError": "TRYAGAIN",
 }
 
 
@@ -269,7 +283,9 @@ def transport_error(fault: NoReply | Unsent, operation: str, where: str) -> Brok
     """Translate a failed connection; ``maybe_applied`` of the result is true if the request was sent."""
     error, sent = fault.error, isinstance(fault, NoReply)
     for refused in (error, error.__cause__):  # redis-py's asyncio connection wraps what happens while it connects
-        if isinstance(refused, (*REFUSALS, redis_errors.ResponseError)):
+        if isinstance(refused, (*REFUSALS, redis_errors.ResponseError)) or (
+            isinstance(refused, Exception) and is_demoted(refused)
+        ):
             return refusal(refused, operation)
     timed_out = is_timeout(error)
     where, why = fault.where or where, without_arguments(error)

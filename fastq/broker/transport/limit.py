@@ -1,12 +1,18 @@
-"""The time limit of a client's call, whatever Redis does."""
+"""The time limit of a client's call, whatever Redis does, and of what follows a fault."""
 
 import time
 from typing import Final, NamedTuple
 
-__all__ = ["Limit", "step_s"]
+from fastq.broker.operation import Soon
+
+__all__ = ["REPLY_S", "Limit", "step_s"]
 
 STEPS: Final = 4
 """The number of parts of the time: connecting, logging in and sending take at most one each."""
+REPLY_S: Final = 3.0
+"""How long Redis may take for a reply where nothing else is said."""
+LEAST_S: Final = 1.0
+"""The shortest time for what follows silence: connecting, logging in, looking and sending."""
 
 
 def step_s(timeout_s: float) -> float:
@@ -19,11 +25,22 @@ class Limit(NamedTuple):
 
     timeout_s: float
     until_s: float
+    is_afresh: bool = False
+    """Whether each round trip is made on a new connection."""
 
     @classmethod
     def from_now(cls, timeout_s: float) -> "Limit":
         """Return the limit of a call that begins now."""
         return cls(timeout_s, time.monotonic() + timeout_s)
+
+    @classmethod
+    def of_rest(cls, soon: Soon, reply_s: float, before: "Limit | None") -> "Limit":
+        """Return the limit of the rest of a call that has met a fault, where a reply may take ``reply_s``."""
+        seconds = max(LEAST_S, reply_s / 2) if soon.after_silence else reply_s
+        limit = cls.from_now(seconds)
+        if before is not None and before.until_s < limit.until_s:
+            limit = before
+        return limit._replace(is_afresh=soon.after_silence)
 
     @property
     def left_s(self) -> float:

@@ -14,7 +14,7 @@ from fastq.broker.transport.confirm import Confirm, Terms
 from fastq.broker.transport.connection import connect, connect_async
 from fastq.broker.transport.credentials import Ask
 from fastq.broker.transport.gather import GatheringTransport
-from fastq.broker.transport.limit import step_s
+from fastq.broker.transport.limit import REPLY_S, step_s
 from fastq.broker.transport.loops import LoopTransport, Opened
 from fastq.broker.transport.sentinel import AsyncMasterPool
 from fastq.broker.transport.switches import MasterTransport
@@ -36,16 +36,16 @@ def open_broker(
     """
     client = connect(given, **_limits(confirm, None if timeout_s is None else step_s(timeout_s)))
     _check_encoding(client.get_encoder().encoding)
-    ours = client is not given
+    ours, reply_s = client is not given, _reply_s(client)
     if isinstance(client, redis.RedisCluster):
-        return BlockingBroker(ClusterTransport(client, confirm), client.close if ours else None, timeout_s)
+        return BlockingBroker(ClusterTransport(client, confirm), client.close if ours else None, timeout_s, reply_s)
     node = NodeTransport(client.connection_pool, keep=ours, confirm=confirm)
 
     def close() -> None:
         node.close()
         client.close()
 
-    return BlockingBroker(node, close if ours else None, timeout_s)
+    return BlockingBroker(node, close if ours else None, timeout_s, reply_s)
 
 
 def open_async_broker(
@@ -74,7 +74,11 @@ def open_async_broker(
 
     first = _opened(client, terms, gather=gather, ours=client is not url_or_client)
     transport = LoopTransport(first, another)
-    return AsyncBroker(transport, transport.close, timeout_s)
+    return AsyncBroker(transport, transport.close, timeout_s, _reply_s(client))
+
+
+def _reply_s(client: BlockingRedis | AsyncRedis) -> float:
+    return float(client.get_connection_kwargs().get("socket_timeout") or REPLY_S)
 
 
 def _limits(confirm: Confirm | None, at_most_s: float | None) -> dict[str, float]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.operation import Flow, Operation, Pause
+from fastq.broker.operation import Flow, Operation, Pause, Soon
 from fastq.broker.operations.enqueue import (
     EnqueueBatch,
     EnqueueOutcome,
@@ -15,7 +15,7 @@ from fastq.broker.operations.enqueue import (
     register_queue,
 )
 from fastq.broker.transport.open import open_broker
-from fastq.errors import BrokerConnectionError, BrokerError, BrokerOutOfMemoryError
+from fastq.errors import BrokerConnectionError, BrokerError, BrokerOutOfMemoryError, BrokerTimeoutError
 from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, encode_task_message
@@ -38,19 +38,25 @@ def away() -> BrokerConnectionError:
     return BrokerConnectionError("away", operation="HGET")
 
 
+def moving() -> BrokerConnectionError:
+    refused = BrokerConnectionError("the cluster is moving this queue to another node", operation="enqueue")
+    refused.tries = 4
+    return refused
+
+
 def follow(flow: Flow[EnqueueReport], *answers: Any) -> tuple[list[list[str]], EnqueueReport | None]:
     """Answer each step of a flow; return the names of the operations asked for, and the report if it has ended."""
     asked: list[list[str]] = []
     step = next(flow)
     try:
         for answer in answers:
-            while isinstance(step, Pause):
+            while isinstance(step, (Pause, Soon)):
                 step = next(flow)
             assert isinstance(step, tuple)
             asked.append([operation.name for operation in step])
             assert len(answer) == len(step)
             step = flow.send(answer)
-        while isinstance(step, Pause):
+        while isinstance(step, (Pause, Soon)):
             step = next(flow)
     except StopIteration as end:
         return asked, end.value
@@ -90,11 +96,30 @@ def test_pending_tasks_without_locks_go_without_their_columns() -> None:
     assert step[0].args == ["asynq:{q}:t:", 5_999_999_999, 2, "a", message("a"), "b", message("b")]
 
 
-def test_only_what_can_be_repeated_is_called_idempotent() -> None:
-    assert register_queue("q").idempotent
-    step = next(enqueue_batches((batch("a"),), ("q",)))
+def test_only_what_may_be_repeated_by_itself_is_called_idempotent() -> None:
+    """A registration beside a task is not: it is repeated by the flow, once the task is settled."""
+    flow = enqueue_batches((batch("a"),), ("q",))
+    step = next(flow)
     assert isinstance(step, tuple)
-    assert [operation.idempotent for operation in step] == [True, False]
+    assert [operation.idempotent for operation in step] == [False, False]
+    assert isinstance(flow.send([lost(), [EnqueueOutcome.ENQUEUED]]), Soon)
+    assert next(flow) == (register_queue("q"),)
+    assert register_queue("q").idempotent
+
+
+@pytest.mark.parametrize("error", [lost(), moving()], ids=["lost", "refused for the moment"])
+def test_a_registration_is_repeated_once_its_task_is_settled(error: BrokerError) -> None:
+    flow = enqueue_batches((batch("a"),), ("p", "q"))
+    asked, report = follow(flow, [0, error, lost()], [message("a")], [1])
+    assert asked == [["SADD", "SADD", "enqueue"], ["HGET"], ["SADD"]]
+    assert report == EnqueueReport(["p", "q"], [[EnqueueOutcome.ENQUEUED]])
+
+
+def test_a_registration_is_not_repeated_while_no_task_has_an_answer() -> None:
+    cut = lost()
+    asked, report = follow(enqueue_batches((batch("a"),), ("q",)), [lost(), cut], [away()])
+    assert asked == [["SADD", "enqueue"], ["HGET"]]
+    assert report == EnqueueReport([], [[cut]])
 
 
 def test_outcomes_are_reported_batch_by_batch() -> None:
@@ -113,9 +138,10 @@ def test_the_reply_of_the_script_is_parsed() -> None:
 
 
 def test_a_queue_whose_registration_failed_is_not_reported_as_registered() -> None:
-    _, report = follow(
+    asked, report = follow(
         enqueue_batches((batch("a"),), ("q",)), [BrokerOutOfMemoryError("full"), [EnqueueOutcome.ENQUEUED]]
     )
+    assert asked == [["SADD", "enqueue"]], "a refusal that lasts would be met again, with every task"
     assert report == EnqueueReport([], [[EnqueueOutcome.ENQUEUED]])
 
 
@@ -146,7 +172,8 @@ def test_what_is_missing_is_sent_again_and_the_rest_is_not() -> None:
 def test_what_is_sent_again_is_the_missing_task_alone() -> None:
     flow = enqueue_batches((batch("a", "b"),), ())
     next(flow)
-    assert isinstance(flow.send([lost()]), Pause)
+    assert isinstance(flow.send([lost()]), Soon)
+    assert isinstance(next(flow), Pause)
     next(flow)
     step = flow.send([message("a"), None])
     assert isinstance(step, tuple)
@@ -184,12 +211,57 @@ def test_a_second_refusal_leaves_open_what_became_of_the_first() -> None:
 def test_the_pauses_grow() -> None:
     flow = enqueue_batches((batch("a"),), ())
     next(flow)
-    steps: list[Any] = [flow.send([lost()])]
+    assert isinstance(flow.send([lost()]), Soon)
+    steps: list[Any] = [next(flow)]
     for _ in range(2):
         next(flow)
         flow.send([None])
         steps.append(flow.send([lost()]))
     assert steps == [Pause(0.008), Pause(0.064), Pause(0.512)]
+
+
+def test_what_follows_silence_is_to_take_less_than_what_follows_a_cut() -> None:
+    for error, after_silence in (
+        (lost(), False),
+        (BrokerTimeoutError("no reply", operation="enqueue", maybe_applied=True), True),
+    ):
+        flow = enqueue_batches((batch("a"),), ())
+        next(flow)
+        assert flow.send([error]) == Soon(after_silence)
+
+
+def test_what_redis_refuses_for_the_moment_is_sent_again_alone() -> None:
+    refused = moving()
+    flow = enqueue_batches((batch("a"), batch("b", state=TaskState.SCHEDULED)), ())
+    asked, report = follow(flow, [refused, [EnqueueOutcome.ENQUEUED]], [refused], [refused], [refused])
+    assert asked == [["enqueue", "schedule"], ["enqueue"], ["enqueue"], ["enqueue"]]
+    assert report == EnqueueReport([], [[refused], [EnqueueOutcome.ENQUEUED]])
+
+
+def test_the_pauses_after_refusals_grow() -> None:
+    flow = enqueue_batches((batch("a"),), ())
+    sent = [next(flow)]
+    assert flow.send([moving()]) == Soon(after_silence=False)
+    pauses = [next(flow)]
+    for _ in range(2):
+        sent.append(next(flow))
+        pauses.append(flow.send([moving()]))
+    assert pauses == [Pause(0.008), Pause(0.064), Pause(0.512)]
+    assert [len(step) for step in sent if isinstance(step, tuple)] == [1, 1, 1]
+    assert len({step[0].words() for step in sent if isinstance(step, tuple)}) == 1, "the same each time"
+
+
+def test_an_enqueue_sent_again_whose_reply_is_lost_is_looked_for() -> None:
+    flow = enqueue_batches((batch("a"),), ())
+    asked, report = follow(flow, [moving()], [lost()], [None], [[EnqueueOutcome.ENQUEUED]])
+    assert asked == [["enqueue"], ["enqueue"], ["HGET"], ["enqueue"]]
+    assert report == EnqueueReport([], [[EnqueueOutcome.ENQUEUED]])
+
+
+def test_a_refusal_is_told_in_place_of_the_end_of_the_time() -> None:
+    refused, late = moving(), BrokerTimeoutError("no time left", operation="enqueue")
+    _, report = follow(enqueue_batches((batch("a"),), ()), [refused], [late])
+    assert report == EnqueueReport([], [[refused]])
 
 
 @pytest.mark.parametrize("refusal", ["wrong type", "forbidden"])

@@ -337,7 +337,7 @@ def test_a_redis_that_is_gone_for_good_stops_enqueue_many_with_what_is_known(set
     ]
 
 
-def test_a_redis_that_goes_silent_is_asked_no_more_than_twice(setup: Setup) -> None:
+def test_a_redis_that_goes_silent_is_asked_once_and_once_more_on_a_new_connection(setup: Setup) -> None:
     setup.give_up_s = GIVE_UP_S
     for command in ("SADD", "EVALSHA", "HGET"):
         setup.fail(command, Act.SWALLOW, times=None)
@@ -350,10 +350,43 @@ def test_a_redis_that_goes_silent_is_asked_no_more_than_twice(setup: Setup) -> N
         names = setup.proxy.names_seen()
         return names.count("SADD"), names.count("HGET")
 
-    wait_until(lambda: seen() == (2, 2))  # the client gives up what the proxy may be about to read
+    wait_until(lambda: seen() == (1, 1))  # the client gives up what the proxy may be about to read
     setup.proxy.close()
-    assert seen() == (2, 2)
+    assert seen() == (1, 1)
     assert setup.scripts_seen() <= 1
+    assert setup.proxy.connections == 2
+
+
+def test_a_redis_that_answers_questions_and_takes_no_writes_is_given_up_after_one_more(setup: Setup) -> None:
+    """As during CLIENT PAUSE WRITE: each look says that the task is missing, and it is sent again."""
+    setup.give_up_s = GIVE_UP_S
+    setup.db.client_pause(int(PATIENCE_S * 1000), all=False)
+    try:
+        with pytest.raises(BrokerTimeoutError) as caught:
+            setup.run(OPERATIONS["pending"][1])
+    finally:
+        setup.db.client_unpause()
+    assert caught.value.maybe_applied
+    assert setup.proxy.names_seen().count("HGET") == 1
+
+
+def test_a_queue_whose_registration_was_lost_is_registered_once_its_task_is_settled(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    setup.give_up_s = GIVE_UP_S
+    silence = Fault("SADD", Act.SWALLOW, times=None)
+    setup.fail("EVALSHA", Act.SWALLOW)
+    setup.proxy.faults += [silence, Fault("HGET", Act.PASS, then=lambda: setup.proxy.faults.remove(silence))]
+    setup.run(OPERATIONS["pending"][1])
+    assert setup.db.smembers("asynq:queues") == {b"default"}
+    assert setup.places() == ["a"]
+    assert "could not be added" not in caplog.text
+
+
+def test_a_registration_that_is_refused_again_is_told_once(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
+    setup.fail("SADD", Act.ANSWER, times=None, answer=b"-ERR no\r\n")
+    setup.run(OPERATIONS["pending"][1])
+    assert caplog.text.count("queue 'default' could not be added to asynq:queues") == 1
 
 
 def test_a_conflict_with_nothing_known_of_it_is_not_called_one(setup: Setup) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -39,16 +40,17 @@ from fastq.broker.operations.ends import look_at, parts_of, read_end
 from fastq.broker.operations.enqueue import NewTask, register_queue
 from fastq.broker.operations.lease import list_leases
 from fastq.broker.operations.maintain import forward
+from fastq.broker.transport import faults
 from fastq.broker.transport.open import open_async_broker, open_broker
 from fastq.broker.transport.wait import TaskWatch
 from fastq.errors import BrokerError
 from fastq.states import TaskState
 from fastq.wire import keys
-from tests.broker.clusters import MIGRATE_MS, Cluster, slot_of
+from tests.broker.clusters import MIGRATE_MS, Cluster, node_errors, slot_of
 from tests.broker.harness import NOW_NS, QueueBench, message, run, until
 from tests.cutting_proxy import cutting_proxy
 from tests.ports import free_port
-from tests.redis_servers import redis_cluster, redis_server
+from tests.redis_servers import RedisServer, redis_cluster, redis_server
 from tests.waiting import PATIENCE_S, wait_until
 
 
@@ -198,8 +200,11 @@ def test_a_slot_whose_keys_have_moved_is_asked_for_at_its_new_node(cluster: Clus
     cluster.end_move(queue, target)
 
 
-def test_a_task_on_its_way_to_another_node_is_not_enqueued_twice(cluster: Cluster, client: Any) -> None:
+def test_a_task_on_its_way_to_another_node_is_not_enqueued_twice(
+    cluster: Cluster, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The new node would take it, knowing neither its id nor its lock, and then refuse those of the first one."""
+    monkeypatch.setitem(faults._TRIES, "TRYAGAIN", 2)
     source, target = cluster.nodes[:2]
     queue = cluster.queues_on(source)[0]
     client.do(enqueue(queue, task_id="a", unique=60))
@@ -216,8 +221,11 @@ def test_a_task_on_its_way_to_another_node_is_not_enqueued_twice(cluster: Cluste
         client.do(enqueue(queue, task_id="b", unique=60))
 
 
-def test_a_slot_on_its_way_refuses_and_nothing_is_written(cluster: Cluster, client: Any) -> None:
+def test_a_slot_that_stays_on_its_way_refuses_and_nothing_is_written(
+    cluster: Cluster, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Some keys are here, some are there: no node can do it, and a pending list begun there would stop the move."""
+    monkeypatch.setitem(faults._TRIES, "TRYAGAIN", 2)
     source, target = cluster.nodes[:2]
     queue = cluster.queues_on(source)[0]
     client.do(enqueue(queue, task_id="a"))
@@ -231,6 +239,31 @@ def test_a_slot_on_its_way_refuses_and_nothing_is_written(cluster: Cluster, clie
     cluster.move_keys(queue, source, target)
     cluster.end_move(queue, target)
     assert client.do(enqueue(queue, task_id="b")).id == "b"
+
+
+@pytest.mark.parametrize("options", [{}, {"process_in": 3600}, {"group": "g"}], ids=["pending", "scheduled", "group"])
+def test_an_enqueue_waits_for_the_slot_that_moves(cluster: Cluster, client: Any, options: dict[str, Any]) -> None:
+    source, target = cluster.nodes[:2]
+    queue = cluster.queues_on(source)[0]
+    client.do(enqueue(queue, task_id="a", **options))
+    before = refusals(source)
+    cluster.begin_move(queue, source, target)
+
+    def end_once_it_was_refused() -> None:
+        wait_until(lambda: refusals(source) > before)
+        cluster.move_keys(queue, source, target)
+        cluster.end_move(queue, target)
+
+    with ThreadPoolExecutor() as threads:
+        ending = threads.submit(end_once_it_was_refused)
+        assert client.do(enqueue(queue, task_id="b", **options)).id == "b"
+        ending.result()
+    assert keys.task(queue, "b") in cluster.keys_of(target, queue)
+
+
+def refusals(node: RedisServer) -> int:
+    found = node_errors(node)
+    return sum(found.get(f"errorstat_{kind}", {}).get("count", 0) for kind in ("ERR", "TRYAGAIN"))
 
 
 def test_a_task_on_its_way_to_another_node_is_not_taken_for_a_dangling_id(cluster: Cluster) -> None:

@@ -53,14 +53,12 @@ def is_there(server: RedisServer, task_id: str) -> bool:
 
 
 @pytest.mark.parametrize("made", [str, redis.Redis.from_url], ids=["URL", "given"])
-def test_the_call_after_the_refused_one_goes_to_the_new_master(name: Name, made: Callable[[str], Any]) -> None:
+def test_a_refused_call_goes_to_the_new_master(name: Name, made: Callable[[str], Any]) -> None:
     with Client(made(name.url)) as client:
         client.enqueue("t", task_id="a")
         name.move()
-        with pytest.raises(BrokerReadOnlyError):
-            client.enqueue("t", task_id="b")
-        client.enqueue("t", task_id="c")
-    assert is_there(name.new, "c")
+        client.enqueue("t", task_id="b")
+    assert is_there(name.new, "b")
 
 
 @pytest.mark.parametrize("made", [str, redis.asyncio.Redis.from_url], ids=["URL", "given"])
@@ -70,14 +68,12 @@ def test_so_does_that_of_an_asyncio_client(name: Name, made: Callable[[str], Any
         async with AsyncClient(given) as client:
             await client.enqueue("t", task_id="a")
             name.move()
-            with pytest.raises(BrokerReadOnlyError):
-                await client.enqueue("t", task_id="b")
-            await client.enqueue("t", task_id="c")
+            await client.enqueue("t", task_id="b")
         if given is not name.url and not isinstance(given, str):
             await given.aclose()
 
     asyncio.run(test())
-    assert is_there(name.new, "c")
+    assert is_there(name.new, "b")
 
 
 def test_a_fetcher_that_meets_a_replica_lets_wakers_wait_at_the_new_master(name: Name) -> None:

@@ -12,7 +12,14 @@ import pytest
 import redis
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, AuthenticationWrongNumberOfArgsError, BusyLoadingError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    AuthenticationWrongNumberOfArgsError,
+    BusyLoadingError,
+    MovedError,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 import fastq.broker.transport.blocking
@@ -316,12 +323,28 @@ def test_a_refusal_by_its_text(
          BrokerOutOfMemoryError),
         (ResponseError("The user executing the script can't run this command or subcommand"), BrokerAuthError),
         (BusyLoadingError("Redis is loading the dataset in memory"), BrokerConnectionError),
+        (MovedError("4247 127.0.0.1:7577"), BrokerConnectionError),
         (AuthenticationError("Authentication required."), BrokerAuthError),
         (AuthenticationWrongNumberOfArgsError("wrong number of arguments for 'auth' command"), BrokerAuthError),
     ],
 )  # fmt: skip
 def test_a_refusal_of_another_redis(error: Exception, kind: type[BrokerError]) -> None:
     assert type(refusal(error, "x")) is kind
+
+
+def test_a_command_that_was_sent_from_node_to_node_in_vain_is_told_so() -> None:
+    assert str(refusal(MovedError("4247 127.0.0.1:7577"), "enqueue")) == (
+        "enqueue: the cluster is moving this queue to another node; try again in a moment "
+        "(Redis: sent from node to node, at last to 127.0.0.1:7577)"
+    )
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_replica_behind_redis_pys_own_sentinel_pool_has_refused_it(sent: bool) -> None:
+    closed = RedisConnectionError("The previous master is now a slave")
+    error = transport_error(NoReply(closed) if sent else Unsent(closed), "enqueue", "there")
+    assert type(error) is BrokerReadOnlyError
+    assert not error.maybe_applied
 
 
 @pytest.mark.parametrize(
