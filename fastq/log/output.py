@@ -33,10 +33,13 @@ class UnblockedOutput:
 
     most_waiting: int
     linger_s = 0.0
+    is_told_elsewhere = False
+    """Whether its losses are told in another output: then at once, and at the end."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self.dropped = 0
+        self._is_losing = False
         self._changed = threading.Condition()  # reentrant: a signal handler may write, too
         self._size = 0
         self._is_writing = False
@@ -70,7 +73,7 @@ class UnblockedOutput:
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._size or self._is_finished)
                 if not self._size:
-                    return
+                    break
                 if self.linger_s:
                     self._changed.wait_for(lambda: self._is_finished, self.linger_s)
                 self._is_writing = True
@@ -79,9 +82,14 @@ class UnblockedOutput:
             with self._changed:  # including the count of dropped lines: another line may never come
                 self.dropped += lost
                 news, dropped = self.dropped - told, self.dropped
+                is_first, self._is_losing = lost and not self._is_losing, lost > 0
+            if is_first and self.is_told_elsewhere:
+                self._tell_losing()
             if news and not lost:
                 told = dropped
                 self._tell_dropped(news)
+        if self.is_told_elsewhere and self.dropped > told:
+            self._tell_dropped(self.dropped - told)
 
     def _take(self) -> bytes | memoryview:
         """Return the lines that wait, which the next call may overwrite, and leave none."""
@@ -109,6 +117,9 @@ class UnblockedOutput:
     def _descriptor(self) -> int:
         """Return the descriptor to write to."""
         return self._fd
+
+    def _tell_losing(self) -> None:
+        """Report that lines are lost from now on."""
 
     def _tell_dropped(self, count: int) -> None:
         """Report lines that were dropped, once others can be written again."""

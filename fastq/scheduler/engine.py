@@ -246,9 +246,10 @@ class Engine:
         if left_out := entry.count_left_out():
             missed = entry.registration.missed
             self._counts.note(TickOutcome.MISSED, entry.registration.task.type, left_out)
-            _log.warning(
-                "%s: ticks up to %s were missed, and some of them are skipped (missed=%s)", entry, latest, missed
-            )
+            if not entry.is_behind:
+                text = "%s: ticks up to %s were missed, and some of them are skipped (missed=%s)"
+                _log.warning(text, entry, latest, missed)
+        entry.is_behind = left_out > 0
 
     def _record(self, tasks: Sequence[TickTask]) -> None:
         now_ns = self._clock.unix_ns()

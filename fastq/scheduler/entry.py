@@ -104,6 +104,8 @@ class Entry:
         self.recalled = not registration.recalls
         self.failures = 0
         self.retry_at_s = 0.0
+        self.is_behind = False
+        """Whether the last tick that ended left others out: that is told once."""
         self._attempt: Attempt | None = None
         self._pick: Pick | None = None
         self._begin(now)

@@ -284,6 +284,21 @@ def test_entries_are_published_as_asynq_does(bench: Bench, db: Redis) -> None:
     )
 
 
+def test_ticks_that_an_outage_left_out_are_told_once(
+    shared_server: RedisServer, db: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    with faulty_proxy(shared_server.socket_path) as proxy, bench_on(proxy.url) as (bench,):
+        bench.add("@every 1s", name="n", missed="once")
+        bench.turn(after=1)
+        proxy.faults.append(Fault("EVALSHA", Act.PASS, then=lambda: bench.clock.advance(5)))
+        bench.turn(after=3)
+        bench.turn()
+        assert caplog.text.count("were missed, and some of them are skipped") == 1
+        bench.turn(after=1)
+        bench.turn(after=5)
+        assert caplog.text.count("were missed, and some of them are skipped") == 2
+
+
 def test_a_new_entry_is_published_at_the_next_turn(bench: Bench, db: Redis) -> None:
     bench.turn()
     assert listed(db) == []

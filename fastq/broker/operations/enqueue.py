@@ -163,9 +163,12 @@ def enqueue_operations(batches: Sequence[EnqueueBatch], register: Sequence[str])
 
 
 def settle_enqueue(
-    batches: Sequence[EnqueueBatch], register: Sequence[str], results: Sequence[Any]
+    batches: Sequence[EnqueueBatch], register: Sequence[str], results: Sequence[Any], beside: Sequence[Any] = ()
 ) -> Flow[EnqueueReport]:
-    """Turn the results of ``enqueue_operations`` into outcomes; settle lost replies, repeat what passes."""
+    """Turn the results of ``enqueue_operations`` into outcomes; settle lost replies, repeat what passes.
+
+    ``beside`` are the results of other operations of the same round trip.
+    """
     outcomes: list[Sequence[EnqueueOutcome | BrokerError]] = []
     for batch, first in zip(batches, results[len(register) :], strict=True):
         result = first
@@ -179,7 +182,7 @@ def settle_enqueue(
             outcomes.append([result] * len(batch.tasks))
     registered = _registered(register, results)
     if len(registered) < len(register):
-        registered += yield from _register_again(register, results, outcomes)
+        registered += yield from _register_again(register, results, [*outcomes, beside])
     return EnqueueReport(registered, outcomes)
 
 
@@ -192,7 +195,7 @@ def _registered(queues: Sequence[str], results: Sequence[Any]) -> list[str]:
 
 
 def _register_again(
-    queues: Sequence[str], results: Sequence[Any], outcomes: Sequence[Sequence[EnqueueOutcome | BrokerError]]
+    queues: Sequence[str], results: Sequence[Any], outcomes: Sequence[Sequence[object]]
 ) -> Flow[list[str]]:
     """Register those queues again that a later try may list, if Redis has answered for any task; return these."""
     failed = {queue: result for queue, result in zip(queues, results, strict=False) if isinstance(result, BrokerError)}

@@ -100,7 +100,7 @@ def enqueue_ticks(
     operations = (*enqueue_operations(plain, register), *(enqueue_tick(tick, batch) for tick, batch in named))
     results = yield operations
     ours = len(operations) - len(named)
-    report: EnqueueReport = yield from settle_enqueue(plain, register, results[:ours])
+    report: EnqueueReport = yield from settle_enqueue(plain, register, results[:ours], results[ours:])
     return TickReport(report.registered, results[ours:], [outcomes[0] for outcomes in report.outcomes])
 
 

@@ -62,14 +62,15 @@ class TaskLog:
 
     def close(self) -> None:
         """Wait up to a second until all is written."""
-        if self._output is not None:
-            self._output.finish(FINISH_S)
+        if self._output is not None and not self._output.finish(FINISH_S):
+            _log.error("the last lines of the task log were lost because %s took no more", self._path)
 
 
 class _Output(UnblockedOutput):
     """A file that is opened again when it was renamed or deleted, as logrotate does; or stdout."""
 
     most_waiting = 8_000_000
+    is_told_elsewhere = True
     linger_s = 0.05  # a write takes as long as hundreds of lines, mostly to wake the thread
 
     def __init__(self, path: str, server: str) -> None:
@@ -80,8 +81,13 @@ class _Output(UnblockedOutput):
     def add(self, tasks: list[InFlightTask], end: str | None, time_text: str) -> None:
         """Buffer the lines of tasks, or drop those for which the buffer has no room."""
         with self._changed:
-            self.dropped += self._lines.add(tasks, end, time_text, self.most_waiting)
+            dropped = self._lines.add(tasks, end, time_text, self.most_waiting)
+            self.dropped += dropped
+            is_first = dropped and not self._is_losing
+            self._is_losing = self._is_losing or dropped > 0
             self._grew_to(len(self._lines))
+        if is_first:
+            self._tell_losing()
 
     def _take(self) -> memoryview:
         return self._lines.take()
@@ -98,6 +104,10 @@ class _Output(UnblockedOutput):
             return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
         except OSError:
             return False
+
+    def _tell_losing(self) -> None:
+        text = "lines of the task log are lost because %s takes no more; their number follows once it does"
+        _log.error(text, self._path)
 
     def _tell_dropped(self, count: int) -> None:
         _log.error("%d lines of the task log were dropped because %s took no more", count, self._path)

@@ -132,11 +132,29 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(make: Callable[[P
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-def test_lines_that_a_full_disk_does_not_take_are_counted() -> None:
+def test_lines_that_a_full_disk_does_not_take_are_told_at_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     log = opened("/dev/full")
     log.add([task(), task()])
+    losing = "lines of the task log are lost because /dev/full takes no more; their number follows once it does"
+    wait_until(lambda: caplog.messages == [losing])
+    log.add([task()])
     log.close()
-    assert log.dropped == 2
+    assert log.dropped == 3
+    wait_until(lambda: len(caplog.messages) == 2)
+    assert caplog.messages[1] == "3 lines of the task log were dropped because /dev/full took no more"
+
+
+def test_a_file_that_is_blocked_at_the_end_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = fifo(tmp_path)
+    monkeypatch.setattr(task_log, "FINISH_S", 0.01)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    log = opened(path)
+    log.add([task(task_id="x" * 200_000)])  # more than the pipe takes
+    log.close()
+    assert caplog.messages == [f"the last lines of the task log were lost because {path} took no more"]
+    os.close(reader)
 
 
 def test_a_blocked_file_costs_lines_but_no_time_and_they_are_counted(
@@ -153,16 +171,18 @@ def test_a_blocked_file_costs_lines_but_no_time_and_they_are_counted(
     dropped = log.dropped
     os.set_blocking(reader, True)
     with caplog.at_level(logging.ERROR, "fastq.log"):
+        assert len(caplog.messages) == 1
         closing = threading.Thread(target=log.close)
         closing.start()
         found = b""
         while found.count(b"\n") < lots - dropped:
             found += os.read(reader, 1 << 16)
         closing.join(PATIENCE_S)
-        wait_until(lambda: bool(caplog.messages))
+        wait_until(lambda: len(caplog.messages) == 2)
     os.close(reader)
     assert (found.count(b"\n") + dropped, log.dropped) == (lots, dropped)
-    assert caplog.messages == [f"{dropped} lines of the task log were dropped because {path} took no more"]
+    assert caplog.messages[-1] == f"{dropped} lines of the task log were dropped because {path} took no more"
+    assert [line[:34] for line in caplog.messages[:-1]] == ["lines of the task log are lost bec"]
 
 
 def test_lines_written_together_each_have_the_names_of_their_own_task(tmp_path: Path) -> None:
