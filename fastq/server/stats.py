@@ -62,7 +62,7 @@ class ServerStats:
     _tasks: InFlightTasks
     _stall: StallWatch
     _clock: Clock
-    outage: Outage = field(default_factory=Outage, init=False)
+    outage: Outage = field(init=False)
     counts: Counter[EventKind] = field(default_factory=Counter, init=False)
     """The number of tasks by disposition."""
     repairs: Repairs = field(default_factory=Repairs, init=False)
@@ -84,6 +84,9 @@ class ServerStats:
         default_factory=lambda: {trip: Histogram(ROUND_TRIP_BOUNDS_S) for trip in RoundTrip}, init=False
     )
     """How long round trips took, waits for the connection included."""
+
+    def __post_init__(self) -> None:
+        self.outage = Outage(self._clock)
 
     def tally(self, queue: str, type: str) -> Tally:
         """Return the counts of a queue's tasks of a type."""

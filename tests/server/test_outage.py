@@ -9,7 +9,8 @@ from fastq.errors import (
     BrokerReadOnlyError,
     BrokerTimeoutError,
 )
-from fastq.server.outage import Outage
+from fastq.server.outage import MOST_TOLD, Outage
+from tests.manual_clock import ManualClock
 
 AWAY = BrokerConnectionError("away")
 ODD = BrokerError("WRONGTYPE")
@@ -27,6 +28,33 @@ def test_what_everybody_meets_is_said_once_and_is_over_when_the_last_is_through(
     assert outage.begun == 1
     assert outage.report("a", error), "the next one is said again"
     assert outage.begun == 2
+
+
+def test_troubles_that_come_and_go_are_logged_some_times_a_minute_and_then_counted() -> None:
+    clock = ManualClock()
+    outage = Outage(clock)
+    told = [(outage.report("a", AWAY), outage.clear("a")) for _ in range(MOST_TOLD + 3)]
+    assert told == [(True, 1)] * MOST_TOLD + [(False, 0)] * 3
+    assert not outage
+    assert outage.take_untold() == 0
+    clock.advance(60)
+    assert (outage.take_untold(), outage.take_untold()) == (3, 0)
+    assert (outage.report("a", AWAY), outage.clear("a")) == (True, 1)
+
+
+def test_a_trouble_that_lasts_is_logged_however_many_there_were() -> None:
+    clock = ManualClock()
+    outage = Outage(clock)
+    for _ in range(MOST_TOLD):
+        outage.report("a", AWAY)
+        outage.clear("a")
+    said = []
+    for _ in range(4):
+        said.append(outage.report("a", AWAY))
+        clock.advance(2.5)
+    assert said == [False, False, True, False]
+    assert outage.clear("a") == 4
+    assert outage.take_untold(at_once=True) == 0
 
 
 def test_another_kind_of_trouble_in_the_same_outage_is_said_too_but_not_by_turns() -> None:

@@ -18,6 +18,8 @@ class FailingQueues:
         self._outage = outage
         self._log = log
         self._failures: dict[str, int] = {}
+        self.errors: dict[str, BrokerError] = {}
+        """The last error of each queue that fails."""
         self._full: set[str] = set()
 
     def __bool__(self) -> bool:
@@ -37,16 +39,19 @@ class FailingQueues:
         """Log why a queue failed, unless that is known; return how many seconds it rests."""
         (self._full.add if isinstance(error, BrokerOutOfMemoryError) else self._full.discard)(queue)
         failures = self._failures[queue] = self._failures.get(queue, 0) + 1
+        self.errors[queue] = error
         if self._outage.report((self._actor, queue), error):
             self._log.warning("queue %s: %s; trying again until it works", queue, error)
         return backoff_s(failures)
 
     def note_answer(self, queue: str) -> None:
         """Note that a queue does not fail any more."""
+        self.errors.pop(queue, None)
         if self._failures.pop(queue, 0) and (failures := self._outage.clear((self._actor, queue))):
             self._log.info("Redis operations succeed again after %d failed attempts", failures)
 
     def forget(self) -> None:
         """Note that nothing is asked any more that could tell the end of their trouble."""
+        self.errors.clear()
         while self._failures:
             self._outage.clear((self._actor, self._failures.popitem()[0]))

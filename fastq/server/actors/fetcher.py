@@ -121,6 +121,16 @@ class Fetcher(LaneActor):
         if self._failing:
             self.wake()
 
+    @property
+    def queues(self) -> frozenset[str]:
+        """Return the queues from which tasks are fetched."""
+        return frozenset(self._prioritizer.weights)
+
+    @property
+    def failing(self) -> Mapping[str, BrokerError]:
+        """Return why no tasks can be fetched from queues just now."""
+        return self._failing.errors
+
     async def stop(self) -> None:
         """End at once; fetched tasks are passed on."""
         await super().stop()
@@ -313,9 +323,9 @@ class Fetcher(LaneActor):
             if found.error is not None:
                 self._note_failure(found.queue, found.error)
             elif found.leased.size:
-                self._log.info(
-                    "found %d tasks of queue %s that a dequeue with a lost reply had leased",
-                    found.leased.size,
-                    found.queue,
-                )
+                if self.outage.may_tell(self._clock.monotonic_s()):
+                    text = "found %d tasks of queue %s that a dequeue with a lost reply had leased"
+                    self._log.info(text, found.leased.size, found.queue)
+                else:
+                    self.outage.leave_untold()
                 self._taker.accept(found.queue, found.leased, found.asked_s)

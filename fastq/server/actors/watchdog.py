@@ -1,5 +1,7 @@
 """The watchdog: restarts an actor whose task died, or that has been in one tick for too long.
 
+It also logs how many troubles with Redis were too many for the log.
+
 Wakes: every 5 s. Reads: the progress of the other actors. If it dies: a hanging loop keeps hanging, as without it.
 """
 
@@ -8,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fastq.server.actors.actor import Actor
+from fastq.server.outage import MOST_TOLD
 from fastq.server.stats import ServerStats
 from fastq.server.timing import Timing
 
@@ -41,4 +44,15 @@ class Watchdog(Actor):
                 self._log.error("restarting the %s: %s", actor.name, why)
                 self._stats.restarts[actor.name] += 1
                 await actor.restart()
+        self._tell_untold(self.outage.take_untold())
         return self._interval_s
+
+    async def stop(self) -> None:
+        """End, even in the middle of a tick."""
+        await super().stop()
+        self._tell_untold(self.outage.take_untold(at_once=True))
+
+    def _tell_untold(self, count: int) -> None:
+        if count:
+            text = "%d more troubles with Redis were soon over, and not logged: more than %d a minute"
+            self._log.warning(text, count, MOST_TOLD)

@@ -34,7 +34,9 @@ class AckWriter:
         self._clock = in_flight.clock
         self._stats = in_flight.stats
         self._task_log = task_log
-        self._is_outage = False
+        self._failing: dict[str, BrokerError] = {}
+        self._failing_since_s: float | None = None
+        self._is_told = False
         self._under_way: list[list[InFlightTask]] = []
 
     def tasks(self) -> set[object]:
@@ -73,18 +75,38 @@ class AckWriter:
         told = len(before) + len(calls)
         for call, outcome in zip(calls, results[len(before) : told], strict=True):
             if isinstance(outcome, BrokerError):
-                self._stats.outage.notice(outcome)
-                if not self._is_outage:
-                    _log.warning("cannot save the outcomes of %d tasks yet: %s; retrying", len(call.tasks), outcome)
-                    self._is_outage = True
+                self._note_failure(call.tasks, outcome)
                 self._ends.keep(call.tasks, outcome)
             else:
+                if self._failing:
+                    self._failing.pop(call.tasks[0].queue, None)
                 self._settle(call.tasks, outcome)
         if behind:
             self.inboxes.note(results[told:])
-        if self._is_outage and not self._ends:
-            self._is_outage = False
+        if self._failing_since_s is not None and not self._ends:
+            self._note_end()
+
+    def failing(self) -> dict[str, BrokerError]:
+        """Return why the outcomes of queues cannot be saved just now."""
+        return self._failing if self._ends else {}
+
+    def _note_failure(self, tasks: Sequence[InFlightTask], error: BrokerError) -> None:
+        outage = self._stats.outage
+        outage.notice(error)
+        self._failing[tasks[0].queue] = error
+        if self._failing_since_s is None:
+            self._failing_since_s = self._clock.monotonic_s()
+        if not self._is_told and outage.may_tell(self._failing_since_s):
+            self._is_told = True
+            _log.warning("cannot save the outcomes of %d tasks yet: %s; retrying", len(tasks), error)
+
+    def _note_end(self) -> None:
+        if self._is_told:
             _log.info("all outcomes that waited for Redis are saved")
+        else:
+            self._stats.outage.leave_untold()
+        self._failing.clear()
+        self._failing_since_s, self._is_told = None, False
 
     def _settle(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> None:
         written = saved = tasks

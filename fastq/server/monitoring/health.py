@@ -14,9 +14,15 @@ def why_not_ready(process: ServerProcess) -> str:
         return "starting"
     if process.presence.status is ServerStatus.QUIET:
         return "quiet: fetches no tasks"
-    if process.stats.outage:
-        return "Redis does not answer"
+    if why := _why_stopped(process):
+        return why
     return "" if process.pool.can_work else "no worker process can take tasks"
+
+
+def _why_stopped(process: ServerProcess) -> str:
+    """Return the error that keeps the tasks of every queue from running; "" if those of any queue run."""
+    failing = {**process.ack_writer.failing(), **process.fetcher.failing}
+    return str(next(iter(failing.values()))) if failing.keys() >= process.fetcher.queues else ""
 
 
 def why_unhealthy(process: ServerProcess) -> str:

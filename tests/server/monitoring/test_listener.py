@@ -177,9 +177,39 @@ def test_a_second_server_on_the_same_port_says_so_and_ends(site: Site, tmp_path:
         assert f"metrics_listen: cannot listen on 127.0.0.1:{site.port}: " in second.text
 
 
+def test_a_server_is_ready_while_the_tasks_of_any_queue_can_run(site: Site) -> None:
+    pending = [f"asynq:{{{queue}}}:pending" for queue in ("default", "low")]
+    with site.redis.client() as db:
+        wait_until(lambda: not db.exists(*pending))
+        db.set(pending[0], "no list")
+        wait_until(lambda: "queue default: dequeue: " in site.worker.text)
+        assert site.says("/readyz") == (200, "ok")
+        db.set(pending[1], "no list")
+        wait_until(lambda: site.says("/readyz")[0] == 503)
+        assert "WRONGTYPE" in site.says("/readyz")[1]
+        db.delete(*pending)
+        wait_until(lambda: site.says("/readyz") == (200, "ok"))
+
+
+def test_a_server_whose_redis_takes_no_writes_says_why_it_is_not_ready(site: Site) -> None:
+    paused = [f"asynq:{{{queue}}}:paused" for queue in ("default", "low")]
+    with site.redis.client() as db, Client(site.redis.url) as client:
+        db.mset(dict.fromkeys(paused, "1"))
+        for queue in ("default", "low"):
+            client.enqueue("ok", queue=queue)
+        for key in paused:
+            db.pexpire(key, 500)  # an idle queue would not be asked, and none can be resumed then
+        db.config_set("min-replicas-to-write", 1)
+        wait_until(lambda: site.says("/readyz")[0] == 503)
+        assert "Redis takes no writes because too few of its replicas are there" in site.says("/readyz")[1]
+        db.config_set("min-replicas-to-write", 0)
+        wait_until(lambda: site.says("/readyz") == (200, "ok"))
+
+
 def test_a_server_without_redis_is_healthy_but_not_ready(site: Site) -> None:
     site.redis.stop()
-    wait_until(lambda: site.says("/readyz") == (503, "Redis does not answer"))
+    wait_until(lambda: site.says("/readyz")[0] == 503)
+    assert f"cannot reach Redis at {site.redis.socket_path}" in site.says("/readyz")[1]
     assert site.says("/healthz") == (200, "ok")
     samples = site.samples()
     assert samples["fastq_redis_up"] == {(): 0}
