@@ -7,11 +7,13 @@ from fastq.broker.inspect.registry import RegistryEntry
 from fastq.inspector.doctor.finding import Finding, Level, Refused, unseen
 from fastq.inspector.doctor.vitals import Vitals
 
-__all__ = ["check_clock", "check_server_clocks"]
+__all__ = ["RENEWED_S", "check_clock", "check_renewal", "check_server_clocks"]
 
 WARN_S: Final = 2.0
 BAD_S: Final = 10.0
 """A lease is 30 s long by its owner's clock, and others wait 30 s more by theirs."""
+RENEWED_S: Final = 6.0
+"""Within this time a server renews its entry once."""
 WHY: Final = (
     "times are compared across machines: tasks run too early or late, and leases expire while their servers live"
 )
@@ -37,11 +39,7 @@ def check_server_clocks(registry: Sequence[RegistryEntry], vitals: Vitals, passe
     """
     if isinstance(vitals.skew_s, Refused):
         return unseen("server clocks", vitals.skew_s.why)
-    skews = {
-        _name(one): one.expires_s - (vitals.redis_now_s + one.ttl_ms / 1000)
-        for one in registry
-        if one.ttl_ms > 0 and one.listed_in != "workers"
-    }
+    skews = _skews(registry, vitals)
     # They write whole seconds, and a heartbeat takes a moment to arrive.
     doubt_s = WARN_S + vitals.doubt_s
     wrong = {name: skew_s for name, skew_s in skews.items() if not -doubt_s < skew_s < doubt_s + passed_s}
@@ -51,6 +49,47 @@ def check_server_clocks(registry: Sequence[RegistryEntry], vitals: Vitals, passe
     level = _level(max(map(abs, wrong.values())))
     seen = f"{len(wrong)} of {len(skews)} differ from Redis' clock"
     return Finding("server clocks", level, seen, WHY, ADVICE, count=len(wrong), examples=tuple(sorted(said)[:5]))
+
+
+def check_renewal(
+    before: Sequence[RegistryEntry],
+    registry: Sequence[RegistryEntry],
+    vitals: Vitals,
+    before_passed_s: float,
+    passed_s: float,
+) -> list[Finding]:
+    """Look again at servers whose clocks seem wrong, ``RENEWED_S`` after the first look, which was ``before``.
+
+    A wrong clock is as wrong as before. Where Redis takes only a part of a heartbeat, the entry keeps its expiry while
+    its TTL begins anew, so that it falls behind.
+    """
+    first, between_s = _skews(before, vitals), passed_s - before_passed_s
+    stuck = {
+        name
+        for name, skew_s in _skews(registry, vitals).items()
+        if name in first and skew_s - between_s < first[name] - WARN_S
+    }
+    clocks = check_server_clocks([one for one in registry if _name(one) not in stuck], vitals, passed_s)
+    if not stuck:
+        return [clocks]
+    refused = Finding(
+        "heartbeats",
+        Level.PROBLEM,
+        f"{len(stuck)} servers cannot renew their entries",
+        "Redis refuses a part of their heartbeats: others take them for gone, and may take over their tasks",
+        "see memory and role above, the rights of their Redis user (fastq acl worker), and their logs",
+        count=len(stuck),
+        examples=tuple(sorted(stuck)[:5]),
+    )
+    return [clocks, refused]
+
+
+def _skews(registry: Sequence[RegistryEntry], vitals: Vitals) -> dict[str, float]:
+    return {
+        _name(one): one.expires_s - (vitals.redis_now_s + one.ttl_ms / 1000)
+        for one in registry
+        if one.ttl_ms > 0 and one.listed_in != "workers"
+    }
 
 
 def _name(one: RegistryEntry) -> str:

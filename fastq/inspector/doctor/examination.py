@@ -11,7 +11,7 @@ from fastq.broker.inspect.servers import cluster_slots
 from fastq.broker.operation import Flow, Pause
 from fastq.broker.operations.presence import read_servers
 from fastq.errors import QueueNotFoundError
-from fastq.inspector.doctor.clocks import check_clock, check_server_clocks
+from fastq.inspector.doctor.clocks import RENEWED_S, check_clock, check_renewal, check_server_clocks
 from fastq.inspector.doctor.finding import Finding, Level, Refused, ask, attempt, unseen
 from fastq.inspector.doctor.handlers import check_handlers
 from fastq.inspector.doctor.judge import judge
@@ -109,7 +109,13 @@ class _Round:
             return
         passed_s = self._order.now_ns() / 1e9 - vitals.now_s
         lists = check_registry(registry, vitals)
-        report.findings += [lists, check_server_clocks(registry, vitals, passed_s)]
+        clocks = [check_server_clocks(registry, vitals, passed_s)]
+        if clocks[0].count:
+            yield Pause(RENEWED_S)
+            again = yield from attempt(read_registry())
+            if not isinstance(again, Refused):
+                clocks = check_renewal(registry, again, vitals, passed_s, self._order.now_ns() / 1e9 - vitals.now_s)
+        report.findings += [lists, *clocks]
         report.findings.append((yield from check_formats(registry)))
         if lists.count:
             report.repairs.append(forget_servers(lists.count, stale_before(vitals)))

@@ -333,7 +333,10 @@ def test_a_paused_queue_with_many_tasks_and_a_full_archive_are_told_of(broker: B
     assert (archive.check, archive.level, archive.seen) == ("archive", Level.WARNING, "9000 of 10000 tasks")
 
 
-def test_a_server_whose_clock_is_wrong_is_told_of(broker: BlockingBroker, db: Redis) -> None:
+def test_a_server_whose_clock_is_wrong_is_told_of(
+    broker: BlockingBroker, db: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.inspector.doctor.examination.RENEWED_S", 0.0)
     publish(db, "x")
     (listed,) = db.zrange(keys.all_servers(), 0, -1, withscores=True)
     ends_s = int(listed[1])

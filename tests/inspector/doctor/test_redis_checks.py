@@ -11,7 +11,7 @@ from fastq.broker.inspect.redis_state import SlowCommand
 from fastq.broker.inspect.registry import RegistryEntry
 from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerAuthError
-from fastq.inspector.doctor.clocks import check_server_clocks
+from fastq.inspector.doctor.clocks import check_renewal, check_server_clocks
 from fastq.inspector.doctor.examination import Order, Report, examine
 from fastq.inspector.doctor.finding import Finding, Level, Refused
 from fastq.inspector.doctor.redis_checks import check_redis
@@ -212,6 +212,19 @@ def test_old_and_foreign_slow_commands_are_not_told_of() -> None:
     assert check_slow_commands(vitals(slow=slow)).level is Level.OK
     finding = check_slow_commands(vitals(slow=[*slow, SlowCommand(now_s, 12_345, "EVALSHA abc", True)]))
     assert finding.seen == "1 in the last hour, the slowest EVALSHA abc with 12 ms"
+
+
+def test_heartbeats_that_redis_takes_in_part_are_no_wrong_clock() -> None:
+    """The list is not written any more, and the key of each server is."""
+    known = vitals()
+    now_s = known.redis_now_s
+    stuck = RegistryEntry("servers", "asynq:servers:{host:1:stuck}", now_s - 21, 10_000)
+    wrong = RegistryEntry("servers", "asynq:servers:{host:2:wrong}", now_s - 21, 10_000)
+    later = [stuck._replace(ttl_ms=9_000), wrong._replace(expires_s=now_s - 16, ttl_ms=9_000)]
+    clocks, heartbeats = check_renewal([stuck, wrong], later, known, 0.0, 6.0)
+    assert (clocks.level, clocks.seen) == (Level.PROBLEM, "1 of 1 differ from Redis' clock")
+    assert clocks.examples[0].startswith("host:2")
+    assert (heartbeats.check, heartbeats.level, heartbeats.examples) == ("heartbeats", Level.PROBLEM, ("host:1",))
 
 
 def test_a_doctor_that_was_suspended_takes_no_server_s_clock_for_wrong() -> None:
