@@ -13,8 +13,9 @@ from redis.exceptions import RedisError
 
 from fastq.broker.transport import embedded
 from fastq.demo.interruption import Interruption
+from fastq.inspector import Inspector
 from tests.chaos.topology.books import Books, Fault, Move, read_acks, read_runs
-from tests.chaos.topology.check import Verdict, Violation, check
+from tests.chaos.topology.check import Verdict, Violation, check, problems_of
 from tests.chaos.topology.faults import SCENARIOS
 from tests.chaos.topology.network import network
 from tests.chaos.topology.node import Sampler
@@ -139,6 +140,7 @@ class Bench:
         self._say(f"the last fault is over; within {self._options.left_s:g} s nothing may be left")
         self._producers.stop()
         left = self._settle()
+        self._observed += self._examined()
         self._observed += [Violation("alive", text) for text in self._workers.stop()]
         return self._verdict(left)
 
@@ -180,6 +182,13 @@ class Bench:
                 self._say(f"left after {took_s:.0f} s: {len(left)} tasks, {some}")
         self._say(f"all was worked off {time.monotonic() - began_s:.1f} s after the last fault")
         return {}
+
+    def _examined(self) -> list[Violation]:
+        """Let the doctor look at every task and key; the workers still serve their queues."""
+        with Inspector(self.site.url) as inspector:
+            found = problems_of(inspector.examine(limit=None).findings)
+        self._say(f"the doctor found {len(found)} problems")
+        return found
 
     def _left(self) -> dict[str, str]:
         found: dict[str, str] = {}

@@ -18,16 +18,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from fastq.inspector import Finding, Level
 from tests.chaos.checker import Violation
 from tests.chaos.topology.books import Ack, Books, Fault, Passage, Refusal, Run, Sample
 
-__all__ = ["GUARANTEES", "Verdict", "Violation", "check"]
+__all__ = ["GUARANTEES", "Verdict", "Violation", "check", "problems_of"]
 
 GUARANTEES: Final = {
     "lost": "no acknowledged task is lost, but those that the promoted replica did not have",
     "left": "nothing is left in any state once all is worked off",
     "twice": "every second run is explained by a fault between start and ack",
     "strange": "nothing runs, or is in Redis, that nobody enqueued",
+    "doctor": "the doctor finds no problem in what is left",
     "alive": "no worker ends by itself or with an error, or logs a defect",
 }
 
@@ -52,6 +54,15 @@ class Verdict:
 def check(books: Books, observed: Sequence[Violation] = ()) -> Verdict:
     """Check everything; ``observed`` is what the bench itself saw."""
     return _Check(books).verdict(observed)
+
+
+def problems_of(findings: Sequence[Finding]) -> list[Violation]:
+    """Return a violation for each problem that the doctor has found; warnings are about the site."""
+    problems = [finding for finding in findings if finding.level is Level.PROBLEM]
+    return [
+        Violation("doctor", " ".join(filter(None, (one.check, one.queue, one.seen, ", ".join(one.examples)))))
+        for one in problems
+    ]
 
 
 class _Check:

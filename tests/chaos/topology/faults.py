@@ -17,6 +17,7 @@ _LAG_S: Final = 0.3
 _SLOW_S: Final = 3.0
 _SILENT_S: Final = 4.0
 _DELAY_S: Final = 0.05
+_ROUNDS: Final = 3
 
 
 class Stage(Protocol):
@@ -100,6 +101,17 @@ def _reshard(stage: Stage) -> None:
         stage.moves.append(Move(queue, target.name, stage.now()))
 
 
+def _key_by_key(stage: Stage) -> None:
+    """Move slots in the smallest pieces, so that scripts meet tasks whose keys are on two nodes."""
+    assert isinstance(stage.site, Cluster)
+    for queue in [*stage.shard.queues] * _ROUNDS:
+        shards = stage.site.shards()
+        source = next(shard.master for shard in shards if queue in shard.queues)
+        target = stage.chance.choice([shard.master for shard in shards if shard.master != source])
+        stage.site.move(queue, source, target, stage.wait, piece=1)
+        stage.moves.append(Move(queue, target.name, stage.now()))
+
+
 def _delays(stage: Stage) -> None:
     stage.site.network.slow_all(_DELAY_S)
     stage.rest(_SLOW_S)
@@ -115,6 +127,7 @@ SCENARIOS: Final = {
     "planned": Scenario("planned fail-over", _planned),
     "addresses": Scenario("all nodes at new addresses", _addresses),
     "reshard": Scenario("queues moved to another master", _reshard, repeats=False, cluster_only=True),
+    "keys": Scenario("queues moved key by key", _key_by_key, repeats=False, cluster_only=True),
     "delays": Scenario("50 ms more each way", _delays, repeats=False),
 }
 

@@ -22,6 +22,7 @@ SLOTS: Final = 16384
 DOWN_AFTER_MS: Final = 2000
 """When a node that says nothing counts as gone, in both sites."""
 
+_MOST_KEYS: Final = 10_000
 _SOON: Final = ("INFO-PERIOD", "1000", "PUBLISH-PERIOD", "500")
 
 Wait = Callable[[Callable[[], bool], str], None]
@@ -306,19 +307,23 @@ class Cluster(Site):
         for port in old:
             self.network.shut(port)
 
-    def move(self, queue: str, source: Node, target: Node, wait: Wait) -> None:
-        """Move a queue's slot with all that is in it, as redis-cli does."""
+    def move(self, queue: str, source: Node, target: Node, wait: Wait, piece: int = 20) -> None:
+        """Move a queue's slot with all that is in it, as redis-cli does: some keys, a pause, and so on.
+
+        Those of tasks come before the lists that they are in, so that scripts find the one without the other.
+        """
         slot = slot_of(queue)
         ids = {node: node.ask("CLUSTER", "MYID") for node in (source, target)}
         target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target])
-        wait(lambda: not self._move_keys(slot, source, target), "the slot's keys have moved")
+        wait(lambda: not self._move_keys(slot, source, target, piece), "the slot's keys have moved")
         masters = [shard.master for shard in self.shards()]
         for node in [target, source, *(one for one in masters if one not in (source, target))]:
             node.ask("CLUSTER", "SETSLOT", slot, "NODE", ids[target])
 
-    def _move_keys(self, slot: int, source: Node, target: Node) -> int:
-        keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 20)
+    def _move_keys(self, slot: int, source: Node, target: Node, most: int) -> int:
+        found = source.ask("CLUSTER", "GETKEYSINSLOT", slot, _MOST_KEYS)
+        keys = sorted(found, key=lambda key: ":t:" not in str(key))[:most]
         if keys:
             source.ask("MIGRATE", "127.0.0.1", target.inner, "", 0, 5000, "KEYS", *keys)
         return len(keys)

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from fastq.inspector import Finding, Level
 from tests.chaos.topology.books import Ack, Books, Fault, Move, Passage, Refusal, Run, Sample, read_refusals
-from tests.chaos.topology.check import Violation, check
+from tests.chaos.topology.check import GUARANTEES, Violation, check, problems_of
 from tests.chaos.topology.faults import SCENARIOS, scenarios_named
 
 TASK = "chaos-b0000001"
@@ -39,6 +40,15 @@ def broken(of: Books, observed: Sequence[Violation] = ()) -> list[str]:
 
 def run(began: float, ended: float, id: str = TASK) -> Run:
     return Run(id, "fastq", began, ended)
+
+
+def test_a_problem_that_the_doctor_finds_breaks_a_guarantee_and_a_warning_does_not() -> None:
+    problem = Finding("lost tasks", Level.PROBLEM, "2", queue="alpha", examples=("a", "b"))
+    warning = Finding("persistence", Level.WARNING, "neither append-only file nor snapshots")
+    found = problems_of([warning, problem, Finding("role", Level.OK, "master")])
+    assert found == [Violation("doctor", "lost tasks alpha 2 a, b")]
+    assert broken(books(1.5, run(2, 3)), found) == ["doctor"]
+    assert "doctor" in GUARANTEES
 
 
 def test_a_task_that_ran_once_breaks_nothing() -> None:
@@ -174,7 +184,7 @@ def test_a_kind_of_fault_has_a_row_with_its_worst_times() -> None:
 
 def test_faults_are_chosen_by_their_names() -> None:
     assert scenarios_named("", "cluster") == list(SCENARIOS)
-    assert set(SCENARIOS) - set(scenarios_named("", "sentinel")) == {"reshard"}
+    assert set(SCENARIOS) - set(scenarios_named("", "sentinel")) == {"reshard", "keys"}
     assert scenarios_named("kill,delays", "sentinel") == ["kill", "delays"]
     with pytest.raises(ValueError, match="no fault is called flood"):
         scenarios_named("flood", "cluster")
