@@ -2,16 +2,22 @@
 
 from typing import Any, NamedTuple
 
-from fastq.broker.operation import Operation
+from fastq.broker.operation import Operation, scripted
 from fastq.broker.scripts import load_script, script_names
 from fastq.broker.transport.replies import fields_of
+from fastq.wire import keys
 
-__all__ = ["SlowCommand", "cluster_info", "read_setting", "read_time", "redis_info", "slow_commands"]
+__all__ = ["SlowCommand", "cluster_info", "node_memory", "read_setting", "read_time", "redis_info", "slow_commands"]
 
 
 def redis_info() -> Operation[dict[str, str]]:
     """Read the fields of INFO by name; in a cluster, those of one node."""
     return Operation("INFO", (), (), _facts, idempotent=True)
+
+
+def node_memory(tag: str) -> Operation[dict[str, str]]:
+    """Read the fields of INFO memory of a cluster's node; ``tag`` is the name of a queue on it."""
+    return scripted("node_memory", (keys.pending(tag),), (), _facts, idempotent=True)
 
 
 def cluster_info() -> Operation[dict[str, str]]:

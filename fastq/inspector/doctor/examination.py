@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from fastq.broker.inspect.keyspace import count_keys, node_tags
 from fastq.broker.inspect.queues import Pulse, list_queues, read_pulse
+from fastq.broker.inspect.redis_state import node_memory
 from fastq.broker.inspect.registry import RegistryEntry, read_registry
 from fastq.broker.inspect.servers import cluster_slots
 from fastq.broker.operation import Flow, Pause
@@ -18,7 +19,7 @@ from fastq.inspector.doctor.judge import judge
 from fastq.inspector.doctor.places import is_sendable
 from fastq.inspector.doctor.presence import check_registry, stale_before
 from fastq.inspector.doctor.queue_checks import check_archives, check_paused, check_served, unserved
-from fastq.inspector.doctor.redis_checks import check_redis
+from fastq.inspector.doctor.redis_checks import check_node_memory, check_redis
 from fastq.inspector.doctor.repairs import Repair, forget_servers, repairs_of
 from fastq.inspector.doctor.slow import check_slow_commands
 from fastq.inspector.doctor.suspects import KEY_KINDS, Survey
@@ -78,6 +79,7 @@ def examine(order: Order) -> Flow[Report]:
         if queue not in listed:
             raise QueueNotFoundError(queue)
     round_ = _Round(order, vitals, listed, report)
+    yield from round_.look_at_nodes()
     yield from round_.look_at_servers()
     yield from round_.look_at_queues()
     yield from round_.look_at_tasks()
@@ -99,6 +101,23 @@ class _Round:
         """Return Redis' time, because many machines compare the times stored there."""
         skew_s = 0.0 if isinstance(self._vitals.skew_s, Refused) else self._vitals.skew_s
         return int(self._order.now_ns() / 1e9 + skew_s)
+
+    def look_at_nodes(self) -> Flow[None]:
+        """Look at the memory of each master of a cluster; INFO was that of one."""
+        if isinstance(self._vitals.cluster, Refused):
+            return
+        ranges = yield from ask(cluster_slots())
+        if isinstance(ranges, Refused):
+            return
+        nodes = {span.nodes[0][0]: span.nodes[0] for span in ranges}
+        found = []
+        for tag, (_, host, port) in zip(node_tags(ranges), nodes.values(), strict=True):
+            facts = yield from ask(node_memory(tag))
+            if not isinstance(facts, Refused) and (one := check_node_memory(self._vitals, f"{host}:{port}", facts)):
+                found.append(one)
+        if found:
+            kept = [finding for finding in self._report.findings if finding.check != "memory"]
+            self._report.findings[:] = [*kept, *found]
 
     def look_at_servers(self) -> Flow[None]:
         report, vitals = self._report, self._vitals

@@ -1,12 +1,13 @@
 """Checks of Redis itself: version, persistence, memory, connections, its role in a replication or cluster."""
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from fastq.inspector.doctor.finding import Finding, Level, Refused, unseen
 from fastq.inspector.doctor.vitals import Vitals
 
-__all__ = ["check_redis"]
+__all__ = ["check_node_memory", "check_redis"]
 
 NEEDED: Final = (6, 2)
 FULL: Final = 0.95
@@ -137,6 +138,12 @@ def _persistence(vitals: Vitals) -> Finding:
         seen, why = "neither append-only file nor snapshots", "a restart of Redis loses all tasks"
     advice = "set appendonly yes (and appendfsync everysec), unless the tasks may be lost"
     return Finding("persistence", Level.WARNING, seen, why, advice)
+
+
+def check_node_memory(vitals: Vitals, address: str, facts: dict[str, str]) -> Finding | None:
+    """Check the memory of one node of a cluster; None if it is well, as the summary of one of them says."""
+    found = _memory(replace(vitals, info=facts))
+    return None if found.level is Level.OK else replace(found, seen=f"{address}: {found.seen}")
 
 
 def _memory(vitals: Vitals) -> Finding:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -39,6 +40,18 @@ def look(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     yield examined
     broker.close()
+
+
+def test_the_node_without_memory_is_named_whichever_it_is(url: str, nodes: Sequence[RedisServer], db: Any) -> None:
+    del db  # emptied
+    for node in nodes:
+        with node.client() as client, closing(open_broker(url)) as broker:
+            client.config_set("maxmemory", "100kb")
+            report: Report = broker.drive(examine(Order(time.time_ns)))
+            client.config_set("maxmemory", 0)
+        (found,) = (finding for finding in report.findings if finding.check == "memory")
+        assert found.level is Level.PROBLEM
+        assert found.seen.startswith(f"127.0.0.1:{node.port}: ")
 
 
 def test_defects_on_each_node_are_seen_and_repaired(look: Any, db: Any) -> None:
