@@ -73,6 +73,10 @@ class Routing:
         """Return the slot of a command's key."""
         return slot_of(self.commands[hop.at].key)
 
+    def is_for_any(self, hop: Hop) -> bool:
+        """Return whether any node will do for a command."""
+        return hop.address is None and self.commands[hop.at].key is None
+
     def lines(self, hops: Sequence[Hop]) -> list[Command]:
         """Return the commands to send to a node for these hops, each after an ASKING if Redis requires it."""
         asking = Command(("ASKING",), None)
@@ -180,6 +184,9 @@ class ClusterTransport:
     def _answering(self, routing: Routing, hop: Hop, limit: Limit | None) -> Any:
         """Return the node for a command, None if it is silent; the command has its reply then."""
         node = self._node(routing, hop)
+        if routing.is_for_any(hop) and node.name in self._silences:
+            masters = (nodes[0] for nodes in self._cluster.nodes_manager.slots_cache.values())
+            node = next((one for one in masters if one.name not in self._silences), node)
         if node.name == routing.silent:
             return None
         if (silence := self._silences.get(node.name)) is None:
@@ -306,7 +313,8 @@ class AsyncClusterTransport:
             await self._cluster.initialize()
         except (RedisClusterException, RedisError, OSError) as error:
             return [Unsent(error)] * len(commands)
-        nodes = self._cluster.nodes_manager.slots_cache.get(slot_of(commands[0].key)) if len(commands) == 1 else None
+        key = commands[0].key if len(commands) == 1 else None
+        nodes = self._cluster.nodes_manager.slots_cache.get(slot_of(key)) if key is not None else None
         if not nodes:
             return await self._route(Routing(commands))
         # As in a first round, for the one command that most callers have.
@@ -367,7 +375,11 @@ class AsyncClusterTransport:
     def _node(self, routing: Routing, hop: Hop) -> Any:
         manager = self._cluster.nodes_manager
         if hop.address is None:
-            return manager.get_node_from_slot(routing.slot(hop))
+            node = manager.get_node_from_slot(routing.slot(hop))
+            if routing.is_for_any(hop) and self._lane(node).node_transport.is_silent:
+                masters = (nodes[0] for nodes in manager.slots_cache.values())
+                return next((one for one in masters if not self._lane(one).node_transport.is_silent), node)
+            return node
         node = self._get_node(*hop.address)
         if node is None:
             node = AsyncClusterNode(*hop.address, **manager.connection_kwargs)  # as in ClusterTransport

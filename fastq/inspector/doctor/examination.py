@@ -71,15 +71,16 @@ def examine(order: Order) -> Flow[Report]:
     if vitals.number("loading"):
         return report
     report.findings += [check_clock(vitals), check_slow_commands(vitals)]
-    listed = yield from ask(list_queues())
+    is_cluster = not isinstance(vitals.cluster, Refused)
+    listed = yield from ask(list_queues(), may_be_away=is_cluster)
+    round_ = _Round(order, vitals, () if isinstance(listed, Refused) else listed, report)
+    yield from round_.look_at_nodes()
     if isinstance(listed, Refused):
         report.findings.append(unseen("queues", listed.why))
         return report
     for queue in order.queues:
         if queue not in listed:
             raise QueueNotFoundError(queue)
-    round_ = _Round(order, vitals, listed, report)
-    yield from round_.look_at_nodes()
     yield from round_.look_at_servers()
     yield from round_.look_at_queues()
     yield from round_.look_at_tasks()
@@ -93,6 +94,7 @@ class _Round:
         self._order = order
         self._vitals = vitals
         self._listed = listed
+        self._is_cluster = not isinstance(vitals.cluster, Refused)
         self._report = report
         self._served_queues: frozenset[str] = frozenset()
         self._queues = list(order.queues) or [name for name in listed if is_sendable(name) and name.strip()]
@@ -104,7 +106,7 @@ class _Round:
 
     def look_at_nodes(self) -> Flow[None]:
         """Look at the memory of each master of a cluster; INFO was that of one."""
-        if isinstance(self._vitals.cluster, Refused):
+        if not self._is_cluster:
             return
         ranges = yield from ask(cluster_slots())
         if isinstance(ranges, Refused):
@@ -112,8 +114,10 @@ class _Round:
         nodes = {span.nodes[0][0]: span.nodes[0] for span in ranges}
         found = []
         for tag, (_, host, port) in zip(node_tags(ranges), nodes.values(), strict=True):
-            facts = yield from ask(node_memory(tag))
-            if not isinstance(facts, Refused) and (one := check_node_memory(self._vitals, f"{host}:{port}", facts)):
+            facts = yield from ask(node_memory(tag), may_be_away=True)
+            if isinstance(facts, Refused) and facts.why != "no permission":
+                self._report.findings.append(_silent(f"{host}:{port}", facts.why))
+            elif not isinstance(facts, Refused) and (one := check_node_memory(self._vitals, f"{host}:{port}", facts)):
                 found.append(one)
         if found:
             kept = [finding for finding in self._report.findings if finding.check != "memory"]
@@ -121,7 +125,7 @@ class _Round:
 
     def look_at_servers(self) -> Flow[None]:
         report, vitals = self._report, self._vitals
-        registry = yield from attempt(read_registry())
+        registry = yield from attempt(read_registry(), may_be_away=self._is_cluster)
         if isinstance(registry, Refused):
             names = "server lists", "server clocks", "data formats"
             report.findings += [unseen(name, registry.why) for name in names]
@@ -135,7 +139,8 @@ class _Round:
             if not isinstance(again, Refused):
                 clocks = check_renewal(registry, again, vitals, passed_s, self._order.now_ns() / 1e9 - vitals.now_s)
         report.findings += [lists, *clocks]
-        report.findings.append((yield from check_formats(registry)))
+        formats = yield from attempt(check_formats(registry), may_be_away=self._is_cluster)
+        report.findings.append(unseen("data formats", formats.why) if isinstance(formats, Refused) else formats)
         if lists.count:
             report.repairs.append(forget_servers(lists.count, stale_before(vitals)))
 
@@ -148,7 +153,7 @@ class _Round:
             yield Pause(SECOND_LOOK_S)
             again = yield from self._unserved((yield from self._pulses(list(lonely), Report())))
             lonely = {queue: count for queue, count in again.items() if queue in lonely}
-        served = yield from attempt(self._served())
+        served = yield from attempt(self._served(), may_be_away=self._is_cluster)
         if isinstance(served, Refused):
             report.findings.append(unseen("served", served.why))
         else:
@@ -156,14 +161,14 @@ class _Round:
             report.findings += check_served(lonely, len(pulses), servers)
         report.findings += check_paused(pulses, self._now_s())
         report.findings += check_archives(pulses)
-        handlers = yield from attempt(check_handlers(list(pulses)))
+        handlers = yield from attempt(check_handlers(list(pulses)), may_be_away=self._is_cluster)
         report.findings += [unseen("task types", handlers.why)] if isinstance(handlers, Refused) else handlers
         report.tasks = sum(sum(pulse.stats.sizes.values()) for pulse in pulses.values())
 
     def _pulses(self, queues: Sequence[str], report: Report) -> Flow[dict[str, Pulse]]:
         pulses = {}
         for queue in queues:
-            pulse = yield from attempt(read_pulse(queue, self._now_s()))
+            pulse = yield from attempt(read_pulse(queue, self._now_s()), may_be_away=self._is_cluster)
             if isinstance(pulse, Refused):
                 report.findings.append(unseen("queue", pulse.why, queue))
             else:
@@ -171,7 +176,7 @@ class _Round:
         return pulses
 
     def _unserved(self, pulses: Mapping[str, Pulse]) -> Flow[dict[str, dict[str, int]]]:
-        served = yield from attempt(self._served())
+        served = yield from attempt(self._served(), may_be_away=self._is_cluster)
         return {} if isinstance(served, Refused) else unserved(pulses, served[0])
 
     def _served(self) -> Flow[tuple[frozenset[str], int]]:
@@ -212,11 +217,11 @@ class _Round:
 
     def _survey(self, survey: Survey, scope: Scope, queues: Collection[str], *, keys_too: bool) -> Flow[None]:
         for queue in sorted(queues):
-            done: Any = yield from attempt(survey_queue(queue, survey, scope))
+            done: Any = yield from attempt(survey_queue(queue, survey, scope), may_be_away=self._is_cluster)
             if isinstance(done, Refused):
                 survey.refused[queue] = done.why
         if keys_too:
-            done = yield from attempt(survey_keys(self._listed, survey, scope))
+            done = yield from attempt(survey_keys(self._listed, survey, scope), may_be_away=self._is_cluster)
             if isinstance(done, Refused):
                 survey.refused[""] = done.why
 
@@ -229,3 +234,13 @@ class _Round:
     def _count_keys(self) -> Flow[int | None]:
         count = yield from ask(count_keys())
         return None if isinstance(count, Refused) or not isinstance(self._vitals.cluster, Refused) else count
+
+
+def _silent(address: str, why: str) -> Finding:
+    return Finding(
+        "node",
+        Level.PROBLEM,
+        f"{address} does not answer: {why}",
+        "its queues stand still, and nothing of them was checked",
+        "see its log and that of its replica, and CLUSTER NODES",
+    )

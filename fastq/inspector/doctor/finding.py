@@ -48,9 +48,12 @@ class Refused:
     why: str
 
 
-def ask(operation: Operation[T]) -> Flow[T | Refused]:
-    """Ask Redis for something that not every user may read; only a Redis that does not answer is an error."""
-    return attempt(_one(operation))
+def ask(operation: Operation[T], *, may_be_away: bool = False) -> Flow[T | Refused]:
+    """Ask Redis for something that not every user may read; only a Redis that does not answer is an error.
+
+    With ``may_be_away`` that is none: a node of a cluster is asked, and others may answer.
+    """
+    return attempt(_one(operation), may_be_away=may_be_away)
 
 
 def _one(operation: Operation[T]) -> Flow[T]:
@@ -58,12 +61,14 @@ def _one(operation: Operation[T]) -> Flow[T]:
     return result
 
 
-def attempt(flow: Flow[T]) -> Flow[T | Refused]:
+def attempt(flow: Flow[T], *, may_be_away: bool = False) -> Flow[T | Refused]:
     """Run a flow that not every user may run; errors are handled as in ``ask``."""
     try:
         return (yield from flow)
-    except (BrokerConnectionError, BrokerTimeoutError):
-        raise
+    except (BrokerConnectionError, BrokerTimeoutError) as error:
+        if not may_be_away:
+            raise
+        return Refused(str(error))
     except BrokerAuthError:
         return Refused("no permission")
     except BrokerError as error:

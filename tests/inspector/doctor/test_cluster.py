@@ -19,7 +19,7 @@ from tests.broker.harness import QueueBench
 from tests.inspector.doctor.harness import DEFECTS, sound
 from tests.inspector.harness import Seeded
 from tests.inspector.test_cluster import QUEUES, db, keys_node, nodes, url
-from tests.redis_servers import RedisServer
+from tests.redis_servers import RedisServer, silent
 
 __all__ = ["db", "nodes", "url"]
 
@@ -52,6 +52,23 @@ def test_the_node_without_memory_is_named_whichever_it_is(url: str, nodes: Seque
         (found,) = (finding for finding in report.findings if finding.check == "memory")
         assert found.level is Level.PROBLEM
         assert found.seen.startswith(f"127.0.0.1:{node.port}: ")
+
+
+def test_a_silent_node_is_named_and_the_queues_of_the_others_are_looked_at(
+    url: str, nodes: Sequence[RedisServer], db: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.inspector.doctor.examination.SECOND_LOOK_S", 0.0)
+    for queue in QUEUES:
+        DEFECTS["dangling in pending"].make(sound(db, queue))
+    listing = db.get_node_from_key(keys.all_queues()).name
+    for node in nodes:
+        with closing(open_broker(f"{url}?read_timeout=0.5")) as broker, silent(node):
+            report: Report = broker.drive(examine(Order(time.time_ns)))
+        problems = {(one.check, one.queue): one for one in report.of_level(Level.PROBLEM)}
+        name = f"127.0.0.1:{node.port}"
+        assert problems["node", None].seen.startswith(f"{name} does not answer: ")
+        others = {("ids without task", queue) for queue in QUEUES if keys_node(db, queue) != name}
+        assert (others <= problems.keys()) is (name != listing), problems
 
 
 def test_defects_on_each_node_are_seen_and_repaired(look: Any, db: Any) -> None:
