@@ -12,6 +12,7 @@ from fastq.broker.inspect.keyspace import scan_keys
 from fastq.broker.inspect.move import ParkedTask, claim_tasks, commit_move, drop_parked, unpark_tasks
 from fastq.broker.inspect.put import TaskToPut, put_tasks, read_lock
 from fastq.broker.inspect.queues import list_groups, pause_queue, peek_queue, queue_stats, sample_memory
+from fastq.broker.inspect.redis_state import node_memory
 from fastq.broker.inspect.removal import close_queue, find_groups, sweep_queue, unlist_groups
 from fastq.broker.inspect.tasks import read_payload, read_tasks, update_payload
 from fastq.broker.operation import Operation
@@ -262,6 +263,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "list_groups": [list_groups(Q)],
     "list_leases": [list_leases(Q, "-inf", str(NOW_S - 50), 10)],
     "missing_rights": [missing_rights(Q, ["lpush", "zadd"])],
+    "node_memory": [node_memory(Q)],
     "pause_queue": [pause_queue(Q, NOW_S)],
     "peek_queue": [peek_queue(Q, 10)],
     "publish_completed": [tell_completed("inbox", Q, [(Completed("c2", b"", NOW_S + 10), "")])],
