@@ -195,7 +195,7 @@ def test_a_slot_whose_keys_have_moved_is_asked_for_at_its_new_node(cluster: Clus
     cluster.begin_move(queue, source, target)
     cluster.move_keys(queue, source, target)
     before = cluster.redirections("ASK")
-    assert client.do(lambda client: client._broker.drive(read_end((queue, "a")))) is None, "it has not ended"
+    assert client.do(lambda client: client._broker.drive(read_end((queue, "a", "")))) is None, "it has not ended"
     assert cluster.redirections("ASK") > before
     cluster.end_move(queue, target)
 
@@ -339,7 +339,7 @@ def test_a_node_that_takes_over_its_first_slot_is_found(cluster: Cluster, client
         wait_until(lambda: all(new_id in str(cluster.ask(node, "CLUSTER", "NODES")) for node in cluster.nodes))
         wait_until(lambda: b"cluster_state:ok" in cluster.ask(newcomer, "CLUSTER", "INFO"))
         cluster.begin_move(queue, source, newcomer)
-        assert client.do(lambda client: client._broker.drive(read_end((queue, "a")))).kind == "gone"
+        assert client.do(lambda client: client._broker.drive(read_end((queue, "a", "")))).kind == "gone"
         assert "cmdstat_asking" in cluster.ask(newcomer, "INFO", "commandstats")
         for node in cluster.nodes:  # as if it had never come
             cluster.ask(node, "CLUSTER", "SETSLOT", slot_of(queue), "STABLE")
