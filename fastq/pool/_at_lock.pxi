@@ -22,11 +22,11 @@ cdef tuple WAITS = tuple([
     for function in (threading.Condition.wait, getattr(threading.Thread, "_wait_for_tstate_lock", None))
     if function is not None
 ])
-cdef frozenset CALLS = frozenset([code for name, code in opmap.items() if "CALL" in name])
+cdef frozenset CALLS = frozenset([code for name, code in _opmap.items() if "CALL" in name])
 # What stands before the call in the same function, but is no part of it.
-cdef frozenset BEFORE = frozenset([code for name, code in opmap.items() if name[:4] in ("POP_", "STOR") or "JUMP" in name])
-cdef frozenset LOADS = frozenset([opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in opmap])
-cdef int EXTENDED = opmap["EXTENDED_ARG"]
+cdef frozenset BEFORE = frozenset([code for name, code in _opmap.items() if name[:4] in ("POP_", "STOR") or "JUMP" in name])
+cdef frozenset LOADS = frozenset([_opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in _opmap])
+cdef int EXTENDED = _opmap["EXTENDED_ARG"]
 # In LOAD_ATTR of 3.12 and later the last bit of the argument is no part of the name's index.
 cdef int FLAGS = 1 if sys.version_info >= (3, 12) else 0
 

@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from contextvars import copy_context
-from opcode import opmap
+from opcode import opmap as _opmap
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject

@@ -212,6 +212,8 @@ def crawl(served: Served) -> list[str]:
     while left:
         path = left.pop()
         seen.add(path)
+        if path.startswith("/search?"):
+            continue  # each of its links narrows it further
         links = {unescape(link) for link in re.findall(r'<a [^>]*?href="([^"#]*)', served.get(path).text)}
         left |= {link for link in links if link.startswith("/") and "/static/" not in link} - seen
         left = {link for link in left if not link.endswith(("/payload", "/result")) and not link.startswith("/find?")}
