@@ -266,18 +266,20 @@ def test_a_task_whose_score_is_infinite_is_shown_and_comes_back(fastq: Fastq, db
     assert db.zrange(keys.retry("default"), 0, -1) == ids
 
 
-def test_an_error_in_the_middle_leaves_no_task_outside_of_the_lists(stored: Fastq, db: Any) -> None:
+def test_a_refused_command_leaves_no_task_outside_of_the_lists(stored: Fastq, db: Any) -> None:
     lines = exported(stored, "default", "-s", "pending").splitlines(keepends=True)
     before = everything(db)
     db.flushall()
-    db.execute_command("ACL", "SETUSER", "default", "-set")  # what has a lock cannot be put
+    db.execute_command("ACL", "SETUSER", "default", "-set")
     try:
         assert imported(stored, b"".join(lines[::-1]), code=1)["count"] == 0
     finally:
         db.execute_command("ACL", "SETUSER", "default", "+@all")
-    assert db.lrange(keys.pending("default"), 0, -1) == [b"p2"]
+    # Redis 6.2 cannot tell beforehand, and has put the one without a lock.
+    put = db.lrange(keys.pending("default"), 0, -1)
+    assert put in ([], [b"p2"])
     found = imported(stored, b"".join(lines))
-    assert (found["count"], found["skipped"]["exists"]) == (1, 1)
+    assert (found["count"], found["skipped"]["exists"]) == (2 - len(put), len(put))
     assert sorted(db.lrange(keys.pending("default"), 0, -1)) == sorted(before["asynq:{default}:pending"])
 
 

@@ -137,8 +137,8 @@ def test_a_server_object_aggregates_too(client: Client, view: View, url: str, mo
     [
         ("tests.e2e.apps:nosuch", "tests.e2e.apps has no 'nosuch'"),
         ("tests.e2e.nosuch:f", "there is no module 'tests.e2e.nosuch'"),
-        ("tests.e2e.apps:EVENTS", "group_aggregator='tests.e2e.apps:EVENTS' is not a plain function"),
-        ("tests.e2e.apps:aggregate_later", "is not a plain function"),
+        ("tests.e2e.apps:EVENTS", "group_aggregator='tests.e2e.apps:EVENTS' is not callable"),
+        ("tests.e2e.apps:aggregate_later", "is a coroutine, which would not run: write it with def"),
     ],
 )
 def test_a_name_that_leads_to_no_aggregator_ends_the_server_at_its_start(
