@@ -1,7 +1,7 @@
 """The quick set of tests: ``pytest -p tests.quick`` leaves out what is named here, and says so at its end.
 
-Left out is what needs whole processes under faults, a browser, Go, PostgreSQL, Prometheus, Django or real time. All of
-it runs with ``make test-all``. A test is left out by its folder or file, or by a mark of its own.
+Left out is what needs whole processes, a browser, Go, PostgreSQL, Prometheus, Django or real time. All of it
+runs with ``make test-all``. A test is left out by its folder or file, or by a mark of its own.
 """
 
 from collections import Counter
@@ -15,8 +15,21 @@ __all__ = ["LEFT_OUT", "MARKS"]
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 LEFT_OUT: Final = {
+    "tests/broker/operations/test_lost_replies.py": "connections that break, in real time",
+    "tests/broker/transport/test_cluster.py": "a cluster",
+    "tests/broker/transport/test_sentinel.py": "sentinels",
     "tests/chaos/test_chaos.py": "servers under faults",
     "tests/chaos/topology/test_topology.py": "sentinels and clusters under faults",
+    "tests/cli/test_bench.py": "commands as whole processes",
+    "tests/cli/test_demo.py": "commands as whole processes",
+    "tests/cli/test_exporter.py": "commands as whole processes",
+    "tests/cli/test_run.py": "commands as whole processes",
+    "tests/cli/test_scheduler.py": "commands as whole processes",
+    "tests/cli/test_streams.py": "commands as whole processes",
+    "tests/cli/test_web.py": "commands as whole processes",
+    "tests/cli/test_worker.py": "commands as whole processes",
+    "tests/contrib/celery/test_django.py": "Django, PostgreSQL",
+    "tests/contrib/celery/test_ends.py": "servers as whole processes",
     "tests/contrib/django": "Django",
     "tests/contrib/sqlalchemy": "SQLAlchemy",
     "tests/contrib/test_otel.py": "OpenTelemetry",
@@ -28,12 +41,21 @@ LEFT_OUT: Final = {
     "tests/docs/test_types.py": "type checkers",
     "tests/e2e": "servers as whole processes",
     "tests/interop": "a real Go asynq",
+    "tests/metrics/test_files.py": "Prometheus",
+    "tests/pool/test_chaos.py": "processes that are killed, in real time",
+    "tests/pool/test_supervisor.py": "processes that are killed, in real time",
+    "tests/pool/test_timekeeper.py": "time limits, in real time",
+    "tests/scheduler/test_scheduler.py": "programs as whole processes",
+    "tests/scheduler/test_sharing.py": "programs as whole processes",
+    "tests/server/actors/test_aggregator_losses.py": "connections that break, in real time",
+    "tests/server/test_server.py": "servers in real time",
     "tests/test_bigdata.py": "benchmarks",
     "tests/test_compare.py": "benchmarks",
     "tests/test_wheel.py": "a wheel, built and installed",
     "tests/typing": "type checkers",
     "tests/upgrade": "two versions at once",
     "tests/web/test_browser.py": "Chromium",
+    "tests/web/test_charts.py": "Prometheus",
     "tests/web/test_mounts.py": "Chromium, Django",
     "tests/web/test_other_sites.py": "Chromium",
 }

@@ -10,7 +10,7 @@ from tests.cli.dash.scene import publish_server
 from tests.inspector.harness import Seeded
 
 
-def running(task_id: str, *, hours: int = 5, deadline: int = 15 * 3600) -> WorkerInfo:
+def running(task_id: str, *, hours: int = 5, deadline: int = 15 * 3600 - 600) -> WorkerInfo:
     """Return a task that a server has been working on for some hours, so that no minute more is seen."""
     began = datetime.now(UTC) - timedelta(hours=hours, seconds=1)
     return WorkerInfo("h", 1, "s", task_id, "slow\x1b", b'{"n": 1}', "default", began, began + timedelta(0, deadline))
@@ -26,9 +26,9 @@ async def test_servers_are_listed_with_what_each_child_runs(fastq: Fastq, db: An
         await dash.press("f2")
         await dash.sees("2 servers  2 of 6 busy", "▸ aaaa1111  host-a  4211  active     2/4  critical:6")
         await dash.sees(
-            "host-a:4211 runs 2 tasks, 2 of 4 busy", " ago ", "in 9h ", "▸ t0       slow\\x1b  default  7h "
+            "host-a:4211 runs 2 tasks, 2 of 4 busy", " ago ", "in 9h ", "▸ t0       slow\\x1b  default   7h "
         )
-        await dash.sees("  t1       slow\\x1b  default  5h ", '{"n": 1}')
+        await dash.sees("  t1       slow\\x1b  default   5h ", '{"n": 1}')
         await dash.press("j")
         await dash.sees("host-b:4211 runs 0 tasks, 0 of 2 busy", "It runs no tasks now.", no="t1 ")
         await dash.press("k", "enter", "j", "enter")
