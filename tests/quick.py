@@ -34,6 +34,7 @@ LEFT_OUT: Final = {
     "tests/contrib/sqlalchemy": "SQLAlchemy",
     "tests/contrib/test_otel.py": "OpenTelemetry",
     "tests/contrib/test_starlette.py": "FastAPI",
+    "tests/docs/test_blocks.py": "the frameworks that pages show",
     "tests/docs/test_deploying.py": "Kubernetes' schemas",
     "tests/docs/test_django.py": "Django",
     "tests/docs/test_site.py": "the site as a whole",
