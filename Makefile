@@ -20,16 +20,21 @@ MODE := $(if $(filter 1,$(FASTQ_DEBUG)),debug,release)
 BUILT := $(VENV)/built-$(MODE)
 DEV := $(BUILT) $(VENV)/dev.group
 ARGS ?=
-JOBS ?= 2
+JOBS ?= 3
+# What make test leaves out waits more than it computes.
+REST_JOBS ?= $(if $(filter command line,$(origin JOBS)),$(JOBS),4)
 KINDS ?= sentinel cluster
 FUZZ_COUNT ?= 1000000
+
+# Where it is set, each of the many processes of a run would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYX := $(shell find fastq -name '*.pyx')
 C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 SANITIZED := build/asan
 
-.PHONY: help setup demo test test-all lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean test-servers test-django upgrade chaos-topology compare-faults
+.PHONY: help setup demo test test-rest test-floors release-check test-all lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan clean test-servers test-django upgrade chaos-topology compare-faults
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,13 +45,21 @@ demo: $(BUILT) $(if $(WEB),$(VENV)/web.group) ## Run 100 000 tasks through a pri
 	@$(PY) -m fastq.cli.demo $(if $(TASKS),--tasks $(TASKS)) $(if $(REDIS),--redis '$(REDIS)') $(if $(WEB),--web) $(ARGS)
 
 test: $(BUILT) $(VENV)/test.group ## Run the quick tests: no browser, Go, database or whole processes (says what is left out)
-	$(PY) -m pytest -p tests.quick --numprocesses $(JOBS) --dist loadfile $(ARGS)
+	$(PY) -m pytest -p tests.quick --numprocesses $(JOBS) --dist worksteal $(ARGS)
 
-test-all: $(DEV) ## Run the whole test suite
-	$(PY) -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
+test-rest: $(DEV) ## Run the tests that make test leaves out
+	$(PY) -m pytest -p tests.rest --numprocesses $(REST_JOBS) --dist worksteal $(ARGS)
+
+test-all: test test-rest ## Run the whole test suite
 
 test-servers: $(DEV) ## Test broker and servers on Redis 6.2, 7, 8 and Valkey 9
-	$(PY) -m tests.other_servers $(if $(ARGS),$(ARGS),tests/broker tests/e2e --numprocesses $(JOBS) --dist loadfile)
+	$(PY) -m tests.other_servers $(if $(ARGS),$(ARGS),tests/broker tests/e2e --numprocesses $(JOBS) --dist worksteal)
+
+test-floors: $(BUILT) ## Run the quick tests with the oldest packages that pyproject.toml allows (needs uv)
+	@mkdir -p build && uv pip compile --quiet --resolution lowest-direct --all-extras --python $(PY) \
+		--output-file build/floors.txt pyproject.toml
+	UV_CONSTRAINT=build/floors.txt $(PY) .ci/environment build/floors fastq test
+	build/floors/bin/python -m pytest -p tests.quick --numprocesses $(JOBS) --dist worksteal $(ARGS)
 
 test-django: $(DEV) ## Test Django's tasks on Django 6.0 and the newest 6, the Celery shim on 4.2 (half a minute)
 	@$(PY) -m tests.contrib.django.versions
@@ -117,14 +130,8 @@ fuzz-asan: $(SANITIZED)/built $(VENV)/dev.group ## The same on extensions built 
 	cd $(SANITIZED)/lib && LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so)" PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 "$(CURDIR)/$(PY)" -m tests.fuzz.fuzz_codec --count $(FUZZ_COUNT)
 
-wheel: $(VENV)/dev.group ## Build sdist and wheel into dist/, and try the wheel in a fresh environment
-	@rm -rf dist build/installed && mkdir -p build
-	@echo "Building sdist and wheel"
-	@$(PY) -m build --no-isolation --outdir dist . >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
-	@$(PY) -m venv build/installed
-	@build/installed/bin/python -m pip --quiet --disable-pip-version-check install dist/*.whl
-	build/installed/bin/python tests/wheel/smoke.py
-	@ls -l dist
+release-check: $(BUILT) $(VENV)/release.group ## Build and try all that a release publishes, print it with hashes (ARGS=--final)
+	@$(PY) -m tests.release $(ARGS)
 
 clean: ## Remove everything that was made here
 	rm -rf $(VENV) build dist wheelhouse *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

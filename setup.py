@@ -5,14 +5,24 @@ compiler's level, -O3 by default. ``FASTQ_SANITIZE=address`` adds a sanitizer. `
 the Makefile installs the package once and compiles by itself, so that one changed source costs one compilation. The
 extensions use the full CPython ABI, one wheel a Python version: the limited API costs the codec more than a third of
 its speed, which is what it exists for.
+
+With ``SOURCE_DATE_EPOCH`` set, the same tree makes the same sdist and the same wheel, byte for byte. The links of the
+metadata, and those of README.md on PyPI, begin with the address in pyproject.toml.
 """
 
+import gzip
 import os
+import re
+import runpy
 import sys
+import tarfile
+import time
+import tomllib
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.sdist import sdist
 
 DEBUG = os.environ.get("FASTQ_DEBUG") == "1"
 OPTIMIZATION = os.environ.get("FASTQ_OPTIMIZATION", "-O3")
@@ -73,9 +83,63 @@ def extensions() -> list[Extension]:
     )
 
 
+def repository() -> str:
+    """Return the address of the repository, or an empty string before it has one."""
+    return str(tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["tool"]["fastq-worker"]["repository"])
+
+
+def urls(repository: str, tag: str) -> dict[str, str]:
+    """Return the links of the metadata: none without an address."""
+    if not repository:
+        return {}
+    owner, name = repository.rsplit("/", 2)[-2:]
+    return {
+        "Source": repository,
+        "Documentation": f"https://{owner}.github.io/{name}/{tag.removeprefix('v')}/",
+        "Changelog": f"{repository}/blob/{tag}/CHANGELOG.md",
+        "Issues": f"{repository}/issues",
+        "Security": f"{repository}/blob/{tag}/SECURITY.md",
+    }
+
+
+def page(text: str, repository: str, tag: str) -> str:
+    """Return a page with links and pictures that work elsewhere: those of the tree at this tag."""
+    if not repository:
+        return text
+    link = re.compile(r"(!?)(\[[^]]*\])\((?!https?:|#)([^)\s]+)\)")
+    return link.sub(lambda it: f"{it[1]}{it[2]}({repository}/{'raw' if it[1] else 'blob'}/{tag}/{it[3]})", text)
+
+
+class Sdist(sdist):
+    """An archive of the same bytes whoever makes it: no times, owners and order of the machine are in it."""
+
+    def make_archive(self, base_name: str, *_: object, base_dir: str, **__: object) -> str:
+        """Pack a directory, and return the path of the archive."""
+        date = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
+
+        def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+            entry.uid, entry.gid, entry.uname, entry.gname, entry.mtime = 0, 0, "", "", date
+            entry.mode = 0o755 if entry.mode & 0o100 else 0o644
+            return entry
+
+        with (
+            open(f"{base_name}.tar.gz", "wb") as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=date) as packed,
+            tarfile.open(fileobj=packed, mode="w") as archive,
+        ):
+            for path in [Path(base_dir), *sorted(Path(base_dir).rglob("*"))]:
+                archive.add(path, recursive=False, filter=plain)
+        return f"{base_name}.tar.gz"
+
+
 # Where processes are spawned, those of cythonize import this file.
 if __name__ == "__main__":
+    tag = f"v{runpy.run_path('fastq/_version.py')['__version__']}"
     setup(
+        cmdclass={"sdist": Sdist},
+        project_urls=urls(repository(), tag),
+        long_description=page(Path("README.md").read_text("utf-8"), repository(), tag),
+        long_description_content_type="text/markdown",
         ext_modules=[] if SKIP else extensions(),
         options={"build_ext": {"parallel": os.cpu_count()}},
     )

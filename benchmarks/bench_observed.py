@@ -15,11 +15,11 @@ import pytest
 
 from benchmarks.bench_worker import Cost, medians, run_tasks
 from benchmarks.interleave import interleaved
-from fastq.server.config import ServerConfig
+from fastq.server.base.config import ServerConfig
 from fastq.server.monitoring.exposition import Format, render
 from fastq.server.monitoring.families import families
 from fastq.server.monitoring.listener import in_stretches
-from fastq.server.process import ProcessOptions, ServerProcess
+from fastq.server.wiring.process import ProcessOptions, ServerProcess
 from tests.ports import free_port
 from tests.redis_servers import RedisServer
 

@@ -18,11 +18,11 @@ from statistics import median, quantiles
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from fastq.pool._child_queue import Event, Submission
-from fastq.pool.config import PoolConfig
-from fastq.pool.pool import ProcessPool
-from fastq.pool.protocol import PoolCallbacks
-from fastq.pool.runner import Answer, TaskContext
+from fastq.pool.main.child_queue import Event, Submission
+from fastq.pool.main.config import PoolConfig
+from fastq.pool.main.pool import ProcessPool
+from fastq.pool.main.protocol import PoolListener
+from fastq.pool.shared.runner import Answer, TaskContext
 from fastq.server.run import GC_THRESHOLDS
 
 TASKS = 100_000
@@ -56,17 +56,17 @@ def load(argument: str) -> NoopRunner:
     return NoopRunner()
 
 
-class Driver:
+class Driver(PoolListener):
     """Keep a pool full until so many tasks are done."""
 
     def __init__(self, processes: int) -> None:
         self.loop = asyncio.new_event_loop()
         config = PoolConfig(f"{__name__}:load", processes=processes)
-        self.pool = ProcessPool(config, PoolCallbacks(self.on_events, self.on_failed, print))
+        self.pool = ProcessPool(config)
         self.is_async = False
         self.unsent = self.unanswered = 0
         self.finished: asyncio.Future[None] | None = None
-        self.loop.run_until_complete(self.pool.start())
+        self.loop.run_until_complete(self.pool.start(self))
 
     def on_failed(self, error: Exception) -> None:
         """Give up."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from fastq.prioritizer import Prioritizer
+from fastq._prioritizer import Prioritizer
 
 QUEUES = {
     "3 queues": {"critical": 6, "default": 3, "low": 1},

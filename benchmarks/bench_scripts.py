@@ -31,7 +31,7 @@ from fastq.broker.operations.lease import Owner, extend_leases
 from fastq.broker.operations.maintain import delete_expired_completed, forward
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 from fastq.wire.attempts import AttemptRecord
 from fastq.wire.codec import TaskMessage, encode_task_message

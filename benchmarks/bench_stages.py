@@ -18,13 +18,12 @@ from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import FinishOutcome
 from fastq.broker.operations.lease import Leased, Owner, parse_leased
 from fastq.broker.transport.open import open_async_broker
-from fastq.pool.protocol import Event, EventKind
-from fastq.server.commands import Commands
+from fastq.pool.main.protocol import Event, EventKind
+from fastq.server.base.commands import Commands
 from fastq.server.inflight._processor import SubmissionMaker, split_done, submissions_of
-from fastq.server.inflight._tally import Tally
-from fastq.server.inflight._tasks import count_ends, live
 from fastq.server.inflight.ack_planner import plan_acks
-from fastq.server.inflight.tasks import InFlightTasks
+from fastq.server.inflight.tally import Tally
+from fastq.server.inflight.tasks import InFlightTasks, count_ends, live
 from fastq.wire.codec import TaskMessage, encode_task_message
 from tests.redis_servers import RedisServer
 

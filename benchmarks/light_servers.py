@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from fastq._prioritizer import Prioritizer
 from fastq.broker.operation import Operation
 from fastq.broker.operations.dequeue import NoTasks
 from fastq.broker.operations.finish import Done
@@ -19,18 +20,17 @@ from fastq.broker.operations.lease import Leased, Owner
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.open import open_async_broker
 from fastq.broker.transport.wait import TaskWatch
-from fastq.clock import SystemClock
-from fastq.prioritizer import Prioritizer
+from fastq.common.clock import SystemClock
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.waker import Waker
-from fastq.server.commands import Commands
+from fastq.server.base.commands import Commands
+from fastq.server.base.timing import STANDARD
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.task_log import TaskLog
 from fastq.server.inflight.tasks import view_leased
-from fastq.server.timing import STANDARD
 from fastq.wire.codec import decode_task_message
 
 __all__ = ["DONE", "EMPTY", "POLLS", "TASK", "WHYS", "WOKEN", "main"]

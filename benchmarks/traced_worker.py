@@ -15,7 +15,7 @@ from redis.asyncio.connection import AbstractConnection
 from fastq.broker.transport import aio
 from fastq.broker.transport.wait import TaskWatch
 from fastq.cli.worker import main
-from fastq.pool.pool import ProcessPool
+from fastq.pool.main.pool import ProcessPool
 
 STAGES: Final = ("woken", "asked", "answered", "in the ring")
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from fastq.app.app import App
     from fastq.app.context import Context
     from fastq.client import AsyncClient, Client
-    from fastq.encoding import PayloadCodec
+    from fastq.common.encoding import PayloadCodec
+    from fastq.common.states import TaskState
+    from fastq.enqueueing.results import EnqueueResults
     from fastq.errors import (
         BadLinesError,
         BrokerAuthError,
@@ -84,14 +86,12 @@ if TYPE_CHECKING:
     from fastq.middleware import ClientMiddleware, Sender
     from fastq.mux import Handler, Middleware, ServeMux
     from fastq.options import EnqueueOptions
-    from fastq.periodic import PeriodicTaskConfig, PeriodicTaskManager
-    from fastq.results import EnqueueResults
     from fastq.running import GroupedTask, RunningTask, current_task
     from fastq.scheduler import Scheduler
+    from fastq.scheduler.periodic import PeriodicTaskConfig, PeriodicTaskManager
     from fastq.semaphore import Semaphore
-    from fastq.server.config import ServerConfig
+    from fastq.server.base.config import ServerConfig
     from fastq.server.server import Server
-    from fastq.states import TaskState
     from fastq.task import Task, TaskCall
     from fastq.wire.messages import ChildInfo, Places, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
     from fastq.wire.progress import TaskProgress
@@ -215,7 +215,7 @@ _LATER: Final = {
     "DuplicateTaskError": "fastq.errors",
     "Durations": "fastq.inspector",
     "EnqueueOptions": "fastq.options",
-    "EnqueueResults": "fastq.results",
+    "EnqueueResults": "fastq.enqueueing.results",
     "FailedAttempt": "fastq.inspector",
     "FastqError": "fastq.errors",
     "GroupInfo": "fastq.inspector",
@@ -232,10 +232,10 @@ _LATER: Final = {
     "Middleware": "fastq.mux",
     "MovePlan": "fastq.inspector",
     "Moved": "fastq.inspector",
-    "PayloadCodec": "fastq.encoding",
+    "PayloadCodec": "fastq.common.encoding",
     "PayloadError": "fastq.errors",
-    "PeriodicTaskConfig": "fastq.periodic",
-    "PeriodicTaskManager": "fastq.periodic",
+    "PeriodicTaskConfig": "fastq.scheduler.periodic",
+    "PeriodicTaskManager": "fastq.scheduler.periodic",
     "Places": "fastq.wire.messages",
     "Progress": "fastq.inspector",
     "QueueInfo": "fastq.inspector",
@@ -258,7 +258,7 @@ _LATER: Final = {
     "ServeMux": "fastq.mux",
     "Server": "fastq.server.server",
     "ServerClosedError": "fastq.errors",
-    "ServerConfig": "fastq.server.config",
+    "ServerConfig": "fastq.server.base.config",
     "ServerInfo": "fastq.inspector",
     "ServerNotListeningError": "fastq.errors",
     "ServerStartError": "fastq.errors",
@@ -277,7 +277,7 @@ _LATER: Final = {
     "TaskInfo": "fastq.info",
     "TaskNotFoundError": "fastq.errors",
     "TaskProgress": "fastq.wire.progress",
-    "TaskState": "fastq.states",
+    "TaskState": "fastq.common.states",
     "TaskStateError": "fastq.errors",
     "TaskTimeout": "fastq.errors",
     "WorkerCrashedError": "fastq.errors",

@@ -1,4 +1,4 @@
-"""The choice of queues by weight or in strict order; ``fastq.prioritizer`` re-exports it.
+"""The choice of queues by weight or in strict order; ``fastq._prioritizer`` re-exports it.
 
 Nothing here knows Redis: the fetcher asks for a split of a batch, sends it, and reports the shortfall.
 """
@@ -23,7 +23,7 @@ cdef enum:
     MOST_TASKS = 1 << 20
     MOST_CYCLE = 1 << 30
 
-cdef struct Lane:
+cdef struct Entry:
     int64_t weight
     int64_t served
     int64_t asked
@@ -71,7 +71,7 @@ cdef class Prioritizer:
     bytes catches up as far as it can.
     """
 
-    cdef Lane *lanes
+    cdef Entry *entries
     cdef Py_ssize_t size
     cdef int64_t fair_served  # X and W after the last split
     cdef int64_t fair_weight
@@ -90,21 +90,21 @@ cdef class Prioritizer:
         self.places = {name: place for place, name in enumerate(self.names)}
         self.strict = strict
         self.size = 0
-        PyMem_Free(self.lanes)
-        self.lanes = <Lane *> PyMem_Calloc(len(self.names), sizeof(Lane))
-        if self.lanes == NULL:
+        PyMem_Free(self.entries)
+        self.entries = <Entry *> PyMem_Calloc(len(self.names), sizeof(Entry))
+        if self.entries == NULL:
             raise MemoryError
         self.size = len(self.names)
         for place, name in enumerate(self.names):
-            self.lanes[<Py_ssize_t> place].weight = weights[name]
+            self.entries[<Py_ssize_t> place].weight = weights[name]
 
     def __dealloc__(self):
-        PyMem_Free(self.lanes)
+        PyMem_Free(self.entries)
 
     @property
     def weights(self):
         """Return the normalized weight of each queue, the heaviest first."""
-        return {name: self.lanes[<Py_ssize_t> place].weight for name, place in self.places.items()}
+        return {name: self.entries[<Py_ssize_t> place].weight for name, place in self.places.items()}
 
     def order(self):
         """Return all queues: by weight if strict, else in a new weighted random order without replacement.
@@ -118,7 +118,7 @@ cdef class Prioritizer:
         times = []
         for place in range(self.size):
             draw = self.random()
-            times.append((-log(1.0 - draw) / self.lanes[<Py_ssize_t> place].weight, place))
+            times.append((-log(1.0 - draw) / self.entries[<Py_ssize_t> place].weight, place))
         times.sort()
         return tuple([self.names[place] for _, place in times])
 
@@ -130,48 +130,48 @@ cdef class Prioritizer:
         queues than ``most_queues`` (0: any number) take turns, and the counts may add up to less.
         """
         cdef Py_ssize_t place
-        cdef Py_ssize_t open_lanes = 0
+        cdef Py_ssize_t open_entries = 0
         cdef int64_t weight = 0, served = 0
-        cdef Lane *lane
+        cdef Entry *entry
         if not 0 <= n <= MOST_TASKS:
             raise ValueError(f"cannot split {n} tasks: not in 0..{MOST_TASKS}")
         for place in range(self.size):
-            lane = &self.lanes[place]
+            entry = &self.entries[place]
             # Strict: as if all after the first were skipped.
-            lane.skipped = self.names[place] in skip or (self.strict and weight != 0)
-            if not lane.skipped:  # if it is, the tasks it was asked for last may still be on their way
-                lane.asked = 0
-                weight += lane.weight
-                served += lane.served
-                open_lanes += 1
+            entry.skipped = self.names[place] in skip or (self.strict and weight != 0)
+            if not entry.skipped:  # if it is, the tasks it was asked for last may still be on their way
+                entry.asked = 0
+                weight += entry.weight
+                served += entry.served
+                open_entries += 1
         if weight == 0:
             return []
-        if 0 < most_queues < open_lanes:
-            n = self.help(n, served, weight, min(n * open_lanes // most_queues, MOST_CYCLE))
+        if 0 < most_queues < open_entries:
+            n = self.help(n, served, weight, min(n * open_entries // most_queues, MOST_CYCLE))
         else:
             self.pour(n, served, weight)
         self.settle(served + n, weight)
         return [
-            (self.names[place], self.lanes[place].asked)
+            (self.names[place], self.entries[place].asked)
             for place in range(self.size)
-            if self.lanes[place].asked and not self.lanes[place].skipped
+            if self.entries[place].asked and not self.entries[place].skipped
         ]
 
     cdef void pour(self, Py_ssize_t n, int64_t served, int64_t weight) noexcept:
         """Distribute n tasks one by one; fractions are compared by cross-multiplication."""
-        cdef Lane *lane
-        cdef Lane *best
+        cdef Entry *entry
+        cdef Entry *best
         cdef Py_ssize_t place
         for _ in range(n):
             served += 1
             best = NULL
             for place in range(self.size):
-                lane = &self.lanes[place]
+                entry = &self.entries[place]
                 # Never all of them: the credits, with the new task, add up to one task.
-                if lane.skipped or lane.served * weight >= lane.weight * served:
+                if entry.skipped or entry.served * weight >= entry.weight * served:
                     continue
-                if best == NULL or (lane.served + 1) * best.weight < (best.served + 1) * lane.weight:
-                    best = lane
+                if best == NULL or (entry.served + 1) * best.weight < (best.served + 1) * entry.weight:
+                    best = entry
             best.served += 1
             best.asked += 1
 
@@ -181,23 +181,23 @@ cdef class Prioritizer:
         Once half is given and the rest is too little for a helping, the rest is added in proportion to the helpings
         given so far: a call for a small rest would cost as much as one for many tasks.
         """
-        cdef Lane *lane
-        cdef Lane *best
+        cdef Entry *entry
+        cdef Entry *best
         cdef Py_ssize_t place
         cdef Py_ssize_t left = n
         cdef int64_t helping, share, given, total, best_helping = 0
         while left:
             best = NULL
             for place in range(self.size):
-                lane = &self.lanes[place]
-                if lane.skipped or lane.served * weight >= lane.weight * (served + 1):
+                entry = &self.entries[place]
+                if entry.skipped or entry.served * weight >= entry.weight * (served + 1):
                     continue
-                helping = max(1, lane.weight * cycle // weight)
+                helping = max(1, entry.weight * cycle // weight)
                 if helping > left and 2 * left < n:
                     continue
                 helping = min(helping, left)
-                if best == NULL or (lane.served + helping) * best.weight < (best.served + best_helping) * lane.weight:
-                    best, best_helping = lane, helping
+                if best == NULL or (entry.served + helping) * best.weight < (best.served + best_helping) * entry.weight:
+                    best, best_helping = entry, helping
             if best == NULL:
                 break
             best.served += best_helping
@@ -206,36 +206,36 @@ cdef class Prioritizer:
             left -= best_helping
         total = given = n - left
         for place in range(self.size):
-            lane = &self.lanes[place]
-            if lane.asked and not lane.skipped:
-                share = lane.asked * left // given
-                lane.asked += share
-                lane.served += share
+            entry = &self.entries[place]
+            if entry.asked and not entry.skipped:
+                share = entry.asked * left // given
+                entry.asked += share
+                entry.served += share
                 total += share
         return total
 
     cdef void settle(self, int64_t served, int64_t weight) noexcept:
         """Drop the credits of skipped queues, and take whole cycles off all counts so that they stay small."""
         cdef int64_t cycles = served // weight
-        cdef Lane *lane
+        cdef Entry *entry
         cdef Py_ssize_t place
         for place in range(self.size):
-            lane = &self.lanes[place]
-            if lane.skipped:
-                lane.served = max(lane.served, lane.weight * served // weight)
-            lane.served -= cycles * lane.weight
+            entry = &self.entries[place]
+            if entry.skipped:
+                entry.served = max(entry.served, entry.weight * served // weight)
+            entry.served -= cycles * entry.weight
         self.fair_served = served - cycles * weight
         self.fair_weight = weight
 
     def give_back(self, queue, Py_ssize_t count):
         """Report that ``count`` of the tasks for which ``queue`` was asked last did not come, for any reason."""
-        cdef Lane *lane
+        cdef Entry *entry
         if queue not in self.places:
             raise ValueError(f"not a queue of this prioritizer: {queue!r}")
-        lane = &self.lanes[<Py_ssize_t> self.places[queue]]
-        if not 0 <= count <= lane.asked:
-            raise ValueError(f"queue {queue!r} was asked for {lane.asked} tasks and cannot give back {count}")
-        lane.asked -= count  # now what came
+        entry = &self.entries[<Py_ssize_t> self.places[queue]]
+        if not 0 <= count <= entry.asked:
+            raise ValueError(f"queue {queue!r} was asked for {entry.asked} tasks and cannot give back {count}")
+        entry.asked -= count  # now what came
         # If nothing came there is no credit: otherwise a failing queue would keep the others from their turns for ever.
-        if lane.asked and count:
-            lane.served = max(lane.served - count, lane.weight * self.fair_served // self.fair_weight - lane.asked)
+        if entry.asked and count:
+            entry.served = max(entry.served - count, entry.weight * self.fair_served // self.fair_weight - entry.asked)

@@ -1,3 +1,3 @@
 """The version, and nothing else: pyproject.toml reads this file."""
 
-__version__ = "0.1.0"
+__version__ = "0.1.0rc1"

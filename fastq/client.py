@@ -12,10 +12,12 @@ from typing import Any, Self, TypeVar, Unpack, overload
 from fastq.broker.operations.health import ping
 from fastq.broker.transport.confirm import Confirm, confirm_of
 from fastq.broker.transport.open import AsyncRedis, BlockingRedis, open_async_broker, open_broker
-from fastq.bulk import enqueue_many, put_part
-from fastq.clock import SystemClock
-from fastq.durations import nanoseconds_of
-from fastq.encoding import PayloadCodec
+from fastq.common.clock import SystemClock
+from fastq.common.durations import nanoseconds_of
+from fastq.common.encoding import PayloadCodec
+from fastq.enqueueing.bulk import enqueue_many, put_part
+from fastq.enqueueing.producer import Producer, as_task
+from fastq.enqueueing.results import EnqueueResults
 from fastq.handles.aio import AsyncWaiter
 from fastq.handles.blocking import BlockingWaiter
 from fastq.handles.handle import AsyncHandle, Handle
@@ -23,8 +25,6 @@ from fastq.handles.submitting import awaited, awaited_together, decoder_of
 from fastq.info import TaskInfo
 from fastq.middleware import ClientMiddleware, Sender, SentChunks, chained, only_info
 from fastq.options import EnqueueOptions, check_options, check_queue_name, check_text
-from fastq.producer import Producer, as_task
-from fastq.results import EnqueueResults
 from fastq.task import Task, TaskCall, with_options
 
 __all__ = ["AsyncClient", "Client"]

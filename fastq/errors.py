@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from fastq.durations import nanoseconds_of
+from fastq.common.durations import nanoseconds_of
 
 __all__ = [
     "BadLinesError",

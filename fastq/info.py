@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
+from fastq.common.states import TaskState
 from fastq.errors import no_attribute
-from fastq.states import TaskState
 from fastq.wire.messages import TaskMessage
 from fastq.wire.progress import TaskProgress
 

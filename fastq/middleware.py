@@ -5,13 +5,13 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from fastq.bulk import MAX_CHUNK_TASKS, BulkComposer, note_progress
-from fastq.clock import SystemClock
+from fastq.common.callables import is_async
+from fastq.common.clock import SystemClock
+from fastq.enqueueing.bulk import MAX_CHUNK_TASKS, BulkComposer, note_progress
+from fastq.enqueueing.results import EnqueueResults, joined
 from fastq.errors import BrokerError, not_a_task
 from fastq.info import TaskInfo
-from fastq.mux import is_async
 from fastq.options import EnqueueOptions, check_options
-from fastq.results import EnqueueResults, joined
 from fastq.task import Task, with_options
 
 __all__ = ["ClientMiddleware", "Sender", "SentChunks", "chained", "only_info"]

@@ -10,12 +10,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Never, Protocol, TypeAlias, TypeVar
 
 from fastq._muxmatch import PatternIndex
-from fastq.callables import refuse_generator
+from fastq._prioritizer import is_blank
+from fastq.common.callables import is_async, refuse_generator
 from fastq.errors import HandlerNotFoundError
-from fastq.prioritizer import is_blank
 from fastq.running import RunningTask
 
-__all__ = ["Handler", "Middleware", "ServeMux", "Terms", "is_async"]
+__all__ = ["Handler", "Middleware", "ServeMux", "Terms"]
 
 MAX_ROUTES: Final = 1000
 """Types whose handler is remembered; types that contain an id have no end."""
@@ -46,17 +46,6 @@ Middleware: TypeAlias = Callable[[Handler[TaskT]], Handler[TaskT]]
 H = TypeVar("H", bound=Callable[[Never], object])
 E = TypeVar("E", bound=Callable[[Never], object])
 C = TypeVar("C", bound=Callable[[], object])
-
-
-def is_async(handler: Callable[..., object]) -> bool:
-    """Return whether a call makes a coroutine: ``async def``, an object with an async ``__call__``, a partial of these.
-
-    A plain function that returns an awaitable cannot be recognized beforehand: the caller of a handler checks its
-    result.
-    """
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 
 def _check_takes_a_task(pattern: str, handler: Callable[..., object]) -> None:

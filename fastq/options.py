@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypedDict
 
-from fastq.clock import EPOCH
-from fastq.durations import nanoseconds_of
-from fastq.states import TaskState
-from fastq.wire.go_space import GO_SPACE
+from fastq.common.clock import EPOCH
+from fastq.common.durations import nanoseconds_of
+from fastq.common.go_space import GO_SPACE
+from fastq.common.states import TaskState
 
 __all__ = [
     "ELSEWHERE",

@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from fastq.checkpoint import MAX_CHECKPOINT_BYTES, Resumable, Stopping, refuse_in_loop
-from fastq.clock import at_unix_ns
-from fastq.durations import nanoseconds_of
-from fastq.encoding import encode_strictly
+from fastq.common.clock import at_unix_ns
+from fastq.common.durations import nanoseconds_of
+from fastq.common.encoding import encode_strictly
 from fastq.errors import TaskEndedError
 from fastq.options import NO_OPTIONS
 from fastq.task import Task, encode_payload

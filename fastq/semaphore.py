@@ -15,9 +15,9 @@ from typing import Any, Final, Self
 
 from fastq.broker.operations.semaphore import Token, acquire_token, count_tokens, release_token
 from fastq.broker.transport.open import BlockingRedis, open_broker
-from fastq.clock import Clock, SystemClock
+from fastq.common.callables import is_async
+from fastq.common.clock import Clock, SystemClock
 from fastq.errors import BrokerError, SemaphoreFullError
-from fastq.mux import is_async
 from fastq.options import check_text
 from fastq.running import RunningTask, current_task
 
@@ -25,6 +25,8 @@ __all__ = ["Semaphore"]
 
 MOST_S: Final = 60.0
 """The least time after which a task asks again that found no free token for ever so long."""
+MOST_TIMES: Final = 3.0
+"""How many times the least time it may be."""
 
 _log = logging.getLogger("fastq.semaphore")
 
@@ -47,7 +49,8 @@ class Semaphore:
         self.max_tokens = _checked_tokens(max_tokens)
         self._broker = open_broker(redis)
         self._clock: Clock = SystemClock()
-        self._full_since_s: float | None = None
+        self._full_s = 0.0
+        self._refused_s = 0.0
 
     def acquire(self, task: RunningTask | None = None) -> bool:
         """Take a token for a task, the current one unless given; False if none is free.
@@ -105,7 +108,7 @@ class Semaphore:
     def __enter__(self) -> Self:
         if not self.acquire():
             raise SemaphoreFullError(self.scope, self.max_tokens, after=self._delay_s())
-        self._full_since_s = None
+        self._full_s = 0.0
         return self
 
     def __exit__(
@@ -139,10 +142,15 @@ class Semaphore:
     def _delay_s(self) -> float:
         """Return after how long a token may be free: an eighth of the time for which this process has found none."""
         now_s = self._clock.monotonic_s()
-        if self._full_since_s is None:
-            self._full_since_s = now_s
+        # Once those that found none were to ask again, nobody may have asked.
+        self._full_s += min(now_s - self._refused_s, MOST_TIMES * self._least_s)
+        self._refused_s = now_s
         # Not all at once: those that find no token use a place in vain.
-        return min(max((now_s - self._full_since_s) / 8, 1.0), MOST_S) * random.uniform(1.0, 3.0)
+        return self._least_s * random.uniform(1.0, MOST_TIMES)
+
+    @property
+    def _least_s(self) -> float:
+        return min(max(self._full_s / 8, 1.0), MOST_S)
 
     def _give_back(self, holder: RunningTask) -> None:
         try:

@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, Self, TypeVar, Unpack
 
 import orjson
 
-from fastq.encoding import PayloadCodec, encode_strictly
+from fastq.common.encoding import PayloadCodec, encode_strictly
 from fastq.options import NO_OPTIONS, EnqueueOptions, check_headers, check_options, check_text
 
 __all__ = ["MAX_MESSAGE_BYTES", "Task", "TaskCall", "encode_payload", "lock_payload", "with_options"]

@@ -5,15 +5,22 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["code_lines", "code_mask", "lines_by_room", "statements_in"]
+__all__ = ["code_lines", "code_mask", "lines_by_room", "statements_in", "tree_of"]
 
 ROOT = Path(__file__).parent.parent
 CYTHON_TEXT = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""', re.DOTALL)
 KINDS = (".py", ".pyi", ".pyx", ".pxi", ".pxd", ".lua")
-CORE = re.compile(r"fastq/($|wire/|log/|broker/($|transport/|operations/)|pool/|server/|worker/)")
+CORE = re.compile(r"fastq/($|common/|enqueueing/|wire/|log/|broker/($|transport/|operations/)|pool/|server/|worker/)")
 GENERATED = {"asynq_pb2.py", "asynq_pb2.pyi"}
+
+
+@lru_cache(maxsize=1)
+def tree_of(source: str) -> ast.Module:
+    """Parse a Python source; who asks twice in a row has it parsed once."""
+    return ast.parse(source)
 
 
 def code_lines(path: Path) -> int:
@@ -33,7 +40,7 @@ def code_mask(kind: str, text: str) -> list[bool]:
 
 def _without_docstrings(text: str) -> str:
     lines = text.splitlines()
-    for node in _all_statements(ast.parse(text)):
+    for node in _all_statements(tree_of(text)):
         # Strings that are statements: docstrings, and the texts below constants.
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1

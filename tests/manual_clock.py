@@ -4,7 +4,7 @@ __all__ = ["ManualClock"]
 
 
 class ManualClock:
-    """A ``fastq.clock.Clock`` that moves only when told to."""
+    """A ``fastq.common.clock.Clock`` that moves only when told to."""
 
     def __init__(self, unix_s: float = 1_700_000_000.0) -> None:
         self._unix_ns = int(unix_s * 1_000_000_000)

@@ -1,7 +1,8 @@
 """The quick set of tests: ``pytest -p tests.quick`` leaves out what is named here, and says so at its end.
 
 Left out is what needs whole processes, a browser, Go, PostgreSQL, Prometheus, Django or real time. All of it
-runs with ``make test-all``. A test is left out by its folder or file, or by a mark of its own.
+runs with ``make test-rest``, and with ``make test-all``. A test is left out by its folder or file, or by a mark of
+its own.
 """
 
 from collections import Counter
@@ -10,7 +11,7 @@ from typing import Final
 
 import pytest
 
-__all__ = ["LEFT_OUT", "MARKS"]
+__all__ = ["LEFT_OUT", "MARKS", "is_left_out"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 
@@ -43,9 +44,10 @@ LEFT_OUT: Final = {
     "tests/e2e": "servers as whole processes",
     "tests/interop": "a real Go asynq",
     "tests/metrics/test_files.py": "Prometheus",
-    "tests/pool/test_chaos.py": "processes that are killed, in real time",
-    "tests/pool/test_supervisor.py": "processes that are killed, in real time",
-    "tests/pool/test_timekeeper.py": "time limits, in real time",
+    "tests/pool/main/test_chaos.py": "processes that are killed, in real time",
+    "tests/pool/main/test_supervisor.py": "processes that are killed, in real time",
+    "tests/pool/main/test_timekeeper.py": "time limits, in real time",
+    "tests/release/test_page.py": "what renders PyPI's page",
     "tests/scheduler/test_scheduler.py": "programs as whole processes",
     "tests/scheduler/test_sharing.py": "programs as whole processes",
     "tests/server/actors/test_aggregator_losses.py": "connections that break, in real time",
@@ -75,6 +77,12 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out a folder or a file; pytest does not ask about what its command line names."""
     path = collection_path.relative_to(ROOT).as_posix() if collection_path.is_relative_to(ROOT) else ""
     return True if path in LEFT_OUT else None
+
+
+def is_left_out(item: pytest.Item) -> bool:
+    """Return whether a test is not one of the quick ones."""
+    paths = [path.relative_to(ROOT).as_posix() for path in (item.path, *item.path.parents) if path.is_relative_to(ROOT)]
+    return not LEFT_OUT.keys().isdisjoint(paths) or any(item.get_closest_marker(mark) for mark in MARKS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

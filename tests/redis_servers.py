@@ -118,7 +118,9 @@ def redis_server(port: int = 0, password: str = "", config: Mapping[str, str] | 
             _wait_until_ready(server)
             yield server
         finally:
-            server.stop()
+            # At once: one that is asked to end does so at its next tick, or not at all where it cannot save.
+            process.kill()
+            process.wait()
 
 
 def _wait_until_ready(server: RedisServer) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from fastq import Snooze, Task, TaskEndedError
 from fastq.checkpoint import MAX_CHECKPOINT_BYTES, with_checkpoint
-from fastq.producer import compose
+from fastq.enqueueing.producer import compose
 from fastq.running import RunningTask
 from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message
 from fastq.wire.messages import CHECKPOINT_HEADER
@@ -145,6 +145,22 @@ def test_a_loop_ends_with_its_position_saved_once_the_server_is_about_to_stop() 
     assert [next(loop), next(loop)] == ["a", "b"]
     pool.is_stopping = True
     with pytest.raises(Snooze, match=r"^its worker process stops; 2 items are done$"):
+        next(loop)
+    assert pool.saved == [b"2"]
+
+
+def test_a_loop_that_is_told_to_stop_after_its_look_goes_on_until_its_position_is_saved() -> None:
+    looks = iter((False, False))
+
+    class Late(Pool):
+        @property
+        def is_stopping(self) -> bool:  # type: ignore[override]  # a variable there
+            return next(looks, True)
+
+    pool = Late()
+    loop = iter(running(pool).iterate("abcd", every=3600))
+    assert [next(loop), next(loop)] == ["a", "b"]
+    with pytest.raises(Snooze, match="2 items are done"):
         next(loop)
     assert pool.saved == [b"2"]
 

@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 from fastq import DailyStats, FastqError, GroupInfo, QueueInfo, TaskInfo
-from fastq.pool.event_kind import EventKind
+from fastq.pool.shared.event_kind import EventKind
 from tests.broker.harness import run
 from tests.inspector.harness import FACES, Ask
 from tests.keyspace import (

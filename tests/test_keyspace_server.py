@@ -14,14 +14,14 @@ import pytest
 from redis import Redis
 
 from fastq import AsyncClient, Task
+from fastq._prioritizer import Prioritizer
 from fastq.broker.operations.aggregate import GroupRule
 from fastq.broker.operations.lease import Leased, LeasedTask, Owner
 from fastq.broker.operations.presence import ServerIdentity, clear_server_state, write_result
 from fastq.broker.transport.open import open_async_broker
-from fastq.clock import SystemClock
-from fastq.pool.event_kind import EventKind
-from fastq.pool.protocol import PoolCensus, Running, Submission
-from fastq.prioritizer import Prioritizer
+from fastq.common.clock import SystemClock
+from fastq.pool.main.protocol import PoolCensus, Running, Submission
+from fastq.pool.shared.event_kind import EventKind
 from fastq.running import GroupedTask
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.aggregator import Aggregator
@@ -29,22 +29,22 @@ from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.forwarder import Forwarder
 from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.actors.recoverer import LostTaskRules, Recoverer
-from fastq.server.commands import Commands
-from fastq.server.config import MAX_LOST, ServerConfig
-from fastq.server.inflight._tally import Tally
+from fastq.server.base.commands import Commands
+from fastq.server.base.config import MAX_LOST, ServerConfig
+from fastq.server.base.timing import STANDARD
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.dispositions import disposition_of
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.tally import Tally
 from fastq.server.inflight.task_log import TaskLog
 from fastq.server.inflight.tasks import InFlightTask
-from fastq.server.presence import ServerPresence, ServerStatus
-from fastq.server.timing import STANDARD
+from fastq.server.wiring.presence import ServerPresence, ServerStatus
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message, view_task_message
 from fastq.wire.notice import ServerNotice
 from fastq.wire.records import decode_server_info, decode_worker_info
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.report import FailureReport
 from tests.broker.harness import QUEUE, run
 from tests.keyspace import (
     Cells,

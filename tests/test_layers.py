@@ -1,6 +1,7 @@
 """Imports point one way: from ends to people's names to the broker to facts. Checked on the source, for all modules.
 
-Layers are those of ARCHITECTURE.md. Imports for type checking count: knowing a name is depending on it.
+Layers, processes and tiers are those of ARCHITECTURE.md. Imports for type checking count: knowing a name is depending
+on it.
 """
 
 import ast
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.code_lines import statements_in
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = "fastq"
 
@@ -19,43 +22,62 @@ FACTS, BROKER, USED, APPS, ENDS = range(5)
 # The folders; what lies beside them in the root is used by people, but for the modules below.
 LAYERS: dict[str, int] = {
     # Facts, no I/O.
-    **dict.fromkeys(("cron", "log", "wire"), FACTS),
+    **dict.fromkeys(("common", "cron", "log", "wire"), FACTS),
     # The only place that talks to Redis.
     "broker": BROKER,
     # What people use, and what runs it.
-    **dict.fromkeys(("handles", "inspector", "pool", "scheduler", "server", "worker"), USED),
+    **dict.fromkeys(("enqueueing", "handles", "inspector", "pool", "scheduler", "server", "worker"), USED),
     # Over the clients, the mux and the scheduler.
     "app": APPS,
     # Nothing of the above imports these.
-    **dict.fromkeys(("cli", "contrib", "demo", "metrics", "planning", "testing", "web"), ENDS),
+    **dict.fromkeys(("cli", "contrib", "demo", "metrics", "planning", "terminal", "testing", "text", "web"), ENDS),
 }
 LAYERS_IN_THE_ROOT: dict[str, int] = {
     **dict.fromkeys(("_codec", "_ids", "_muxmatch", "_prioritizer", "_version", "_wire"), FACTS),
-    **dict.fromkeys(("clock", "durations", "encoding", "errors", "prioritizer", "retry_delay", "states"), FACTS),
+    "errors": FACTS,
     "__main__": ENDS,
 }
 # Folders within a folder, the lowest first: none imports one that comes after it.
-ORDER = {"broker": ("transport", "operations", "inspect"), "server": ("inflight", "children", "actors", "monitoring")}
+ORDER = {
+    "broker": ("transport", "operations", "inspect"),
+    "pool": ("shared", "child", "preloader", "main"),
+    "server": ("base", "inflight", "children", "actors", "wiring", "monitoring"),
+    "worker": ("shared", "child"),
+}
+TIERS = ("core", "stable", "contrib")
 # The package itself only gathers names from all layers.
 TOP = 5
 
 # Within layer 2: these do not import one another, nor do the schedulers import any but the client.
 APART = frozenset({"client", "inspector", "pool", "server"})
-IMPORT_NONE_OF_THEM = APART | {"periodic", "scheduler"}
+IMPORT_NONE_OF_THEM = APART | {"scheduler"}
 MEETING_POINTS = {
     # The server gives tasks to the pool and hears what came of them; nothing behind these two is its business.
-    ("server", "pool.protocol"),
+    ("server", "pool.main.protocol"),
     # Made where a server is wired, and by its children; tasks go through the protocol.
-    ("server.process", "pool.pool"),
-    ("server.children", "pool.pool"),
+    ("server.wiring.process", "pool.main.pool"),
+    ("server.children", "pool.main.pool"),
     # Limits are a process', and the pool's children are to have those that the server was given.
-    ("server.run", "pool.descriptors"),
+    ("server.run", "pool.shared.descriptors"),
     # The compiled side of the protocol: submissions and events as C sees them.
-    ("server.inflight._processor", "pool._child_queue"),
+    ("server.inflight._processor", "pool.main.child_queue"),
     ("server.actors.aggregator", "client"),
     ("scheduler", "client"),
-    ("periodic", "client"),
 }
+
+# Where a module runs, by its folder: in the main process of a server, in its children (the preloader becomes one by a
+# fork), or in both. The main process imports nothing of a child: it runs no user code.
+MAIN = ("pool.main", "server")
+CHILDREN = ("pool.child", "pool.preloader", "worker.child")
+SHARED = ("pool.shared", "worker.shared")
+
+# The tiers of docs/upgrading.md: what lies in neither is core. Core imports core only, stable no contrib.
+STABLE = ("__main__", "app", "cli", "inspector", "scheduler", "terminal", "testing", "text")
+CONTRIB = (
+    *("contrib", "demo", "metrics", "planning", "web"),
+    # The commands of what is contrib.
+    *(f"cli.{name}" for name in ("bench", "celery", "dash", "demo", "plan", "plan_records", "plan_report")),
+)
 
 # Ends that know Redis through the inspector only: what they can do, a program can.
 THROUGH_THE_INSPECTOR = frozenset({"cli", "web"})
@@ -71,9 +93,7 @@ OF_THE_WEB = (
     "cron",
     "info",
     "redis_url",
-    "cli.human",
-    "cli.places",
-    "cli.times",
+    "text",
 )
 
 # Servers, clients and what else people use ask nothing that inspectors ask; the ends may.
@@ -112,7 +132,7 @@ def python_imports(source: str) -> Iterator[Import]:
             names = tuple(alias.name for alias in node.names)
             yield Import(node.lineno, node.module or "", names, node.level, in_function)
         inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for child in ast.iter_child_nodes(node):
+        for child in statements_in(node):
             yield from visit(child, inside)
 
     return visit(ast.parse(source), False)
@@ -188,6 +208,25 @@ def is_within(module: str, part: str) -> bool:
     return module == f"{PACKAGE}.{part}" or module.startswith(f"{PACKAGE}.{part}.")
 
 
+def side_of(module: str) -> str | None:
+    """Return where a module runs, as far as its folder says so."""
+    sides = {"the main process": MAIN, "the children": CHILDREN, "both": SHARED}
+    return next((side for side, folders in sides.items() if any(is_within(module, f) for f in folders)), None)
+
+
+def is_in_wrong_process(importer: str, imported: str) -> bool:
+    """Return whether a module of one process imports one of the other, or a shared one imports any of these."""
+    ours, theirs = side_of(importer), side_of(imported)
+    return None not in (ours, theirs) and theirs not in (ours, "both")
+
+
+def tier_of(module: str) -> int:
+    """Return 0 for core, 1 for stable, 2 for contrib."""
+    if any(is_within(module, part) for part in CONTRIB):
+        return 2
+    return int(any(is_within(module, part) for part in STABLE))
+
+
 def is_meeting_point(importer: str, imported: str) -> bool:
     return any(is_within(importer, ours) and is_within(imported, theirs) for ours, theirs in MEETING_POINTS)
 
@@ -198,6 +237,8 @@ def edge_fault(importer: str, imported: str) -> str | None:
         return f"layer {layer_of(importer)} must not import {imported}, which is of layer {layer_of(imported)}"
     if PACKAGE not in (importer, imported) and is_lower_folder(importer, imported):
         return f"{importer} must not import {imported}, whose folder comes after its own"
+    if is_in_wrong_process(importer, imported):
+        return f"{importer} runs in {side_of(importer)} and must not import {imported}, of {side_of(imported)}"
     ours, theirs = importer.split(".")[1:2], imported.split(".")[1:2]
     if theirs == ["broker"] and set(ours) & THROUGH_THE_INSPECTOR:
         return f"{importer} must ask fastq.inspector, not {imported}"
@@ -208,6 +249,9 @@ def edge_fault(importer: str, imported: str) -> str | None:
     apart = ours != theirs and set(ours) <= IMPORT_NONE_OF_THEM and set(theirs) <= APART and ours and theirs
     if apart and not is_meeting_point(importer, imported):
         return f"{importer} and {imported} must not know each other"
+    our_tier, their_tier = tier_of(importer), tier_of(imported)
+    if PACKAGE not in (importer, imported) and their_tier > our_tier:
+        return f"{importer} must not import {imported}: {TIERS[our_tier]} imports no {TIERS[their_tier]}"
     return None
 
 
@@ -280,12 +324,12 @@ def test_the_files_are_found() -> None:
         pytest.param({"fastq/task.py": "from fastq.options import check"}, id="sideways"),
         pytest.param({"fastq/cli/main.py": "from fastq.server.server import Server"}, id="down two"),
         pytest.param({"fastq/server/a.py": "from fastq.server.b import B", "fastq/server/b.py": ""}, id="in a package"),
-        pytest.param({"fastq/server/a.py": "from fastq.pool.protocol import Answer"}, id="server to protocol"),
+        pytest.param({"fastq/server/a.py": "from fastq.pool.main.protocol import Pool"}, id="server to protocol"),
         pytest.param(
             {"fastq/server/actors/aggregator.py": "from fastq.client import Client"}, id="aggregator to client"
         ),
         pytest.param({"fastq/scheduler.py": "from fastq.client import AsyncClient"}, id="scheduler to client"),
-        pytest.param({"fastq/worker/runner.py": "from fastq.pool import protocol"}, id="worker to pool"),
+        pytest.param({"fastq/worker/child/a.py": "from fastq.pool.shared import runner"}, id="worker to pool"),
         pytest.param(
             {"fastq/broker/transport/open.py": "import redis.asyncio\nfrom redis import Redis"},
             id="redis in the broker",
@@ -344,8 +388,8 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
             id="up in Cython",
         ),
         pytest.param(
-            {"fastq/_wire.pxd": "cimport fastq.pool._ring as ring"},
-            "fastq/_wire.pxd:1: layer 0 must not import fastq.pool._ring, which is of layer 2",
+            {"fastq/_wire.pxd": "cimport fastq.pool.shared.ring as ring"},
+            "fastq/_wire.pxd:1: layer 0 must not import fastq.pool.shared.ring, which is of layer 2",
             id="up in a declaration file",
         ),
         *(
@@ -356,14 +400,13 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
                 id=f"{importer} to {imported}",
             )
             for importer, imported in [
-                ("server/server", "pool.config"),
-                ("server/janitor", "client"),
+                ("server/server", "pool.main.config"),
+                ("server/actors/janitor", "client"),
                 ("server/server", "inspector.queues"),
-                ("pool/child_main", "server.actor"),
+                ("pool/shared/memory", "inspector.queues"),
                 ("client", "server"),
                 ("inspector/queues", "client"),
                 ("scheduler", "inspector"),
-                ("periodic", "server"),
             ]
         ),
         pytest.param(
@@ -376,6 +419,34 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
             "fastq/server/inflight/unknown.py:1: fastq.server.inflight.unknown must not import "
             "fastq.broker.inspect.servers: only the inspector and the ends do",
             id="a server that inspects",
+        ),
+        pytest.param(
+            {"fastq/server/wiring/process.py": "from fastq.worker.child.hooks import hooks_named"},
+            "fastq/server/wiring/process.py:1: fastq.server.wiring.process runs in the main process "
+            "and must not import fastq.worker.child.hooks, of the children",
+            id="the main process and a child",
+        ),
+        pytest.param(
+            {"fastq/pool/shared/layout.py": "import fastq.pool.main.seats"},
+            "fastq/pool/shared/layout.py:1: fastq.pool.shared.layout must not import fastq.pool.main.seats, "
+            "whose folder comes after its own",
+            id="what both sides share and one of them",
+        ),
+        pytest.param(
+            {"fastq/worker/shared/names.py": "import fastq.pool.child.run"},
+            "fastq/worker/shared/names.py:1: fastq.worker.shared.names runs in both and must not import "
+            "fastq.pool.child.run, of the children",
+            id="what both processes share and one of them",
+        ),
+        pytest.param(
+            {"fastq/cli/task.py": "import fastq.metrics.pace"},
+            "fastq/cli/task.py:1: fastq.cli.task must not import fastq.metrics.pace: stable imports no contrib",
+            id="contrib in a stable command",
+        ),
+        pytest.param(
+            {"fastq/server/monitoring/health.py": "import fastq.app.app"},
+            "fastq/server/monitoring/health.py:1: layer 2 must not import fastq.app.app, which is of layer 3",
+            id="core and what is above it",
         ),
         pytest.param(
             {"fastq/task.py": "class A:\n    async def f(self):\n        if self:\n            from fastq import keys"},

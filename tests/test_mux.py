@@ -15,8 +15,9 @@ from typing import Any, assert_type
 
 import pytest
 
+from fastq.common.callables import is_async
 from fastq.errors import HandlerNotFoundError
-from fastq.mux import MAX_ROUTES, Handler, ServeMux, is_async
+from fastq.mux import MAX_ROUTES, Handler, ServeMux
 from fastq.running import RunningTask
 from fastq.task import Task
 

@@ -12,6 +12,7 @@ import pytest
 
 from fastq._codec import FIELDS
 from fastq.cli.task_enqueue import enqueue
+from fastq.common.states import TaskState
 from fastq.options import (
     NO_OPTIONS,
     OPTION_NAMES,
@@ -23,7 +24,6 @@ from fastq.options import (
     check_text,
     complete,
 )
-from fastq.states import TaskState
 from tests.bad_input import BAD_OPTIONS
 
 NOW_NS = 1_700_000_000_123_456_789

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastq.prioritizer import Prioritizer, is_blank, normalize_queues
+from fastq._prioritizer import Prioritizer, is_blank, normalize_queues
 
 GOLDEN: list[dict[str, Any]] = json.loads((Path(__file__).parent / "golden" / "options.json").read_text("utf-8"))[
     "normalize_queues"

@@ -108,7 +108,14 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         fastq.Clinet  # type: ignore[attr-defined]  # noqa: B018 - a checker finds it, too
 
 
-HEAVY = ("fastq.server", "fastq.pool", "fastq.inspector", "fastq.scheduler", "fastq.cron", "fastq.periodic", "google")
+HEAVY = (
+    "fastq.server",
+    "fastq.pool",
+    "fastq.inspector",
+    "fastq.scheduler",
+    "fastq.cron",
+    "google",
+)
 
 
 def test_a_producer_does_not_import_the_server() -> None:
@@ -121,8 +128,11 @@ def test_a_producer_does_not_import_the_server() -> None:
 @pytest.mark.parametrize(
     ("program", "unneeded"),
     [
-        ("fastq.server.process, fastq.cli.worker", ("fastq.inspector", "fastq.client", "fastq.app")),
-        ("fastq.pool.preloader, fastq.pool.child_main, fastq.worker.runner", ("redis", "fastq.broker", "google")),
+        ("fastq.server.wiring.process, fastq.cli.worker", ("fastq.inspector", "fastq.client", "fastq.app")),
+        (
+            "fastq.pool.preloader.__main__, fastq.pool.child.run, fastq.worker.child.handler_runner",
+            ("redis", "fastq.broker", "google"),
+        ),
     ],
     ids=["main process", "children"],
 )

@@ -9,8 +9,8 @@ import pytest
 from tests.quick import LEFT_OUT, MARKS, ROOT
 
 
-def quick(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "tests.quick", "-p", "no:cacheprovider", *arguments]
+def quick(*arguments: str, plugin: str = "tests.quick") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-p", plugin, "-p", "no:cacheprovider", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
@@ -42,3 +42,16 @@ def test_a_file_is_left_out_unless_it_is_named() -> None:
     assert "tests/chaos/test_plan.py::" in in_its_folder
     assert f"{path}::" not in in_its_folder
     assert f"{path}::" in quick(path, "--collect-only", "--quiet").stdout
+
+
+def test_the_rest_is_what_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow: takes long\n")
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n@pytest.mark.slow\ndef test_a():\n    pass\n\ndef test_b():\n    assert False\n"
+    )
+    marked = quick("-c", str(tmp_path / "pytest.ini"), str(tmp_path), plugin="tests.rest")
+    assert "1 passed, 1 deselected" in marked.stdout
+    found = quick("tests/chaos", "--collect-only", "--quiet", plugin="tests.rest").stdout
+    assert "tests/chaos/test_chaos.py::" in found
+    assert "tests/chaos/topology/test_topology.py::" in found
+    assert "tests/chaos/test_plan.py::" not in found

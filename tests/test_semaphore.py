@@ -185,31 +185,44 @@ def test_a_task_without_a_token_runs_again_and_no_attempt_is_counted(semaphore: 
 
 def test_tasks_ask_less_often_the_longer_no_token_was_free(semaphore: Semaphore, db: Redis) -> None:
     clock = semaphore._clock = ManualClock(time.time())
-    delays: dict[int, list[float]] = {}
 
     def ask() -> None:
-        with semaphore:
+        with inside(a_task("a")), semaphore:
             """It holds one."""
+
+    def delay_s() -> float:
+        with pytest.raises(SemaphoreFullError) as raised:
+            ask()
+        return raised.value.after_s
+
+    def delays_s(after_s: int) -> list[float]:
+        for _ in range(after_s):
+            clock.advance(1)
+            delay_s()
+        return [delay_s() for _ in range(50)]
 
     for other in "xy":
         semaphore.acquire(a_task(other, 1e6))
-    for waited_s in (0, 80, 720):
-        clock.advance(waited_s)
-        for _ in range(50):
-            with inside(a_task("a")), pytest.raises(SemaphoreFullError) as raised:
-                ask()
-            delays.setdefault(waited_s, []).append(raised.value.after_s)
-    assert all(1 <= delay <= 3 for delay in delays[0])
-    assert all(10 <= delay <= 30 for delay in delays[80])
-    assert all(60 <= delay <= 180 for delay in delays[720])
-    assert len({*delays[0]}) > 1
+    first = delays_s(0)
+    assert all(1 <= delay <= 3 for delay in first)
+    assert len({*first}) > 1
+    assert all(10 <= delay < 31 for delay in delays_s(80))
+    assert all(60 <= delay <= 180 for delay in delays_s(720))
     semaphore.release(a_task("x"))
-    with inside(a_task("a")):
-        ask()
+    ask()
     semaphore.acquire(a_task("x", 1e6))
-    with inside(a_task("a")), pytest.raises(SemaphoreFullError) as raised:
-        ask()
-    assert raised.value.after_s <= 3
+    assert delay_s() <= 3
+
+
+def test_a_time_in_which_no_task_asked_is_none_without_a_free_token(semaphore: Semaphore, db: Redis) -> None:
+    clock = semaphore._clock = ManualClock(time.time())
+    for other in "xy":
+        semaphore.acquire(a_task(other, 1e6))
+    for _ in range(2):
+        with inside(a_task("a")), pytest.raises(SemaphoreFullError) as raised, semaphore:
+            """It holds one."""
+        assert raised.value.after_s <= 3
+        clock.advance(3600)
 
 
 def test_async_with_does_the_same_on_a_loop(semaphore: Semaphore, db: Redis) -> None:

@@ -9,22 +9,22 @@ import pytest
 from redis import Redis
 
 from fastq import Client
-from fastq.pool.protocol import EventKind
-from fastq.server.config import ServerConfig
-from fastq.server.process import ProcessOptions, ServerProcess
-from fastq.server.timing import Timing
+from fastq.pool.main.protocol import EventKind
+from fastq.server.base.config import ServerConfig
+from fastq.server.base.timing import Timing
+from fastq.server.wiring.process import ProcessOptions, ServerProcess
 from tests.broker.harness import until
 from tests.pool.harness import run
 from tests.walked_app import FILE, Walk
 
 ENQUEUE = {
     "client.py",
-    "producer.py",
+    "enqueueing/producer.py",
     "task.py",
-    "encoding.py",
+    "common/encoding.py",
     "options.py",
     "info.py",
-    "clock.py",
+    "common/clock.py",
     "wire/keys.py",
     "broker/operation.py",
     "broker/operations/enqueue.py",
@@ -37,12 +37,12 @@ FETCH = {
     "broker/transport/wait.py",
     "server/actors/fetcher.py",
     "server/actors/failing.py",
-    "server/actors/lanes.py",
+    "server/actors/per_node.py",
     "server/inflight/uncertain.py",
     "broker/operations/dequeue.py",
     "broker/operations/lease.py",
 }
-RUN = {"server/inflight/processor.py", "server/actors/subscriber.py", "pool/pool.py"}
+RUN = {"server/inflight/processor.py", "server/inflight/cancellations.py", "server/base/relay.py", "pool/main/pool.py"}
 ACK = {
     "server/actors/acker.py",
     "server/actors/syncer.py",
@@ -50,13 +50,12 @@ ACK = {
     "server/inflight/ack_planner.py",
     "server/inflight/stall.py",
     "broker/operations/finish.py",
-    "clock.py",
+    "common/clock.py",
 }
 ASK = {
     "server/actors/actor.py",
-    "server/outage.py",
-    "server/process.py",
-    "server/commands.py",
+    "server/base/outage.py",
+    "server/base/commands.py",
     "wire/keys.py",
     "broker/scripts.py",
     "broker/operation.py",
@@ -67,13 +66,13 @@ ASK = {
 }
 """What each actor passes that asks Redis for something."""
 BESIDE = {
-    *("pool/supervisor.py", "pool/seats.py", "pool/timekeeper.py", "pool/memory_watch.py", "pool/step_watch.py"),
-    *("pool/census.py", "pool/processes.py"),
+    *(f"pool/main/{name}.py" for name in ("supervisor", "seats", "timekeeper", "memory_watch", "step_watch", "census")),
+    "pool/shared/processes.py",
 }
 """What the pool's clock may do meanwhile."""
-CHILD = {"pool/child_main.py", "pool/control.py", "worker/runner.py", "running.py", "mux.py"}
-"""Beside these there are the extensions ``_prioritizer``, ``_codec``, ``_processor``, ``_tasks``, ``_tally``,
-``_dispatcher``, ``_child_queue``, ``_ring``, ``_slots`` and ``_work``, and ``dequeue.lua`` and ``done.lua``."""
+CHILD = {"pool/child/run.py", "pool/shared/control.py", "worker/child/handler_runner.py", "running.py", "mux.py"}
+"""Beside these there are the extensions ``_prioritizer``, ``_codec``, ``_processor``, ``tasks``, ``tally``,
+``dispatcher``, ``child_queue``, ``ring``, ``slots`` and ``work``, and ``dequeue.lua`` and ``done.lua``."""
 
 
 def test_a_task_that_is_enqueued_passes_these_files(db: Redis, url: str) -> None:

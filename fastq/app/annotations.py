@@ -11,7 +11,7 @@ import msgspec
 from msgspec import inspect
 from msgspec.inspect import CustomType, DateTimeType, Field, Type, type_info
 
-from fastq.encoding import UNENCODABLE
+from fastq.common.encoding import UNENCODABLE
 
 __all__ = [
     "check_annotations",

@@ -10,8 +10,8 @@ from fastq.app.handler import handler_of
 from fastq.app.lifespan import Lifespan
 from fastq.app.payload import Payload
 from fastq.broker.transport.uri import parse_redis_uri
-from fastq.callables import refuse_generator
 from fastq.client import AsyncClient, Client
+from fastq.common.callables import refuse_generator
 from fastq.cron.parse import parse
 from fastq.errors import no_attribute
 from fastq.mux import ServeMux

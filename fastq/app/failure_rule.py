@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from fastq.durations import nanoseconds_of
+from fastq.common.durations import nanoseconds_of
 from fastq.hooks import FailureRule
 
 __all__ = ["Backoff", "Errors", "failure_rule"]

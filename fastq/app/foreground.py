@@ -10,7 +10,7 @@ from inspect import isawaitable
 from typing import Any
 
 from fastq.checkpoint import Unserved
-from fastq.encoding import encode_leniently
+from fastq.common.encoding import encode_leniently
 from fastq.mux import ServeMux
 from fastq.running import CURRENT, RunningTask
 from fastq.wire.messages import TaskMessage

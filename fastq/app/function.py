@@ -9,12 +9,12 @@ from fastq.app.annotations import result_decoder
 from fastq.app.context import Context, Env
 from fastq.app.payload import Payload
 from fastq.client import AsyncClient, Client
+from fastq.enqueueing.results import EnqueueResults
 from fastq.errors import no_attribute
 from fastq.handles.handle import AsyncHandle, Handle
 from fastq.info import TaskInfo
 from fastq.mux import ServeMux
 from fastq.options import EnqueueOptions, check_options
-from fastq.results import EnqueueResults
 from fastq.task import Task, TaskCall
 
 __all__ = ["ContextTask", "TaskFunction", "TypedTask"]

@@ -6,8 +6,9 @@ from typing import Any
 from fastq.app.annotations import result_encoder
 from fastq.app.context import enter_context
 from fastq.app.payload import Payload
+from fastq.common.callables import is_async
 from fastq.hooks import FailureRule
-from fastq.mux import Handler, is_async
+from fastq.mux import Handler
 from fastq.running import RunningTask
 
 __all__ = ["handler_of"]

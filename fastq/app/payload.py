@@ -21,7 +21,7 @@ from fastq.app.annotations import (
     with_time_zones,
 )
 from fastq.app.context import Context
-from fastq.encoding import encode_strictly
+from fastq.common.encoding import encode_strictly
 from fastq.errors import PayloadError
 from fastq.options import ELSEWHERE, OPTION_NAMES
 from fastq.running import RunningTask

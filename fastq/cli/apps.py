@@ -7,7 +7,7 @@ import click
 from fastq.app.app import App
 from fastq.cli.connection import search_here
 from fastq.log.traces import own_trace
-from fastq.worker.names import AppNameError, resolve
+from fastq.worker.shared.names import AppNameError, resolve
 
 __all__ = ["import_app", "typed_app"]
 

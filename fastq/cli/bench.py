@@ -11,18 +11,18 @@ import click
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import Verb
 from fastq.cli.figures import microseconds, percent
-from fastq.cli.human import clean, number, size
 from fastq.cli.parameters import NumberRange, json_option
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.streams import say_failure
 from fastq.cli.tables import Column, facts, heading, table
-from fastq.demo.interruption import Interrupted, Interruption
-from fastq.demo.screen import Screen
 from fastq.errors import FastqError
 from fastq.planning.measure import check_room, measure_profile
 from fastq.planning.profile import Profile, default_path, save
 from fastq.planning.samples import Extent
 from fastq.planning.site import NEEDED, PREFIX
+from fastq.terminal.interruption import Interrupted, Interruption
+from fastq.terminal.screen import Screen
+from fastq.text.human import clean, number, size
 
 __all__ = ["bench"]
 

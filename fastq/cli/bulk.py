@@ -11,15 +11,15 @@ from typing import Final, NamedTuple, TypeVar
 
 import click
 
-from fastq.cli.human import number
 from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit
 from fastq.cli.streams import say_failure
-from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError, FastqError
 from fastq.inspector import Progress
 from fastq.inspector.json_records import acted_record
 from fastq.inspector.progress import OnProgress
+from fastq.terminal.interruption import Interrupted, Interruption
+from fastq.text.human import number
 
 __all__ = ["EXIT_SIGNAL", "TO_PENDING", "Change", "carry_out", "change_many", "confirm", "looking", "yes_option"]
 

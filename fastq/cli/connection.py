@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote
 import click
 
 from fastq.redis_url import DEFAULT_URL, parse_redis_uri, url_variable
-from fastq.server.settings import EXTRA_KEYS, SETTINGS, parse_kind, read_table
+from fastq.server.base.settings import EXTRA_KEYS, SETTINGS, parse_kind, read_table
 
 __all__ = [
     "CONNECTION_NAMES",

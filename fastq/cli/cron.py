@@ -6,12 +6,12 @@ from typing import Final
 import click
 
 from fastq.cli.commands import EXITS_OF_MANY, Noun
-from fastq.cli.human import clean, payload_text, stamp, when
 from fastq.cli.parameters import json_option
 from fastq.cli.session import Session, each, emit, pass_session
 from fastq.cli.tables import Column, heading, table
 from fastq.inspector.checks import MAX_PAGE
 from fastq.inspector.json_records import entry_record, event_record
+from fastq.text.human import clean, payload_text, stamp, when
 
 __all__ = ["cron"]
 

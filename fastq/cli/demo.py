@@ -4,16 +4,16 @@ import sys
 
 import click
 
-from fastq.cpus import whole_cpus
-from fastq.demo.interruption import Interrupted, Interruption
+from fastq.common.cpus import whole_cpus
 from fastq.demo.pages import PagesEndedError
 from fastq.demo.run import DemoOptions, QueuesInUseError, run_demo
-from fastq.demo.screen import Screen
 from fastq.demo.shift import StalledError
 from fastq.demo.worker import WorkerEndedError
 from fastq.demo.workload import LEAST_TASKS
 from fastq.errors import BrokerError
 from fastq.redis_url import parse_redis_uri
+from fastq.terminal.interruption import Interrupted, Interruption
+from fastq.terminal.screen import Screen
 
 __all__ = ["main"]
 

@@ -7,17 +7,17 @@ import click
 
 from fastq.cli.bulk import EXIT_SIGNAL, confirm, yes_option
 from fastq.cli.commands import Verb
-from fastq.cli.human import clean, number
 from fastq.cli.parameters import QueueName, json_option
 from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.streams import say_failure
 from fastq.cli.tables import Cell, Column, heading, table
-from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError, FastqError
 from fastq.inspector import Finding, Level, Repair, Report
 from fastq.inspector.doctor.examination import LIMIT
 from fastq.inspector.json_records import report_record
+from fastq.terminal.interruption import Interrupted, Interruption
+from fastq.text.human import clean, number
 
 __all__ = ["doctor"]
 

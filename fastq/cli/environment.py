@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fastq.cli.connection import CONNECTION_NAMES
-from fastq.server.settings import EXTRA_KEYS, SETTINGS
+from fastq.server.base.settings import EXTRA_KEYS, SETTINGS
 
 __all__ = ["KNOWN_VARIABLES", "check_environment"]
 

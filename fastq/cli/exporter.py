@@ -7,9 +7,9 @@ import click
 
 from fastq.cli.commands import Verb
 from fastq.cli.session import Session, pass_session
-from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import FastqError
-from fastq.server.config import host_and_port
+from fastq.server.base.config import host_and_port
+from fastq.terminal.interruption import Interrupted, Interruption
 
 __all__ = ["exporter"]
 

@@ -3,11 +3,11 @@
 from typing import Final
 
 from fastq.cli.commands import Noun
-from fastq.cli.human import clean, number
 from fastq.cli.parameters import json_option, queue_option
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.tables import Column, table
 from fastq.errors import QueueNotFoundError
+from fastq.text.human import clean, number
 
 __all__ = ["group"]
 

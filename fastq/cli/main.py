@@ -134,6 +134,11 @@ for _name, _place, _summary in (
     ("cron", "fastq.cli.cron:cron", "List periodic tasks, and when they were enqueued."),
     ("doctor", "fastq.cli.doctor:doctor", "Look for faults in Redis, the servers, and the queues of Go and fastq."),
     (
+        "leave",
+        "fastq.cli.leave:leave",
+        "Count the keys of fastq's own, which Go's asynq does not know; with --yes delete them.",
+    ),
+    (
         "dash",
         "fastq.cli.dash.command:dash",
         "Show a live dashboard of queues, tasks, servers, schedulers and Redis in the terminal.",

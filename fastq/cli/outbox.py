@@ -10,8 +10,8 @@ from fastq.cli.commands import Verb
 from fastq.cli.session import Session, pass_session
 from fastq.cli.streams import say_failure
 from fastq.client import Client
-from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import FastqError
+from fastq.terminal.interruption import Interrupted, Interruption
 
 __all__ = ["outbox"]
 

@@ -9,10 +9,10 @@ from click.shell_completion import CompletionItem
 from click.types import StringParamType
 
 from fastq.cli.connection import redis_url
+from fastq.common.states import TaskState
 from fastq.errors import FastqError
 from fastq.inspector import Inspector
 from fastq.options import check_text
-from fastq.states import TaskState
 
 __all__ = [
     "GroupName",

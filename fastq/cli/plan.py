@@ -12,12 +12,12 @@ from fastq.cli.parameters import NumberRange, json_option
 from fastq.cli.plan_records import plan_record
 from fastq.cli.plan_report import show_plan
 from fastq.cli.session import emit
-from fastq.demo.screen import Screen
 from fastq.errors import FastqError
 from fastq.planning.load import Load, parse_load
 from fastq.planning.plan import Wish, make_plan
 from fastq.planning.profile import default_path, load_profile
 from fastq.planning.units import parse_count, parse_link, parse_rate, parse_size, parse_span
+from fastq.terminal.screen import Screen
 
 __all__ = ["plan"]
 

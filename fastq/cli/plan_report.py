@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from fastq.cli.figures import count, duration, microseconds, percent, rate, traffic
-from fastq.cli.human import clean, number, size
 from fastq.cli.tables import Cell, Column, heading, table
-from fastq.demo.screen import Screen
 from fastq.planning.load import Load
 from fastq.planning.model import Part
 from fastq.planning.plan import Plan
 from fastq.planning.profile import Profile
+from fastq.terminal.screen import Screen
+from fastq.text.human import clean, number, size
 
 __all__ = ["show_plan"]
 

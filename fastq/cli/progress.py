@@ -4,9 +4,9 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-from fastq.cli.human import number
-from fastq.demo.screen import Screen
 from fastq.inspector import Progress
+from fastq.terminal.screen import Screen
+from fastq.text.human import number
 
 __all__ = ["Look", "StatusLine"]
 

@@ -7,13 +7,13 @@ import click
 
 from fastq.cli.acting import Acting
 from fastq.cli.commands import EXITS_OF_MANY, Noun
-from fastq.cli.human import clean, number, share, size, span
 from fastq.cli.parameters import QueueName, json_option
 from fastq.cli.session import Session, askable, each, emit, pass_session
 from fastq.cli.stats import STATE_COLUMNS, state_counts
 from fastq.cli.tables import Cell, Column, facts, heading, table
 from fastq.inspector import QueueInfo
 from fastq.inspector.json_records import daily_record, queue_record
+from fastq.text.human import clean, number, share, size, span
 
 __all__ = ["queue", "queues_argument"]
 

@@ -8,17 +8,17 @@ import click
 
 from fastq.cli.bulk import EXIT_SIGNAL
 from fastq.cli.commands import Verb
-from fastq.cli.human import clean, number, plural, span
 from fastq.cli.parameters import QueueName, json_option, states_option
 from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.streams import say_failure
-from fastq.cli.times import read_duration
-from fastq.demo.interruption import Interrupted, Interruption
+from fastq.common.states import TaskState
+from fastq.common.times import read_duration
 from fastq.inspector import Drain
 from fastq.inspector.drain import DRAINABLE, WAITED_FOR
 from fastq.inspector.json_records import drain_record
-from fastq.states import TaskState
+from fastq.terminal.interruption import Interrupted, Interruption
+from fastq.text.human import clean, number, plural, span
 
 __all__ = ["drain"]
 

@@ -7,7 +7,6 @@ import click
 
 from fastq.cli.bulk import carry_out, confirm, yes_option
 from fastq.cli.commands import Verb
-from fastq.cli.human import clean, number
 from fastq.cli.parameters import QueueName, json_option, states_option, type_option
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.streams import say_failure
@@ -15,6 +14,7 @@ from fastq.errors import FastqError
 from fastq.inspector import Moved, TaskFilter
 from fastq.inspector.json_records import moved_record
 from fastq.inspector.transfer import MOVABLE, MovePlan
+from fastq.text.human import clean, number
 
 __all__ = ["move"]
 

@@ -8,15 +8,15 @@ import click
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import carry_out, confirm, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Verb
-from fastq.cli.human import clean, number
 from fastq.cli.parameters import json_option
 from fastq.cli.queue import queues_argument
 from fastq.cli.session import Session, pass_session
 from fastq.cli.streams import say_failure
+from fastq.common.states import TaskState
 from fastq.errors import BrokerError, QueueNotEmptyError, QueueStateError
 from fastq.inspector import QueueInfo
 from fastq.inspector.progress import OnProgress
-from fastq.states import TaskState
+from fastq.text.human import clean, number
 
 __all__ = ["rm"]
 

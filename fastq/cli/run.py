@@ -17,8 +17,8 @@ from fastq.cli.connection import runner_url
 from fastq.cli.streams import say_failure
 from fastq.errors import HandlerNotFoundError, PayloadError, Snooze
 from fastq.mux import ServeMux
-from fastq.worker.names import AppNameError
-from fastq.worker.report import trace_of
+from fastq.worker.shared.names import AppNameError
+from fastq.worker.shared.report import trace_of
 
 __all__ = ["run"]
 

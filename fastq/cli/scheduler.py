@@ -9,7 +9,7 @@ from fastq._version import __version__
 from fastq.cli.environment import check_environment
 from fastq.cli.scheduling import SchedulingOptions, run_scheduler
 from fastq.cli.sources import Sources, checked_app, search_here
-from fastq.server.settings import SETTINGS, build_config, from_environment
+from fastq.server.base.settings import SETTINGS, build_config, from_environment
 
 __all__ = ["command"]
 

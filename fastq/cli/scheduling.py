@@ -18,10 +18,10 @@ from fastq.errors import BrokerError, CronSpecError, FastqError
 from fastq.log.output import unblocked_stderr
 from fastq.log.setup import log_text, set_up_logging
 from fastq.log.traces import own_trace
-from fastq.periodic import PeriodicTaskManager
 from fastq.scheduler import Scheduler
-from fastq.server.connecting import FirstContact
-from fastq.worker.names import AppNameError, resolve
+from fastq.scheduler.periodic import PeriodicTaskManager
+from fastq.server.wiring.connecting import FirstContact
+from fastq.worker.shared.names import AppNameError, resolve
 
 __all__ = ["SchedulingOptions", "run_scheduler"]
 

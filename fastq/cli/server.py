@@ -5,14 +5,14 @@ from datetime import datetime
 from typing import Final
 
 from fastq.cli.commands import Noun
-from fastq.cli.human import clean, when
 from fastq.cli.parameters import json_option
-from fastq.cli.places import places_of
 from fastq.cli.server_names import short_ids
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.tables import Cell, Column, table
 from fastq.inspector import ServerInfo
 from fastq.inspector.json_records import server_record
+from fastq.text.human import clean, when
+from fastq.text.places import places_of
 
 __all__ = ["COLUMNS", "server", "server_rows"]
 

@@ -9,12 +9,12 @@ import click
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Verb
-from fastq.cli.human import clean, number
 from fastq.cli.parameters import json_option
 from fastq.cli.server_names import name_of, the_server
 from fastq.cli.session import Session, pass_session
 from fastq.errors import BrokerTimeoutError, FastqError, ServerNotListeningError
 from fastq.inspector import ServerInfo
+from fastq.text.human import clean, number
 
 __all__ = ["quiet", "stop"]
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from fastq.cli.human import clean
 from fastq.errors import FastqError
 from fastq.inspector import ServerInfo
+from fastq.text.human import clean
 
 __all__ = ["name_of", "short_ids", "the_server"]
 

@@ -13,7 +13,7 @@ import click
 
 from fastq.cli.connection import redis_url
 from fastq.cli.streams import say_failure
-from fastq.demo.screen import Screen
+from fastq.common.states import TaskState
 from fastq.errors import (
     BrokerError,
     FastqError,
@@ -25,7 +25,7 @@ from fastq.errors import (
 from fastq.inspector import Inspector
 from fastq.inspector.checks import check_queue
 from fastq.redis_url import is_cluster
-from fastq.states import TaskState
+from fastq.terminal.screen import Screen
 
 __all__ = ["Session", "askable", "each", "emit", "pass_session"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fastq.cli.connection import runner_url, search_here
-from fastq.server.settings import from_file, parse_kind
-from fastq.worker.names import split_name
+from fastq.server.base.settings import from_file, parse_kind
+from fastq.worker.shared.names import split_name
 
 __all__ = [
     "Sources",

@@ -7,15 +7,15 @@ from typing import Any, Final
 import click
 
 from fastq.cli.commands import Verb
-from fastq.cli.human import clean, number, payload_text, share, size, span
 from fastq.cli.parameters import json_option
 from fastq.cli.session import Session, askable, emit, pass_session
 from fastq.cli.stats_history import show_history
 from fastq.cli.tables import Cell, Column, facts, heading, table
+from fastq.common.states import TaskState
 from fastq.errors import BrokerAuthError
 from fastq.inspector import QueueInfo
 from fastq.inspector.json_records import time_text
-from fastq.states import TaskState
+from fastq.text.human import clean, number, payload_text, share, size, span
 
 __all__ = ["STATES", "STATE_COLOURS", "STATE_COLUMNS", "cluster_pairs", "redis_pairs", "state_counts", "stats"]
 

@@ -5,14 +5,14 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from fastq.cli.human import bound_text, clean, number, share, span
 from fastq.cli.session import Session, askable, emit
 from fastq.cli.tables import Column, heading, table
-from fastq.cli.times import read_duration
+from fastq.common.times import read_duration
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import RunHistory, RunStats
 from fastq.inspector.json_records import history_record
 from fastq.inspector.runs import check_since
+from fastq.text.human import bound_text, clean, number, share, span
 from fastq.wire.history import MINUTES_KEPT_S
 
 __all__ = ["show_history"]

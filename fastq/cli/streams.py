@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from fastq.cli.human import clean
+from fastq.text.human import clean
 
 __all__ = ["check_reader", "end_unwritten", "open_streams", "say_failure", "was_closed"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self, TypeVar
 
-from fastq.demo.screen import Screen
+from fastq.terminal.screen import Screen
 
 __all__ = ["Cell", "Column", "Layout", "facts", "heading", "pad", "shortened", "table", "width_of"]
 

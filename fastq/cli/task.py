@@ -9,7 +9,6 @@ import click
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Noun
-from fastq.cli.human import clean, payload_text
 from fastq.cli.parameters import GroupName, QueueName, TaskId, json_option, queue_option, state_option
 from fastq.cli.progress import Look
 from fastq.cli.session import Session, each, emit, pass_session
@@ -17,11 +16,12 @@ from fastq.cli.stats import STATES
 from fastq.cli.tables import facts, table
 from fastq.cli.task_filter import filter_options, page_of, read_filter
 from fastq.cli.task_shown import BY_STATE, COMMON, attempt_facts, last_traceback, task_facts
+from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 from fastq.inspector.checks import MAX_PAGE
 from fastq.inspector.filters import TaskFilter
 from fastq.inspector.json_records import attempt_record, task_record
-from fastq.states import TaskState
+from fastq.text.human import clean, payload_text
 
 __all__ = ["group_option", "of_group", "task"]
 

@@ -6,12 +6,12 @@ import click
 
 from fastq.cli.bulk import TO_PENDING, Change, change_many, yes_option
 from fastq.cli.commands import Verb
-from fastq.cli.human import clean
 from fastq.cli.parameters import json_option, queue_option, state_option
 from fastq.cli.session import Session, pass_session
 from fastq.cli.task import group_option, of_group
+from fastq.common.states import TaskState
 from fastq.inspector.progress import OnProgress
-from fastq.states import TaskState
+from fastq.text.human import clean
 
 __all__ = ["archive_all", "delete_all", "run_all"]
 

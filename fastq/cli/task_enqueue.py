@@ -6,17 +6,17 @@ from typing import Any, Final, TypeVar
 import click
 
 from fastq.cli.commands import Verb
-from fastq.cli.human import clean, when
 from fastq.cli.parameters import QueueName, json_option
 from fastq.cli.session import Session, emit, pass_session
-from fastq.cli.times import read_duration, read_time
 from fastq.client import Client
+from fastq.common.states import TaskState
+from fastq.common.times import read_duration, read_time
 from fastq.info import TaskInfo
 from fastq.inspector.audit import note_change
 from fastq.inspector.json_records import task_record
 from fastq.options import OPTIONS, OptionKind, OptionSpec
-from fastq.states import TaskState
 from fastq.task import Task
+from fastq.text.human import clean, when
 
 __all__ = ["enqueue"]
 

@@ -10,17 +10,17 @@ import click
 
 from fastq.cli.bulk import EXIT_SIGNAL, yes_option
 from fastq.cli.commands import Verb
-from fastq.cli.human import clean, number
 from fastq.cli.parameters import GroupName, json_option, queue_option, states_option
 from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.streams import say_failure, was_closed
 from fastq.cli.task_filter import filter_options, read_filter
-from fastq.demo.interruption import Interrupted, Interruption
+from fastq.common.states import TaskState
 from fastq.errors import BrokerError, FastqError
 from fastq.inspector import Progress, TaskFilter
 from fastq.inspector.export import EXPORTED
-from fastq.states import TaskState
+from fastq.terminal.interruption import Interrupted, Interruption
+from fastq.text.human import clean, number
 
 __all__ = ["export"]
 

@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 import click
 
-from fastq.cli.human import clean, stamp
 from fastq.cli.parameters import type_option
-from fastq.cli.times import read_duration, read_time
+from fastq.common.states import TaskState
+from fastq.common.times import read_duration, read_time
 from fastq.info import TaskInfo
 from fastq.inspector.filters import TaskFilter
-from fastq.states import TaskState
+from fastq.text.human import clean, stamp
 
 __all__ = ["filter_options", "filter_text", "page_of", "read_filter"]
 

@@ -9,15 +9,15 @@ import click
 
 from fastq.cli.bulk import EXIT_SIGNAL
 from fastq.cli.commands import Verb
-from fastq.cli.human import number
 from fastq.cli.parameters import QueueName, json_option
 from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.streams import say_failure
-from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BadLinesError, BrokerError, TaskIDConflictError
 from fastq.inspector import ImportReport
 from fastq.inspector.json_records import import_record
+from fastq.terminal.interruption import Interrupted, Interruption
+from fastq.text.human import number
 
 __all__ = ["import_tasks"]
 

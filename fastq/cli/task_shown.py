@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
-from fastq.cli.human import clean, number, payload_text, span, stamp, when
 from fastq.cli.stats import STATE_COLOURS
 from fastq.cli.tables import Cell, Column
+from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 from fastq.inspector import FailedAttempt
-from fastq.states import TaskState
+from fastq.text.human import clean, number, payload_text, span, stamp, when
 
 __all__ = ["BY_STATE", "COMMON", "Show", "attempt_facts", "last_traceback", "task_facts"]
 

@@ -9,14 +9,14 @@ from typing import Final
 import click
 
 from fastq.cli.commands import Verb
-from fastq.cli.human import clean, number
 from fastq.cli.parameters import json_option, queue_option, states_option, type_option
 from fastq.cli.session import Session, pass_session
 from fastq.cli.stats import STATE_COLOURS
 from fastq.cli.streams import check_reader
+from fastq.common.states import TaskState
 from fastq.inspector import TaskEvent
 from fastq.inspector.json_records import follow_record
-from fastq.states import TaskState
+from fastq.text.human import clean, number
 
 __all__ = ["tail"]
 

@@ -10,10 +10,10 @@ from fastq._version import __version__
 from fastq.cli.environment import check_environment
 from fastq.cli.sources import Sources, checked_app, read_count, read_flag, read_seconds, read_text, search_here
 from fastq.log.output import unblocked_stderr
-from fastq.server.config import setting_kind
-from fastq.server.process import ProcessOptions
+from fastq.server.base.config import setting_kind
+from fastq.server.base.settings import SETTINGS, build_config, from_environment, parse_setting
 from fastq.server.run import EXIT_MISUSED, run_server
-from fastq.server.settings import SETTINGS, build_config, from_environment, parse_setting
+from fastq.server.wiring.process import ProcessOptions
 
 __all__ = ["main"]
 

@@ -15,9 +15,9 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from fastq._version import __version__
 from fastq.client import AsyncClient, Client
+from fastq.enqueueing.results import EnqueueResults
 from fastq.errors import RevokeTask
 from fastq.mux import ServeMux
-from fastq.results import EnqueueResults
 from fastq.running import CURRENT, GroupedTask, RunningTask
 from fastq.task import Task
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from fastq.common.go_space import GO_SPACE
 from fastq.errors import CronSpecError
-from fastq.wire.go_space import GO_SPACE
 
 __all__ = ["Fields", "read_fields"]
 

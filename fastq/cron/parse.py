@@ -3,12 +3,12 @@
 from datetime import UTC, tzinfo
 from typing import Final
 
+from fastq.common.durations import parse_duration
+from fastq.common.go_space import GO_SPACE
 from fastq.cron.fields import read_fields
 from fastq.cron.schedule import CalendarSchedule, IntervalSchedule, Schedule
 from fastq.cron.zone import load_zone
-from fastq.durations import parse_duration
 from fastq.errors import CronSpecError
-from fastq.wire.go_space import GO_SPACE
 
 __all__ = ["parse"]
 

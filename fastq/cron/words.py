@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
+from fastq.common.durations import format_duration
 from fastq.cron.fields import Fields, read_fields
 from fastq.cron.parse import DESCRIPTORS, parse
 from fastq.cron.schedule import IntervalSchedule, Schedule
-from fastq.durations import format_duration
 from fastq.errors import CronSpecError
 
 __all__ = ["is_tick", "words_of"]

@@ -7,8 +7,8 @@ from typing import Final
 from fastq.client import Client
 from fastq.demo.fates import Fate
 from fastq.demo.workload import Offer, Ordered
+from fastq.enqueueing.results import EnqueueResults
 from fastq.errors import DuplicateTaskError
-from fastq.results import EnqueueResults
 from fastq.task import Task
 
 __all__ = ["Books"]

@@ -11,10 +11,10 @@ from fastq.broker.inspect.tasks import STATES, FoundTask, container, read_all_ta
 from fastq.broker.operation import Operation
 from fastq.broker.operations.walk import LISTS
 from fastq.broker.transport.blocking import BlockingBroker
+from fastq.common.states import TaskState
 from fastq.demo.books import Books
 from fastq.demo.ledger import Run, read_ledger
 from fastq.errors import BrokerError
-from fastq.states import TaskState
 from fastq.wire import keys
 
 __all__ = ["Findings", "QueueCounts", "TaskKey", "find", "read_counts"]

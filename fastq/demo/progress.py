@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fastq.demo.findings import QueueCounts
-from fastq.demo.screen import Screen, grouped
+from fastq.terminal.screen import Screen, grouped
 
 __all__ = ["Progress"]
 

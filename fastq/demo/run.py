@@ -19,14 +19,14 @@ from fastq.demo.audit import audit
 from fastq.demo.books import Books
 from fastq.demo.figures import measure
 from fastq.demo.findings import QueueCounts, find, read_counts
-from fastq.demo.interruption import Interrupted, Interruption
 from fastq.demo.pages import Pages
-from fastq.demo.screen import Screen, grouped
 from fastq.demo.shift import Shift
 from fastq.demo.summary import print_summary
 from fastq.demo.sweep import sweep
 from fastq.demo.worker import Worker
 from fastq.demo.workload import WEIGHTS, Workload
+from fastq.terminal.interruption import Interrupted, Interruption
+from fastq.terminal.screen import Screen, grouped
 
 __all__ = ["DemoOptions", "QueuesInUseError", "run_demo"]
 

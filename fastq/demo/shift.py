@@ -10,12 +10,12 @@ from fastq.client import Client
 from fastq.demo.books import Books
 from fastq.demo.fates import STUCK
 from fastq.demo.findings import QueueCounts, read_counts
-from fastq.demo.interruption import Interruption
 from fastq.demo.ledger import LedgerTail
 from fastq.demo.progress import Progress
-from fastq.demo.screen import Screen, grouped
 from fastq.demo.worker import Worker
 from fastq.demo.workload import Workload
+from fastq.terminal.interruption import Interruption
+from fastq.terminal.screen import Screen, grouped
 from fastq.wire import keys
 
 __all__ = ["Shift", "StalledError"]

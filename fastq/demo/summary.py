@@ -10,7 +10,7 @@ from fastq.demo.audit import Audit
 from fastq.demo.books import Books
 from fastq.demo.fates import Fate
 from fastq.demo.figures import Figures, quantile
-from fastq.demo.screen import Screen, grouped
+from fastq.terminal.screen import Screen, grouped
 
 __all__ = ["print_summary"]
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from fastq.demo.ledger import LEDGER_VARIABLE
-from fastq.server.settings import EXTRA_KEYS, SETTINGS
+from fastq.server.base.settings import EXTRA_KEYS, SETTINGS
 
 __all__ = ["Worker", "WorkerEndedError", "end_with_demo", "environment", "wait_or_kill"]
 

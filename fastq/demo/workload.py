@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from fastq.clock import Clock, SystemClock
+from fastq.common.clock import Clock, SystemClock
 from fastq.demo.corpus import Corpus
 from fastq.demo.fates import DELAYED, DUPLICATE, KEPT, LATE, SCATTERED, SINGLES, STEADY, UNIQUE, Lot
 from fastq.demo.work import WORK

@@ -23,6 +23,7 @@ from fastq.broker.operations.ends import (
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.end_task import end_task
 from fastq.broker.transport.subscription import listen
+from fastq.common.states import TaskState
 from fastq.errors import BrokerError, TaskGoneError
 from fastq.handles.collecting import NEW_WITHIN_S, READ_AT_ONCE, Collection, Hear, collect, without_errors
 from fastq.handles.handle import AsyncHandle, Outcome, Timeout, value_of
@@ -39,7 +40,6 @@ from fastq.handles.waits import (
     describe,
     refuse_in_handler,
 )
-from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.inbox import TaskEnd, new_name
 from fastq.wire.progress import TaskProgress
@@ -131,20 +131,20 @@ class AsyncWaiter:
             await asyncio.sleep(deadline.next_pause_s(describe(task)))
         raise closed()
 
-    async def state(self, task: TaskKey) -> TaskState:
+    async def state(self, task: SubmitKey) -> TaskState:
         """Return the state that a task is in."""
         state = await self._broker.run(read_state(*task))
         if state is None:
-            raise TaskGoneError(*task)
+            raise TaskGoneError(*task[:2])
         return state
 
-    async def progress(self, task: TaskKey) -> TaskProgress | None:
+    async def progress(self, task: SubmitKey) -> TaskProgress | None:
         """Return how far a task has come."""
-        return await self._broker.run(read_progress_of(*task))
+        return await self._broker.drive(read_progress_of(task))
 
-    async def cancel(self, task: TaskKey) -> None:
+    async def cancel(self, task: SubmitKey) -> None:
         """Delete a task, and stop it if it runs."""
-        await self._broker.drive(cancel_task(*task))
+        await self._broker.drive(cancel_task(task))
 
     async def close(self) -> None:
         """End the waits of the running loop; a later one begins anew."""

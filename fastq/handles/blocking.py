@@ -29,7 +29,8 @@ from fastq.broker.operations.ends import (
 )
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.blocking_subscription import BlockingSubscription
-from fastq.clock import Clock
+from fastq.common.clock import Clock
+from fastq.common.states import TaskState
 from fastq.errors import BrokerError, TaskGoneError
 from fastq.handles.collecting import READ_AT_ONCE, Collection, Hear, collect
 from fastq.handles.handle import Handle, Outcome, Timeout, value_of
@@ -45,7 +46,6 @@ from fastq.handles.waits import (
     describe,
     refuse_in_handler,
 )
-from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.inbox import new_name
 from fastq.wire.progress import TaskProgress
@@ -129,20 +129,20 @@ class BlockingWaiter:
             time.sleep(deadline.next_pause_s(describe(task)))
         raise closed()
 
-    def state(self, task: TaskKey) -> TaskState:
+    def state(self, task: SubmitKey) -> TaskState:
         """Return the state that a task is in."""
         state = self._broker.run(read_state(*task))
         if state is None:
-            raise TaskGoneError(*task)
+            raise TaskGoneError(*task[:2])
         return state
 
-    def progress(self, task: TaskKey) -> TaskProgress | None:
+    def progress(self, task: SubmitKey) -> TaskProgress | None:
         """Return how far a task has come."""
-        return self._broker.run(read_progress_of(*task))
+        return self._broker.drive(read_progress_of(task))
 
-    def cancel(self, task: TaskKey) -> None:
+    def cancel(self, task: SubmitKey) -> None:
         """Delete a task, and stop it if it runs."""
-        self._broker.drive(cancel_task(*task))
+        self._broker.drive(cancel_task(task))
 
     def close(self) -> None:
         """End all waits; a later one begins anew."""

@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from fastq.broker.operations.ends import SubmitKey, TaskKey
+from fastq.common.states import TaskState
 from fastq.errors import TaskFailedError, TaskGoneError, no_attribute
-from fastq.states import TaskState
 from fastq.wire.inbox import EndKind, TaskEnd
 from fastq.wire.progress import TaskProgress
 
@@ -33,13 +33,13 @@ class _BlockingWaiter(Protocol):
     def wait_for(self, handle: "Handle[Any]", timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
 
-    def state(self, task: TaskKey) -> TaskState:
+    def state(self, task: SubmitKey) -> TaskState:
         """Return the state that a task is in."""
 
-    def progress(self, task: TaskKey) -> TaskProgress | None:
+    def progress(self, task: SubmitKey) -> TaskProgress | None:
         """Return how far a task has come."""
 
-    def cancel(self, task: TaskKey) -> None:
+    def cancel(self, task: SubmitKey) -> None:
         """Delete a task, and stop it if it runs."""
 
 
@@ -49,13 +49,13 @@ class _AsyncWaiter(Protocol):
     async def wait_for(self, handle: "AsyncHandle[Any]", timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
 
-    async def state(self, task: TaskKey) -> TaskState:
+    async def state(self, task: SubmitKey) -> TaskState:
         """Return the state that a task is in."""
 
-    async def progress(self, task: TaskKey) -> TaskProgress | None:
+    async def progress(self, task: SubmitKey) -> TaskProgress | None:
         """Return how far a task has come."""
 
-    async def cancel(self, task: TaskKey) -> None:
+    async def cancel(self, task: SubmitKey) -> None:
         """Delete a task, and stop it if it runs."""
 
 
@@ -114,18 +114,18 @@ class Handle(_Handle[R_co]):
 
     def state(self) -> TaskState:
         """Return the state that the task is in now; ``TaskGoneError`` if it is not in its queue any more."""
-        return self.waiter.state(self.task[:2])
+        return self.waiter.state(self.task)
 
     def progress(self) -> TaskProgress | None:
         """Return what the handler last told by ``task.progress``, None if it told nothing; it may be a second old."""
-        return self.waiter.progress(self.task[:2])
+        return self.waiter.progress(self.task)
 
     def cancel(self) -> None:
         """Delete the task if it waits; if it runs, ask its server to stop and delete it.
 
         One that has ended is left as it is. A Go server retries what it was asked to stop.
         """
-        self.waiter.cancel(self.task[:2])
+        self.waiter.cancel(self.task)
 
 
 class AsyncHandle(_Handle[R_co]):
@@ -146,15 +146,15 @@ class AsyncHandle(_Handle[R_co]):
 
     async def state(self) -> TaskState:
         """Return the state that the task is in now; ``TaskGoneError`` if it is not in its queue any more."""
-        return await self.waiter.state(self.task[:2])
+        return await self.waiter.state(self.task)
 
     async def progress(self) -> TaskProgress | None:
         """Return what the handler last told by ``task.progress``, None if it told nothing; it may be a second old."""
-        return await self.waiter.progress(self.task[:2])
+        return await self.waiter.progress(self.task)
 
     async def cancel(self) -> None:
         """Delete the task if it waits, stop and delete it if it runs; see ``Handle.cancel``."""
-        await self.waiter.cancel(self.task[:2])
+        await self.waiter.cancel(self.task)
 
 
 AnyHandle = Handle[Any] | AsyncHandle[Any]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from fastq.broker.operations.ends import SubmitKey, TaskKey
-from fastq.durations import nanoseconds_of
+from fastq.common.durations import nanoseconds_of
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.handles.handle import Outcome, Timeout
 from fastq.info import TaskInfo

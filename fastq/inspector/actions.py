@@ -19,12 +19,12 @@ from fastq.broker.inspect.tasks import read_message, update_payload
 from fastq.broker.operation import Flow, Operation, together
 from fastq.broker.operations.cancel import FAR, cancel_processing, find_in_pending
 from fastq.broker.operations.ends import read_state
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
+from fastq.common.states import TaskState
 from fastq.errors import BrokerError, QueueNotFoundError, TaskNotFoundError, TaskStateError
 from fastq.inspector.checks import check_queue, check_state_name, check_task_id
 from fastq.inspector.driver import Driver, action
 from fastq.inspector.queues import require_queue
-from fastq.states import TaskState
 from fastq.task import encode_payload
 from fastq.wire.codec import rewrite_task_message
 

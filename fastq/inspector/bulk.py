@@ -20,14 +20,14 @@ from fastq.broker.inspect.removal import (
 from fastq.broker.inspect.tasks import container
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.walk import Source
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
+from fastq.common.states import TaskState
 from fastq.errors import QueueNotEmptyError, QueueNotFoundError
 from fastq.inspector.audit import audited
 from fastq.inspector.checks import check_queue, check_state
 from fastq.inspector.driver import Driver, action, alias, operation
 from fastq.inspector.progress import OnProgress, reporting, sizes_of
 from fastq.inspector.queues import require_queue
-from fastq.states import TaskState
 
 __all__ = ["ARCHIVABLE", "DELETABLE", "RUNNABLE", "BulkMethods"]
 

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from fastq.durations import nanoseconds_of
+from fastq.common.durations import nanoseconds_of
+from fastq.common.states import TaskState
 from fastq.options import check_text
-from fastq.states import TaskState
 
 __all__ = [
     "MAX_PAGE",

@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 from fastq.broker.inspect.queues import QueueStats, group_sizes, pause_queue, queue_exists, queue_stats
 from fastq.broker.operation import Flow, Operation, Pause, together
+from fastq.common.states import TaskState
 from fastq.errors import QueueNotFoundError, QueuePausedError
 from fastq.inspector.checks import check_queue, check_states, check_timeout
 from fastq.inspector.driver import Driver, action
 from fastq.inspector.records import Drain
-from fastq.states import TaskState
 from fastq.wire import keys
 
 __all__ = ["DRAINABLE", "WAITED_FOR", "DrainMethods"]

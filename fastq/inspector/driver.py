@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVa
 
 from fastq.broker.operation import Flow, Step
 from fastq.broker.transport.open import AsyncRedis, BlockingRedis, open_async_broker, open_broker
-from fastq.clock import SystemClock
+from fastq.common.clock import SystemClock
 from fastq.errors import BrokerError
 from fastq.inspector.audit import audited
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from fastq.broker.operations.walk import Source, Walk
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
+from fastq.common.states import TaskState
 from fastq.inspector.checks import check_queue, check_states
 from fastq.inspector.driver import Driver, Given, Stream, stream
 from fastq.inspector.filters import TaskFilter
@@ -13,7 +14,6 @@ from fastq.inspector.queues import require_queue
 from fastq.inspector.search import sources_of
 from fastq.inspector.task_lines import lines_of
 from fastq.options import check_text
-from fastq.states import TaskState
 
 __all__ = ["EXPORTED", "ExportMethods"]
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final
 
+from fastq.common.states import TaskState
 from fastq.info import TaskInfo
-from fastq.states import TaskState
 
 __all__ = ["DATED", "TaskFilter"]
 

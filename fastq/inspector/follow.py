@@ -13,7 +13,8 @@ from typing import Final
 from fastq.broker.inspect.queues import Peek, peek_queue
 from fastq.broker.inspect.tasks import FoundTask, read_tasks
 from fastq.broker.operation import Flow, Pause
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
+from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 from fastq.inspector.checks import check_queue
 from fastq.inspector.driver import Driver, Given, Stream, stream
@@ -21,7 +22,6 @@ from fastq.inspector.progress import OnProgress, Progress
 from fastq.inspector.queues import require_queue
 from fastq.inspector.records import TaskEvent
 from fastq.inspector.tasks import describe
-from fastq.states import TaskState
 
 __all__ = ["FollowMethods", "Follower"]
 

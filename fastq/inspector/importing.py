@@ -13,6 +13,7 @@ from fastq.broker.operation import Flow
 from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
 from fastq.broker.operations.enqueue import register_queue
 from fastq.broker.operations.lease import id_word
+from fastq.common.states import TaskState
 from fastq.errors import BadLinesError
 from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.line_reading import Line, read_line
@@ -20,7 +21,6 @@ from fastq.inspector.records import ImportReport
 from fastq.inspector.search import sources_of
 from fastq.log.printable import clean
 from fastq.options import check_queue_name
-from fastq.states import TaskState
 
 __all__ = ["NAMED", "ImportMethods"]
 

@@ -10,6 +10,7 @@ from fastq.inspector.export import ExportMethods
 from fastq.inspector.follow import FollowMethods
 from fastq.inspector.importing import ImportMethods
 from fastq.inspector.jobs import JobMethods
+from fastq.inspector.leaving import LeavingMethods
 from fastq.inspector.processes import ServerMethods
 from fastq.inspector.queues import QueueMethods
 from fastq.inspector.retry import RetryMethods
@@ -36,6 +37,7 @@ class _Methods(
     ImportMethods,
     JobMethods,
     DoctorMethods,
+    LeavingMethods,
     ServerMethods,
     ControlMethods,
 ):

@@ -10,6 +10,7 @@ from typing import Final
 
 from fastq.broker.operation import Flow
 from fastq.broker.operations.walk import TASKS_A_CALL, Source, Walk, WalkPage
+from fastq.common.states import TaskState
 from fastq.errors import BrokerError, FastqError, TaskNotFoundError, TaskStateError
 from fastq.info import TaskInfo
 from fastq.inspector import actions
@@ -21,7 +22,6 @@ from fastq.inspector.queues import pause, unpause
 from fastq.inspector.records import QueueInfo
 from fastq.inspector.search import described, sources_of
 from fastq.log.printable import clean
-from fastq.states import TaskState
 
 __all__ = ["Job", "JobMethods", "Place", "canceling", "doing", "doing_all", "doing_where", "may", "pausing"]
 

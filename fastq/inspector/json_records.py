@@ -37,7 +37,6 @@ __all__ = [
     "import_record",
     "moved_record",
     "queue_record",
-    "read_time",
     "report_record",
     "server_record",
     "task_record",
@@ -48,17 +47,6 @@ __all__ = [
 def time_text(moment: datetime | None) -> str | None:
     """Write a time as RFC 3339 has it."""
     return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def read_time(text: str) -> datetime:
-    """Parse a time in the form of RFC 3339; ``ValueError`` if it is not one, or has no zone."""
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        moment = None
-    if moment is None or moment.utcoffset() is None:
-        raise ValueError(f"{text!r} is not a time with its zone, such as 2026-11-21T07:00:00Z")
-    return moment
 
 
 def _data(name: str, data: bytes | None) -> dict[str, str | None]:

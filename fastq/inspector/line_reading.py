@@ -16,11 +16,11 @@ from typing import Any, Final, Self
 from fastq.broker.inspect.put import lock_of, readdress
 from fastq.broker.operations.lease import id_word
 from fastq.broker.operations.walk import WalkedTask
+from fastq.common.states import TaskState
+from fastq.common.times import read_time
 from fastq.errors import InvalidMessageError
 from fastq.inspector.checks import check_queue, check_task_id
-from fastq.inspector.json_records import read_time
 from fastq.inspector.task_lines import OWN_FIELDS, describe_listed, readable
-from fastq.states import TaskState
 from fastq.wire.codec import decode_task_message
 from fastq.wire.messages import TaskMessage
 

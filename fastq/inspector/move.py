@@ -19,8 +19,8 @@ from fastq.broker.inspect.put import MOVING, PutOutcome, TaskToPut, lock_of, put
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.enqueue import register_queue
 from fastq.broker.operations.walk import Source, Walk, WalkedTask, WalkPage
+from fastq.common.states import TaskState
 from fastq.errors import InvalidMessageError
-from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.codec import view_task_message
 

@@ -22,7 +22,7 @@ from fastq.broker.inspect.queues import (
 )
 from fastq.broker.inspect.removal import find_groups
 from fastq.broker.operation import Flow, Operation, together
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
 from fastq.errors import BrokerError, QueueNotFoundError, QueueStateError
 from fastq.inspector.checks import MAX_PAGE_SIZE, check_count, check_queue
 from fastq.inspector.driver import Driver, action, operation

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire.messages import ChildInfo, Places, WorkerInfo
 
 __all__ = [

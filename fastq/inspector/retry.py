@@ -7,6 +7,7 @@ from fastq.broker.inspect.bulk import Chosen, run_chosen, run_some
 from fastq.broker.inspect.tasks import read_tasks
 from fastq.broker.operation import Flow
 from fastq.broker.operations.walk import Source, Walk
+from fastq.common.states import TaskState
 from fastq.errors import TaskNotFoundError, TaskStateError
 from fastq.inspector.bulk import run_all_tasks
 from fastq.inspector.checks import check_queue, check_states, check_task_id
@@ -17,7 +18,6 @@ from fastq.inspector.progress import OnProgress, Progress, counting, sizes_of
 from fastq.inspector.queues import require_queue
 from fastq.inspector.search import described, sources_of
 from fastq.log.printable import clean
-from fastq.states import TaskState
 
 __all__ = ["FAILED", "RetryMethods"]
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from fastq.broker.inspect.history import read_hours, read_minutes, read_minutes_by_type
 from fastq.broker.inspect.queues import queue_exists
 from fastq.broker.operation import Flow, Operation, together
-from fastq.clock import at_unix_ns
-from fastq.durations import nanoseconds_of
+from fastq.common.clock import at_unix_ns
+from fastq.common.durations import nanoseconds_of
 from fastq.errors import QueueNotFoundError
 from fastq.inspector.checks import check_queue
 from fastq.inspector.driver import Driver, operation

@@ -7,7 +7,8 @@ from fastq.broker.inspect.queues import group_sizes
 from fastq.broker.inspect.tasks import container
 from fastq.broker.operation import Flow
 from fastq.broker.operations.walk import Source, Walk, WalkedTask, WalkPage
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
+from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 from fastq.inspector.checks import check_queue, check_state
 from fastq.inspector.driver import Driver, Given, Stream, stream
@@ -16,7 +17,6 @@ from fastq.inspector.progress import OnProgress, Progress, sizes_of
 from fastq.inspector.queues import require_queue
 from fastq.inspector.task_lines import describe_listed
 from fastq.inspector.tasks import Listing
-from fastq.states import TaskState
 
 __all__ = ["SearchMethods", "described", "sources_of"]
 

@@ -16,11 +16,11 @@ from fastq.broker.inspect.tasks import FoundTask
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.lease import lost_count
 from fastq.broker.operations.walk import Source, WalkedTask, WalkPage
+from fastq.common.states import TaskState
 from fastq.errors import InvalidMessageError
 from fastq.info import TaskInfo
 from fastq.inspector.json_records import task_record, time_text
 from fastq.inspector.tasks import describe
-from fastq.states import TaskState
 from fastq.wire.codec import view_task_message
 
 __all__ = ["OWN_FIELDS", "describe_listed", "lines_of", "readable", "write_line"]

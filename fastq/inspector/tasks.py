@@ -16,14 +16,14 @@ from fastq.broker.inspect.tasks import (
 )
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.errors import read_attempts, read_tracebacks
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
+from fastq.common.states import TaskState
 from fastq.errors import InvalidMessageError, QueueNotFoundError, TaskNotFoundError
 from fastq.info import TaskHead, TaskInfo, task_info
 from fastq.inspector.checks import check_page, check_queue, check_state, check_task_id
 from fastq.inspector.driver import Driver, Given, Stream, alias, operation, stream
 from fastq.inspector.queues import require_queue
 from fastq.inspector.records import FailedAttempt, TaskLocks
-from fastq.states import TaskState
 from fastq.wire.attempts import AttemptRecord, own_traceback
 from fastq.wire.codec import clean_text, decode_task_message, view_task_message
 from fastq.wire.messages import UNDECODABLE_TYPE, TaskMessage
@@ -134,7 +134,8 @@ class TaskMethods(Driver):
     def get_task_heads(self, queue: str, task_ids: Sequence[str], most_bytes: int) -> Flow[list[TaskHead | None]]:
         """Describe tasks with the first bytes of payload, result and error; None for those that are not in the queue.
 
-        A list of large tasks takes little memory and bandwidth, since Redis sends no more than is asked for.
+        A list of large tasks takes little memory and bandwidth, since Redis sends no more than is asked for: of a type,
+        and of all headers together, 1 000 bytes or ``most_bytes``, if that is more; headers beyond are left out.
         """
         check_queue(queue)
         for task_id in task_ids:
@@ -144,7 +145,7 @@ class TaskMethods(Driver):
         return (yield from _heads(queue, ids, most_bytes, self._now_ns()))
 
     @operation
-    def list_task_heads(  # noqa: PLR0913 - those of list_tasks, and the bytes
+    def list_task_heads(
         self,
         queue: str,
         state: TaskState | str,

@@ -10,7 +10,8 @@ from fastq.broker.inspect.put import PutOutcome
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
 from fastq.broker.operations.walk import Source, WalkedTask
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
+from fastq.common.states import TaskState
 from fastq.inspector.checks import check_queue, check_states
 from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.filters import TaskFilter
@@ -23,7 +24,6 @@ from fastq.inspector.search import sources_of
 from fastq.inspector.task_lines import describe_listed
 from fastq.log.printable import clean
 from fastq.options import check_queue_name
-from fastq.states import TaskState
 
 __all__ = ["MOVABLE", "MovePlan", "TransferMethods"]
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from fastq.clock import Clock, SystemClock
+from fastq.common.clock import Clock, SystemClock
 from fastq.log.limit import PER_S, LogLimit
 from fastq.log.printable import clean
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final, Unpack
 
 from fastq._version import __version__
-from fastq.cpus import available_cpus, whole_cpus
+from fastq.common.cpus import available_cpus, whole_cpus
 from fastq.errors import FastqError
 from fastq.options import EnqueueOptions
 from fastq.planning import handlers, probe

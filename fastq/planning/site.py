@@ -23,7 +23,7 @@ from fastq.client import Client
 from fastq.errors import FastqError
 from fastq.planning import probe
 from fastq.planning.samples import Sample
-from fastq.server.config import ServerConfig
+from fastq.server.base.config import ServerConfig
 from fastq.server.server import Server
 from fastq.task import Task
 from fastq.wire import keys

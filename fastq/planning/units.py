@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from fastq.durations import parse_duration
+from fastq.common.durations import parse_duration
 
 __all__ = ["parse_count", "parse_link", "parse_rate", "parse_size", "parse_span"]
 

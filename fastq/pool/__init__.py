@@ -1,10 +1,10 @@
 """The pool: tasks as bytes in, outcomes as events out, handlers in processes that can be killed.
 
-Actors. The *main process* (asyncio, no user code) owns the pool: ``pool`` (facade), ``_dispatcher`` (which child gets
-which task), ``child`` (the state of one child), ``_child_queue`` (the main process's side of its rings), ``supervisor``
-and ``seats`` (starting and replacing children), ``timekeeper`` (time limits), ``dead_child`` (the tasks of a dead
-child). The *preloader* imports the app once, forks and reaps. ``fork_server`` manages it, and is shared by all pools of
-a server. *Children* run tasks (``child_main``).
+Processes, a folder each. The *main process* (asyncio, no user code) owns the pool: ``pool`` (facade), ``dispatcher``
+(which child gets which task), ``child`` (the state of one child), ``child_queue`` (the main process's side of its
+rings), ``supervisor`` and ``seats`` (starting and replacing children), ``timekeeper`` (time limits), ``dead_child``
+(the tasks of a dead child). The *preloader* imports the app once, forks and reaps. ``fork_server`` manages it, and is
+shared by all pools of a server. *Children* run tasks (``run``). ``shared`` is what both sides know.
 
 Memory. Each child has one segment, made by the main process and passed by descriptor: header, slot table, task ring,
 result ring. Only that child and the main process map it. All children share one page: the bell. Each word has a single
@@ -39,28 +39,3 @@ Deaths:
 - A child that cannot be killed (stuck in the kernel) keeps its seat: there are never more handlers than seats.
 - A process that leaves its process group (``setsid`` in a grandchild) is out of reach.
 """
-
-from fastq.pool._child_queue import Event, Submission
-from fastq.pool.config import PoolConfig
-from fastq.pool.event_kind import EventKind
-from fastq.pool.pool import ProcessPool
-from fastq.pool.preloader_client import PoolStartError
-from fastq.pool.protocol import CancelOutcome, Pool, PoolCallbacks, Running
-from fastq.pool.runner import Answer, Runner, RunnerFactory, TaskContext
-
-__all__ = [
-    "Answer",
-    "CancelOutcome",
-    "Event",
-    "EventKind",
-    "Pool",
-    "PoolCallbacks",
-    "PoolConfig",
-    "PoolStartError",
-    "ProcessPool",
-    "Runner",
-    "RunnerFactory",
-    "Running",
-    "Submission",
-    "TaskContext",
-]

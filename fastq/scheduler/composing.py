@@ -5,8 +5,8 @@ from datetime import datetime
 
 from fastq.broker.operations.enqueue import EnqueueBatch
 from fastq.broker.operations.ticks import NamedTick
+from fastq.enqueueing.producer import compose
 from fastq.info import TaskInfo
-from fastq.producer import compose
 from fastq.scheduler.entry import Attempt, Entry
 from fastq.scheduler.ticks import Missed, tick_ttl_s
 

@@ -17,7 +17,7 @@ from fastq.broker.operations.enqueue import EnqueueOutcome, QueueRegister, error
 from fastq.broker.operations.schedulers import TickOutcome, clear_scheduler, publish_scheduler, record_event
 from fastq.broker.operations.ticks import enqueue_ticks, read_last_tick
 from fastq.broker.transport.blocking import BlockingBroker
-from fastq.clock import Clock, at_unix_ns
+from fastq.common.clock import Clock, at_unix_ns
 from fastq.errors import BrokerError, DuplicateTaskError, TaskIDConflictError
 from fastq.scheduler.composing import TickTask, compose_tick
 from fastq.scheduler.entry import Entry

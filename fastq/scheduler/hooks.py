@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from fastq.callables import refuse_idle
+from fastq.common.callables import refuse_idle
 from fastq.info import TaskInfo
 from fastq.task import Task
 

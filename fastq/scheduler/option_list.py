@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from fastq.durations import format_duration, nanoseconds_of
+from fastq.common.durations import format_duration, nanoseconds_of
 from fastq.options import OPTIONS, OptionKind, OptionSpec
 from fastq.wire.go_forms import header_form, text_form, time_form
 

@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import Final, Self, Unpack
 
 from fastq.broker.operations.health import ping
+from fastq.broker.operations.schedulers import OWN_SCHEDULER
 from fastq.broker.transport.open import BlockingRedis, open_broker
-from fastq.clock import SystemClock
+from fastq.common.clock import SystemClock
+from fastq.common.durations import nanoseconds_of
 from fastq.cron.parse import parse
 from fastq.cron.schedule import Schedule
 from fastq.cron.zone import load_zone
-from fastq.durations import nanoseconds_of
 from fastq.errors import CronSpecError, SchedulerEntryNotFoundError, ServerClosedError
 from fastq.options import EnqueueOptions
 from fastq.scheduler.engine import Engine, EngineOptions
@@ -179,4 +180,4 @@ def _new_id() -> str:
         host = socket.gethostname()
     except OSError:
         host = "unknown-host"
-    return f"{host}:{os.getpid()}:{uuid.uuid4()}"
+    return f"{host}:{os.getpid()}:{OWN_SCHEDULER}{uuid.uuid4()}"

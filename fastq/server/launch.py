@@ -13,11 +13,11 @@ import threading
 from typing import Any
 
 from fastq.errors import BrokerError, ServerStartError
-from fastq.pool.protocol import PoolStartError
-from fastq.server.config import ServerConfig
-from fastq.server.process import ProcessOptions
+from fastq.pool.main.protocol import PoolStartError
+from fastq.server.base.config import ServerConfig
+from fastq.server.base.timing import Timing
 from fastq.server.run import exit_code_of, serve
-from fastq.server.timing import Timing
+from fastq.server.wiring.process import ProcessOptions
 
 __all__ = ["main", "options_from"]
 

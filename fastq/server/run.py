@@ -19,16 +19,16 @@ from fastq._version import __version__
 from fastq.errors import BrokerError, ServerStartError
 from fastq.log.output import unblocked_stderr
 from fastq.log.setup import log_text, set_up_logging
-from fastq.pool.descriptors import raise_own_limit
-from fastq.pool.protocol import PoolStartError
+from fastq.pool.main.protocol import PoolStartError
+from fastq.pool.shared.descriptors import raise_own_limit
+from fastq.server.base.config import seconds_of
 from fastq.server.children.reaper import reap_orphans
 from fastq.server.children.source_watch import watch_sources
-from fastq.server.config import seconds_of
 from fastq.server.monitoring.listener import monitoring
 from fastq.server.monitoring.systemd import notify, tell_systemd
-from fastq.server.process import ProcessOptions, ServerProcess
+from fastq.server.wiring.process import ProcessOptions, ServerProcess
 
-__all__ = ["EXIT_FAILED", "EXIT_MISUSED", "EXIT_UNFINISHED", "exit_code_of", "run_server", "serve"]
+__all__ = ["EXIT_FAILED", "EXIT_MISUSED", "EXIT_UNFINISHED", "exit_code_of", "run_server", "serve", "warn_without_gil"]
 
 EXIT_FAILED = 1
 EXIT_MISUSED = 2
@@ -179,9 +179,19 @@ def _log_what_is_served(options: ProcessOptions, process: ServerProcess) -> None
     config = options.config
     order = "strict" if config.strict_priority else "weighted"
     queues = ", ".join(f"{queue}={weight}" for queue, weight in config.queues.items())
-    slots = process.processor.slots
+    slots = process.presence.slots
     at_once = f", {slots} tasks at once" if slots != config.concurrency else ""
     python = ".".join(map(str, sys.version_info[:3]))
     _log.info("fastq %s on Python %s serves %s", __version__, python, options.app)
     _log.info("%s; queues %s (%s)", process.where, queues, order)
+    warn_without_gil()
     _log.info("ready: %d children (%s)%s", config.concurrency, config.start_method, at_once)
+
+
+def warn_without_gil() -> None:
+    """Log that a free-threaded Python was forced to run without the GIL, on which fastq's extensions rely."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        _log.warning(
+            "Python runs without the GIL, with which fastq is not tested: unset PYTHON_GIL and drop -X gil=0, and it "
+            "goes on when fastq is imported; each child has an interpreter of its own, so tasks run in parallel"
+        )

@@ -16,11 +16,11 @@ from fastq.broker.transport.open import open_broker
 from fastq.broker.transport.uri import parse_redis_uri
 from fastq.errors import BrokerError, FastqError, ServerClosedError, ServerStartError
 from fastq.mux import ServeMux
-from fastq.pool.protocol import PoolStartError
-from fastq.server.config import ServerConfig, seconds_of
-from fastq.server.process import ProcessOptions
+from fastq.pool.main.protocol import PoolStartError
+from fastq.server.base.config import ServerConfig, seconds_of
 from fastq.server.run import serve
-from fastq.worker.names import name_of
+from fastq.server.wiring.process import ProcessOptions
+from fastq.worker.shared.names import name_of
 
 __all__ = ["Server"]
 

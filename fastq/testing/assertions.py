@@ -11,9 +11,9 @@ from fastq.broker.inspect.queues import group_sizes, list_queues
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import BlockingRedis, open_broker
 from fastq.client import AsyncClient, Client
+from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 from fastq.inspector.tasks import Listing
-from fastq.states import TaskState
 from fastq.task import encode_payload
 from fastq.testing.inline import AsyncInlineClient, InlineClient
 

@@ -12,7 +12,8 @@ from fastq.broker.operations.lease import LeasedTask, Owner
 from fastq.broker.operations.maintain import forward
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import BlockingRedis, open_broker
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
+from fastq.common.states import TaskState
 from fastq.errors import InvalidMessageError, QueueNotFoundError
 from fastq.hooks import Hooks
 from fastq.inspector.bulk import run_all_tasks
@@ -20,7 +21,6 @@ from fastq.mux import ServeMux
 from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.dispositions import undecodable
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, view_leased
-from fastq.states import TaskState
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
 
 __all__ = ["drain"]

@@ -22,7 +22,8 @@ from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import BlockingRedis, open_broker
 from fastq.errors import DuplicateTaskError, TaskIDConflictError
 from fastq.wire.codec import decode_task_message
-from fastq.worker.aggregation import AggregationRunner, Combined, GroupAggregator, aggregation_answer
+from fastq.worker.child.aggregation_runner import AggregationRunner, GroupAggregator
+from fastq.worker.shared.requests import Combined, aggregation_answer
 
 __all__ = ["aggregate_groups"]
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 from fastq.broker.operations.ends import TaskKey
 from fastq.client import AsyncClient, Client
-from fastq.encoding import PayloadCodec
+from fastq.common.encoding import PayloadCodec
+from fastq.common.states import TaskState
+from fastq.enqueueing.producer import compose
+from fastq.enqueueing.results import EnqueueResults
 from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError, not_a_task
 from fastq.hooks import Hooks
 from fastq.info import TaskInfo
 from fastq.mux import ServeMux
 from fastq.options import NO_OPTIONS
-from fastq.producer import compose
-from fastq.results import EnqueueResults
 from fastq.server.inflight.tasks import InFlightTask
-from fastq.states import TaskState
 from fastq.task import Task
 from fastq.testing.inline_waiter import AsyncInlineWaiter, InlineWaiter
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
 from fastq.broker.operations.ends import SubmitKey, TaskKey
+from fastq.common.states import TaskState
 from fastq.errors import TaskGoneError
 from fastq.handles.aio import AsyncWaiter
 from fastq.handles.blocking import BlockingWaiter
 from fastq.handles.collecting import Collection
 from fastq.handles.handle import AsyncHandle, Handle, Outcome, Timeout, value_of
 from fastq.handles.waits import Deadline, Inbox
-from fastq.states import TaskState
 from fastq.wire.inbox import EndKind, TaskEnd
 
 __all__ = ["AsyncInlineWaiter", "InlineWaiter"]
@@ -42,16 +42,16 @@ class InlineWaiter(BlockingWaiter):
         """Return the result of a task."""
         return value_of(task, self._end_of(task))
 
-    def state(self, task: TaskKey) -> TaskState:
+    def state(self, task: SubmitKey) -> TaskState:
         """Return the state that a task is in."""
-        return _state(self._end_of, task)
+        return _state(self._end_of, task[:2])
 
-    def progress(self, task: TaskKey) -> None:
+    def progress(self, task: SubmitKey) -> None:
         """Return None: a task that could tell has ended."""
 
-    def cancel(self, task: TaskKey) -> None:
+    def cancel(self, task: SubmitKey) -> None:
         """Delete a task that waits."""
-        self._drop(task)
+        self._drop(task[:2])
 
 
 class AsyncInlineWaiter(AsyncWaiter):
@@ -78,16 +78,16 @@ class AsyncInlineWaiter(AsyncWaiter):
         """Return the result of a task."""
         return value_of(task, self._end_of(task))
 
-    async def state(self, task: TaskKey) -> TaskState:
+    async def state(self, task: SubmitKey) -> TaskState:
         """Return the state that a task is in."""
-        return _state(self._end_of, task)
+        return _state(self._end_of, task[:2])
 
-    async def progress(self, task: TaskKey) -> None:
+    async def progress(self, task: SubmitKey) -> None:
         """Return None: a task that could tell has ended."""
 
-    async def cancel(self, task: TaskKey) -> None:
+    async def cancel(self, task: SubmitKey) -> None:
         """Delete a task that waits."""
-        self._drop(task)
+        self._drop(task[:2])
 
 
 def _ends(end_of: EndOf, pending: Iterable[SubmitKey]) -> dict[SubmitKey, Outcome]:

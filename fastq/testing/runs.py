@@ -18,21 +18,22 @@ import orjson
 
 from fastq.broker.operations.finish import Archived, Disposition, Retried
 from fastq.checkpoint import Unserved, with_checkpoint
+from fastq.common.callables import is_async
+from fastq.enqueueing.producer import as_task, compose
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
-from fastq.mux import ServeMux, is_async
+from fastq.mux import ServeMux
 from fastq.options import EnqueueOptions, check_options
-from fastq.pool.event_kind import EventKind
-from fastq.pool.runner import Answer
-from fastq.producer import as_task, compose
-from fastq.retry_delay import default_retry_delay
+from fastq.pool.shared.event_kind import EventKind
+from fastq.pool.shared.runner import Answer
 from fastq.running import RunningTask
+from fastq.server.base.retry_delay import default_retry_delay
 from fastq.server.inflight.dispositions import disposition_of
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.task import Task
 from fastq.wire.codec import TaskView, decode_task_message, rewrite_task_message, view_task_message
-from fastq.worker.report import FailureReport
-from fastq.worker.runner import HandlerRunner
+from fastq.worker.child.handler_runner import HandlerRunner
+from fastq.worker.shared.report import FailureReport
 
 __all__ = ["NO_HOOKS", "MessageRunner", "RunOutcome", "TaskRun", "run_task"]
 

@@ -6,10 +6,10 @@ from urllib.parse import urlencode
 
 from starlette.responses import RedirectResponse, Response
 
+from fastq.common.states import TaskState
 from fastq.errors import BrokerError, QueueNotFoundError, ServerNotListeningError
 from fastq.inspector import ServerInfo, TaskFilter
 from fastq.inspector.jobs import Job, Place, canceling, doing, doing_all, doing_where, may
-from fastq.states import TaskState
 from fastq.web.bulk import Order, ask, begin, did, run_as_job
 from fastq.web.render import page
 from fastq.web.site import Call, Endpoint, Refusal, Route, name_in_path

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from fastq.app.app import App
@@ -36,7 +36,7 @@ from fastq.web.prometheus import check_server
 from fastq.web.redaction import Redaction
 from fastq.web.render import page
 from fastq.web.site import Call, Exporter, Formatter, Refusal, Site, find_route
-from fastq.web.streaming import in_parts
+from fastq.web.streaming import EVENTS, in_parts
 from fastq.web.v1 import ROOT, V1
 from fastq.web.view import TooLargeError
 from fastq.web.work import FullError, Shares
@@ -46,6 +46,8 @@ __all__ = ["IS_LET_IN", "ROUTES", "FastqWeb"]
 ROUTES: Final = [*V1, *API, *METRICS, *PAGES]
 IS_LET_IN: Final = "fastq.web.is_let_in"
 """Is set in the state of a request that is let in, for the server's limits."""
+STREAMS_TO: Final = "fastq.web.streams_to"
+"""Is whom the reply counts for, in the state of a request whose reply is made while it is sent."""
 REFUSED_S: Final = 1.0
 EXPORTING: Final = "fastq.web.exporting"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
@@ -160,14 +162,17 @@ class FastqWeb:
             await self._live(receive, send)
         elif scope["type"] == "http":
             request = Request(scope, receive)
-            response = await self._respond(request)
-            await compress(request, response)
-            for name, value in SECURITY_HEADERS.items():
-                response.headers.setdefault(name, value)
             try:
+                response = await self._respond(request)
+                await compress(request, response)
+                for name, value in SECURITY_HEADERS.items():
+                    response.headers.setdefault(name, value)
                 await response(scope, receive, in_parts(send))
             except FastqError as error:  # the head of the reply is sent already
-                _log.warning("%s %s was cut off: %s", scope["method"], scope["path"], error)
+                _log.warning("%s %s was cut off: %s", scope["method"], quote(scope["path"]), error)
+            finally:
+                if (owner := scope.get("state", {}).pop(STREAMS_TO, None)) is not None:
+                    self._shares.end_stream(owner)
         else:
             await send({"type": "websocket.close", "code": 1000})
 
@@ -190,7 +195,11 @@ class FastqWeb:
             call.is_let_in = True
             request.scope.setdefault("state", {})[IS_LET_IN] = True
             async with self._shares.one_of(call.owner):
-                return await self._answer(call, path)
+                response = await self._answer(call, path)
+            if isinstance(response, StreamingResponse) and response.media_type != EVENTS:
+                self._shares.begin_stream(call.owner)
+                request.scope["state"][STREAMS_TO] = call.owner
+            return response
         except Refusal as refusal:
             note_refusal(call, path, refusal.status, refusal.text)
             response = _error(call, path, refusal.status, refusal.text)

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 import msgspec
 from starlette.responses import Response
 
-from fastq.cli.human import number, size, span
 from fastq.errors import QueueNotFoundError
+from fastq.text.human import number, size, span
 from fastq.web.access import Role
 from fastq.web.prometheus import Times, ask, selector_of, without_password
 from fastq.web.render import page

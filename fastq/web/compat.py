@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 from starlette.responses import PlainTextResponse, Response
 
+from fastq.common.states import TaskState
 from fastq.errors import (
     BrokerError,
     FastqError,
@@ -16,7 +17,6 @@ from fastq.errors import (
     TaskNotFoundError,
 )
 from fastq.inspector import GroupInfo, QueueInfo
-from fastq.states import TaskState
 from fastq.web.compat_records import (
     daily_json,
     entry_json,

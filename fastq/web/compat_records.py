@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from fastq.durations import format_duration, nanoseconds_of
+from fastq.common.durations import format_duration, nanoseconds_of
+from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 from fastq.inspector import DailyStats, GroupInfo, QueueInfo, ServerInfo
-from fastq.states import TaskState
 from fastq.web.redaction import HIDDEN
 from fastq.web.site import Formatter, Site
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo

@@ -10,14 +10,14 @@ from urllib.parse import urlencode
 from starlette.responses import RedirectResponse, Response
 
 from fastq.app.function import TaskFunction
-from fastq.cli.human import clean
-from fastq.cli.times import read_duration, read_time
+from fastq.common.states import TaskState
+from fastq.common.times import read_duration, read_time
 from fastq.errors import FastqError, QueueNotFoundError, SchedulerEntryNotFoundError, TaskNotFoundError
 from fastq.info import TaskHead, TaskInfo
 from fastq.inspector import TaskFilter
 from fastq.options import OPTIONS, OptionKind, OptionSpec
-from fastq.states import TaskState
 from fastq.task import Task
+from fastq.text.human import clean
 from fastq.web.bulk import Order, begin
 from fastq.web.render import page
 from fastq.web.site import MOST_BODY_BYTES, Call, Refusal, Route, name_in_path

@@ -9,9 +9,9 @@ from typing import Final
 
 from starlette.responses import Response
 
-from fastq.cli.human import bound_text
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import Durations, RunStats
+from fastq.text.human import bound_text
 from fastq.web.days import COUNTS, Day, days_of, last_days, note_on, plus, total_of, zone_of
 from fastq.web.past import each_history
 from fastq.web.render import page

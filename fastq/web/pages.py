@@ -9,13 +9,13 @@ from typing import Final
 
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
+from fastq.common.states import TaskState
 from fastq.cron.parse import parse
 from fastq.cron.words import is_tick
 from fastq.errors import QueueNotFoundError, SchedulerEntryNotFoundError, TaskNotFoundError
 from fastq.info import TaskHead
 from fastq.inspector import DailyStats, GroupInfo, QueueInfo, ServerInfo
 from fastq.inspector.jobs import may as is_possible
-from fastq.states import TaskState
 from fastq.web.acting import ACTING, VERBS, did_of
 from fastq.web.bulk import JOBS
 from fastq.web.charts import CHARTS

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from fastq.web.protobuf import protobuf_lines
 
-__all__ = ["FORMS", "Shown", "preview", "shown", "tokens_of"]
+__all__ = ["FORMS", "Shown", "preview", "shown"]
 
 MOST_BYTES: Final = 64 * 1024
 MOST_HEX_BYTES: Final = 2 * 1024
@@ -19,6 +19,7 @@ PREVIEW: Final = 140
 CHARACTER: Final = 4
 """The most bytes that a character has."""
 ROW: Final = 16
+MOST_INDENTED: Final = 20
 FORMS: Final = ("raw", "hex", "base64", "protobuf")
 """The forms in which bytes can be had besides that which suits them."""
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
@@ -76,7 +77,8 @@ def _suited(data: bytes) -> Shown:
             "bytes", escape("\n".join(_hex_rows(data[:MOST_HEX_BYTES]))), len(data), len(data) > MOST_HEX_BYTES
         )
     if len(data) <= MOST_BYTES and _is_json(text):
-        return Shown("JSON", Markup("").join(_laid_out(text)), len(data), False)
+        html = Markup("".join(_laid_out(text)))  # its parts are escaped
+        return Shown("JSON", html, len(data), False)
     cut = _beginning(data, MOST_BYTES).decode()
     return Shown("text", escape(_visible(cut)), len(data), len(data) > MOST_BYTES)
 
@@ -91,11 +93,6 @@ def preview(data: bytes | None, size: int = 0) -> str:
         return f"{size:,} bytes: {data[:ROW].hex(' ')}{' …' if size > ROW else ''}"
     line = _visible(" ".join(text.split()))
     return f"{line[:PREVIEW]}…" if len(line) > PREVIEW or size > 4 * PREVIEW else line
-
-
-def tokens_of(text: str) -> Iterator[re.Match[str]]:
-    """Yield the tokens of a JSON text."""
-    return _TOKEN.finditer(text)
 
 
 def _beginning(data: bytes, most: int) -> bytes:
@@ -129,29 +126,30 @@ def _is_json(text: str) -> bool:
     return text.lstrip()[:1] in ("{", "[", '"')
 
 
-def _laid_out(text: str) -> Iterator[Markup]:
-    """Yield the tokens of a JSON text as they stand there, each with its colour, a line for each member."""
+def _laid_out(text: str) -> Iterator[str]:
+    """Yield the HTML of the tokens of a JSON text as they stand there, each with its colour, a line for each member."""
     tokens = _TOKEN.findall(text)
     depth = 0
     for at, token in enumerate(tokens):
         after = tokens[at + 1] if at + 1 < len(tokens) else ""
         if token in "{[":
             depth += 1
-            yield Markup(token if after in "}]" else f"{token}\n{'  ' * depth}")
+            yield token if after in "}]" else f"{token}\n{_indent(depth)}"
         elif token in "}]":
             depth -= 1
             is_empty = tokens[at - 1] in "{["
-            yield Markup(token if is_empty else f"\n{'  ' * depth}{token}")
+            yield token if is_empty else f"\n{_indent(depth)}{token}"
         elif token in ",:":
-            yield Markup(f",\n{'  ' * depth}" if token == "," else ": ")
-        else:
-            yield Markup('<span class="{}">{}</span>').format(_kind(token, after), _visible(token))
+            yield f",\n{_indent(depth)}" if token == "," else ": "
+        elif token.startswith('"'):
+            yield f'<span class="{"jk" if after == ":" else "js"}">{escape(_visible(token))}</span>'
+        else:  # has nothing to be escaped, since all of it is JSON
+            yield f'<span class="{"jn" if token[0] in "-0123456789" else "jl"}">{token}</span>'
 
 
-def _kind(token: str, after: str) -> str:
-    if token.startswith('"'):
-        return "jk" if after == ":" else "js"
-    return "jn" if token[0] in "-0123456789" else "jl"
+def _indent(depth: int) -> str:
+    """Return the space before a line; without a limit, 64 kB that are nested deeply would make a page of 60 MB."""
+    return "  " * min(depth, MOST_INDENTED)
 
 
 def _hex_rows(data: bytes) -> Iterator[str]:

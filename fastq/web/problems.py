@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from fastq.cli.human import number, plural, share, span
 from fastq.inspector import Level, QueueInfo, RunHistory, RunStats, ServerInfo
+from fastq.text.human import number, plural, share, span
 from fastq.web.days import total_of
 
 __all__ = ["Problem", "problems_of"]

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
-from fastq.durations import parse_duration
+from fastq.common.durations import parse_duration
+from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 from fastq.inspector.filters import DATED
-from fastq.states import TaskState
 from fastq.web.view import matches
 
 __all__ = ["Query", "Subject", "pattern_of"]

@@ -1,12 +1,12 @@
 """Redaction: payloads and results are hidden, or the values of named JSON members are replaced."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from fastq.info import TaskHead, TaskInfo
-from fastq.web.payloads import tokens_of
 
 __all__ = ["HIDDEN", "Redaction"]
 
@@ -15,6 +15,9 @@ T = TypeVar("T", bound=TaskInfo)
 HIDDEN: Final = b"[hidden]"
 REDACTED: Final = '"[redacted]"'
 MOST_BYTES: Final = 1_000_000
+_STRING: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(?:(\s*:)\s*)?')
+"""A string of a JSON text; it is the name of a member if it has the second group."""
+_DECODER: Final = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +77,15 @@ class Redaction:
 
     def _redacted(self, text: str) -> str:
         """Replace the values of members; all else stays as it was written, digit for digit."""
-        parts, end, depth = [], 0, 0
-        is_hidden = False  # within the value that is replaced, whose brackets ``depth`` counts
-        token = before = ""
-        for match in tokens_of(text):
-            before, token = token, match[0]
-            if is_hidden:
-                depth += (token in "{[") - (token in "}]")
-                if depth == 0:
-                    is_hidden, end = False, match.end()
-            elif token == ":" and json.loads(before).casefold() in self.keys:
-                is_hidden = True
-                parts += [text[end : match.end()], REDACTED]
+        parts, end, at = [], 0, 0
+        while found := _STRING.search(text, at):
+            at = found.end()
+            if found[2] and self._is_key(found[1]):
+                parts += [text[end : found.end(2)], REDACTED]
+                _, at = _DECODER.raw_decode(text, at)
+                end = at
         return "".join([*parts, text[end:]])
+
+    def _is_key(self, written: str) -> bool:
+        name: str = json.loads(written) if "\\" in written else written[1:-1]
+        return name.casefold() in self.keys

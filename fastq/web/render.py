@@ -13,16 +13,16 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from fastq._version import __version__
-from fastq.cli.human import number, plural, share, size, span, stamp, when
-from fastq.cli.places import fullest, places_of, plural_of, use_text
+from fastq.common.states import TaskState
 from fastq.cron.words import words_of
 from fastq.inspector import QueueInfo
 from fastq.inspector.queues import MANY_GROUPS
-from fastq.states import TaskState
+from fastq.text.human import number, plural, share, size, span, stamp, when
+from fastq.text.places import fullest, places_of, plural_of, use_text
 from fastq.web.payloads import preview
 from fastq.web.site import Call, Refusal, name_in_path
 
-__all__ = ["asset", "page"]
+__all__ = ["asset", "load_templates", "page"]
 
 _MEDIA: Final[Mapping[str, str]] = {
     "css": "text/css; charset=utf-8",
@@ -77,7 +77,12 @@ def _part(context: Context, name: str, caller: Callable[[], Markup]) -> Markup:
 
 
 _templates = Environment(
-    loader=PackageLoader("fastq.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    loader=PackageLoader("fastq.web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
 )
 _templates.filters.update(
     about=_about,
@@ -100,6 +105,12 @@ _templates.filters.update(
 )
 _templates.globals.update(part=_part, STATES=[state.value for state in TaskState], VERSION=__version__)
 _templates.globals.update(MANY_ROWS=MANY_ROWS)
+
+
+def load_templates() -> None:
+    """Compile all templates, so that no page, and none beside it, waits for that."""
+    for name in _templates.list_templates(extensions=["jinja"]):
+        _templates.get_template(name)
 
 
 def page(call: Call, template: str, status: int = 200, **data: Any) -> Response:

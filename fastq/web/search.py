@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 
 from starlette.responses import RedirectResponse, Response
 
+from fastq.common.states import TaskState
 from fastq.errors import QueueNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo
 from fastq.inspector import Progress, QueueInfo, TaskFilter
 from fastq.inspector.jobs import Place, doing_where
 from fastq.inspector.jobs import may as is_possible
-from fastq.states import TaskState
 from fastq.web.acting import VERBS, did_of
 from fastq.web.bulk import Order, ask, begin
 from fastq.web.payloads import preview
@@ -28,6 +28,8 @@ from fastq.web.work import Work
 __all__ = ["SEARCHING", "Found", "look", "query_for"]
 
 SETTLE_S: Final = 0.5
+MOST_OF_A_TEXT: Final = 300
+"""Characters of a type and of an error that are kept."""
 MOST_SHOWN: Final = 200
 MOST_KINDS: Final = 1_000
 KINDS_SHOWN: Final = 20
@@ -52,9 +54,9 @@ class Hit:
     @classmethod
     def of(cls, info: TaskInfo) -> "Hit":
         """Keep what the list shows."""
-        error = info.last_err.partition("\n")[0][:300]
+        error = info.last_err.partition("\n")[0][:MOST_OF_A_TEXT]
         moment = info.completed_at or info.last_failed_at or info.next_process_at
-        return cls(info.queue, info.state, info.id, info.type, error, preview(info.payload), moment)
+        return cls(info.queue, info.state, info.id, info.type[:MOST_OF_A_TEXT], error, preview(info.payload), moment)
 
 
 @dataclass(slots=True)
@@ -78,7 +80,7 @@ class Found:
             self.hits.append(Hit.of(info))
         if info.last_err:
             _count(self.errors, pattern_of(info.last_err))
-        _count(self.types, info.type)
+        _count(self.types, info.type[:MOST_OF_A_TEXT])
         self.places[info.queue, info.state] += 1
 
 

@@ -17,6 +17,7 @@ from fastq.web.addresses import Network, address_of, is_one_of, networks_of
 from fastq.web.app import IS_LET_IN, FastqWeb
 from fastq.web.auth import auth_of, new_token, new_user_line
 from fastq.web.compat_records import printable_text
+from fastq.web.render import load_templates
 from fastq.web.site import Formatter
 
 __all__ = [
@@ -89,6 +90,7 @@ def serve(app: FastqWeb, options: ServeOptions) -> None:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     with socket.create_server((options.host, options.port), family=family) as listener:
         host, port = listener.getsockname()[:2]
+        load_templates()
         set_up_logging("info", options.log_format)
         shown = f"[{host}]" if family is socket.AF_INET6 else host
         where = ", ".join(site.inspector.where for site in (app.site, *app.others.values()))
@@ -148,7 +150,7 @@ class Protocol(H11Protocol):
             return
         oldest = min([each for each in some if each.is_waiting] or some, key=lambda each: each.began_s)
         self.connections.discard(oldest)  # it is not found again before it is lost
-        oldest.transport.close()
+        oldest.transport.abort()
 
     @property
     def is_waiting(self) -> bool:
@@ -181,6 +183,7 @@ class Protocol(H11Protocol):
     def _give_up(self) -> None:
         if self.is_waiting:
             self.transport.close()
+            self._watch()  # what is closed stays until the end of its reply is read, however little that is
 
     def pause_writing(self) -> None:
         """Watch whether the client reads."""
@@ -194,6 +197,8 @@ class Protocol(H11Protocol):
             self._sends.cancel()
 
     def _watch(self) -> None:
+        if self._sends is not None:
+            self._sends.cancel()
         self._unread = self.transport.get_write_buffer_size()
         self._sends = self.loop.call_later(UNREAD_S, self._look)
 

@@ -15,6 +15,7 @@ from fastq.client import AsyncClient
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import AsyncInspector
 from fastq.web.access import Access, User
+from fastq.web.addresses import address_of
 from fastq.web.links import Link
 from fastq.web.live import Live
 from fastq.web.past import Past
@@ -111,13 +112,13 @@ class Call:
     def view(self) -> View:
         """Return what the user may see."""
         globs = (self.site.queues, tuple(self.user.queues))
-        return View(self.site.inspector, globs, self.site.redaction, self.site.turns)
+        return View(self.site.inspector, globs, self.site.redaction, self.site.turns, self.owner)
 
     @property
     def owner(self) -> str:
         """Return the user, or the address where nobody logs in: limits are counted for each."""
         client = self.request.client
-        return self.user.name or (client.host if client else "")
+        return self.user.name or (address_of(client.host) if client else "")
 
     def check_names(self) -> None:
         """Refuse the path of a queue that the user does not see, as if there were none."""

@@ -15,9 +15,10 @@ from fastq.web.live import TroubleError
 from fastq.web.site import Call, Endpoint, Refusal, Route, find_route
 from fastq.web.work import FullError
 
-__all__ = ["events_of", "in_parts", "in_pieces"]
+__all__ = ["EVENTS", "events_of", "in_parts", "in_pieces"]
 
 PART_BYTES: Final = 65_536
+EVENTS: Final = "text/event-stream"
 
 
 def in_parts(send: Send) -> Send:
@@ -91,7 +92,7 @@ def events_of(routes: Sequence[Route]) -> Endpoint:
         headers = {"x-accel-buffering": "no", "vary": "accept-encoding"}
         if takes_gzip(call.request):
             headers["content-encoding"] = "gzip"
-            return StreamingResponse(flowing(watched), headers=headers, media_type="text/event-stream")
-        return StreamingResponse(watched, headers=headers, media_type="text/event-stream")
+            return StreamingResponse(flowing(watched), headers=headers, media_type=EVENTS)
+        return StreamingResponse(watched, headers=headers, media_type=EVENTS)
 
     return events

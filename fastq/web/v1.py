@@ -11,7 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from starlette.responses import Response
 
-from fastq.durations import parse_duration
+from fastq.common.durations import parse_duration
+from fastq.common.states import TaskState
 from fastq.errors import QueueNotFoundError, TaskNotFoundError
 from fastq.inspector.jobs import Place, canceling, doing, doing_all
 from fastq.inspector.jobs import may as is_possible
@@ -27,7 +28,6 @@ from fastq.inspector.json_records import (
     task_record,
     time_text,
 )
-from fastq.states import TaskState
 from fastq.web.bulk import job_of, run_as_job, sees, stopped
 from fastq.web.days import days_of, zone_of
 from fastq.web.query import Query

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from fastq.common.states import TaskState
 from fastq.errors import QueueNotFoundError, TaskNotFoundError
 from fastq.info import TaskHead
 from fastq.inspector import AsyncInspector, QueueInfo, ServerInfo
-from fastq.states import TaskState
 from fastq.web.redaction import Redaction
 from fastq.web.work import Turns
 from fastq.wire.messages import ChildInfo, SchedulerEntry, WorkerInfo
@@ -39,12 +39,16 @@ def matches(queue: str, globs: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything that is read for a user; ``globs`` are sets of patterns, and a queue is seen if it matches each."""
+    """Everything that is read for a user; ``globs`` are sets of patterns, and a queue is seen if it matches each.
+
+    ``owner`` is the user, or the address where nobody logs in, for whose limits large payloads count.
+    """
 
     inspector: AsyncInspector
     globs: tuple[tuple[str, ...], ...]
     redaction: Redaction
     turns: Turns
+    owner: str = ""
 
     @property
     def is_of_all(self) -> bool:
@@ -79,15 +83,22 @@ class View:
         for server in await self.inspector.servers():
             queues = {queue: weight for queue, weight in server.queues.items() if self.sees(queue)}
             if queues or not server.queues:
-                workers = tuple(self._worker(worker) for worker in server.active_workers if self.sees(worker.queue))
+                workers = await self._workers(server)
                 seen = {worker.task_id for worker in workers}
                 is_shared = len(queues) < len(server.queues)
                 children = tuple(_child(child, seen, is_shared) for child in server.children)
                 found.append(replace(server, queues=queues, active_workers=workers, children=children))
         return found
 
-    def _worker(self, worker: WorkerInfo) -> WorkerInfo:
-        return replace(worker, task_payload=self.redaction.data(worker.task_payload))
+    async def _workers(self, server: ServerInfo) -> tuple[WorkerInfo, ...]:
+        """Return what a server works on; of the payloads, which Go's servers tell whole, the beginnings."""
+        found = []
+        async with self.turns as turns:
+            for each in filter(lambda each: self.sees(each.queue), server.active_workers):
+                payload = self.redaction.data(each.task_payload[:MOST_REDACTED], len(each.task_payload))
+                found.append(replace(each, task_payload=payload))
+                await turns.breathe()
+        return tuple(found)
 
     async def scheduler_entries(self) -> list[SchedulerEntry]:
         """List the periodic tasks of these queues."""
@@ -140,7 +151,7 @@ class View:
         self, queue: str, heads: Sequence[TaskHead], most: int
     ) -> AsyncGenerator[Sequence[TaskHead], None]:
         for some, size in _cut(heads, most):
-            async with self.turns.large if size > PIECE_BYTES else nullcontext():
+            async with self.turns.large(self.owner) if size > PIECE_BYTES else nullcontext():
                 ids = [head.id for head in some if head.is_cut]
                 again = await self.inspector.get_task_heads(queue, ids, most) if ids else []
                 found = {head.id: head for head in (*some, *filter(None, again))}

@@ -7,6 +7,7 @@ while.
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ MOST_KEPT: Final = 40
 MOST_AT_ONCE: Final = 4
 """The requests of a user that are worked on at a time; further ones wait."""
 MOST_WAITING: Final = 100
+MOST_STREAMS: Final = 20
+"""The replies to a user that are made while they are sent: each holds about a MB for as long as its client reads."""
 MOST_LARGE: Final = 4
 """The payloads of more than a MB that are held at a time, for all users."""
 STRETCH_S: Final = 0.01
@@ -58,13 +61,15 @@ class FullError(Exception):
 class Shares:
     """Lets each user have few requests worked on at a time, so that many of one keep nobody else waiting."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_at_once: int = MOST_AT_ONCE) -> None:
+        self._most_at_once = most_at_once
         self._users: dict[str, tuple[asyncio.Semaphore, int]] = {}
+        self._streams: Counter[str] = Counter()
 
     @asynccontextmanager
     async def one_of(self, user: str) -> AsyncIterator[None]:
         """Wait until few other requests of a user are worked on; ``FullError`` if many wait."""
-        semaphore, count = self._users.get(user) or (asyncio.Semaphore(MOST_AT_ONCE), 0)
+        semaphore, count = self._users.get(user) or (asyncio.Semaphore(self._most_at_once), 0)
         if count >= MOST_WAITING:
             raise FullError(f"{count} requests of yours are worked on already")
         self._users[user] = semaphore, count + 1
@@ -76,15 +81,24 @@ class Shares:
             if count > 1:
                 self._users[user] = semaphore, count - 1
 
+    def begin_stream(self, user: str) -> None:
+        """Count a reply that is made while it is sent; ``FullError`` if there are too many to this user."""
+        if self._streams[user] >= MOST_STREAMS:
+            raise FullError(f"{MOST_STREAMS} downloads and lists are sent to you already")
+        self._streams[user] += 1
+
+    def end_stream(self, user: str) -> None:
+        """Count a reply that was sent no longer."""
+        self._streams[user] -= 1
+        if not self._streams[user]:
+            del self._streams[user]
+
 
 class Turns:
-    """Lets long computations take turns: one goes on at a time, with turns of the loop between its stretches.
-
-    ``large`` is to be held by those who hold large payloads.
-    """
+    """Lets long computations take turns: one goes on at a time, with turns of the loop between its stretches."""
 
     def __init__(self) -> None:
-        self.large = asyncio.Semaphore(MOST_LARGE)
+        self._large, self._large_of_each = asyncio.Semaphore(MOST_LARGE), Shares(1)
         self._lock = asyncio.Lock()
         self._began_s = 0.0
 
@@ -97,6 +111,12 @@ class Turns:
     async def __aexit__(self, *_: object) -> None:
         """Give the turn to the next one."""
         self._lock.release()
+
+    @asynccontextmanager
+    async def large(self, user: str) -> AsyncIterator[None]:
+        """Wait until large payloads may be held for a user: one who reads slowly keeps only the own ones waiting."""
+        async with self._large_of_each.one_of(user), self._large:
+            yield
 
     async def breathe(self) -> None:
         """Let the loop do its other work if it has waited long enough; to be called within a turn."""
@@ -229,8 +249,11 @@ class Board:
             min(own, key=lambda work: work.seen_s).stop("newer searches")
         elif owner and len(running) >= MOST_LOOKUPS:
             raise FullError(f"{len(running)} searches of others go on; wait for one to end")
-        ended = sorted((work.seen_s, key) for key, work in self._lookups.items() if not work.is_running)
-        for _, key in ended[: max(0, len(self._lookups) - MOST_KEPT + 1)]:
+        # This user's own go first.
+        ended = sorted(
+            (work.owner != owner, work.seen_s, key) for key, work in self._lookups.items() if not work.is_running
+        )
+        for *_, key in ended[: max(0, len(self._lookups) - MOST_KEPT + 1)]:
             del self._lookups[key]
 
     def forget(self, key: str) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import orjson
 
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
 
 __all__ = ["TaskProgress", "encode_progress", "read_progress"]
 

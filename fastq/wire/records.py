@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from fastq.clock import EPOCH, at_unix_ns
+from fastq.common.clock import EPOCH, at_unix_ns
 from fastq.errors import InvalidMessageError
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, ServerInfoMessage, WorkerInfo
 from fastq.wire.proto import asynq_pb2 as pb

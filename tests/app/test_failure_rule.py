@@ -7,7 +7,7 @@ import pytest
 
 from fastq import App, Context, Hooks, Retry, SkipRetry, Snooze, TaskTimeout
 from fastq.testing import RunOutcome, TaskRun, run_task
-from fastq.worker.hooks import failure_report
+from fastq.worker.child.hooks import failure_report
 from tests.worker.harness import running
 
 

@@ -23,6 +23,7 @@ class Cluster:
     def __init__(self, nodes: Sequence[RedisServer]) -> None:
         self.nodes = list(nodes)
         self._taken = 0
+        self._ids: dict[int, str] = {}
 
     @property
     def url(self) -> str:
@@ -34,7 +35,9 @@ class Cluster:
             return execute(*words)
 
     def id_of(self, node: RedisServer) -> str:
-        return str(self.ask(node, "CLUSTER", "MYID").decode())
+        if node.port not in self._ids:
+            self._ids[node.port] = self.ask(node, "CLUSTER", "MYID").decode()
+        return self._ids[node.port]
 
     def queues_on(self, node: RedisServer, count: int = 1) -> list[str]:
         """Return new names of queues, whose slots are a node's."""

@@ -1,7 +1,7 @@
 """A queue in Redis, put into a known state without the code under test, and a look at what is in it afterwards."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -72,23 +72,30 @@ class QueueBench:
 
     def put(self, task_id: str, state: str, **fields: Any) -> None:
         """Write a task's hash, and that alone."""
+        self._put(self.db, task_id, state, fields)
+
+    def _put(self, db: Any, task_id: str, state: str, fields: Mapping[str, Any]) -> None:
         mapping = {"msg": message(task_id, queue=self.queue, **fields), "state": state}
         if state == "pending":
             mapping["pending_since"] = str(NOW_NS)
-        self.db.hset(keys.task(self.queue, task_id), mapping=mapping)
+        db.hset(keys.task(self.queue, task_id), mapping=mapping)
 
     def pend(self, *task_ids: str, **fields: Any) -> None:
         """Enqueue tasks, one after the other."""
-        for task_id in task_ids:
-            self.put(task_id, "pending", **fields)
-            self.db.lpush(keys.pending(self.queue), task_id)
+        with self.db.pipeline(transaction=False) as pipeline:
+            for task_id in task_ids:
+                self._put(pipeline, task_id, "pending", fields)
+                pipeline.lpush(keys.pending(self.queue), task_id)
+            pipeline.execute()
 
     def activate(self, *task_ids: str, owner: Owner = OURS, until_s: int = NOW_S + 30, **fields: Any) -> None:
         """Let tasks be active, dequeued one after the other by the owner."""
-        for task_id in task_ids:
-            self.put(task_id, "active", **fields)
-            self.db.lpush(keys.active(self.queue), task_id)
-            self.db.zadd(keys.lease(self.queue), {task_id: until_s + owner.fraction})
+        with self.db.pipeline(transaction=False) as pipeline:
+            for task_id in task_ids:
+                self._put(pipeline, task_id, "active", fields)
+                pipeline.lpush(keys.active(self.queue), task_id)
+                pipeline.zadd(keys.lease(self.queue), {task_id: until_s + owner.fraction})
+            pipeline.execute()
 
     def archive(self, scores: dict[str, int]) -> None:
         """Let tasks be in the archive."""

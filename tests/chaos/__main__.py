@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from fastq.demo.interruption import Interrupted, Interruption
+from fastq.terminal.interruption import Interrupted, Interruption
 from tests.chaos.bench import run_chaos
 from tests.chaos.endurance import run_long
 from tests.chaos.options import ChaosOptions, parse_options

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from fastq.broker.transport.connection import READ_TIMEOUT_S
 from fastq.server.actors.actor import MAX_BACKOFF_S
-from fastq.server.timing import Timing
+from fastq.server.base.timing import Timing
 from tests.chaos.evidence import Life
 from tests.chaos.journal import Strike
 from tests.chaos.ledger import Run

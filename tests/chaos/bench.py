@@ -15,7 +15,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from fastq.broker.transport import embedded
-from fastq.demo.interruption import Interruption
+from fastq.terminal.interruption import Interruption
 from tests.chaos.checker import check
 from tests.chaos.database import Database
 from tests.chaos.evidence import Evidence, Life, read_keyspace

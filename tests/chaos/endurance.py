@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from fastq.broker.scripts import load_script
 from fastq.client import Client
-from fastq.demo.interruption import Interruption
+from fastq.terminal.interruption import Interruption
 from tests.chaos.bench import place_for, start_database
 from tests.chaos.fleet import Fleet, Plant
 from tests.chaos.ledger import read_ledger, runs_of

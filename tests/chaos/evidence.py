@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from redis import Redis
 
-from fastq.server.timing import Timing
+from fastq.server.base.timing import Timing
 from fastq.wire.codec import decode_task_message
 from tests.chaos.journal import Strike
 from tests.chaos.ledger import Record

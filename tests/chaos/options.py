@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fastq.server.timing import Timing
+from fastq.server.base.timing import Timing
 
 __all__ = ["ChaosOptions", "parse_options", "timing_of"]
 

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from fastq.client import Client
+from fastq.enqueueing.results import EnqueueResults
 from fastq.errors import BrokerError
-from fastq.results import EnqueueResults
 from tests.chaos.workload import Order
 
 __all__ = ["Enqueued", "Entry", "Producer"]

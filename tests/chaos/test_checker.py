@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastq.server.timing import Timing
+from fastq.server.base.timing import Timing
 from tests.chaos.checker import check
 from tests.chaos.evidence import Evidence, Keyspace, Life, Stored
 from tests.chaos.journal import Strike

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 import jsonschema
@@ -56,7 +57,7 @@ class Fastq:
 
     def json(self, *words: str) -> Any:
         """Run it with ``--json``, and hold what it wrote against the schema."""
-        name = " ".join(words[: 1 if words[0] in ("stats", "doctor") else 2])
+        name = " ".join(words[: 1 if words[0] in ("stats", "doctor", "leave") else 2])
         return checked_json(self.done(*words, "--json"), name)
 
     def failure(self, *words: str, code: int = 1, input: str | None = None) -> str:
@@ -78,7 +79,7 @@ def checked_json(text: str, command: str) -> Any:
 @cache
 def validator(command: str) -> Any:
     """Return what checks the JSON of a command; made once, since to check the schema takes longer than the rest."""
-    schema = {**SCHEMA, "$ref": f"#/$defs/{command}"}
+    schema = {**SCHEMA, "$ref": f"#/$defs/{quote(command)}"}
     kind = jsonschema.validators.validator_for(schema)
     kind.check_schema(schema)
     return kind(schema)

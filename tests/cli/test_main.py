@@ -49,6 +49,7 @@ TALKING = [
     "cron ls",
     "cron history x",
     "doctor",
+    "leave",
     "dash",
     "exporter",
 ]
@@ -117,7 +118,7 @@ def test_version_is_said(words: list[str]) -> None:
     [
         (("stast",), "no command 'stast'; did you mean 'stats'? (see fastq --help)"),
         (("queue", "lst"), "no command 'lst'; did you mean 'list'? (see fastq queue --help)"),
-        (("queue", "history", "q", "--day", "3"), "No such option '--day'"),
+        (("queue", "history", "q", "--day", "3"), "No such option"),
         (("queue", "history", "q", "-x", "0"), "0 is not in the range 1<=x<=90"),
         (("queue", "inspect"), "Missing argument 'QUEUE...' (see fastq queue inspect --help)"),
         (("queue", "pause", " "), "queue must contain one or more characters that are not blank: ' '"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from fastq.cli.tables import Cell, Column, facts, table
-from fastq.demo.screen import Screen
+from fastq.terminal.screen import Screen
 
 COLUMNS = [Column("NAME", cut=True), Column("N", right=True), Column("PAYLOAD", cut=True)]
 ROWS = [("a", "1", "x" * 60), (Cell("žluťák", fg="red"), "1,000", "漢字")]

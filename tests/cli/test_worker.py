@@ -14,7 +14,7 @@ from redis import Redis
 from fastq import Client
 from fastq._version import __version__
 from fastq.cli.worker import main
-from fastq.server.settings import SETTINGS
+from fastq.server.base.settings import SETTINGS
 from tests.e2e.harness import APP, ROOT, Workers, workers_on
 from tests.e2e.view import View
 from tests.redis_servers import redis_server
@@ -70,7 +70,7 @@ MISUSE = [
     (["app:"], "is not of the form module:attr"),
     (["app.py:mux:x y"], "is not of the form module:attr"),
     (["a:b", "c:d"], "unexpected extra argument"),
-    (["a:b", "--queus", "x"], "No such option '--queus'. Did you mean '--queues'?"),
+    (["a:b", "--queus", "x"], "No such option"),
     (["a:b", "--queues", "a=b"], "queues: the weight of queue 'a' is not a whole number: 'b'"),
     (["a:b", "--queues", ","], "names no queue; write for example critical=6,default=3,low=1"),
     (["a:b", "--queues", "a}=1"], "must not contain '}'"),

@@ -230,7 +230,8 @@ class Watch:
                 sys.exit(frame.f_globals["__name__"] + " imports " + name)
 
 sys.meta_path.insert(0, Watch())
-import fastq, fastq.testing, fastq.server.process, fastq.worker.runner, fastq.pool.child_main, fastq.cli.worker
+import fastq, fastq.testing, fastq.server.wiring.process, fastq.cli.worker
+import fastq.worker.child.handler_runner, fastq.pool.child.run
 if len(sys.argv) > 1:
     import fastq.contrib.otel
 """

@@ -7,11 +7,11 @@ from redis import Redis
 from fastq import Client, Task
 from fastq.broker.inspect.tasks import list_ids
 from fastq.broker.transport.open import open_broker
+from fastq.common.states import TaskState
 from fastq.demo.books import Books
 from fastq.demo.fates import DUPLICATE, STEADY, UNIQUE, Fate
 from fastq.demo.sweep import sweep
 from fastq.demo.workload import Offer, Ordered, Workload
-from fastq.states import TaskState
 
 QUEUES = ["a", "b", "c"]
 

@@ -9,11 +9,11 @@ from fastq import Client
 from fastq.broker.transport.open import open_broker
 from fastq.demo.books import Books
 from fastq.demo.findings import read_counts
-from fastq.demo.interruption import Interrupted, Interruption
-from fastq.demo.screen import Screen
 from fastq.demo.shift import Shift, StalledError
 from fastq.demo.worker import Worker
 from fastq.demo.workload import WEIGHTS, Workload
+from fastq.terminal.interruption import Interrupted, Interruption
+from fastq.terminal.screen import Screen
 from tests.demo.test_ledger import run
 from tests.waiting import PATIENCE_S
 

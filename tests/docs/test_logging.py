@@ -11,6 +11,7 @@ PAGE = ROOT / "docs" / "logging.md"
 VARYING = {
     r"^fastq-worker: \$.*\n": "",  # the harness' variable
     r"pid=\d+ \S+ \S+": "pid=1 date time",
+    r"fastq \d+\.\d+\.\d+\w* on": "fastq 1.2.3 on",
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}": "id",
     r"next try in \w+": "next try in 15s",
     r" after 0\.\d+ s:": " after 0.001 s:",

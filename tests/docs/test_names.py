@@ -14,7 +14,7 @@ from fastq.cli.worker import main as worker
 from tests.cli.commands import commands_of
 from tests.docs.blocks import FENCE, PAGES, ROOT
 
-OTHERS: Final = [ROOT / "benchmarks" / "README.md", ROOT / "tests" / "interop" / "README.md"]
+OTHERS: Final = [*sorted((ROOT / "benchmarks").glob("*.md")), ROOT / "tests" / "interop" / "README.md"]
 ALL_PAGES: Final = [*PAGES, *sorted(ROOT.glob("*.md")), *OTHERS]
 FOLDERS: Final = (".ci", ".github", "benchmarks", "docs", "fastq", "tests")
 ENDS: Final = "py|pyx|pyi|pxd|pxi|h|lua|toml|md|json|yml|jinja|js|proto"
@@ -26,7 +26,7 @@ NOT_KEPT: Final = ("build/", "dist/")
 """Folders that ``make`` makes."""
 EXAMPLES: Final = {
     "CONTRIBUTING.md": {"fastq/x.py", "tests/test_x.py", "fastq/pool/y.py", "tests/pool/test_y.py"},
-    "benchmarks/README.md": {"faults.md", "faults.json"},
+    "benchmarks/compared.md": {"faults.md", "faults.json"},
     "docs/celery.md": {"shop/celery.py"},
     "docs/handlers-by-type.md": {"images.py"},
     "docs/sqlalchemy.md": {"env.py"},
@@ -72,7 +72,7 @@ def flags_of(command: click.Command) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def places() -> set[str]:
-    """Return every file and folder by its path and by each end of it, such as ``server/process.py``."""
+    """Return every file and folder by its path and by each end of it, such as ``server/wiring/process.py``."""
     found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if "__pycache__" not in path.parts]
     parts = [path.relative_to(ROOT).parts for path in [*found, *ROOT.iterdir()]]
     return {"/".join(names[at:]) for names in parts for at in range(len(names))}

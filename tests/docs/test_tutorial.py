@@ -19,6 +19,7 @@ SERVICES = ("fastq-worker", "fastq scheduler")
 CHANGING = [
     (r"fastq: pid=\d+ \S+ \S+ ", ""),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME"),
+    (r"fastq [\d.]+(rc\d+)? on Python [\d.]+", "fastq X on Python X"),
     (r"Python [\d.]+", "Python X"),
     (r"(Redis|Valkey) [\d.]+ at \S+;", "SERVER;"),
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID"),  # before spans: it may have a part like 302d

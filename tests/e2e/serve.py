@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from fastq.pool import supervisor
+from fastq.pool.main import supervisor
 from fastq.server.launch import options_from
 from fastq.server.run import run_server
 

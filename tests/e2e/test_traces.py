@@ -102,8 +102,8 @@ def test_a_worker_without_traces_imports_no_opentelemetry_itself(
     main = worker.text.partition("imported:")[2].split()
     with Inspector(url) as inspector:
         child = (inspector.get_task_info("default", "id").result or b"").decode().split()
-    assert "fastq.server.process" in main
-    assert "fastq.worker.runner" in child
+    assert "fastq.server.wiring.process" in main
+    assert "fastq.worker.child.handler_runner" in child
     # redis-py imports the SDK by itself, where it is installed.
     code = "import redis, redis.asyncio, sys; print(*sys.modules)"
     alone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -26,6 +26,15 @@ def test_a_task_is_gone_unless_a_message_says_soon_that_it_has_failed() -> None:
     assert heard == [(A, FAILED), (B, GONE)]
 
 
+def test_a_failure_that_was_told_before_counts_for_more_than_what_is_left_of_its_task() -> None:
+    waits, heard = Waits(), list[object]()
+    waits.take_message(told(A))
+    waits.take_message(told(B))
+    waits.add((A, B), heard.extend)
+    assert waits.settle(((A, GONE), (B, TaskEnd(EndKind.FAILED)))) == []
+    assert heard == [(A, FAILED), (B, FAILED)]
+
+
 def test_a_failure_that_was_told_is_that_of_one_task_alone() -> None:
     waits, heard = Waits(), list[object]()
     whole = FAILED._replace(is_whole=True)

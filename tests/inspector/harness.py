@@ -8,7 +8,7 @@ from typing import Any
 from redis import Redis, RedisCluster
 
 from fastq import AsyncInspector, Inspector
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import QueueBench
 

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,17 +14,18 @@ from redis import Redis
 
 import fastq.broker.inspect
 import fastq.broker.operations
-from fastq import AsyncClient, BrokerAuthError, BrokerNotConfirmedError, Client, Inspector, Scheduler, Task
+from fastq import AsyncClient, BrokerAuthError, BrokerNotConfirmedError, Client, Inspector, Scheduler, Semaphore, Task
 from fastq.broker.scripts import load_script, script_names
 from fastq.inspector.acl import ROLES, acl_rules
-from fastq.server.config import ServerConfig
-from fastq.server.process import ProcessOptions, ServerProcess
+from fastq.server.base.config import ServerConfig
+from fastq.server.wiring.process import ProcessOptions, ServerProcess
 from fastq.wire import keys
 from tests.broker.harness import until
 from tests.cli.commands import Fastq, fill
 from tests.pool.harness import run
 from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import PATIENCE_S, wait_until
+from tests.worker.harness import FakeContext, running
 
 UNASKED = {"client|setinfo"}
 """Refusals that are passed over: redis-py's own words about itself."""
@@ -115,6 +117,16 @@ def test_a_worker_runs_all_kinds_of_tasks(server: RedisServer) -> None:
         assert refused(db) <= UNASKED
 
 
+def test_a_worker_holds_tokens_of_semaphores(server: RedisServer) -> None:
+    with as_role(server, "worker") as (url, db):
+        semaphore = Semaphore("api", 1, url)
+        task = running(FakeContext(deadline_ns=time.monotonic_ns() + 60_000_000_000))
+        assert (semaphore.acquire(task), semaphore.acquire(task)) == (True, False)
+        assert (semaphore.held(), semaphore.release(task)) == (1, True)
+        semaphore.close()
+        assert refused(db) <= UNASKED
+
+
 def test_a_scheduler_enqueues_what_is_due(server: RedisServer) -> None:
     with as_role(server, "scheduler") as (url, db):
         enqueued = threading.Event()
@@ -177,9 +189,11 @@ def test_an_admin_reads_and_acts(server: RedisServer) -> None:
     with as_role(server, "admin", queues=("*",)) as (url, db):
         fill(db, server.url)
         command = Fastq(url)
-        for words in (*READING, *ACTING, "doctor --full --repair --yes"):
+        db.set(keys.scheduler_ticks(), 1)
+        for words in (*READING, *ACTING, "doctor --full --repair --yes", "leave --yes"):
             assert command.run(*words.split()).exit_code != MISUSED, words
             assert refused(db) <= UNASKED | {"config|get"}, words
+        assert db.exists(keys.scheduler_ticks()) == 0
 
 
 def scripts_of(package: Any) -> set[str]:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fastq import Inspector, TaskNotFoundError
+from fastq.common.states import TaskState
 from fastq.inspector.audit import HAS_AUDIT
 from fastq.inspector.jobs import Place, doing_all
-from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW_S
 from tests.inspector.harness import Ask, Seeded
@@ -34,7 +34,7 @@ READING = {
         "plan_retry",
     ),
     *("servers", "wait_for_server", "scheduler_entries", "scheduler_ticks", "list_scheduler_enqueue_events"),
-    *("examine", "close"),
+    *("examine", "own_keys", "close"),
 }
 CALLS: dict[str, tuple[Any, ...]] = {
     "archive_task": ("default", "p1"),
@@ -55,6 +55,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "move_tasks": ("default", "other"),
     "drain_queue": ("default",),
     "delete_queue": ("default",),
+    "delete_own_keys": (),
 }
 """A call of each method that changes something; those of the doctor and of jobs have their own test."""
 

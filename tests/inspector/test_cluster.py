@@ -132,3 +132,13 @@ def test_a_cancellation_reaches_every_node(ask: Ask, nodes: Sequence[RedisServer
             assert pubsub.get_message(timeout=PATIENCE_S)["type"] == "subscribe"
             ask("cancel_processing", "it")
             assert pubsub.get_message(timeout=PATIENCE_S)["data"] == b"it"
+
+
+def test_own_keys_of_all_nodes_are_deleted(ask: Ask, filled: None, db: Any) -> None:
+    before = left(db)
+    own = [make(queue) for make in (keys.errors, keys.archive_rule) for queue in QUEUES]
+    for key in (*own, keys.scheduler_ticks(), keys.server_notice(keys.server_info("h", 1, "i"))):
+        db.set(key, 1)
+    assert ask("own_keys") == {"archive_rule": 5, "errors": 5, "fastq": 1, "scheduler_ticks": 1}
+    assert ask("delete_own_keys") == 12
+    assert left(db) == before

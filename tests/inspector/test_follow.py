@@ -8,9 +8,9 @@ from redis import Redis
 
 from fastq import QueueNotFoundError
 from fastq.broker.transport.open import open_broker
+from fastq.common.states import TaskState
 from fastq.inspector import TaskEvent
 from fastq.inspector.follow import WINDOW, Follower
-from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S
 from tests.inspector.harness import Seeded

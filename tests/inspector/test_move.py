@@ -14,10 +14,10 @@ from fastq.broker.operation import Flow, Operation
 from fastq.broker.operations.walk import Source, WalkedTask
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
+from fastq.common.states import TaskState
 from fastq.errors import BrokerError
 from fastq.inspector.bulk import delete_queue
 from fastq.inspector.move import Move
-from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW_NS
 from tests.cli.keyspaces import everything, locks

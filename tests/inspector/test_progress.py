@@ -191,6 +191,14 @@ def test_failed_tasks_that_a_filter_leaves_are_run_again(ask: Ask, queue: Seeded
     assert queue.states()["a2"] == "archived"
 
 
+def test_a_search_tells_how_many_tasks_it_has_read(ask: Ask, queue: Seeded) -> None:
+    failed(queue)
+    seen: list[int] = []
+    where = TaskFilter(error="KeyError")
+    found = ask("find_tasks", "default", "retry", where, progress=lambda now: seen.append(now.done))
+    assert ([info.id for info in found], seen) == (["r2"], [2])
+
+
 def test_a_retry_with_a_filter_tells_of_its_reading_too(ask: Ask, queue: Seeded) -> None:
     failed(queue)
     seen: list[tuple[int, int]] = []

@@ -10,7 +10,7 @@ from fastq import Durations, Inspector, QueueNotFoundError
 from fastq.broker.operation import Operation
 from fastq.broker.operations.history import add_history
 from fastq.broker.transport.open import open_broker
-from fastq.clock import SystemClock
+from fastq.common.clock import SystemClock
 from fastq.wire import keys
 from fastq.wire.history import BUCKETS, COUNTERS
 from tests.inspector.harness import Ask, Seeded

@@ -52,6 +52,18 @@ def test_heads_have_the_beginning_of_payload_result_and_error_and_all_else(ask: 
         ask("get_task_heads", "nowhere", ["x"], 0)
 
 
+def test_heads_are_small_whatever_the_type_and_the_headers(ask: Ask, queue: Seeded) -> None:
+    headers = {f"h{number}": "v" * 90 for number in range(100)} | {"large": "v" * 1_000_000}
+    queue.add("archived", {"x": NOW_S}, type="t" * 999 + "\u00e9" * 500_000, headers=headers, payload=b"p" * 10)
+    (head,) = ask("list_task_heads", "default", "archived", most_bytes=100)
+    assert (head.type, head.payload, head.id) == ("t" * 999, b"p" * 10, "x")
+    assert 5 < len(head.headers) <= 10
+    assert head.headers.items() <= headers.items()
+    (head,) = ask("get_task_heads", "default", ["x"], 10_000)
+    assert 90 < len(head.headers) <= 101
+    assert "large" not in head.headers
+
+
 def test_a_broken_message_is_cut_like_any_bytes(ask: Ask, queue: Seeded) -> None:
     queue.add("archived", {"x": NOW_S}, payload=b"p")
     for broken in (b"\x12\xff" * 2_000, b"\xff" * 3_000, b"\x0f" * 2_000, b"\x0a\x01t\x12\xff\xff\x7f" + b"p" * 2_000):

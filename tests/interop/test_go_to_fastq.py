@@ -11,13 +11,13 @@ import redis
 from fastq import Inspector
 from fastq.broker.operations.lease import Owner
 from fastq.broker.transport.open import open_async_broker
-from fastq.clock import SystemClock
+from fastq.common.clock import SystemClock
 from fastq.server.actors.recoverer import LostTaskRules, Recoverer
-from fastq.server.commands import Commands
-from fastq.server.config import MAX_LOST
-from fastq.server.inflight._tally import Tally
+from fastq.server.base.commands import Commands
+from fastq.server.base.config import MAX_LOST
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.tally import Tally
 from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message
 from tests.interop.peer import GoPeer

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from fastq import Client, FastqError, Inspector, ServerInfo, TaskInfo, TaskState
-from fastq.pool.event_kind import EventKind
+from fastq.pool.shared.event_kind import EventKind
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QueueBench, run
 from tests.interop.peer import SECOND_NS, GoPeer, hear_cancellations

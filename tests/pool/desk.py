@@ -5,13 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastq.pool._child_queue import ChildQueue, Event, Submission
-from fastq.pool._dispatcher import Dispatcher
-from fastq.pool._ring import Memory, Ring, now_ns
-from fastq.pool._slots import Slots
-from fastq.pool.control import Channel
-from fastq.pool.event_kind import EventKind
-from fastq.pool.layout import (
+from fastq.pool.main.child_queue import ChildQueue, Event, Submission
+from fastq.pool.main.dispatcher import Dispatcher
+from fastq.pool.shared.control import Channel
+from fastq.pool.shared.event_kind import EventKind
+from fastq.pool.shared.layout import (
     PAGE,
     RESULT_HEAD_AT,
     RESULT_TAIL_AT,
@@ -19,6 +17,8 @@ from fastq.pool.layout import (
     TASK_TAIL_AT,
     Layout,
 )
+from fastq.pool.shared.ring import Memory, Ring, now_ns
+from fastq.pool.shared.slots import Slots
 
 SHAPE = Layout(4, 1 << 20)
 MS = 1_000_000

@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from pathlib import Path
 from typing import TypeVar
 
-from fastq.pool._child_queue import Event, Submission
-from fastq.pool.config import PoolConfig
-from fastq.pool.event_kind import EventKind
-from fastq.pool.pool import ProcessPool
-from fastq.pool.preloader_client import PoolStartError
-from fastq.pool.protocol import PoolCallbacks
+from fastq.pool.main.child_queue import Event, Submission
+from fastq.pool.main.config import PoolConfig
+from fastq.pool.main.pool import ProcessPool
+from fastq.pool.main.preloader_client import PoolStartError
+from fastq.pool.main.protocol import PoolListener
+from fastq.pool.shared.event_kind import EventKind
 from tests.waiting import PATIENCE_S
 
 LIMIT_S = PATIENCE_S
@@ -68,7 +68,7 @@ class Beacon:
         self._directory.cleanup()
 
 
-class Bench:
+class Bench(PoolListener):
     """A running pool, its events by key, and a beacon."""
 
     def __init__(self, config: PoolConfig) -> None:
@@ -80,23 +80,26 @@ class Bench:
         self.failed: list[PoolStartError] = []
         self.beacon = Beacon()
         self._changed = asyncio.Event()
-        callbacks = PoolCallbacks(
-            self._on_events, self._on_failed, self.notices.append, self.infos.append, self._on_room
-        )
-        self.pool = ProcessPool(config, callbacks)
+        self.pool = ProcessPool(config)
         self.forks = self.pool._forks
 
-    def _on_events(self, events: list[Event]) -> None:
+    def on_events(self, events: list[Event]) -> None:
         for event in events:
             self.order.append(event)
             self.events.setdefault(event.submission.key, []).append(event)
         self._changed.set()
 
-    def _on_failed(self, error: PoolStartError) -> None:
+    def on_failed(self, error: PoolStartError) -> None:
         self.failed.append(error)
         self._changed.set()
 
-    def _on_room(self) -> None:
+    def on_notice(self, text: str) -> None:
+        self.notices.append(text)
+
+    def on_info(self, text: str) -> None:
+        self.infos.append(text)
+
+    def on_room(self) -> None:
         self.rooms += 1
         self._changed.set()
 
@@ -178,7 +181,7 @@ async def bench(config: PoolConfig | None = None) -> AsyncIterator[Bench]:
     made = Bench(config or settings())
     pids: set[int] = set()
     try:
-        await made.pool.start()
+        await made.pool.start(made)
         pids |= {*made.pool.child_states, made.pool.preloader_pid}
         yield made
         pids |= {*made.pool.child_states, made.pool.preloader_pid}

@@ -7,22 +7,23 @@ import asyncio
 import os
 import sys
 
-from fastq.pool._child_queue import Event, Submission
-from fastq.pool.pool import ProcessPool
-from fastq.pool.protocol import PoolCallbacks
+from fastq.pool.main.child_queue import Event, Submission
+from fastq.pool.main.pool import ProcessPool
+from fastq.pool.main.protocol import PoolListener
 from tests.pool.harness import settings
 
 
-def report(events: list[Event]) -> None:
-    for event in events:
-        print(event.submission.key, event.kind.name, flush=True)  # noqa: T201 - what the test reads
+class Report(PoolListener):
+    def on_events(self, events: list[Event]) -> None:
+        for event in events:
+            print(event.submission.key, event.kind.name, flush=True)  # noqa: T201 - what the test reads
 
 
 async def main() -> None:
     argument, processes, start_method, *orders = sys.argv[1:]
     config = settings(argument, processes=int(processes), start_method=start_method)
-    pool = ProcessPool(config, PoolCallbacks(report, lambda error: None, lambda text: None))
-    start = asyncio.create_task(pool.start())
+    pool = ProcessPool(config)
+    start = asyncio.create_task(pool.start(Report()))
     while not pool.preloader_pid:
         await asyncio.sleep(0.001)
     print(pool.preloader_pid, flush=True)  # noqa: T201

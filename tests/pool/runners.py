@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from fastq.errors import TaskCanceled, TaskTimeout
-from fastq.pool import layout
-from fastq.pool.event_kind import EventKind
-from fastq.pool.memory import Segment
-from fastq.pool.runner import Answer, TaskContext
+from fastq.pool.shared import layout
+from fastq.pool.shared.event_kind import EventKind
+from fastq.pool.shared.memory import Segment
+from fastq.pool.shared.runner import Answer, TaskContext
 
 
 def signal_beacon(order: dict[str, str], text: str) -> None:

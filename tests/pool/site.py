@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from fastq.pool._ring import Memory, Ring
-from fastq.pool._slots import Slots
-from fastq.pool._work import NO_ROW, Attempt, Work
-from fastq.pool.layout import PAGE, RESULT_HEAD_AT, RESULT_TAIL_AT, TASK_HEAD_AT, TASK_TAIL_AT, Layout
-from fastq.pool.runner import Sort
-from fastq.pool.wakeup import Wakeup
+from fastq.pool.child.work import NO_ROW, Attempt, Work
+from fastq.pool.main.wakeup import Wakeup
+from fastq.pool.shared.layout import PAGE, RESULT_HEAD_AT, RESULT_TAIL_AT, TASK_HEAD_AT, TASK_TAIL_AT, Layout
+from fastq.pool.shared.ring import Memory, Ring
+from fastq.pool.shared.runner import Sort
+from fastq.pool.shared.slots import Slots
 
 __all__ = ["Site"]
 

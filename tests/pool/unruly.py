@@ -14,10 +14,10 @@ from types import FrameType
 from typing import Any
 
 from fastq.errors import TaskEndedError
-from fastq.pool import layout
-from fastq.pool.event_kind import EventKind
-from fastq.pool.memory import Segment
-from fastq.pool.runner import Answer, TaskContext
+from fastq.pool.shared import layout
+from fastq.pool.shared.event_kind import EventKind
+from fastq.pool.shared.memory import Segment
+from fastq.pool.shared.runner import Answer, TaskContext
 from tests.pool.runners import signal_beacon
 
 Order = dict[str, str]

@@ -10,8 +10,8 @@ import pytest
 from redis import Redis
 
 from fastq import Inspector
+from fastq.common.states import TaskState
 from fastq.errors import DuplicateTaskError, TaskIDConflictError
-from fastq.states import TaskState
 from fastq.task import Task
 from fastq.wire import keys
 from fastq.wire.records import encode_scheduler_entry

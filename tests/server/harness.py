@@ -14,17 +14,17 @@ from redis import Redis
 from fastq.broker.scripts import load_script
 from fastq.broker.transport.open import open_async_broker
 from fastq.broker.transport.wait import TaskWatch
-from fastq.clock import Clock
+from fastq.common.clock import Clock
 from fastq.server.actors.recoverer import LostTaskRules, Reclaim, Recoverer
-from fastq.server.commands import Commands
-from fastq.server.config import MAX_LOST
-from fastq.server.inflight._tally import Tally
+from fastq.server.base.commands import Commands
+from fastq.server.base.config import MAX_LOST
+from fastq.server.base.timing import STANDARD, Timing
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.tally import Tally
 from fastq.server.inflight.task_log import TaskLog
 from fastq.server.inflight.tasks import InFlightTask
-from fastq.server.timing import STANDARD, Timing
 from fastq.wire import keys
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW_S, OURS, QUEUE, QueueBench, message, queue_bench, run
@@ -64,7 +64,7 @@ class Bench:
         self.clock = ManualClock(NOW_S)
         self.broker = open_async_broker(url)
         self.watch = TaskWatch(self.broker.transport)
-        self.commands = Commands(self.broker, self.broker.transport.lane_of)
+        self.commands = Commands(self.broker, self.broker.transport.node_name_of)
         self.owner = OURS
         self.stall = StallWatch(self.clock)
         self.in_flight = InFlight.of(self.owner, self.stall, self.clock, STANDARD)
@@ -142,7 +142,7 @@ async def _bench(queue: QueueBench, url: str) -> AsyncIterator[Bench]:
 
 def senders_of(commands: Commands) -> set[asyncio.Task[None]]:
     """Return the pipelines under way."""
-    return {sender for lane in commands._lanes.values() for sender in lane._senders}
+    return {sender for node in commands._nodes.values() for sender in node._senders}
 
 
 class ScriptFault(Fault):

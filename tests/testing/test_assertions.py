@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from fastq import Client, ServeMux
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.testing import InlineClient, assert_enqueued
 
 

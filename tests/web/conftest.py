@@ -2,6 +2,7 @@
 
 import pytest
 
+from fastq.web.auth import SCRYPT
 from tests.waiting import PATIENCE_S
 
 
@@ -9,3 +10,10 @@ from tests.waiting import PATIENCE_S
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("search.SETTLE_S", "v1.SETTLE_S", "doctor.SETTLE_S", "bulk.QUICK_S"):
         monkeypatch.setattr(f"fastq.web.{name}", PATIENCE_S)
+    monkeypatch.setattr("fastq.inspector.doctor.examination.SECOND_LOOK_S", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hash passwords within a millisecond."""
+    monkeypatch.setitem(SCRYPT, "n", 2)

@@ -2,13 +2,15 @@
 
 import asyncio
 import base64
+import http.client
 import json
 import logging
 import re
 import socket
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -16,7 +18,7 @@ from starlette.requests import Request
 
 from fastq import Client
 from fastq.inspector import tasks as inspector_tasks
-from fastq.web import FastqWeb, Role, User, serve, site
+from fastq.web import FastqWeb, Role, User, serve, site, work
 from fastq.web.access import ACTIONS
 from fastq.web.addresses import address_of, networks_of
 from fastq.web.app import ROUTES
@@ -272,6 +274,26 @@ def test_a_form_has_few_fields_and_only_known_ones_come_back(url: str, db: Redis
         assert (many.status, "2,001 fields" in many.text) == (400, True)
 
 
+def test_a_login_that_is_canceled_as_its_turn_comes_passes_the_turn_on() -> None:
+    async def test() -> None:
+        counter = _Counter(_Failures())
+
+        async def login(client: str) -> None:
+            async with counter.turn(client):
+                pass
+
+        async with counter.turn("first"):
+            second = asyncio.create_task(login("second"))
+            await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.wait([second])
+        third = asyncio.create_task(login("third"))
+        await asyncio.sleep(0)
+        assert (second.cancelled(), third.done()) == (True, True)
+
+    asyncio.run(test())
+
+
 def test_logins_are_tried_one_by_one_and_addresses_without_failures_first() -> None:
     async def test() -> None:
         failures, done = _Failures(), list[str]()
@@ -410,7 +432,7 @@ def test_an_unread_reply_is_cut_off(
 ) -> None:
     monkeypatch.setattr(serve, "UNREAD_S", 0.2)
     with Client(url) as client:
-        client.enqueue("t", b"x" * 30_000_000, queue="q", task_id="a")
+        client.enqueue("t", b"x" * 12_000_000, queue="q", task_id="a")
     with serving(FastqWeb(url, auth=None), http=serve.Protocol) as served:
         silent = socket.socket()
         silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -419,8 +441,72 @@ def test_an_unread_reply_is_cut_off(
             silent.connect(("127.0.0.1", served.port))
             silent.sendall(b"GET /queues/q/tasks/a/payload HTTP/1.1\r\nHost: localhost\r\n\r\n")
             wait_until(lambda: "a reply to 127.0.0.1 is cut off" in caplog.text)
-            assert len(rest_of(silent)) < 30_000_000
-        assert len(served.get("/queues/q/tasks/a/payload").body) == 30_000_000
+            assert len(rest_of(silent)) < 12_000_000
+        assert len(served.get("/queues/q/tasks/a/payload").body) == 12_000_000
+
+
+def test_who_reads_slowly_keeps_nobody_else_from_large_lists_and_downloads(
+    url: str, db: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "MOST_STREAMS", 4)
+    monkeypatch.setattr(serve, "UNREAD_S", 1e6)
+    with Client(url) as client:
+        for n in range(4):
+            client.enqueue("t", b"x" * 6_000_000, queue="q", task_id=f"t{n}")
+    path = "/api/v1/queues/q/pending"
+    with serving(FastqWeb(url, auth=None), http=serve.Protocol) as served, ExitStack() as stack:
+        silent = [stack.enter_context(socket.socket()) for _ in range(4)]
+        for each in silent:
+            each.settimeout(PATIENCE_S)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            each.bind(("127.0.0.2", 0))
+            each.connect(("127.0.0.1", served.port))
+            each.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert each.recv(12) == b"HTTP/1.1 200"
+        assert len(served.get(path).body) > 24_000_000
+        with socket.create_connection(("127.0.0.1", served.port), PATIENCE_S, ("127.0.0.2", 0)) as another:
+            another.sendall(b"GET /queues/q/tasks/t0/payload HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert another.recv(12) == b"HTTP/1.1 429"
+            for each in silent:
+                each.close()
+            wait_until(lambda: _status(served.port, "127.0.0.2") == 200)
+
+
+def _status(port: int, source: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S, source_address=(source, 0))
+    with closing(connection):
+        connection.request("GET", "/queues/q/tasks/t0/payload")
+        return connection.getresponse().status
+
+
+@pytest.mark.parametrize("is_crowded", [False, True])
+def test_the_end_of_a_reply_that_is_unread_holds_no_connection(
+    url: str, db: Redis, monkeypatch: pytest.MonkeyPatch, is_crowded: bool
+) -> None:
+    made: list[serve.Protocol] = []
+
+    class Narrow(serve.Protocol):
+        """What the system keeps of a reply is little, and the rest is too little for uvicorn to wait."""
+
+        def connection_made(self, transport: Any) -> None:
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+            made.append(self)
+            super().connection_made(transport)
+
+    monkeypatch.setattr(serve, "UNREAD_S", 1e6 if is_crowded else 0.2)
+    monkeypatch.setattr(serve, "HEAD_S", 1e6 if is_crowded else 0.2)
+    monkeypatch.setattr(serve, "MOST_OF_AN_ADDRESS", 1)
+    with Client(url) as client:
+        client.enqueue("t", b"x" * 50_000, queue="q", task_id="a")
+    with serving(FastqWeb(url, auth=None), http=Narrow) as served, socket.socket() as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        silent.connect(("127.0.0.1", served.port))
+        silent.sendall(b"GET /queues/q/tasks/a/payload HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wait_until(lambda: bool(made) and made[0].transport.get_write_buffer_size() > 0)
+        assert made[0].transport.get_write_buffer_size() < 64_000
+        if is_crowded:
+            assert served.get("/api/queues").status == 200
+        wait_until(lambda: made[0].transport.get_write_buffer_size() == 0)
 
 
 def rest_of(connection: socket.socket) -> bytes:
@@ -501,7 +587,5 @@ def test_a_server_that_only_shows_has_no_button(url: str, db: Redis) -> None:
     ):
         with serving(app) as served:
             for path in pages:
-                text = served.get(path, **headers).text
-                assert not any(
-                    "<button" in form for form in re.findall('<form method="post".*?</form>', text, re.DOTALL)
-                )
+                forms = re.findall('<form method="post".*?</form>', served.get(path, **headers).text, re.DOTALL)
+                assert not any("<button" in form for form in forms)

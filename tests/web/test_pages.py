@@ -8,13 +8,14 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from jinja2 import PackageLoader
 from markupsafe import Markup
 from redis import Redis
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from fastq import Client, Inspector, TaskState
-from fastq.web import FastqWeb
+from fastq.web import FastqWeb, render
 from fastq.web.payloads import preview
 from fastq.web.payloads import shown as layout
 from fastq.web.serve import shortened
@@ -335,6 +336,23 @@ def test_json_is_laid_out_without_being_changed() -> None:
     assert preview("é".encode() * 1_000) == "é" * 140 + "…"
     assert preview(b"\xff" * 600).startswith("600 bytes: ff ff")
     assert layout(b'{"n": ' + b"9" * 10_000 + b"}").kind == "JSON"
+
+
+def test_no_page_waits_for_its_template_to_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(render._templates, "cache", {})
+    render.load_templates()
+    monkeypatch.setattr(PackageLoader, "load", None)
+    for name in ("overview.jinja", "task.jinja", "error.jinja"):
+        assert render._templates.get_template(name).name == name
+
+
+def test_a_deeply_nested_payload_is_no_large_page() -> None:
+    data = b"[" * 400 + b",".join([b"1"] * 30_000) + b"]" * 400
+    assert len(layout(data).html) < 3_000_000
+    assert layout(b'{"<a>": ["&", null]}').html == (
+        '{\n  <span class="jk">&#34;&lt;a&gt;&#34;</span>: [\n    <span class="js">&#34;&amp;&#34;</span>,\n'
+        '    <span class="jl">null</span>\n  ]\n}'
+    )
 
 
 def test_it_is_mounted_in_another_app(url: str) -> None:

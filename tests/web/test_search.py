@@ -120,6 +120,14 @@ def test_a_search_says_how_many_payloads_were_too_large_for_it(url: str, db: Red
         assert "payload of more" not in found(served, "/search?q=payload:x")
 
 
+def test_what_is_found_keeps_little_of_a_long_type(url: str, db: Redis) -> None:
+    Seeded(db, "q").add("archived", {"x": 4_000_000_000}, type="t" * 1_000_000, payload=b"x")
+    with serving(FastqWeb(url, auth=None)) as served:
+        said = found(served, "/search?q=id:x")
+        assert "1 task found" in said
+        assert len(said) < 30_000
+
+
 def test_each_user_has_searches_of_their_own(url: str, crowd: None) -> None:
     app = FastqWeb(url, auth=named)
     with serving(app) as served:

@@ -55,6 +55,15 @@ def test_the_children_of_a_server_show_no_tasks_of_other_queues(db: Redis, url: 
         assert "theirs" not in served.get("/servers").text
 
 
+def test_of_large_payloads_that_go_servers_work_on_a_beginning_is_shown(db: Redis, url: str) -> None:
+    payload = b'{"password": "x", "a": "' + b"y" * 300_000 + b'"}'
+    publish_server(db, "s", "h", [WorkerInfo("h", 1, "s", "a", "t", payload, "low", NOW, None)])
+    for redact, shown in (([], payload[:64_000].decode()), (["password"], "[hidden]")):
+        with serving(FastqWeb(url, auth=None, redact=redact)) as served:
+            (server,) = served.get("/api/v1/servers").json["servers"]
+            assert [worker["task_payload"] for worker in server["active_workers"]] == [shown]
+
+
 def test_groups_are_estimated_and_listed_a_page_at_a_time(db: Redis, url: str, many_groups: None) -> None:
     with serving(FastqWeb(url, auth=None)) as served:
         for path in PATHS:

@@ -92,3 +92,17 @@ async def test_long_computations_take_turns_and_let_others_work(monkeypatch: pyt
     await asyncio.gather(compute("a"), compute("b"), reply())
     assert [name for name in done if name != "page"] == ["a", "a", "a", "b", "b", "b"]
     assert done[:6].count("page") >= 2
+
+
+@in_a_loop
+async def test_what_a_user_has_found_is_not_forgotten_for_the_searches_of_another() -> None:
+    async def quick(work: Work) -> str:
+        return ""
+
+    board = Board()
+    found = board.look_up("ann a", Work("a", "ann", owner="ann"), quick)
+    await found.end.wait()
+    for n in range(work.MOST_KEPT + 5):
+        await board.look_up(f"bob {n}", Work("b", "bob", owner="bob"), quick).end.wait()
+    assert board.lookup("ann a") is found
+    await board.close()

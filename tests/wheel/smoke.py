@@ -22,7 +22,7 @@ from fastq.wire.codec import decode_task_message, encode_task_message
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "vectors.json"
 FASTQ = str(Path(sysconfig.get_path("scripts")) / "fastq")
 EXTRAS = {
-    "django": "fastq.contrib.django",
+    "django": "fastq.contrib.connections fastq.contrib.django",
     "jinja2": "fastq.web",
     "opentelemetry": "fastq.contrib.otel",
     "prometheus_client": "fastq.metrics",

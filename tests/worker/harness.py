@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastq.checkpoint import Unserved
-from fastq.pool.event_kind import EventKind
+from fastq.pool.shared.event_kind import EventKind
 from fastq.running import RunningTask
 from fastq.wire.codec import TaskMessage, encode_task_message
 

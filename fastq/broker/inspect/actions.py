@@ -8,7 +8,7 @@ from fastq.broker.inspect.tasks import containers
 from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.cancel import FAR
 from fastq.broker.operations.finish import archive_bounds, archive_keys
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 
 __all__ = [
@@ -44,7 +44,7 @@ class Target:
 
 def delete_task(task: Target) -> Operation[ActionOutcome]:
     """Delete a task and its unique lock; a returned message may name a lock that its hash does not."""
-    return _action("delete_task", task)
+    return _action("delete_task", task, "")
 
 
 def archive_task(task: Target, now: datetime) -> Operation[ActionOutcome]:

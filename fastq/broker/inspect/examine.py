@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from fastq.broker.inspect.tasks import container, containers
 from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.lease import id_word
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from fastq.broker.inspect.tasks import STATES, containers
 from fastq.broker.operation import Flow, Operation, scripted, together
 from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 
 __all__ = [

@@ -11,7 +11,7 @@ from fastq.broker.inspect.tasks import STATES, container, containers
 from fastq.broker.operation import Flow, Operation, scripted, together
 from fastq.broker.operations.enqueue import forget_registered
 from fastq.broker.operations.walk import Source
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 from fastq.wire.history import HOUR_S, MINUTES_KEPT_S
 

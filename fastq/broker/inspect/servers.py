@@ -13,6 +13,7 @@ __all__ = [
     "SlotRange",
     "cluster_slots",
     "list_history",
+    "list_schedulers",
     "read_scheduler_entries",
     "read_scheduler_ticks",
     "read_servers",
@@ -36,10 +37,15 @@ def read_servers(now_s: int) -> Flow[list[tuple[bytes, list[bytes], bytes | None
 
 
 def read_scheduler_entries(now_s: int) -> Flow[list[bytes]]:
-    """Read the entries of all live schedulers; remove schedulers that have long been silent."""
-    live = yield from _live_keys(keys.all_schedulers(), now_s)
+    """Read the entries of all live schedulers."""
+    live = yield from list_schedulers(now_s)
     entries = yield from _read_each("LRANGE", live, (0, -1))
     return [entry for of_one in entries for entry in of_one]
+
+
+def list_schedulers(now_s: int) -> Flow[list[str]]:
+    """List the keys of all live schedulers; remove schedulers that have long been silent."""
+    return _live_keys(keys.all_schedulers(), now_s)
 
 
 def read_scheduler_ticks() -> Operation[dict[tuple[str, str], int]]:

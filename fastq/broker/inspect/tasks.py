@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from fastq.broker.operation import Flow, Operation, scripted
 from fastq.broker.operations.lease import lost_count
 from fastq.broker.operations.walk import LISTS
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 from fastq.wire.progress import TaskProgress, read_progress
 

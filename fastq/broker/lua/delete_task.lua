@@ -11,6 +11,7 @@ ARGV[2] group_prefix      asynq:{q}:g:
 ARGV[3] task_id           the task's
 ARGV[4] seen_at           where it was seen in pending, counted from the head; "" not looked for, "none" not there
 ARGV[5] expected          the state that it must be in; "" for any
+ARGV[6] mark              what its message must contain, else it is another's; "" for any
 builds  task_prefix .. task_id, group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 deleted | 0 no such task | the reason why not: its state, aggregation (it is being made into another), far
   (too deep in pending to be found at once) | list: deleted; the message that may name a lock which the hash does not
@@ -18,7 +19,8 @@ asynq   deleteTaskCmd
 ]]
 local pending, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local completed, groups, aggregation_sets = KEYS[5], KEYS[6], KEYS[7]
-local task_prefix, group_prefix, task_id, seen_at, expected = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local task_prefix, group_prefix, task_id, seen_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local expected, mark = ARGV[5], ARGV[6]
 
 -- include: take_off
 
@@ -27,6 +29,7 @@ local found = redis.pcall("HMGET", task, "state", "unique_key", "group", "msg")
 local state, lock, group, message = found[1], found[2], found[3], found[4]
 if found.err or redis.call("EXISTS", task) == 0 then return 0 end
 if expected ~= "" and state ~= expected then return state or 0 end
+if mark ~= "" and not string.find(message or "", mark, 1, true) then return 0 end
 -- A hash without state is left from a write to a task that was gone.
 local reason = state and reason_to_leave(state, group or "")
 if reason then return reason end

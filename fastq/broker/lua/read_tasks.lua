@@ -26,18 +26,25 @@ local function varint_of(value)
   return bytes .. string.char(value)
 end
 
--- Returns a message whose payload (tag 18) and error (tag 58) are cut to `most` bytes, and the payload's size.
+-- Returns a message whose payload (tag 18) and error (tag 58) are cut to `most` bytes, and the payload's size. The type
+-- (tag 10) and all headers together (tag 122) may have 1 000 bytes, if that is more; headers beyond it are left out.
 local function head_of(message)
-  local parts, kept, at, payload_size = {}, 1, 1, 0
+  local parts, kept, at, payload_size, headers_size = {}, 1, 1, 0, 0
+  local most_of_names = math.max(most, 1000)
+  local most_of = {[10] = most_of_names, [18] = most, [58] = most}
   while at <= #message do
     local tag, start, stop = field_at(message, at)
     -- It stays broken.
     if not stop then return string.sub(message, 1, math.max(most - 1, 0)) .. "\7", #message end
     if tag == 18 then payload_size = stop - start end
-    if (tag == 18 or tag == 58) and stop - start > most then
-      local after = start + most
-      -- An error is text, which is cut between two characters.
-      while tag == 58 and after > start and math.floor(string.byte(message, after) / 64) == 2 do after = after - 1 end
+    if tag == 122 then headers_size = headers_size + stop - start end
+    if tag == 122 and headers_size > most_of_names then
+      parts[#parts + 1] = string.sub(message, kept, at - 1)
+      kept = stop
+    elseif most_of[tag] and stop - start > most_of[tag] then
+      local after = start + most_of[tag]
+      -- Text is cut between two characters.
+      while tag ~= 18 and after > start and math.floor(string.byte(message, after) / 64) == 2 do after = after - 1 end
       local head = string.sub(message, start, after - 1)
       parts[#parts + 1] = string.sub(message, kept, at) .. varint_of(#head) .. head
       kept = stop

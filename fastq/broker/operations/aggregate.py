@@ -15,7 +15,7 @@ from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.enqueue import NewTask
 from fastq.broker.operations.finish import ARCHIVE_EXPIRY, ARCHIVE_MAX_SIZE, archive_keys
 from fastq.broker.operations.lease import MAX_LISTED_BYTES, Leased, id_word, parse_leased
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 
 __all__ = [

@@ -54,9 +54,9 @@ def read_archive_rule(queue: str) -> Operation[ArchiveRule]:
 
 
 def set_archive_rule(queue: str, rule: ArchiveRule) -> Operation[int]:
-    """Set the rule of a queue, for all servers and inspectors."""
-    words: tuple[Word, ...] = ("max", rule.most, "ttl", rule.ttl_s, "full", rule.full.value)
-    return Operation("HSET", (keys.archive_rule(queue),), words, int, idempotent=True)
+    """Set the rule of a queue, for all servers and inspectors; one whose servers live for seconds has no janitor."""
+    words: tuple[Word, ...] = (rule.most, rule.ttl_s, rule.full.value, RULE_TTL_S)
+    return scripted("set_archive_rule", (keys.archive_rule(queue),), words, int, idempotent=True)
 
 
 def drop_archived(queue: str, tasks: Sequence[tuple[bytes, bytes]]) -> Operation[int]:

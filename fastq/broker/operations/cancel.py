@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 import orjson
 
 from fastq.broker.operation import Flow, Operation, scripted
-from fastq.broker.operations.ends import read_state
+from fastq.broker.operations.ends import SubmitKey, read_state
 from fastq.broker.operations.lease import id_word
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
+from fastq.wire.inbox import mark_of
 
 __all__ = [
     "FAR",
@@ -101,27 +102,29 @@ def _publish(channel: str, message: str | bytes) -> Operation[int]:
     return Operation("PUBLISH", (), (channel, message), int, idempotent=True)
 
 
-def cancel_task(queue: str, task_id: str) -> Flow[None]:
-    """Delete a task that waits; have one that runs stopped and deleted; leave one that has ended."""
-    state = yield read_state(queue, task_id)
+def cancel_task(task: SubmitKey) -> Flow[None]:
+    """Delete a task that waits; have one that runs stopped and deleted; leave one that has ended, or is another's."""
+    queue, task_id, _ = task
+    state = yield read_state(*task)
     while state not in (None, TaskState.ACTIVE, TaskState.COMPLETED, TaskState.ARCHIVED):
-        outcome = yield _delete(queue, task_id, state)
+        outcome = yield _delete(task, state)
         if outcome == FAR:
             seen_at = yield from find_in_pending(queue, task_id)
-            outcome = yield _delete(queue, task_id, state, seen_at)
+            outcome = yield _delete(task, state, seen_at)
         if not isinstance(outcome, str):
             return
-        state = yield read_state(queue, task_id)  # it has another one meanwhile
+        state = yield read_state(*task)  # it has another one meanwhile
     if state is TaskState.ACTIVE:
         yield from cancel_processing(task_id, queue, CancelAs.DELETE)
 
 
-def _delete(queue: str, task_id: str, state: TaskState, seen_at: str = "") -> Operation[object]:
+def _delete(task: SubmitKey, state: TaskState, seen_at: str = "") -> Operation[object]:
     """Delete a task in a state, with its unique lock; text says why not."""
+    queue, task_id, submit = task
     waiting = keys.pending(queue), keys.scheduled(queue), keys.retry(queue)
     ended = keys.archived(queue), keys.completed(queue)
     script_keys = (*waiting, *ended, keys.groups(queue), keys.aggregation_sets(queue))
-    args = (keys.task_prefix(queue), keys.group_prefix(queue), task_id, seen_at, state.value)
+    args = (keys.task_prefix(queue), keys.group_prefix(queue), task_id, seen_at, state.value, mark_of(submit))
     return scripted("delete_task", script_keys, args, lambda reply: reply.decode() if type(reply) is bytes else reply)
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 from fastq.broker.operation import Flow, Operation, Receive, Send, Word, scripted, together
 from fastq.broker.operations.errors import read_tracebacks
 from fastq.broker.operations.finish import Completed
+from fastq.common.states import TaskState
 from fastq.errors import BrokerError
-from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.attempts import decode_attempts, own_traceback
 from fastq.wire.inbox import EndKind, TaskEnd, encode_end, encode_ends, error_in, mark_of, opening_of
@@ -74,9 +74,12 @@ def tell_completed(inbox: str, queue: str, tasks: Iterable[tuple[Completed, str]
     return scripted("publish_completed", (keys.completed(queue),), args, int)
 
 
-def read_state(queue: str, task_id: str) -> Operation[TaskState | None]:
-    """Read the state of a task; None if there is no such task, or it is just moved to another queue."""
-    return Operation("HGET", (keys.task(queue, task_id),), ("state",), _state, idempotent=True)
+def read_state(queue: str, task_id: str, submit: str = "") -> Operation[TaskState | None]:
+    """Read the state of a task; None if there is none, it is just moved to another queue, or another submit made it."""
+    key = keys.task(queue, task_id)
+    if not submit:
+        return Operation("HGET", (key,), ("state",), _state, idempotent=True)
+    return scripted("read_ends", (key,), (0, mark_of(submit)), lambda reply: _state(reply[0]), idempotent=True)
 
 
 def _state(reply: bytes | None) -> TaskState | None:
@@ -104,9 +107,17 @@ def read_why(queue: str, task_id: str, now_s: int) -> Flow[str]:
 _NOT_ENDED: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULED, TaskState.RETRY, TaskState.ACTIVE})
 
 
-def read_progress_of(queue: str, task_id: str) -> Operation[TaskProgress | None]:
-    """Read how far a task has come; None if it has told nothing."""
-    return Operation("HGET", (keys.task(queue, task_id),), ("progress",), read_progress, idempotent=True)
+def read_progress_of(task: SubmitKey) -> Flow[TaskProgress | None]:
+    """Read how far a task has come; None if it has told nothing, or another submit has made it."""
+    # In this order: if the task is there afterwards, it has told what was read.
+    progress, state = yield from together(
+        Operation("HGET", (keys.task(*task[:2]),), ("progress",), read_progress, idempotent=True), read_state(*task)
+    )
+    return progress if state in _TOLD else None
+
+
+_TOLD: Final = frozenset({TaskState.ACTIVE, TaskState.COMPLETED, TaskState.ARCHIVED})
+"""Elsewhere, what a task has told is of an earlier attempt: asynq's own tools leave it there."""
 
 
 def read_ends(queue: str, submits: Sequence[tuple[str, str]], *, whole: bool = True) -> Operation[list[TaskEnd | None]]:

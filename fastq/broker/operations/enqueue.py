@@ -19,7 +19,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from fastq.broker.operation import Flow, Operation, Pause, Soon, Word
 from fastq.broker.scripts import Script, load_script
 from fastq.broker.transport.exchange import ATTEMPTS, backoff_s
-from fastq.clock import Clock
+from fastq.common.clock import Clock
+from fastq.common.states import TaskState
 from fastq.errors import (
     BrokerError,
     BrokerTimeoutError,
@@ -28,9 +29,9 @@ from fastq.errors import (
     InvalidMessageError,
     TaskIDConflictError,
 )
-from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
+from fastq.wire.inbox import SUBMIT_HEADER
 
 __all__ = [
     "EnqueueBatch",
@@ -264,7 +265,10 @@ def _settle(batch: EnqueueBatch, error: BrokerError) -> Flow[list[EnqueueOutcome
 
 
 def _compare(tasks: Sequence[NewTask], index: int, settled: Mapping[int, object], stored: bytes) -> EnqueueOutcome:
-    """Return ENQUEUED if the stored task is this one: the first with its id here, and of equal type and payload."""
+    """Return ENQUEUED if the stored task is this one.
+
+    It is the first with its id here, of equal type and payload, and of the same submit if somebody waits for it.
+    """
     task = tasks[index]
     if any(tasks[i].id == task.id for i, outcome in settled.items() if outcome is EnqueueOutcome.ENQUEUED):
         return EnqueueOutcome.ID_CONFLICT
@@ -274,7 +278,10 @@ def _compare(tasks: Sequence[NewTask], index: int, settled: Mapping[int, object]
         return EnqueueOutcome.ID_CONFLICT
     ours = decode_task_message(task.message)
     same = (found.type, found.payload) == (ours.type, ours.payload)
-    return EnqueueOutcome.ENQUEUED if same else EnqueueOutcome.ID_CONFLICT
+    submit = ours.headers.get(SUBMIT_HEADER)
+    if not same or (submit is not None and submit != found.headers.get(SUBMIT_HEADER)):
+        return EnqueueOutcome.ID_CONFLICT
+    return EnqueueOutcome.ENQUEUED
 
 
 def _read_message(queue: str, task_id: str) -> Operation[bytes | None]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fastq.broker.operation import Operation, scripted
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
 from fastq.wire import keys
 from fastq.wire.history import (
     DAY_S,

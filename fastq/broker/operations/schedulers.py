@@ -8,8 +8,18 @@ from fastq.broker.operation import Operation, scripted
 from fastq.wire import keys
 from fastq.wire.history import MAX_TYPES, OTHER_TYPES
 
-__all__ = ["MAX_EVENTS", "TickOutcome", "clear_scheduler", "count_ticks", "publish_scheduler", "record_event"]
+__all__ = [
+    "MAX_EVENTS",
+    "OWN_SCHEDULER",
+    "TickOutcome",
+    "clear_scheduler",
+    "count_ticks",
+    "publish_scheduler",
+    "record_event",
+]
 
+OWN_SCHEDULER: Final = "fastq-"
+"""What the last part of a scheduler's id begins with, ``host:pid:fastq-uuid``; of asynq's it is a UUID alone."""
 MAX_EVENTS: Final = 1000
 ENTRIES_A_CALL: Final = 2_000
 COUNTS_TTL_S: Final = 90 * 86_400

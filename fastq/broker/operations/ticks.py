@@ -17,8 +17,8 @@ from fastq.broker.operations.enqueue import (
     enqueue_operations,
     settle_enqueue,
 )
+from fastq.common.states import TaskState
 from fastq.errors import BrokerError
-from fastq.states import TaskState
 from fastq.wire import keys
 
 __all__ = ["LastTick", "NamedTick", "TickReport", "enqueue_tick", "enqueue_ticks", "read_last_tick"]

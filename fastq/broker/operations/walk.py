@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.transport.replies import scored
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 
 __all__ = ["LISTS", "TASKS_A_CALL", "Source", "Walk", "WalkPage", "WalkedTask"]

@@ -55,7 +55,7 @@ class AsyncTransport(Protocol):
     where: str
 
     @property
-    def lane_of(self) -> Callable[[str], str] | None:
+    def node_name_of(self) -> Callable[[str], str] | None:
         """Return the function that names a key's node by the current slot map, None if one server has all keys."""
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
@@ -80,7 +80,7 @@ class AsyncNodeTransport:
     With ``keep``, connections stay here between calls, as in the blocking one. The pool must not be shared then.
     """
 
-    lane_of: Callable[[str], str] | None = None
+    node_name_of: Callable[[str], str] | None = None
 
     def __init__(self, pool: AsyncPool, terms: Terms = NO_TERMS, *, keep: bool = False) -> None:
         self._pool = pool
@@ -205,7 +205,8 @@ async def write_to(writer: asyncio.StreamWriter | None, piece: list[bytes]) -> N
     """Write a part of a request to the connection that has the parts before it; redis-py would make a new one."""
     if writer is None or writer.is_closing():
         raise ConnectionError("it was closed meanwhile")
-    writer.writelines(piece)
+    # Not by writelines: of a large buffer, that of Python 3.12.1 lets drain() know nothing.
+    writer.write(b"".join(piece))
     await writer.drain()
 
 
@@ -352,8 +353,8 @@ class AsyncBroker:
         return exchange.results
 
     def _place_of(self, operation: Operation[Any]) -> str:
-        lane_of = self.transport.lane_of
-        return (lane_of(operation.keys[0]) if lane_of and operation.keys else "") or self.transport.where
+        node_name_of = self.transport.node_name_of
+        return (node_name_of(operation.keys[0]) if node_name_of and operation.keys else "") or self.transport.where
 
 
 async def _begun(sending: Coroutine[Any, Any, list[Any]]) -> asyncio.Task[list[Any]]:

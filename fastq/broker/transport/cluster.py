@@ -303,7 +303,7 @@ class AsyncClusterTransport:
         self._terms = terms
         self._seeds = [(seed.host, seed.port) for seed in cluster.startup_nodes]
         self._get_node: Callable[[str, int], Any] = cluster.get_node
-        self._nodes: dict[str, _Lane] = {}
+        self._nodes: dict[str, _Route] = {}
         self._on_change: list[Callable[[], None]] = []
         self._owners = SlotOwners()
 
@@ -318,7 +318,7 @@ class AsyncClusterTransport:
         if not nodes:
             return await self._route(Routing(commands))
         # As in a first round, for the one command that most callers have.
-        replies = await self._lane(nodes[0]).shared.transfer(commands)
+        replies = await self._route_to(nodes[0]).shared.transfer(commands)
         if not isinstance(replies[0], (Exception, NoReply, Unsent)):
             return replies
         routing = Routing(commands)
@@ -337,7 +337,7 @@ class AsyncClusterTransport:
                         by_node[node].append(hop)
                 except (RedisClusterException, RedisError) as error:
                     routing.replies[hop.at] = Unsent(error)
-            sending = [self._lane(node).shared.transfer(routing.lines(group)) for node, group in by_node.items()]
+            sending = [self._route_to(node).shared.transfer(routing.lines(group)) for node, group in by_node.items()]
             answers = [await sending[0]] if len(sending) == 1 else await asyncio.gather(*sending)
             for (node, group), replies in zip(by_node.items(), answers, strict=True):
                 routing.receive(group, replies, node.name)
@@ -345,7 +345,7 @@ class AsyncClusterTransport:
 
     async def close(self) -> None:
         """End background tasks; the connections belong to the client."""
-        await asyncio.gather(*(lane.shared.close() for lane in self._nodes.values()))
+        await asyncio.gather(*(route.shared.close() for route in self._nodes.values()))
 
     def lender(self, key: str | None = None) -> AsyncPool:
         """Return a pool of connections to the node of ``key``, or to any node."""
@@ -359,26 +359,26 @@ class AsyncClusterTransport:
         """Register a function to call after slots have moved, and when a silent node answers again."""
         self._on_change.append(call)
 
-    def lane_of(self, key: str) -> str:
+    def node_name_of(self, key: str) -> str:
         """Return the address of a key's node in the slot map, "" before there is one."""
         nodes = self._cluster.nodes_manager.slots_cache.get(slot_of(key))
         return str(nodes[0].name) if nodes else ""
 
-    def _lane(self, node: Any) -> "_Lane":
-        lane = self._nodes.get(node.name)
-        if lane is None or lane.node is not node:
+    def _route_to(self, node: Any) -> "_Route":
+        route = self._nodes.get(node.name)
+        if route is None or route.node is not node:
             alone = ProbingTransport(node, partial(self._look, node), self._tell, self._terms)
-            lane = _Lane(node, alone, GatheringTransport(alone) if self._gather else alone)
-            self._nodes[node.name] = lane
-        return lane
+            route = _Route(node, alone, GatheringTransport(alone) if self._gather else alone)
+            self._nodes[node.name] = route
+        return route
 
     def _node(self, routing: Routing, hop: Hop) -> Any:
         manager = self._cluster.nodes_manager
         if hop.address is None:
             node = manager.get_node_from_slot(routing.slot(hop))
-            if routing.is_for_any(hop) and self._lane(node).node_transport.is_silent:
+            if routing.is_for_any(hop) and self._route_to(node).node_transport.is_silent:
                 masters = (nodes[0] for nodes in manager.slots_cache.values())
-                return next((one for one in masters if not self._lane(one).node_transport.is_silent), node)
+                return next((one for one in masters if not self._route_to(one).node_transport.is_silent), node)
             return node
         node = self._get_node(*hop.address)
         if node is None:
@@ -422,11 +422,11 @@ class AsyncClusterTransport:
         The slot map is read again only if slots have moved, since redis-py then reconnects to every node.
         """
         manager = self._cluster.nodes_manager
-        lanes = [self._lane(node) for node in manager.nodes_cache.values() if node is not silent]
+        routes = [self._route_to(node) for node in manager.nodes_cache.values() if node is not silent]
         # In random order: the first node that answers may be cut off from the others and out of date.
-        for lane in random.sample(lanes, len(lanes)):
-            if not lane.node_transport.is_silent:
-                (rows,) = await lane.node_transport.transfer(_ROWS)
+        for route in random.sample(routes, len(routes)):
+            if not route.node_transport.is_silent:
+                (rows,) = await route.node_transport.transfer(_ROWS)
                 if isinstance(rows, list):
                     count = _slots_at(rows, silent)
                     if count != sum(nodes[0] is silent for nodes in manager.slots_cache.values()):
@@ -435,7 +435,7 @@ class AsyncClusterTransport:
         return True
 
 
-class _Lane(NamedTuple):
+class _Route(NamedTuple):
     """The transports to one node: its own, and the one that callers share."""
 
     node: Any

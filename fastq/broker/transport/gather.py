@@ -34,7 +34,7 @@ class GatheringTransport:
         self._senders: set[asyncio.Task[None]] = set()
         self._under_way = 0
         self.where = transport.where
-        self.lane_of = transport.lane_of
+        self.node_name_of = transport.node_name_of
 
     def lender(self, key: str | None = None) -> AsyncPool:
         """Return a pool that lends connections for exclusive use."""

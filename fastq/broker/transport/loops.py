@@ -34,7 +34,9 @@ class LoopTransport:
         self._another = another
         self._by_loop: dict[asyncio.AbstractEventLoop, tuple[AsyncTransport, AsyncGenerator[None]]] = {}
         self.where = first.transport.where
-        self.lane_of: Callable[[str], str] | None = None if first.transport.lane_of is None else self._lane_of
+        self.node_name_of: Callable[[str], str] | None = (
+            None if first.transport.node_name_of is None else self._node_name_of
+        )
 
     def transfer(self, commands: Sequence[Command]) -> Coroutine[Any, Any, list[Any]]:
         """Send commands on connections of the running loop and return their replies."""
@@ -52,9 +54,9 @@ class LoopTransport:
         """Register a function to call in the running loop whenever keys get another master."""
         self._transport().on_change(call)
 
-    def _lane_of(self, key: str) -> str:
-        lane_of = self._transport().lane_of
-        return "" if lane_of is None else lane_of(key)
+    def _node_name_of(self, key: str) -> str:
+        node_name_of = self._transport().node_name_of
+        return "" if node_name_of is None else node_name_of(key)
 
     async def close(self) -> None:
         """Close the connections of the running loop; those of other loops are closed with their loops."""

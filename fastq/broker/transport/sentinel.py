@@ -36,7 +36,7 @@ from fastq.broker.transport.events import SentinelEvents
 from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, is_demoted
 from fastq.broker.transport.tls import use_tls
 from fastq.broker.transport.uri import ConnectionSpec
-from fastq.clock import Clock, SystemClock
+from fastq.common.clock import Clock, SystemClock
 
 __all__ = ["AsyncMasterPool", "Known", "Search", "SentinelSchedule", "async_master", "is_replaced", "master"]
 

@@ -58,7 +58,7 @@ class TaskWatch:
         line = self._lines.get(place)
         if line is None or line.is_over:
             line = self._lines[place] = _Line(
-                self._transport.lender(key), self._transport.where, may_move=self._transport.lane_of is not None
+                self._transport.lender(key), self._transport.where, may_move=self._transport.node_name_of is not None
             )
         return await line.wait(key.encode(), timeout_s)
 

@@ -8,9 +8,9 @@ from textual.binding import Binding, BindingType
 
 from fastq.cli.dash.confirm import Confirm
 from fastq.cli.dash.view import Hint, View
+from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 from fastq.inspector.jobs import Job, canceling, doing, may
-from fastq.states import TaskState
 
 __all__ = ["ACTING", "Acting", "hints_for"]
 

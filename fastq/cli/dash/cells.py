@@ -5,11 +5,11 @@ from typing import Final, Self, TypeVar
 
 from rich.text import Text
 
-from fastq.cli.human import number
 from fastq.cli.stats import STATE_COLOURS, STATES
 from fastq.cli.tables import Cell
+from fastq.common.states import TaskState
 from fastq.inspector import QueueInfo
-from fastq.states import TaskState
+from fastq.text.human import number
 
 __all__ = ["Painted", "spark", "state_bar", "state_texts", "text_of"]
 

@@ -9,7 +9,7 @@ import click
 from fastq.cli.commands import Verb
 from fastq.cli.parameters import QueueName
 from fastq.cli.session import Session, pass_session
-from fastq.cli.times import read_duration
+from fastq.common.times import read_duration
 from fastq.errors import FastqError, QueueNotFoundError
 
 __all__ = ["dash"]

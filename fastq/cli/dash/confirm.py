@@ -10,10 +10,10 @@ from textual.screen import ModalScreen
 from textual.worker import Worker
 
 from fastq.cli.dash.view import Hint, Line, View, keys_text
-from fastq.cli.human import clean, number
 from fastq.errors import FastqError
 from fastq.inspector import AsyncInspector, Progress
 from fastq.inspector.jobs import Job
+from fastq.text.human import clean, number
 
 __all__ = ["Confirm"]
 

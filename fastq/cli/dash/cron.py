@@ -11,8 +11,8 @@ from textual.widget import Widget
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.grid import Grid, Row
 from fastq.cli.dash.view import Hint, Line, View
-from fastq.cli.human import clean, number, payload_text, stamp, when
 from fastq.cli.tables import Column
+from fastq.text.human import clean, number, payload_text, stamp, when
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry
 
 __all__ = ["CronView", "EntryView"]

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.search import Found, read_page, search
-from fastq.cli.human import clean, number
 from fastq.info import TaskInfo
 from fastq.inspector.jobs import Place
+from fastq.text.human import clean, number
 
 __all__ = ["Finder"]
 

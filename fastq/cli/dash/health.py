@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
-from fastq.cli.human import clean, span
 from fastq.errors import BrokerConnectionError, BrokerError, BrokerTimeoutError
+from fastq.text.human import clean, span
 
 __all__ = ["Health"]
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from fastq.cli.human import clean, size
+from fastq.text.human import clean, size
 
 __all__ = ["shown_lines"]
 

@@ -13,11 +13,11 @@ from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.grid import Grid, Row
 from fastq.cli.dash.tasks import TasksView
 from fastq.cli.dash.view import Hint, Line, View
-from fastq.cli.human import clean, number, plural, share, size, span
 from fastq.cli.stats import STATE_COLOURS
 from fastq.cli.tables import Cell, Column
 from fastq.inspector import QueueInfo
 from fastq.inspector.jobs import pausing
+from fastq.text.human import clean, number, plural, share, size, span
 
 __all__ = ["QueuesView", "per_second"]
 

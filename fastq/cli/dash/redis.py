@@ -11,9 +11,9 @@ from textual.widget import Widget
 from fastq.cli.dash.cells import spark
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.view import Hint, Line, View
-from fastq.cli.human import clean, number, share, size
 from fastq.cli.stats import cluster_pairs, redis_pairs
 from fastq.errors import BrokerAuthError, FastqError
+from fastq.text.human import clean, number, share, size
 
 __all__ = ["RedisView"]
 

@@ -10,11 +10,11 @@ from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.grid import Grid, Row
 from fastq.cli.dash.task import TaskView
 from fastq.cli.dash.view import Hint, Line, View
-from fastq.cli.human import clean, payload_text, plural, span, when
-from fastq.cli.places import places_of, use_text
 from fastq.cli.server import COLUMNS, server_rows
 from fastq.cli.tables import Cell, Column
 from fastq.inspector import ServerInfo
+from fastq.text.human import clean, payload_text, plural, span, when
+from fastq.text.places import places_of, use_text
 from fastq.wire.messages import WorkerInfo
 
 __all__ = ["ServersView"]

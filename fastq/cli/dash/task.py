@@ -14,11 +14,11 @@ from fastq.cli.dash.cells import text_of
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.payload import shown_lines
 from fastq.cli.dash.view import Hint, Line
-from fastq.cli.human import clean, size
 from fastq.cli.task_shown import attempt_facts, last_traceback, task_facts
 from fastq.errors import FastqError, QueueNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo
 from fastq.inspector import FailedAttempt
+from fastq.text.human import clean, size
 
 __all__ = ["TaskView"]
 

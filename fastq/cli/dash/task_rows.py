@@ -7,8 +7,8 @@ from typing import Final
 from fastq.cli.dash.grid import Row
 from fastq.cli.tables import Column
 from fastq.cli.task_shown import BY_STATE, COMMON, Show
+from fastq.common.states import TaskState
 from fastq.info import TaskInfo
-from fastq.states import TaskState
 
 __all__ = ["GROUP_COLUMNS", "columns_of", "row_of"]
 

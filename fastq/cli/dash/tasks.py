@@ -16,13 +16,13 @@ from fastq.cli.dash.grid import Grid, Row
 from fastq.cli.dash.task import TaskView
 from fastq.cli.dash.task_rows import GROUP_COLUMNS, columns_of, row_of
 from fastq.cli.dash.view import Hint, Line
-from fastq.cli.human import clean, number
 from fastq.cli.stats import STATE_COLOURS, STATES
+from fastq.common.states import TaskState
 from fastq.errors import FastqError, QueueNotFoundError
 from fastq.info import TaskInfo
 from fastq.inspector import GroupInfo
 from fastq.inspector.jobs import Place, doing_all, may
-from fastq.states import TaskState
+from fastq.text.human import clean, number
 
 __all__ = ["TasksView"]
 

@@ -14,9 +14,9 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from fastq.cli.dash.desk import Desk
-from fastq.cli.human import clean
 from fastq.cli.tables import shortened
 from fastq.errors import FastqError
+from fastq.text.human import clean
 
 __all__ = ["Hint", "Line", "View", "keys_text"]
 

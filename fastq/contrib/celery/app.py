@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar, ove
 
 from fastq.broker.transport.uri import parse_redis_uri
 from fastq.client import Client
+from fastq.common.durations import nanoseconds_of
 from fastq.contrib.celery.current import current_app, latest_app, set_current_app
 from fastq.contrib.celery.options import Settings, message_of, settings_of
 from fastq.contrib.celery.result import REVOKED, result_id
@@ -18,7 +19,6 @@ from fastq.contrib.celery.result import AsyncResult as Result
 from fastq.contrib.celery.task import ASKED, Reject, Task, links_of
 from fastq.contrib.celery.uses import OF_APP, OF_APP_ARGUMENTS, no_such_attribute, unknown_option
 from fastq.contrib.celery.values import decode, encode
-from fastq.durations import nanoseconds_of
 from fastq.errors import BrokerError, PayloadError, RevokeTask, Snooze, TaskIDConflictError
 from fastq.hooks import FailureRule
 from fastq.mux import ServeMux

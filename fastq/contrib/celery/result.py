@@ -4,12 +4,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from fastq.broker.operations.ends import TaskKey
+from fastq.common.states import TaskState
 from fastq.contrib.celery.current import Sender, current_app
 from fastq.contrib.celery.uses import OF_RESULT, no_such_attribute
 from fastq.contrib.celery.values import decode
 from fastq.errors import TaskFailedError, TaskGoneError
 from fastq.handles.handle import Handle
-from fastq.states import TaskState
 
 __all__ = ["REVOKED", "AsyncResult", "TaskRevokedError", "key_of", "result_id"]
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, Self, TypeVar
 
-from fastq.callables import refuse_generator
+from fastq.common.callables import refuse_generator
 from fastq.contrib.celery.current import Sender
 from fastq.contrib.celery.options import NO_LIMIT, Settings, due_after_s
 from fastq.contrib.celery.result import AsyncResult, result_id

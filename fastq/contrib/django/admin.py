@@ -12,14 +12,14 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
-from fastq.cli.human import payload_text
+from fastq.common.states import TaskState
 from fastq.contrib.django.backend import _inspector
 from fastq.contrib.django.discovery import fastq_backends
 from fastq.contrib.django.models import PeriodicTask, QueuedTask
 from fastq.errors import BrokerError, QueueNotFoundError, TaskNotFoundError, TaskStateError
 from fastq.info import TaskInfo
 from fastq.inspector.inspectors import Inspector
-from fastq.states import TaskState
+from fastq.text.human import payload_text
 
 __all__ = ["PeriodicTaskAdmin", "QueuedTaskAdmin"]
 

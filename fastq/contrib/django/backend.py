@@ -12,8 +12,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.utils import timezone
 
-from fastq.callables import refuse_generator
 from fastq.client import Client
+from fastq.common.callables import refuse_generator
+from fastq.common.states import TaskState
 from fastq.contrib.django.framework import (
     DEFAULT_TASK_BACKEND_ALIAS,
     DEFAULT_TASK_PRIORITY,
@@ -34,7 +35,6 @@ from fastq.info import TaskInfo
 from fastq.inspector.inspectors import Inspector
 from fastq.inspector.records import FailedAttempt
 from fastq.options import check_options
-from fastq.states import TaskState
 from fastq.task import Task as Message
 
 __all__ = ["KNOWN_TASKS", "FastqBackend", "FastqTask", "task"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from fastq.callables import refuse_unrun
+from fastq.common.callables import refuse_unrun
 from fastq.contrib.django.framework import (
     AnyResult,
     AnyTask,
@@ -23,8 +23,8 @@ from fastq.contrib.django.framework import (
 from fastq.contrib.django.results import ENQUEUED_AT, kept_value
 from fastq.errors import RevokeTask, Snooze
 from fastq.running import RunningTask
-from fastq.worker.hooks import caused_by, why_final
-from fastq.worker.report import trace_of
+from fastq.worker.child.hooks import caused_by, why_final
+from fastq.worker.shared.report import trace_of
 
 __all__ = ["async_handler_of", "handler_of", "plain_handler_of"]
 

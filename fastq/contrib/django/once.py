@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS, transaction
 
-from fastq.callables import refuse_generator
+from fastq.common.callables import refuse_generator
 from fastq.contrib.notes import note_key
 
 __all__ = ["once"]

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from fastq import errors
+from fastq.common.states import TaskState
 from fastq.contrib.django.framework import (
     AnyResult,
     AnyTask,
@@ -24,7 +25,6 @@ from fastq.contrib.django.framework import (
 )
 from fastq.info import TaskInfo
 from fastq.inspector.records import FailedAttempt
-from fastq.states import TaskState
 
 __all__ = ["ENQUEUED_AT", "kept_value", "result_of"]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from fastq.common.states import TaskState
 from fastq.contrib.django.backend import KNOWN_TASKS, FastqBackend
 from fastq.contrib.django.framework import AnyResult, AnyTask, TaskResultDoesNotExist
 from fastq.contrib.django.handlers import plain_handler_of
@@ -16,11 +17,10 @@ from fastq.info import TaskInfo
 from fastq.inspector.records import FailedAttempt
 from fastq.mux import ServeMux
 from fastq.running import RunningTask
-from fastq.states import TaskState
 from fastq.task import Task as Message
 from fastq.testing.inline import InlineClient
 from fastq.testing.runs import RunOutcome, TaskRun
-from fastq.worker.report import trace_of
+from fastq.worker.shared.report import trace_of
 
 __all__ = ["InlineBackend"]
 

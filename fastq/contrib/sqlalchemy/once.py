@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
-from fastq.callables import refuse_generator
+from fastq.common.callables import refuse_generator
 from fastq.contrib.notes import note_key
 from fastq.contrib.sqlalchemy.tables import CommittedTask
 

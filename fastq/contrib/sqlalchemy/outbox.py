@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from fastq.client import Client
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
 from fastq.contrib.sqlalchemy.tables import OutboxTask, new_id
 from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError
 from fastq.info import TaskInfo

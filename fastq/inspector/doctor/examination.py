@@ -25,7 +25,7 @@ from fastq.inspector.doctor.slow import check_slow_commands
 from fastq.inspector.doctor.suspects import KEY_KINDS, Survey
 from fastq.inspector.doctor.versions import check_formats
 from fastq.inspector.doctor.vitals import Vitals, read_vitals
-from fastq.inspector.doctor.walk import Scope, survey_keys, survey_queue
+from fastq.inspector.doctor.walk import Scope, find_nodes, survey_keys, survey_queue
 
 __all__ = ["LIMIT", "Order", "Report", "examine"]
 
@@ -189,7 +189,7 @@ class _Round:
 
     def look_at_tasks(self) -> Flow[None]:
         report, order = self._report, self._order
-        nodes = yield from self._nodes()
+        nodes = (yield from find_nodes()) if self._is_cluster else ("fastq",)
         scope = Scope(
             order.queues,
             order.limit,
@@ -224,12 +224,6 @@ class _Round:
             done = yield from attempt(survey_keys(self._listed, survey, scope), may_be_away=self._is_cluster)
             if isinstance(done, Refused):
                 survey.refused[""] = done.why
-
-    def _nodes(self) -> Flow[Sequence[str]]:
-        if isinstance(self._vitals.cluster, Refused):
-            return ("fastq",)
-        ranges = yield from ask(cluster_slots())
-        return ("fastq",) if isinstance(ranges, Refused) else node_tags(ranges)
 
     def _count_keys(self) -> Flow[int | None]:
         count = yield from ask(count_keys())

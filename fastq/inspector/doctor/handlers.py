@@ -9,9 +9,9 @@ from fastq.broker.inspect.tasks import FoundTask, list_ids, read_tasks
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
 from fastq.broker.operations.presence import read_servers
+from fastq.common.states import TaskState
 from fastq.errors import InvalidMessageError
 from fastq.inspector.doctor.finding import Finding, Level, unseen
-from fastq.states import TaskState
 from fastq.wire.codec import view_task_message
 from fastq.wire.notice import ServerNotice
 

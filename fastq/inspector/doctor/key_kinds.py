@@ -22,12 +22,16 @@ class KeyKind(Enum):
 
 
 class NamedKey(NamedTuple):
-    """A key, its purpose, its queue ("" if none), and the rest of its name, such as a task's id."""
+    """A key, its purpose, its queue ("" if none), and the rest of its name, such as a task's id.
+
+    ``is_own`` says that asynq does not know the key, and that no task is in it.
+    """
 
     key: str
     kind: KeyKind
     queue: str
     rest: str
+    is_own: bool = False
 
 
 _OF_QUEUE: Final = re.compile(r"asynq:\{(?P<queue>.*?)\}:(?P<name>.*)", re.DOTALL)
@@ -45,27 +49,30 @@ _PLACES: Final = frozenset(
         "moving",
     }
 )
-_ASIDE: Final = re.compile(
-    r"paused|moved|archive_rule|scheduled_groups|(processed|failed)(:\d{4}-\d\d-\d\d)?|lost:\d{4}-\d\d-\d\d"
-    r"|history:\d{4}-\d\d-\d\d(T\d\d)?|(tick|last_tick):.*|errors|error:[0-9a-f]{16}",
+_ASIDE: Final = re.compile(r"paused|(processed|failed)(:\d{4}-\d\d-\d\d)?")
+_OWN_ASIDE: Final = re.compile(
+    r"moved|archive_rule|scheduled_groups|lost:\d{4}-\d\d-\d\d|history:\d{4}-\d\d-\d\d(T\d\d)?"
+    r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}",
     re.DOTALL,
 )
 _SHARED: Final = re.compile(
-    r"asynq:(queues|servers|workers|schedulers|scheduler_ticks"
-    r"|(servers|workers|schedulers|fastq):\{.*\}|(scheduler_history|sema):.*)",
+    r"asynq:(queues|servers|workers|schedulers|(servers|workers|schedulers):\{.*\}|(scheduler_history|sema):.*)",
     re.DOTALL,
 )
+_OWN_SHARED: Final = re.compile(r"asynq:(scheduler_ticks|fastq:\{.*\})", re.DOTALL)
 
 
 def name_key(key: str) -> NamedKey:
     """Classify a key that begins with ``asynq:``."""
     found = _OF_QUEUE.fullmatch(key)
     if found is None:
-        return NamedKey(key, KeyKind.SHARED if _SHARED.fullmatch(key) else KeyKind.UNKNOWN, "", "")
+        is_own = _OWN_SHARED.fullmatch(key) is not None
+        return NamedKey(key, KeyKind.SHARED if is_own or _SHARED.fullmatch(key) else KeyKind.UNKNOWN, "", "", is_own)
     queue, name = found["queue"], found["name"]
     for prefix, kind in (("t:", KeyKind.TASK), ("unique:", KeyKind.LOCK), ("g:", KeyKind.PLACE)):
         if name.startswith(prefix):
             return NamedKey(key, kind, queue, name.removeprefix(prefix))
     if name in _PLACES:
         return NamedKey(key, KeyKind.PLACE, queue, name)
-    return NamedKey(key, KeyKind.ASIDE if _ASIDE.fullmatch(name) else KeyKind.UNKNOWN, queue, name)
+    is_own = _OWN_ASIDE.fullmatch(name) is not None
+    return NamedKey(key, KeyKind.ASIDE if is_own or _ASIDE.fullmatch(name) else KeyKind.UNKNOWN, queue, name, is_own)

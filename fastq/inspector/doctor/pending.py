@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from fastq.broker.inspect.examine import MAX_SEARCHED, TASKS_A_CALL
 from fastq.broker.inspect.tasks import list_ids_newest_first
 from fastq.broker.operation import Flow
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 
 __all__ = ["Pending", "read_pending", "tasks_a_call"]
 

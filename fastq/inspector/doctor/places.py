@@ -12,7 +12,7 @@ from fastq.broker.inspect.tasks import container
 from fastq.broker.operation import Flow, Operation, together
 from fastq.broker.operations.aggregate import AggregationSet
 from fastq.broker.transport.replies import scored
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 
 __all__ = ["OVERDUE_S", "Place", "Places", "find_places", "is_sendable", "walk"]

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from fastq.broker.inspect.queues import Pulse, QueueStats
+from fastq.common.states import TaskState
 from fastq.inspector.doctor.finding import Finding, Level
-from fastq.states import TaskState
 
 __all__ = ["NEARLY", "check_archives", "check_paused", "check_served", "unserved"]
 

@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fastq.broker.inspect.examine import TASKS_A_CALL, Stretch, examine_leases, examine_lock, examine_tasks, list_parked
-from fastq.broker.inspect.keyspace import KEYS_A_CALL, KeyPage, glob_of, scan_keys
+from fastq.broker.inspect.keyspace import KEYS_A_CALL, KeyPage, glob_of, node_tags, scan_keys
+from fastq.broker.inspect.servers import cluster_slots
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.lease import id_word
-from fastq.inspector.doctor.finding import Refused, attempt
+from fastq.inspector.doctor.finding import Refused, ask, attempt
 from fastq.inspector.doctor.key_kinds import KeyKind, NamedKey, name_key
 from fastq.inspector.doctor.pending import Pending, read_pending, tasks_a_call
 from fastq.inspector.doctor.places import Place, find_places, is_sendable, walk
 from fastq.inspector.doctor.suspects import Kind, Survey, Suspect
 from fastq.wire import keys
 
-__all__ = ["Scope", "survey_keys", "survey_queue"]
+__all__ = ["Scope", "find_nodes", "survey_keys", "survey_queue"]
 
 KEYS_A_TASK: Final = 3
 """The number of keys that may be examined per task of the limit."""
@@ -39,6 +40,12 @@ class Scope:
     """Names of queues, one on each node of a cluster."""
     served: Collection[str] = ()
     """Queues that live servers take tasks from, listed or not: a server writes the rule of an archive first."""
+
+
+def find_nodes() -> Flow[Sequence[str]]:
+    """Name a queue on each node of a cluster, and any queue where there is none."""
+    ranges = yield from ask(cluster_slots())
+    return ("fastq",) if isinstance(ranges, Refused) else node_tags(ranges)
 
 
 def survey_queue(queue: str, survey: Survey, scope: Scope) -> Flow[None]:

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from fastq.server.actors.lanes import LaneActor
+from fastq.server.actors.per_node import PerNodeActor
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
@@ -26,7 +26,7 @@ FLUSH_AFTER_S: Final = 0.002
 RESTED_S: Final = 0.01
 
 
-class Acker(LaneActor):
+class Acker(PerNodeActor):
     """The first write of each end.
 
     ``pool_is_dry`` returns whether no more tasks will end for now. ``make_room`` is called with each ended task, since
@@ -43,7 +43,7 @@ class Acker(LaneActor):
         make_room: Callable[[], None],
         wake_syncer: Callable[[], None],
     ) -> None:
-        super().__init__(in_flight.stats.outage, writer.lane_of)
+        super().__init__(in_flight.stats.outage, writer.node_name_of)
         self._writer = writer
         self._tasks = in_flight.tasks
         self._stall = in_flight.stall
@@ -95,16 +95,16 @@ class Acker(LaneActor):
         tasks, self._waiting = self._waiting, []
         if tasks:
             self._flushed_s = self._clock.monotonic_s()
-        if self._lanes.are_many:
-            for lane, part in self._lanes.split(tasks, lambda task: task.queue).items():
-                self._behind.setdefault(lane, []).extend(part)
-            for lane in [lane for lane in self._behind if lane not in self._lanes]:
-                self._lanes.begin(lane, self._write_to(lane))
+        if self._per_node.are_many:
+            for node, part in self._per_node.split(tasks, lambda task: task.queue).items():
+                self._behind.setdefault(node, []).extend(part)
+            for node in [node for node in self._behind if node not in self._per_node]:
+                self._per_node.begin(node, self._write_to(node))
         elif tasks:
             await self._write(tasks)
 
-    async def _write_to(self, lane: str) -> None:
-        await self._write(self._behind.pop(lane))
+    async def _write_to(self, node: str) -> None:
+        await self._write(self._behind.pop(node))
 
     async def _write(self, tasks: list[InFlightTask]) -> None:
         try:
@@ -120,6 +120,6 @@ class Acker(LaneActor):
     async def flush(self) -> None:
         """Write what waits now; for the shutdown, after the loop of ticks has ended."""
         await self.tick()
-        while self._lanes or self._behind:
-            await self._lanes.settle()
+        while self._per_node or self._behind:
+            await self._per_node.settle()
             await self.tick()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from fastq.broker.transport.end_task import end_task
 from fastq.errors import BrokerError
-from fastq.server.outage import Outage, is_shared
+from fastq.server.base.outage import Outage, is_shared
 
 __all__ = ["Actor", "backoff_s", "first_of", "stop_all"]
 

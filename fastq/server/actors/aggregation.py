@@ -2,15 +2,15 @@
 
 import asyncio
 
-from fastq.clock import Clock
+from fastq.common.clock import Clock
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.aggregator import Aggregator
 from fastq.server.actors.reclaimer import Reclaimer
+from fastq.server.base.commands import Commands
+from fastq.server.base.config import ServerConfig
+from fastq.server.base.timing import Timing
 from fastq.server.children.aggregation_child import AggregationChild
-from fastq.server.commands import Commands
-from fastq.server.config import ServerConfig
-from fastq.server.stats import ServerStats
-from fastq.server.timing import Timing
+from fastq.server.inflight.stats import ServerStats
 
 __all__ = ["Aggregation"]
 

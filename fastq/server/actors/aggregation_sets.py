@@ -14,7 +14,7 @@ from fastq.broker.operations.aggregate import (
 )
 from fastq.broker.operations.lease import MAX_LISTED_BYTES, LeasedTask
 from fastq.errors import InvalidMessageError
-from fastq.server.commands import Commands
+from fastq.server.base.commands import Commands
 from fastq.wire.codec import view_task_message
 
 __all__ = ["SetReader", "archive_tasks", "clear_away", "delete_set", "give_back"]

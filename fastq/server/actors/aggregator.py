@@ -24,17 +24,17 @@ from fastq.broker.operations.aggregate import (
 )
 from fastq.broker.operations.enqueue import register_queue
 from fastq.broker.operations.lease import LeasedTask
-from fastq.clock import Clock
+from fastq.common.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.aggregation_sets import SetReader, archive_tasks, clear_away, delete_set, give_back
+from fastq.server.base.commands import Commands
+from fastq.server.base.config import ServerConfig, seconds_of
+from fastq.server.base.timing import Timing
 from fastq.server.children.aggregation_child import AggregationFailure
-from fastq.server.commands import Commands
-from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.inflight.dispositions import undecodable
-from fastq.server.stats import ServerStats
-from fastq.server.timing import Timing
-from fastq.worker.aggregation import Combined, Unreadable
+from fastq.server.inflight.stats import ServerStats
+from fastq.worker.shared.requests import Combined, Unreadable
 
 __all__ = ["Aggregator"]
 

@@ -27,10 +27,10 @@ from fastq.broker.operations.archive_rule import (
 from fastq.broker.operations.maintain import Cleaned
 from fastq.broker.operations.walk import Source, Walk, WalkedTask, WalkPage
 from fastq.broker.transport.aio import AsyncBroker
-from fastq.clock import Clock, at_unix_ns
-from fastq.pool.protocol import PoolStartError
-from fastq.server.config import ServerConfig
-from fastq.states import TaskState
+from fastq.common.clock import Clock, at_unix_ns
+from fastq.common.states import TaskState
+from fastq.pool.main.protocol import PoolStartError
+from fastq.server.base.config import ServerConfig
 from fastq.wire import keys
 
 __all__ = ["ArchiveKeeper"]

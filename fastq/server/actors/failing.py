@@ -5,7 +5,7 @@ from logging import Logger
 
 from fastq.errors import BrokerError, BrokerOutOfMemoryError
 from fastq.server.actors.actor import backoff_s
-from fastq.server.outage import Outage
+from fastq.server.base.outage import Outage
 
 __all__ = ["FailingQueues"]
 

@@ -15,18 +15,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
+from fastq._prioritizer import Prioritizer
 from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
 from fastq.broker.operations.lease import Leased, list_leases
-from fastq.clock import Moment
+from fastq.common.clock import Moment
 from fastq.errors import BrokerError
-from fastq.prioritizer import Prioritizer
 from fastq.server.actors.failing import FailingQueues
-from fastq.server.actors.lanes import LaneActor
+from fastq.server.actors.per_node import PerNodeActor
 from fastq.server.actors.waker import Waker
-from fastq.server.commands import Commands
+from fastq.server.base.commands import Commands
 from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.stats import RepairKind, RoundTrip
 from fastq.server.inflight.uncertain import Brought, DequeueCall, LostDequeue
-from fastq.server.stats import RepairKind, RoundTrip
 
 __all__ = ["Fetcher"]
 
@@ -60,7 +60,7 @@ class Taker(Protocol):
         """Take tasks that were leased just now."""
 
 
-class Fetcher(LaneActor):
+class Fetcher(PerNodeActor):
     """The actor that fetches tasks for the pool."""
 
     name = "fetcher"
@@ -74,7 +74,7 @@ class Fetcher(LaneActor):
         wakers: Mapping[str, Waker],
         check_interval_s: float,
     ) -> None:
-        super().__init__(in_flight.stats.outage, commands.lane_of)
+        super().__init__(in_flight.stats.outage, commands.node_name_of)
         self._commands = commands
         self._awaited: dict[str, tuple[int, float]] = {}
         self._prioritizer = prioritizer
@@ -143,8 +143,8 @@ class Fetcher(LaneActor):
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._take_lost(at_once=True)
-                await self._lanes.settle()
-        await self._lanes.stop()
+                await self._per_node.settle()
+        await self._per_node.stop()
         self._dequeues.give_up()
 
     @property
@@ -162,14 +162,16 @@ class Fetcher(LaneActor):
         if self._dequeues.any_lost or not self._is_fetching:
             self._hand_on()  # otherwise the look for lost dequeues would take these for lost
         if not self._is_fetching:
-            if not self._lanes:
+            if not self._per_node:
                 self.quiet.set()
             if self.quiet.is_set():
                 await self._take_lost()
             return min(NOTHING_TO_DO_S, max(0.001, self._dequeues.due_s() - self._clock.monotonic_s()))
         await self._take_lost()
         room = min(self._taker.room - self._dequeues.brought - self._expected(), MAX_BATCH_TASKS)
-        in_doubt = self._ends.queues_in_doubt() | self._lanes.busy(self._prioritizer.weights) | self._dequeues.asked()
+        in_doubt = (
+            self._ends.queues_in_doubt() | self._per_node.busy(self._prioritizer.weights) | self._dequeues.asked()
+        )
         quotas = self._quotas(room, self._still_resting() | in_doubt) if room > 0 else []
         if not quotas:
             if self._dequeues.brought:
@@ -181,11 +183,11 @@ class Fetcher(LaneActor):
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
         self.get_on()
         calls = [call for queue, count in quotas for call in self._calls(queue, count)]
-        if self._lanes.are_many:
+        if self._per_node.are_many:
             now_s = self._clock.monotonic_s()
-            for lane, part in self._lanes.split(calls, lambda call: call.queue).items():
-                self._awaited[lane] = sum(call.most for call in part), now_s + AWAITED_S
-                self._lanes.begin(lane, self._fetch(part))
+            for node, part in self._per_node.split(calls, lambda call: call.queue).items():
+                self._awaited[node] = sum(call.most for call in part), now_s + AWAITED_S
+                self._per_node.begin(node, self._fetch(part))
         else:
             await self._fetch(calls)
         return self._pause_s()
@@ -198,10 +200,12 @@ class Fetcher(LaneActor):
 
     def _expected(self) -> int:
         """Return how many tasks the nodes that were just asked may bring."""
-        if not self._lanes:
+        if not self._per_node:
             return 0
         now_s = self._clock.monotonic_s()
-        return sum(most for lane, (most, until_s) in self._awaited.items() if lane in self._lanes and now_s < until_s)
+        return sum(
+            most for node, (most, until_s) in self._awaited.items() if node in self._per_node and now_s < until_s
+        )
 
     def _quotas(self, room: int, skip: frozenset[str]) -> list[tuple[str, int]]:
         return self._prioritizer.split(room, skip, QUEUES_OF_A_LARGE_BATCH if room >= LARGE_BATCH else 0)
@@ -300,7 +304,7 @@ class Fetcher(LaneActor):
     async def _ask_failing(self) -> None:
         """Ask the queues that an outage met whether it is over; without room no dequeue would tell."""
         queues = self._failing.in_outage().difference(self._still_resting())
-        await self._lanes.spread(queues, str, self._ask)
+        await self._per_node.spread(queues, str, self._ask)
 
     async def _ask(self, queues: Sequence[str]) -> None:
         results = await self._commands.run_many([list_leases(queue, "-inf", "-inf", 0) for queue in queues])
@@ -316,7 +320,7 @@ class Fetcher(LaneActor):
         self._resting[queue] = self._clock.monotonic_s() + self._failing.note_failure(queue, error)
 
     async def _take_lost(self, *, at_once: bool = False) -> None:
-        await self._lanes.spread(self._dequeues.due(at_once=at_once), lambda lost: lost.queue, self._look_for)
+        await self._per_node.spread(self._dequeues.due(at_once=at_once), lambda lost: lost.queue, self._look_for)
 
     async def _look_for(self, lost: Sequence[LostDequeue]) -> None:
         for found in await self._dequeues.look(self._commands, lost):

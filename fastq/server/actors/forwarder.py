@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fastq.broker.operations.maintain import Forwarded, forward
-from fastq.clock import Clock
+from fastq.common.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.failing import FailingQueues
-from fastq.server.commands import Commands
-from fastq.server.stats import RepairKind, ServerStats
+from fastq.server.base.commands import Commands
+from fastq.server.inflight.stats import RepairKind, ServerStats
 
 __all__ = ["Forwarder"]
 

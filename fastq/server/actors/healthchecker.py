@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from fastq.broker.operations.health import ping
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
-from fastq.server.commands import Commands
-from fastq.server.outage import Outage
+from fastq.server.base.commands import Commands
+from fastq.server.base.outage import Outage
 
 __all__ = ["Healthchecker"]
 

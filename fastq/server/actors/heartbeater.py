@@ -13,10 +13,10 @@ from fastq.broker.operations.presence import ServerIdentity, ServerState, count_
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
+from fastq.server.base.outage import is_shared
 from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.stats import RoundTrip
 from fastq.server.inflight.tasks import InFlightTask
-from fastq.server.outage import is_shared
-from fastq.server.stats import RoundTrip
 
 __all__ = ["Heartbeater"]
 

@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from fastq.broker.operations.history import add_history
-from fastq.clock import Clock
+from fastq.common.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
-from fastq.server.commands import Commands
-from fastq.server.inflight._tally import Tally
-from fastq.server.stats import ServerStats
+from fastq.server.base.commands import Commands
+from fastq.server.inflight.stats import ServerStats
+from fastq.server.inflight.tally import Tally
 from fastq.wire.history import MAX_TYPES
 
 __all__ = ["Historian"]

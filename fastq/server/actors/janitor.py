@@ -8,13 +8,13 @@ what archives have too many (``archive_keeper``). If it dies: that stays until a
 from typing import Final
 
 from fastq.broker.operations.maintain import delete_expired_completed
-from fastq.clock import Clock
+from fastq.common.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.archive_keeper import ArchiveKeeper
-from fastq.server.commands import Commands
-from fastq.server.config import ServerConfig, seconds_of
-from fastq.server.outage import Outage
+from fastq.server.base.commands import Commands
+from fastq.server.base.config import ServerConfig, seconds_of
+from fastq.server.base.outage import Outage
 
 __all__ = ["Janitor"]
 

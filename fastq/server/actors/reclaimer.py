@@ -13,9 +13,9 @@ from fastq.broker.operations.aggregate import (
     relist_groups,
     unlist_due_groups,
 )
-from fastq.clock import Clock
+from fastq.common.clock import Clock
 from fastq.server.actors.aggregation_sets import clear_away, give_back
-from fastq.server.commands import Commands
+from fastq.server.base.commands import Commands
 
 __all__ = ["Reclaimer"]
 

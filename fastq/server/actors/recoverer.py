@@ -1,10 +1,10 @@
 """The recoverer: brings back the tasks of dead servers, and repairs what they left behind.
 
-Wakes: at start and every 30 s; twice a beat while Redis has not answered for long enough (``answers``). Reads: leases
-that ended 30 s ago or earlier. Writes: those tasks to retry, with no attempt charged but counted as lost; to archived,
-if they were lost too often or may run once only; ids without lease or task, and leases without task, are repaired, and
-all is counted; what dead servers left of groups is seen to (``reclaimer``). If it dies: another server's recoverer does
-the same (Go's only what it knows of, and it charges an attempt).
+Wakes: at start and every 30 s; twice a beat while Redis has not answered for long enough (``redis_steadiness``). Reads:
+leases that ended 30 s ago or earlier. Writes: those tasks to retry, with no attempt charged but counted as lost; to
+archived, if they were lost too often or may run once only; ids without lease or task, and leases without task, are
+repaired, and all is counted; what dead servers left of groups is seen to (``reclaimer``). If it dies: another server's
+recoverer does the same (Go's only what it knows of, and it charges an attempt).
 """
 
 from collections import defaultdict
@@ -16,19 +16,19 @@ from fastq.broker.operations.finish import Archived, FinishOutcome, Guard, Retri
 from fastq.broker.operations.lease import LeasedTask, LeaseList, list_leases
 from fastq.broker.operations.maintain import count_lost
 from fastq.broker.operations.repair import repair_active, repair_lease
-from fastq.clock import Moment, at_unix_ns
+from fastq.common.clock import Moment, at_unix_ns
 from fastq.errors import BrokerError, InvalidMessageError
 from fastq.server.actors.actor import Actor, first_of
-from fastq.server.actors.answers import Answers
-from fastq.server.commands import Commands
-from fastq.server.inflight._tally import Tally
+from fastq.server.actors.redis_steadiness import Answers
+from fastq.server.base.commands import Commands
 from fastq.server.inflight.dispositions import undecodable
 from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.stats import RepairKind, Repairs, describe_repairs
+from fastq.server.inflight.tally import Tally
 from fastq.server.inflight.tasks import view_leased
-from fastq.server.stats import RepairKind, Repairs, describe_repairs
 from fastq.wire.attempts import AttemptRecord
 from fastq.wire.codec import clean_text, rewrite_task_message
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.report import FailureReport
 
 __all__ = ["LostTaskRules", "Recoverer"]
 

@@ -1,28 +1,27 @@
 """The subscriber: receives which tasks to cancel and what becomes of them, and the messages of other topics.
 
 Wakes: on each message of asynq:cancel, of fastq's own channel beside it, and of the topics that it is given; after a
-lost connection it subscribes again. It keeps what names no task in flight here for 2 s, for a dequeue that is under
-way. If it dies: nothing of this is received until it is back.
+lost connection it subscribes again. What names no task in flight here is kept for a dequeue that is under way
+(``cancellations``). If it dies: nothing of this is received until it is back.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from fastq.broker.operations.cancel import CancelAs, Cancellation, read_cancellation
+from fastq.broker.operations.cancel import Cancellation, read_cancellation
 from fastq.broker.operations.control import ServerOrder, read_order
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.subscription import ChannelMessage, listen
-from fastq.clock import Clock
+from fastq.common.clock import Clock
 from fastq.errors import BrokerAuthError
 from fastq.server.actors.actor import Actor
-from fastq.server.actors.expiring_dict import ExpiringDict
-from fastq.server.outage import Outage
+from fastq.server.base.outage import Outage
+from fastq.server.inflight.cancellations import REMEMBER_S, EarlyCancellations
+from fastq.server.inflight.expiring_dict import ExpiringDict
 from fastq.wire import keys
 
 __all__ = ["Subscriber", "Topic", "due_topic", "order_topic"]
-
-REMEMBER_S: Final = 2.0
 
 
 class Topic(NamedTuple):
@@ -35,13 +34,6 @@ class Topic(NamedTuple):
     channels: Sequence[str]
     handle: Callable[[ChannelMessage], None]
     lack: str
-
-
-class _EarlyCancellation(NamedTuple):
-    """A cancellation of a task that is not here, and when it came (monotonic seconds)."""
-
-    outcome: CancelAs
-    at_s: float
 
 
 class Subscriber(Actor):
@@ -58,6 +50,7 @@ class Subscriber(Actor):
         self,
         broker: AsyncBroker,
         cancel: Callable[[Cancellation], bool],
+        early: EarlyCancellations,
         clock: Clock,
         topics: Sequence[Topic],
         outage: Outage,
@@ -65,7 +58,7 @@ class Subscriber(Actor):
         super().__init__(outage)
         self._broker = broker
         self._cancel = cancel
-        self._clock = clock
+        self._early = early
         self._topics = (
             Topic((keys.CANCEL_CHANNEL,), self._on_cancel, ""),
             Topic(
@@ -75,7 +68,6 @@ class Subscriber(Actor):
             ),
             *topics,
         )
-        self._unknown = ExpiringDict[tuple[str | None, str], _EarlyCancellation](REMEMBER_S, clock)
         self._bare_ids_due = ExpiringDict[str, int](REMEMBER_S, clock)
         self._logged_invalid: set[str] = set()
         self._logged_forbidden: set[str] = set()
@@ -117,14 +109,6 @@ class Subscriber(Actor):
                 channels = ", ".join(topic.channels[:2]) + (", ..." if len(topic.channels) > 2 else "")
                 self._log.warning("%s; %s: the Redis user may not subscribe to %s", error, topic.lack, channels)
 
-    @property
-    def remembers(self) -> bool:
-        """Return whether any id is kept."""
-        if not self._unknown:
-            return False
-        self._unknown.forget_what_is_over()
-        return bool(self._unknown)
-
     def _handle(self, message: ChannelMessage, handle: Callable[[ChannelMessage], None]) -> None:
         try:
             handle(message)
@@ -151,20 +135,7 @@ class Subscriber(Actor):
 
     def _cancel_or_keep(self, cancellation: Cancellation) -> None:
         if not self._cancel(cancellation):
-            unknown = _EarlyCancellation(cancellation.outcome or CancelAs.RETRY, self._clock.monotonic_s())
-            self._unknown.put((cancellation.queue, cancellation.task_id), unknown)
-
-    def canceled_as(self, queue: str, task_id: str, asked_s: float) -> CancelAs | None:
-        """Return the wanted fate of an incoming task that was canceled on its way here, else None.
-
-        ``asked_s`` is the time of its dequeue request. A task canceled before that ran elsewhere, and is run again
-        because somebody wants it.
-        """
-        if not self._unknown:
-            return None
-        by_id, by_name = self._unknown.take((None, task_id)), self._unknown.take((queue, task_id))
-        early = by_name or by_id
-        return early.outcome if early is not None and early.at_s >= asked_s else None
+            self._early.keep(cancellation)
 
 
 def order_topic(server_id: str, obey: Callable[[ServerOrder], None]) -> Topic:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import first_of
-from fastq.server.actors.lanes import LaneActor
+from fastq.server.actors.per_node import PerNodeActor
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
@@ -25,13 +25,13 @@ __all__ = ["Syncer"]
 INTERVAL_S = 1.0
 
 
-class Syncer(LaneActor):
+class Syncer(PerNodeActor):
     """The later writes of ends that are uncertain (``UncertainEnds``), until each is settled."""
 
     name = "syncer"
 
     def __init__(self, writer: AckWriter, in_flight: InFlight) -> None:
-        super().__init__(in_flight.stats.outage, writer.lane_of)
+        super().__init__(in_flight.stats.outage, writer.node_name_of)
         self._writer = writer
         self._tasks = in_flight.tasks
         self._ends = in_flight.ends
@@ -57,21 +57,21 @@ class Syncer(LaneActor):
     def first_tick_after_s(self) -> None:
         """Wait for the first failed write."""
 
-    def lane_is_free(self) -> None:
+    def node_is_free(self) -> None:
         """Write again what failed, but not at once."""
         self.wake_soon()
 
     @property
     def is_writing(self) -> bool:
         """Return whether a write to a node of a cluster is under way."""
-        return bool(self._lanes)
+        return bool(self._per_node)
 
     async def tick(self) -> None:
         """Retry every failed write once; a write that fails again causes another tick."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        await self._lanes.spread(self._ends.waiting, lambda task: task.queue, self._write)
+        await self._per_node.spread(self._ends.waiting, lambda task: task.queue, self._write)
 
     async def _write(self, tasks: Sequence[InFlightTask]) -> None:
         """Write the ends of the queues of tasks; it takes them when it begins, so that none is lost before."""

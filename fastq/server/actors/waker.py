@@ -13,7 +13,7 @@ from typing import Final
 from fastq.broker.transport.wait import TaskWatch
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
-from fastq.server.outage import Outage
+from fastq.server.base.outage import Outage
 
 __all__ = ["Waker"]
 

@@ -6,13 +6,13 @@ Wakes: every 5 s. Reads: the progress of the other actors. If it dies: a hanging
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from fastq.server.actors.actor import Actor
-from fastq.server.outage import MOST_TOLD
-from fastq.server.stats import ServerStats
-from fastq.server.timing import Timing
+from fastq.server.base.outage import MOST_TOLD
+from fastq.server.base.timing import Timing
+from fastq.server.inflight.stats import ServerStats
 
 __all__ = ["Watchdog"]
 
@@ -25,7 +25,7 @@ class Watchdog(Actor):
 
     name = "watchdog"
 
-    def __init__(self, actors: Callable[[], Sequence[Actor]], timing: Timing, stats: ServerStats) -> None:
+    def __init__(self, actors: Sequence[Actor], timing: Timing, stats: ServerStats) -> None:
         super().__init__(stats.outage)
         self._actors = actors
         self._interval_s = timing.watchdog_interval_s
@@ -37,7 +37,7 @@ class Watchdog(Actor):
         now_s = asyncio.get_running_loop().time()
         stood_still = self._looked_s is not None and now_s - self._looked_s > LATE * self._interval_s
         self._looked_s = now_s
-        for actor in self._actors():
+        for actor in self._actors:
             if stood_still:
                 actor.get_on()
             elif why := actor.why_stuck():

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import orjson
 
-from fastq.pool.pool import ForkServer, PoolConfig
-from fastq.pool.protocol import Event, EventKind
+from fastq.pool.main.pool import ForkServer, PoolConfig
+from fastq.pool.main.protocol import Event, EventKind
+from fastq.server.base.config import ServerConfig, seconds_of
 from fastq.server.children.spare_child import SpareChild
-from fastq.server.config import ServerConfig, seconds_of
-from fastq.worker.aggregation import (
+from fastq.worker.shared.requests import (
+    AGGREGATION_RUNNER,
     Combined,
     Unreadable,
     aggregation_answer,
@@ -45,7 +46,7 @@ class AggregationChild:
         self._limit_s = set_lifetime_s * 5 / 6
         self._patience_s = set_lifetime_s * 11 / 12
         pool = PoolConfig(
-            runner="fastq.worker.aggregation:load",
+            runner=AGGREGATION_RUNNER,
             argument=aggregation_argument(str(config.group_aggregator), app),
             name="the group aggregator",
             start_method=config.start_method,

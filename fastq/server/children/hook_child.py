@@ -11,14 +11,14 @@ import orjson
 
 from fastq.errors import BrokerError
 from fastq.log.setup import log_text
-from fastq.pool.pool import ForkServer, PoolConfig
-from fastq.pool.protocol import Event, EventKind
+from fastq.pool.main.pool import ForkServer, PoolConfig
+from fastq.pool.main.protocol import Event, EventKind
+from fastq.server.base.config import ServerConfig, seconds_of
 from fastq.server.children.spare_child import SpareChild
-from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.inflight.dispositions import report_of
 from fastq.server.inflight.tasks import InFlightTask
-from fastq.worker.hook_runner import credentials_request, health_request, judge_request
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.report import FailureReport
+from fastq.worker.shared.requests import HOOK_RUNNER, credentials_request, health_request, judge_request
 
 __all__ = ["HookChild"]
 
@@ -39,7 +39,7 @@ class HookChild:
         self.checks_health = config.health_check is not None
         argument = orjson.dumps({**hooks, "health_check": config.health_check, "app": app}).decode()
         pool = PoolConfig(
-            runner="fastq.worker.hook_runner:load",
+            runner=HOOK_RUNNER,
             argument=argument,
             name="the hooks",
             start_method=config.start_method,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from fastq.broker.transport.end_task import end_task
 from fastq.log.setup import log_text
-from fastq.pool.pool import ForkServer
-from fastq.pool.protocol import PoolStartError
+from fastq.pool.main.pool import ForkServer
+from fastq.pool.main.protocol import PoolStartError
 
 __all__ = ["Reloader"]
 

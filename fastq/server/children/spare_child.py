@@ -9,19 +9,15 @@ import logging
 
 from fastq.broker.transport.end_task import end_task
 from fastq.log.setup import log_text
-from fastq.pool.pool import ForkServer, PoolConfig, ProcessPool
-from fastq.pool.protocol import Event, PoolCallbacks, PoolStartError, Submission
+from fastq.pool.main.pool import ForkServer, PoolConfig, ProcessPool
+from fastq.pool.main.protocol import Event, PoolListener, PoolStartError, Submission
 
 __all__ = ["SpareChild"]
 
 _log = logging.getLogger("fastq.hooks")
 
 
-def _notice(text: str) -> None:
-    log_text(_log, logging.WARNING, text)
-
-
-class SpareChild:
+class SpareChild(PoolListener):
     """A child with a runner of its own, forked by ``forks``; its configuration's name stands in the log."""
 
     def __init__(self, config: PoolConfig, forks: ForkServer | None = None) -> None:
@@ -85,9 +81,9 @@ class SpareChild:
         return None if self.is_stopped else self._pool
 
     async def _start_pool(self) -> None:
-        pool = ProcessPool(self._config, PoolCallbacks(self._on_events, self._on_failed, _notice), self._forks)
+        pool = ProcessPool(self._config, self._forks)
         try:
-            await pool.start()
+            await pool.start(self)
             self._pool = pool
         except PoolStartError as error:
             log_text(_log, logging.ERROR, f"{self._config.name} cannot be run: {error}")
@@ -96,13 +92,21 @@ class SpareChild:
                 # Shielded: the task of the burial goes on, and ``stop`` waits for it.
                 await asyncio.shield(self._bury(pool))
 
-    def _on_events(self, events: list[Event]) -> None:
+    def on_events(self, events: list[Event]) -> None:
+        """Give the answers to those who wait for them."""
         for event in events:
             answer = self._answers.get(event.submission.key)  # type: ignore[call-overload]  # the key is our number
             if answer is not None and not answer.done():
                 answer.set_result(event)
 
-    def _on_failed(self, error: PoolStartError) -> None:
+    def on_notice(self, text: str) -> None:
+        """Log a text about a problem as one of the hooks."""
+        log_text(_log, logging.WARNING, text)
+
+    def on_info(self, text: str) -> None:
+        """Leave it out of the log: this is one child, beside those of the tasks."""
+
+    def on_failed(self, error: PoolStartError) -> None:
         """Give the pool up: it starts no more children."""
         pool, self._pool = self._pool, None
         if pool is not None:

@@ -2,9 +2,9 @@ from collections.abc import Callable
 from typing import final
 
 from fastq.broker.operations.finish import Completed, Done
-from fastq.pool.protocol import Event, Submission
-from fastq.server.inflight._tally import Tally
-from fastq.server.inflight._tasks import InFlightTask, InFlightTasks
+from fastq.pool.main.protocol import Event, Submission
+from fastq.server.inflight.tally import Tally
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 
 @final
 class SubmissionMaker:

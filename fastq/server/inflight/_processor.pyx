@@ -9,16 +9,16 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from fastq._codec cimport DATA, DEADLINE, FASTQ_HEADER, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
-from fastq.pool._child_queue cimport Event, Submission
-from fastq.server.inflight._tally cimport Tally
-from fastq.server.inflight._tasks cimport InFlightTask, InFlightTasks
+from fastq.pool.main.child_queue cimport Event, Submission
+from fastq.server.inflight.tally cimport Tally
+from fastq.server.inflight.tasks cimport InFlightTask, InFlightTasks
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp
 
 from fastq._codec import rewrite_task_message, view_task_message
 from fastq.broker.operations.finish import Completed, Done
 from fastq.errors import InvalidMessageError
-from fastq.pool.protocol import EventKind, Sort
+from fastq.pool.main.protocol import EventKind, Sort
 from fastq.wire.inbox import awaiter_of
 
 cdef extern from "Python.h":

@@ -19,9 +19,16 @@ from fastq.broker.operations.finish import (
     Terms,
 )
 from fastq.broker.operations.lease import Owner
-from fastq.clock import at_unix_ns
-from fastq.server.inflight._tasks import by_disposition, dispositions, most_steps, seq_of
-from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, SeqRange
+from fastq.common.clock import at_unix_ns
+from fastq.server.inflight.tasks import (
+    InFlightTask,
+    InFlightTasks,
+    SeqRange,
+    by_disposition,
+    dispositions,
+    most_steps,
+    seq_of,
+)
 
 __all__ = ["AckCall", "plan_acks"]
 

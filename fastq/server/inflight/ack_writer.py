@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from fastq.broker.operations.finish import FinishOutcome
 from fastq.errors import BrokerConnectionError, BrokerError
-from fastq.server.commands import Commands
-from fastq.server.inflight._tasks import InFlightTask, awaited, count_ends, live
+from fastq.server.base.commands import Commands
 from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.inboxes import Inboxes
 from fastq.server.inflight.progress_writer import ProgressWriter
+from fastq.server.inflight.stats import RoundTrip
 from fastq.server.inflight.task_log import LEASE_LOST, TaskLog
-from fastq.server.stats import RoundTrip
+from fastq.server.inflight.tasks import InFlightTask, awaited, count_ends, live
 
 __all__ = ["AckWriter"]
 
@@ -27,7 +27,7 @@ class AckWriter:
         self._commands = commands
         self.inboxes = Inboxes(commands)
         self.progress = ProgressWriter(commands, in_flight.owner)
-        self.lane_of = commands.lane_of
+        self.node_name_of = commands.node_name_of
         self._tasks = in_flight.tasks
         self._ends = in_flight.ends
         self._owner = in_flight.owner

@@ -9,8 +9,8 @@ from fastq.broker.operations.presence import save_checkpoint
 from fastq.checkpoint import with_checkpoint
 from fastq.errors import BrokerError
 from fastq.log.limit import LogLimit
-from fastq.pool.protocol import Submission
-from fastq.server.commands import Commands
+from fastq.pool.main.protocol import Submission
+from fastq.server.base.commands import Commands
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import view_task_message
@@ -31,14 +31,14 @@ class CheckpointWriter:
         self._clock = in_flight.clock
         self._lease_s = in_flight.timing.lease_s
         self._note_saved = note_saved
-        self._last: dict[InFlightTask, tuple[bytes, int]] = {}
+        self._last: dict[InFlightTask, tuple[Submission | None, bytes, int]] = {}
         self._writes: set[asyncio.Task[None]] = set()
         self._limit = LogLimit[str]()
 
     def save(self, task: InFlightTask, state: bytes, number: int) -> None:
         """Start to save the checkpoint of a running task."""
         is_under_way = task in self._last
-        self._last[task] = state, number
+        self._last[task] = task.submission, state, number
         if is_under_way:
             return  # the last one counts: it is written when the previous write has finished
         writing = asyncio.create_task(self._write(task))
@@ -48,7 +48,7 @@ class CheckpointWriter:
     async def _write(self, task: InFlightTask) -> None:
         try:
             while task.in_flight and not task.ended:
-                state, number = self._last[task]
+                last = submission, state, number = self._last[task]
                 message = with_checkpoint(task.view.data, state)
                 score = self._owner.score(self._clock.unix_ns() / 1e9, self._lease_s)
                 saving = save_checkpoint(task.queue, task.id, self._owner, message, score)
@@ -61,9 +61,9 @@ class CheckpointWriter:
                 if not is_ours:
                     return  # the next heartbeat finds out, and the handler is told to end
                 task.view = view_task_message(message)
-                if task.submission is not None:
-                    self._note_saved(task.submission, number)
-                if self._last[task][1] == number:
+                if submission is not None:  # an earlier run's, if the task runs again meanwhile: its numbers are others
+                    self._note_saved(submission, number)
+                if self._last[task] is last:
                     return
         finally:
             del self._last[task]

@@ -12,12 +12,12 @@ import orjson
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Disposition, Done, Requeued, Retried
 from fastq.errors import InvalidMessageError
-from fastq.pool.protocol import NOT_BEGUN, TOO_LATE, EventKind
+from fastq.pool.main.protocol import NOT_BEGUN, TOO_LATE, EventKind
 from fastq.server.inflight._processor import success_of
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import TaskMessage, clean_text, encode_task_message, rewrite_task_message
 from fastq.wire.messages import UNDECODABLE_TYPE
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.report import FailureReport
 
 __all__ = [
     "canceled_of",

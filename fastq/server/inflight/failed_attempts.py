@@ -8,13 +8,13 @@ import logging
 from typing import Final
 
 from fastq.broker.operations.errors import keep_traceback
-from fastq.clock import Clock
+from fastq.common.clock import Clock
 from fastq.errors import BrokerError
-from fastq.server.commands import Commands
+from fastq.server.base.commands import Commands
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.attempts import AttemptRecord
-from fastq.worker.fingerprint import Turns
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.fingerprint import Turns
+from fastq.worker.shared.report import FailureReport
 
 __all__ = ["FailedAttempts"]
 

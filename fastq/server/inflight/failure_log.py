@@ -5,13 +5,13 @@ import logging
 from typing import Any, Final, NamedTuple
 
 from fastq.broker.operations.finish import Archived, Disposition, Requeued, Retried
-from fastq.clock import Clock
-from fastq.durations import format_duration
+from fastq.common.clock import Clock
+from fastq.common.durations import format_duration
 from fastq.log.limit import LINES, PER_S, LogLimit, until_next_s
-from fastq.pool.protocol import EventKind
+from fastq.pool.main.protocol import EventKind
 from fastq.server.inflight.dispositions import overrides
 from fastq.server.inflight.tasks import InFlightTask
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.report import FailureReport
 
 __all__ = ["FailureLog"]
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from fastq.broker.operations.lease import Owner
-from fastq.clock import Clock
+from fastq.common.clock import Clock
+from fastq.server.base.timing import Timing
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.stats import ServerStats
 from fastq.server.inflight.tasks import InFlightTasks
 from fastq.server.inflight.uncertain import UncertainDequeues, UncertainEnds
-from fastq.server.stats import ServerStats
-from fastq.server.timing import Timing
 
 __all__ = ["InFlight"]
 

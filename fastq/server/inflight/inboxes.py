@@ -15,10 +15,9 @@ from fastq.broker.operation import Operation
 from fastq.broker.operations.ends import end_of_completed, tell_completed, tell_inbox
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done
 from fastq.errors import BrokerError
-from fastq.server.commands import Commands
-from fastq.server.inflight._tasks import awaited
+from fastq.server.base.commands import Commands
 from fastq.server.inflight.ack_planner import AckCall
-from fastq.server.inflight.tasks import InFlightTask
+from fastq.server.inflight.tasks import InFlightTask, awaited
 from fastq.wire.inbox import EndKind, TaskEnd, error_in
 
 __all__ = ["Inboxes"]

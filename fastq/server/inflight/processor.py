@@ -8,8 +8,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 from fastq._muxmatch import PatternIndex
@@ -17,9 +15,8 @@ from fastq.broker.operations.cancel import CancelAs, Cancellation
 from fastq.broker.operations.finish import Archived, Disposition, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.errors import InvalidMessageError
-from fastq.log.setup import log_text
 from fastq.mux import Terms
-from fastq.pool.protocol import (
+from fastq.pool.main.protocol import (
     ANOTHER_TASK,
     TOLD_TO_END,
     TOO_LATE,
@@ -27,15 +24,15 @@ from fastq.pool.protocol import (
     Event,
     EventKind,
     Pool,
-    PoolCallbacks,
+    PoolListener,
     PoolStartError,
     Sort,
     Submission,
 )
-from fastq.server.config import ServerConfig
+from fastq.server.base.config import ServerConfig
 from fastq.server.inflight._processor import SubmissionMaker, split_done, submissions_of
-from fastq.server.inflight._tally import Tally
-from fastq.server.inflight._tasks import count_waits
+from fastq.server.inflight.cancellations import EarlyCancellations
+from fastq.server.inflight.checkpoint_writer import CheckpointWriter
 from fastq.server.inflight.dispositions import (
     DelayRule,
     canceled_of,
@@ -46,17 +43,21 @@ from fastq.server.inflight.dispositions import (
     report_of,
     undecodable,
 )
+from fastq.server.inflight.failed_attempts import FailedAttempts
 from fastq.server.inflight.failure_log import FailureLog
 from fastq.server.inflight.in_flight import InFlight
-from fastq.server.inflight.tasks import InFlightTask, view_leased
-from fastq.server.inflight.unknown import pass_on_delay_s
-from fastq.server.stats import UNKNOWN
+from fastq.server.inflight.progress_writer import ProgressWriter
+from fastq.server.inflight.result_writer import ResultWriter
+from fastq.server.inflight.stats import UNKNOWN
+from fastq.server.inflight.tally import Tally
+from fastq.server.inflight.tasks import InFlightTask, count_waits, view_leased
+from fastq.server.inflight.unknown import UnknownTypes, pass_on_delay_s
 from fastq.wire.codec import TaskView, view_task_message
 from fastq.wire.messages import UNDECODABLE_TYPE
-from fastq.worker.description import AppDescription
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.description import AppDescription
+from fastq.worker.shared.report import FailureReport
 
-__all__ = ["Processor", "ProcessorCallbacks", "requeued"]
+__all__ = ["Processor", "requeued"]
 
 _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was canceled before it began").encode()
 
@@ -84,62 +85,55 @@ _LAST_SUCCESS: Final = EventKind.RESULT
 _LAST_OF_HANDLERS: Final = EventKind.INVALID
 """Kinds up to this one are ends that the handler or the message decided, so no hook is asked about them."""
 
-RecordAttempt: TypeAlias = Callable[[InFlightTask, FailureReport, int], bytes]
 Judge: TypeAlias = Callable[[InFlightTask, EventKind, bytes], Awaitable[FailureReport]]
-MakePool: TypeAlias = Callable[[PoolCallbacks], Pool]
-ChooseUnknown: TypeAlias = Callable[[str, str], Awaitable[int | None]]
 
 _log = logging.getLogger("fastq.pool")
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessorCallbacks:
-    """The callbacks of a processor: for tasks that have ended, results and checkpoints of running handlers, a pool
-    that is dead.
+class Processor(PoolListener):
+    """The processor: hands tasks in flight to the pool, and their outcomes to ``finish``.
 
-    ``record_attempt`` returns what is kept of a failed attempt, given its report and the nanoseconds that it ran;
-    ``canceled_as`` tells, by queue, id and when its dequeue was asked for, what is to become of a task that comes in,
-    if it was canceled on its way;
-    ``remembers_canceled`` tells whether anything was.
+    ``judge`` asks the app's hooks about a failure that no child reported; None without such hooks. ``make_room`` is
+    called when a child has begun to take tasks, ``failed`` when the pool is dead.
     """
-
-    finish: Callable[[list[InFlightTask]], None]
-    write_result: Callable[[InFlightTask, bytes], None]
-    save_checkpoint: Callable[[InFlightTask, bytes, int], None]
-    failed: Callable[[PoolStartError], None]
-    canceled_as: Callable[[str, str, float], CancelAs | None]
-    record_attempt: RecordAttempt
-    judge: Judge | None = None
-    """Asks the app's hooks about a failure that no child reported; None without such hooks."""
-    remembers_canceled: Callable[[], bool] = lambda: True
-    on_room: Callable[[], None] = lambda: None
-    """Called when a child has begun to take tasks."""
-    pass_on_after_s: ChooseUnknown | None = None
-    """Says, by queue and type, after how many seconds other servers may take a task that no pattern matches; None: it
-    fails."""
-    write_progress: Callable[[InFlightTask, bytes], None] = lambda task, data: None
-
-
-class Processor:
-    """The processor: hands tasks in flight to the pool, and their outcomes to ``finish``."""
 
     def __init__(
         self,
-        make_pool: MakePool,
+        pool: Pool,
         config: ServerConfig,
         in_flight: InFlight,
+        *,
         delay_rule: DelayRule,
-        callbacks: ProcessorCallbacks,
+        finish: Callable[[list[InFlightTask]], None],
+        results: ResultWriter,
+        checkpoints: CheckpointWriter,
+        progress: ProgressWriter,
+        attempts: FailedAttempts,
+        early: EarlyCancellations,
+        unknown: UnknownTypes,
+        judge: Judge | None,
+        make_room: Callable[[], None],
+        failed: Callable[[PoolStartError], None],
     ) -> None:
+        self.pool = pool
+        self._config = config
         self._tasks = in_flight.tasks
-        self._delay_rule = delay_rule
-        self._callbacks = callbacks
         self._clock = in_flight.clock
         self._stats = in_flight.stats
         self._counts = in_flight.stats.counts
+        self._delay_rule = delay_rule
+        self._finish = finish
+        self._results = results
+        self._checkpoints = checkpoints
+        self._progress = progress
+        self._attempts = attempts
+        self._early = early
+        self._unknown = unknown
+        self._ask_hooks = judge
+        self._make_room = make_room
+        self._failed = failed
         self._patterns = PatternIndex()
         self._maker = SubmissionMaker(self._tasks, self._look_up)
-        self._config = config
         self.taken = 0
         self.max_tasks = 0
         """How many tasks are taken at most; 0 for any number."""
@@ -147,21 +141,16 @@ class Processor:
         self.failure_log = FailureLog(self._clock)
         self._judging: dict[asyncio.Task[None], InFlightTask] = {}
         self.app = AppDescription()
-        pool_callbacks = PoolCallbacks(
-            self._on_events,
-            callbacks.failed,
-            partial(log_text, _log, logging.WARNING),
-            partial(log_text, _log, logging.INFO),
-            callbacks.on_room,
-            self._learn,
-        )
-        self.pool = make_pool(pool_callbacks)
 
-    async def start(self) -> None:
-        """Start the children; raise ``PoolStartError`` with the app's traceback if that fails."""
-        await self.pool.start()
+    def on_failed(self, error: PoolStartError) -> None:
+        """Pass it on that the pool is dead."""
+        self._failed(error)
 
-    def _learn(self, description: str) -> None:
+    def on_room(self) -> None:
+        """Let more tasks be fetched."""
+        self._make_room()
+
+    def on_description(self, description: str) -> None:
         """Note what the app serves, and how its handlers run; a reload may change it."""
         app = AppDescription.decode(description)
         if app == self.app:
@@ -170,24 +159,6 @@ class Processor:
         for pattern in app.patterns:
             self._patterns.add(pattern)
         self._maker = SubmissionMaker(self._tasks, self._look_up)  # its knowledge of types may be wrong now
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """Return the patterns of the app's mux, once the processor has started."""
-        return tuple(self._patterns)
-
-    @property
-    def places(self) -> dict[Sort, int]:
-        """Return how many tasks of each sort may run at once, of those that the app has."""
-        config, sorts = self._config, set(self.app.patterns.values()) or {Sort.PLAIN}
-        a_child = {Sort.PLAIN: 1, Sort.THREADED: config.threads, Sort.ASYNC: config.async_concurrency}
-        return {sort: config.concurrency * count for sort, count in a_child.items() if sort in sorts}
-
-    @property
-    def slots(self) -> int:
-        """Return how many tasks may run at once; a plain one has its child alone."""
-        places = self.places
-        return sum(count for sort, count in places.items() if sort is not Sort.PLAIN) or places[Sort.PLAIN]
 
     # In ---------------------------------------------------------------------------------------------------------
 
@@ -211,7 +182,7 @@ class Processor:
         # A lease counts from its request, because Redis may have granted it as early as that.
         leased_s = asked_s or self._clock.monotonic_s()
         if self._is_closed:
-            self._callbacks.finish(self._return(queue, leased, leased_s))
+            self._finish(self._return(queue, leased, leased_s))
             return
         tasks, odd = self._maker.take(queue, leased.ids, leased.messages, leased_s)
         count_waits(tasks, *leased.pending_since_ns, self._clock.unix_ns())
@@ -219,27 +190,26 @@ class Processor:
         try:
             if odd:
                 self._take_odd(queue, [leased.task(place) for place in odd], leased_s, tasks, rejected)
-            if self._callbacks.remembers_canceled():
+            if self._early:
                 rejected += self._cancel_early(queue, tasks, asked_s)
             submissions = submissions_of(tasks)
             if submissions:
                 self.pool.submit(submissions)
         finally:
             if rejected:
-                self._callbacks.finish(rejected)
+                self._finish(rejected)
 
     def _without_surplus(self, queue: str, leased: Leased, asked_s: float) -> Leased:
         """Give back what is more than this server is to run: a late reply has brought it. Return the others."""
         most = max(0, self.max_tasks - self.taken)
         surplus = Leased(leased.ids[most:], leased.messages[most:])
-        self._callbacks.finish(self._return(queue, surplus, asked_s or self._clock.monotonic_s()))
+        self._finish(self._return(queue, surplus, asked_s or self._clock.monotonic_s()))
         return leased._replace(ids=leased.ids[:most], messages=leased.messages[:most])
 
     def _return(self, queue: str, leased: Leased, leased_s: float) -> list[InFlightTask]:
         """Requeue tasks that arrived too late; unreadable ones are left to a recoverer."""
         returned = {}
-        for place in range(leased.size):
-            one = leased.task(place)
+        for one in map(leased.task, range(leased.size)):
             if one.id not in returned:
                 with suppress(InvalidMessageError):
                     returned[one.id] = requeued(self._add(queue, view_leased(one), leased_s))
@@ -283,8 +253,8 @@ class Processor:
         """End the tasks that were canceled a moment ago, and return them."""
         canceled = []
         for task in tasks:
-            task.canceled = self._callbacks.canceled_as(queue, task.id, asked_s)
-            if task.canceled is not None:
+            if (canceled_as := self._early.take(queue, task.id, asked_s)) is not None:
+                task.canceled = canceled_as
                 canceled.append(self._end_early(task))
         return canceled
 
@@ -321,7 +291,8 @@ class Processor:
 
     # Out --------------------------------------------------------------------------------------------------------
 
-    def _on_events(self, events: list[Event]) -> None:
+    def on_events(self, events: list[Event]) -> None:
+        """Turn events into ends."""
         ended, others = split_done(events, self._clock.unix_ns() // 1_000_000_000)
         self._counts[EventKind.DONE] += len(ended)
         again: list[Submission] = []
@@ -332,7 +303,7 @@ class Processor:
                 self.pool.submit(again)
         finally:
             if ended:
-                self._callbacks.finish(ended)
+                self._finish(ended)
 
     def _take_event(self, event: Event, ended: list[InFlightTask], again: list[Submission]) -> None:
         task: InFlightTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
@@ -340,7 +311,7 @@ class Processor:
             if event.kind <= _LAST_OF_HANDLERS:
                 ended.append(self._end(task, event))
             elif event.kind is EventKind.CHECKPOINT:
-                self._callbacks.save_checkpoint(task, event.data, event.ran_ns)
+                self._checkpoints.save(task, event.data, event.ran_ns)
             else:
                 self._take_other(task, event, ended, again)
         except Exception:  # noqa: BLE001 - a defect with one task must not cost another task its end
@@ -361,16 +332,16 @@ class Processor:
         if self._goes_again(task, event):
             if kind is EventKind.RERUN:  # what the run has told is not the next one's
                 task.written = None
-                self._callbacks.write_progress(task, b"")
+                self._progress.write(task, b"")
             again.append(self._maker.submission(task))
         elif kind is EventKind.WRITTEN:
-            self._callbacks.write_result(task, event.data)
+            self._results.write(task, event.data)
         elif kind is EventKind.PROGRESS:
-            self._callbacks.write_progress(task, event.data)
-        elif kind is EventKind.NOT_FOUND and self._callbacks.pass_on_after_s is not None and self._is_unknown(task):
-            self._ask_about_unknown(self._callbacks.pass_on_after_s, task, event)
-        elif self._callbacks.judge is not None and _is_unreported_failure(kind, event.data):
-            self._judge(self._callbacks.judge, task, event)
+            self._progress.write(task, event.data)
+        elif kind is EventKind.NOT_FOUND and self._is_unknown(task):
+            self._ask_about_unknown(task, event)
+        elif self._ask_hooks is not None and _is_unreported_failure(kind, event.data):
+            self._judge(self._ask_hooks, task, event)
         else:
             ended.append(self._end(task, event))
 
@@ -401,17 +372,17 @@ class Processor:
             except Exception:  # noqa: BLE001 - whatever goes wrong with the hooks, the task must end
                 _log.exception("the hooks could not be called for task %s; using the defaults", task.id)
             if task.in_flight:
-                self._callbacks.finish([self._end(task, event, report)])
+                self._finish([self._end(task, event, report)])
 
         self._end_later(task, ask())
 
-    def _ask_about_unknown(self, choose: ChooseUnknown, task: InFlightTask, event: Event) -> None:
+    def _ask_about_unknown(self, task: InFlightTask, event: Event) -> None:
         """End a task of an unknown type once it is known who has a handler; it stays in flight until then."""
 
         async def ask() -> None:
             delay_s: int | None = None
             try:
-                delay_s = await choose(task.queue, task.view.type)
+                delay_s = await self._unknown.pass_on_after_s(task.queue, task.view.type)
             except asyncio.CancelledError:
                 delay_s = pass_on_delay_s()  # at the end of the shutdown: unknown, so no attempt is charged
             except Exception:  # noqa: BLE001 - whatever goes wrong with the question, the task must end
@@ -419,12 +390,12 @@ class Processor:
             if not task.in_flight:
                 return
             if delay_s is None or task.canceled is not None:
-                self._callbacks.finish([self._end(task, event)])
+                self._finish([self._end(task, event)])
                 return
             self._counts[EventKind.NOT_FOUND] += 1
             task.disposition = passed_on(task, event.data, self._clock.unix_ns() // 1_000_000_000, delay_s)
             task.failure, task.error = EventKind.NOT_FOUND, report_of(event.kind, event.data).error_class
-            self._callbacks.finish([task])
+            self._finish([task])
 
         self._end_later(task, ask())
 
@@ -461,7 +432,7 @@ class Processor:
         else:
             disposition = disposition_of(task, kind, data, now_s, self._delay_rule, report)
         if isinstance(disposition, Retried | Archived) and kind is not EventKind.INVALID and not report.is_snoozed:
-            record = self._callbacks.record_attempt(task, report, event.ran_ns)
+            record = self._attempts.record(task, report, event.ran_ns)
             disposition = disposition._replace(attempt=record)
         task.disposition, task.failure = disposition, 0 if report.is_snoozed else kind
         task.error, task.ran_ns = report.error_class, event.ran_ns
@@ -482,7 +453,7 @@ class Processor:
         for task in found:
             task.canceled = cancellation.outcome or task.canceled or CancelAs.RETRY
             if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
-                self._callbacks.finish([self._end_early(task)])
+                self._finish([self._end_early(task)])
         return bool(found)
 
     def lose(self, task: InFlightTask) -> None:

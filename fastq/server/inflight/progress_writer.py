@@ -9,7 +9,7 @@ from fastq.broker.operations.finish import Archived, Completed
 from fastq.broker.operations.lease import Owner
 from fastq.broker.operations.presence import write_progress
 from fastq.errors import BrokerError
-from fastq.server.commands import Commands
+from fastq.server.base.commands import Commands
 from fastq.server.inflight.tasks import InFlightTask
 
 __all__ = ["ProgressWriter"]

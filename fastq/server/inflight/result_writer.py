@@ -6,7 +6,7 @@ import logging
 from fastq.broker.operations.lease import Owner
 from fastq.broker.operations.presence import write_result
 from fastq.errors import BrokerError
-from fastq.server.commands import Commands
+from fastq.server.base.commands import Commands
 from fastq.server.inflight.tasks import InFlightTask
 
 __all__ = ["ResultWriter"]

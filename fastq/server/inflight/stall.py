@@ -8,9 +8,9 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from fastq.clock import Clock, Moment
-from fastq.server.inflight._tally import Histogram
-from fastq.server.timing import STANDARD
+from fastq.common.clock import Clock, Moment
+from fastq.server.base.timing import STANDARD
+from fastq.server.inflight.tally import Histogram
 
 __all__ = ["StallWatch"]
 

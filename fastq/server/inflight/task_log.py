@@ -9,10 +9,10 @@ from contextlib import suppress
 from logging import getLogger
 from typing import Final
 
-from fastq.clock import Clock
+from fastq.common.clock import Clock
 from fastq.log.output import FINISH_S, UnblockedOutput
-from fastq.pool.protocol import PoolStartError
-from fastq.server.inflight._task_lines import TaskLines
+from fastq.pool.main.protocol import PoolStartError
+from fastq.server.inflight._task_log import TaskLines
 from fastq.server.inflight.tasks import InFlightTask
 
 __all__ = ["LEASE_LOST", "STDOUT", "TaskLog"]

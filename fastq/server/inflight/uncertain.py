@@ -1,9 +1,9 @@
 """Uncertain outcomes: ends that may not be written, and dequeues that may have leased unknown tasks to us.
 
-If a reply is lost, it is not known whether Redis carried out the call. ARCHITECTURE.md has the table of the states. The
-acker's writes note ends and the syncer settles them; the fetcher notes dequeues and looks for their tasks. The two meet
-in one rule: an end whose write may have been carried out must not be written again while its id may have come back to
-us as another task.
+If a reply is lost, it is not known whether Redis carried out the call. docs/internals/uncertain-ends.md has the table
+of the states. The acker's writes note ends and the syncer settles them; the fetcher notes dequeues and looks for their
+tasks. The two meet in one rule: an end whose write may have been carried out must not be written again while its id may
+have come back to us as another task.
 """
 
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 from fastq.broker.operations.dequeue import MAX_BATCH_TASKS
 from fastq.broker.operations.lease import Leased, LeasedTask, list_leases
-from fastq.clock import Clock, Moment
+from fastq.common.clock import Clock, Moment
 from fastq.errors import BrokerError
-from fastq.server.commands import Commands
+from fastq.server.base.commands import Commands
+from fastq.server.base.outage import is_shared
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
-from fastq.server.outage import is_shared
 
 __all__ = ["Brought", "DequeueCall", "DueEnds", "Found", "LostDequeue", "UncertainDequeues", "UncertainEnds"]
 
@@ -264,7 +264,7 @@ class UncertainDequeues:
         due = []
         for lost in self._lost:
             if (lost.queue, lost.lease_score) in asked:
-                lost.due_s = now_s + LOOK_FAILED_S  # a dequeue under way in another lane has leases of this very score
+                lost.due_s = now_s + LOOK_FAILED_S  # a dequeue under way at another node has leases of this very score
             elif at_once or lost.due_s <= now_s:
                 due.append(lost)
         return due

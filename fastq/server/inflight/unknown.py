@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from fastq._muxmatch import PatternIndex
 from fastq.broker.operations.presence import live_servers
 from fastq.broker.transport.aio import AsyncBroker
-from fastq.clock import Clock
+from fastq.common.clock import Clock
 from fastq.errors import BrokerError
 
 __all__ = ["TypeInQueue", "UnknownTypes", "pass_on_delay_s"]

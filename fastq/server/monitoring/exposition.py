@@ -9,7 +9,7 @@ from enum import StrEnum
 from math import inf
 from typing import NamedTuple
 
-from fastq.server.inflight._tally import Histogram
+from fastq.server.inflight.tally import Histogram
 
 __all__ = ["Family", "Format", "labels", "render"]
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from fastq._version import __version__
-from fastq.pool.protocol import EventKind
-from fastq.server.inflight._tally import Histogram, Tally
+from fastq.pool.main.protocol import EventKind
+from fastq.server.inflight.stats import RepairKind
+from fastq.server.inflight.tally import Histogram, Tally
 from fastq.server.monitoring.exposition import Family, labels
-from fastq.server.process import ServerProcess
-from fastq.server.stats import RepairKind
+from fastq.server.wiring.process import ServerProcess
 
 __all__ = ["families"]
 
@@ -111,7 +111,7 @@ def _of_tasks(process: ServerProcess) -> Iterator[Family]:
 
 def _of_pool(process: ServerProcess) -> Iterator[Family]:
     census = process.pool.census()
-    yield _gauge("fastq_pool_slots", "Tasks that may run at once.", process.processor.slots)
+    yield _gauge("fastq_pool_slots", "Tasks that may run at once.", process.presence.slots)
     yield Family(
         "fastq_pool_children",
         "gauge",

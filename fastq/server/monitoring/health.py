@@ -1,7 +1,7 @@
 """Whether a server is alive and whether it is ready, as probes ask."""
 
-from fastq.server.presence import ServerStatus
-from fastq.server.process import ServerProcess
+from fastq.server.wiring.presence import ServerStatus
+from fastq.server.wiring.process import ServerProcess
 
 __all__ = ["why_not_ready", "why_unhealthy"]
 

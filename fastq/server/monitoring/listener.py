@@ -7,23 +7,23 @@ the loop does its other work.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from fastq.errors import ServerStartError
-from fastq.server.config import host_and_port
+from fastq.server.base.config import host_and_port
 from fastq.server.monitoring.exposition import Format, render
 from fastq.server.monitoring.families import families
 from fastq.server.monitoring.health import why_not_ready, why_unhealthy
-from fastq.server.process import ServerProcess
+from fastq.server.wiring.process import ServerProcess
 
 __all__ = ["monitoring"]
 
 STRETCH_S: Final = 0.001
 MOST_CONNECTIONS: Final = 16
-"""One more ends the one that has sent no request for longest; it is closed unanswered if all have sent one."""
+"""One more ends the one whose client has kept us waiting for longest; it is closed unanswered if none has."""
 MOST_HEAD_BYTES: Final = 16_384
 HEAD_S: Final = 2.0
 """The time limit for a request."""
@@ -67,7 +67,8 @@ class Listener:
     def __init__(self, process: ServerProcess) -> None:
         self._process = process
         self._connections: set[asyncio.Task[None]] = set()
-        self._silent: dict[asyncio.Task[None], None] = {}  # those without a request yet, the oldest first
+        # Those whose client has sent no request yet, or reads no answer; the oldest first.
+        self._idle: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and close the connection."""
@@ -77,28 +78,30 @@ class Listener:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
-        self._silent[task] = None
+        self._idle[task] = writer
         try:
             # Only the connection is given up for what its peer does: closed, reset, slow, or no HTTP.
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 async with asyncio.timeout(HEAD_S):
                     head = await reader.readuntil(b"\r\n\r\n")
-                self._silent.pop(task, None)
+                self._idle.pop(task, None)
                 async with asyncio.timeout(PATIENCE_S):
-                    await self._answer(head, writer)
+                    parts = await self._answer(head)
+                    self._idle[task] = writer
+                    await _send(parts, writer)
         finally:
-            self._silent.pop(task, None)
+            self._idle.pop(task, None)
             self._connections.discard(task)
-            writer.close()
+            writer.transport.abort()  # one that is closed stays for as long as its client reads nothing
 
     def _end_the_oldest(self) -> bool:
-        """End the connection that has sent no request for longest; return whether there is one."""
-        if not self._silent:
+        """End the connection whose client has kept us waiting for longest; return whether there is one."""
+        if not self._idle:
             return False
-        task = next(iter(self._silent))
-        del self._silent[task]
+        task, writer = next(iter(self._idle.items()))
+        del self._idle[task]
         self._connections.discard(task)
-        task.cancel()
+        writer.transport.abort()  # asyncio would log that the task is canceled
         return True
 
     async def close(self) -> None:
@@ -107,7 +110,8 @@ class Listener:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, head: bytes) -> list[bytes]:
+        """Return the parts of the answer to a request."""
         request, _, rest = head.decode("latin-1").partition("\r\n")
         method, _, target = request.partition(" ")
         answer = self._answer_to(method, target.split(" ")[0].partition("?")[0], rest)
@@ -120,11 +124,8 @@ class Listener:
             "Connection: close",
             *(("Allow: GET, HEAD",) if answer.status is HTTPStatus.METHOD_NOT_ALLOWED else ()),
         )
-        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
-        for part in () if method == "HEAD" else body:
-            writer.write(part)
-            await writer.drain()
-        await writer.drain()
+        head_of_it = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        return [head_of_it] if method == "HEAD" else [head_of_it, *body]
 
     def _answer_to(self, method: str, path: str, headers: str) -> _Answer:
         if method not in ("GET", "HEAD"):
@@ -138,6 +139,14 @@ class Listener:
             return _said(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz and /readyz")
         why = checks[path](self._process)
         return _said(HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK, why or "ok")
+
+
+async def _send(parts: Iterable[bytes], writer: asyncio.StreamWriter) -> None:
+    """Send an answer, and wait until nothing of it is left here."""
+    writer.transport.set_write_buffer_limits(0)
+    for part in parts:
+        writer.write(part)
+        await writer.drain()
 
 
 async def in_stretches(blocks: Iterator[str]) -> list[bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from fastq.server.monitoring.health import why_unhealthy
-from fastq.server.process import ServerProcess
+from fastq.server.wiring.process import ServerProcess
 
 __all__ = ["notify", "tell_systemd"]
 

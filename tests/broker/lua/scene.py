@@ -29,7 +29,7 @@ from fastq.broker.operations.aggregate import (
     take_set,
     unlist_due_groups,
 )
-from fastq.broker.operations.archive_rule import drop_archived
+from fastq.broker.operations.archive_rule import ArchiveRule, drop_archived, set_archive_rule
 from fastq.broker.operations.cancel import _delete
 from fastq.broker.operations.dequeue import dequeue
 from fastq.broker.operations.ends import read_ends, tell_completed
@@ -65,7 +65,7 @@ from fastq.broker.operations.schedulers import TickOutcome, count_ticks, publish
 from fastq.broker.operations.semaphore import Token, _acquire
 from fastq.broker.operations.ticks import NamedTick, enqueue_tick
 from fastq.broker.operations.walk import Source, Walk
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 from fastq.wire.history import _LETTERS
 from tests.broker.harness import NOW, NOW_NS, NOW_S, OURS, THEIRS, QueueBench, message
@@ -230,7 +230,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "count_ticks": [count_ticks({(TickOutcome.ENQUEUED, "t"): 2, (TickOutcome.FAILED, "t"): 1})],
     "delete_aggregation_set": [delete_members(MADE, {"n1": LOCK["n1"], "n2": ""})],
     "delete_expired_completed": [delete_expired_completed(Q, NOW_S, 10)],
-    "delete_task": [_delete(Q, "p2", TaskState.PENDING), _delete(Q, "g1", TaskState.AGGREGATING)],
+    "delete_task": [_delete((Q, "p2", ""), TaskState.PENDING), _delete((Q, "g1", ""), TaskState.AGGREGATING)],
     "delete_tasks": [delete_some(_SCHEDULED, 10), delete_some(_PENDING, 10), delete_some(_GROUP, 10)],
     "dequeue": [dequeue(Q, 10, f"{NOW_S + 30}.5"), dequeue(Q, 2, f"{NOW_S + 30}.5")],
     "done": [
@@ -301,6 +301,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "schedule": [
         _batch(TaskState.SCHEDULED, _new("x1", run_at_s=NOW_S - 50, **_IN), _new("x2", run_at_s=NOW_S + 60)),
     ],
+    "set_archive_rule": [set_archive_rule(Q, ArchiveRule(5))],
     "sweep_queue": [_first(sweep_queue(Q))],
     "unlist_due_groups": [unlist_due_groups(Q)],
     "unlist_groups": [_first(unlist_groups(Q, ["g", "empty"]))],

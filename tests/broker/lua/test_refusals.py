@@ -5,6 +5,7 @@ has done all of its work, except for what the wrong key itself stands for.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -200,21 +201,22 @@ def half_done(key: str, whole: Keyspace, before: Keyspace, here: Keyspace, after
     found = []
     if key in whole and whole[key].kind == b"zset":
         ids -= {member.decode() for member, _ in whole[key].content}
+    looks = [(keyspace, places_in(keyspace, key)) for keyspace in (before, here, after)]
     for task_id in sorted(ids):
-        states = [state_of(task_id, keyspace, key) for keyspace in (before, here, after)]
+        states = [(keyspace.get(f"asynq:{{{Q}}}:t:{task_id}"), places[task_id.encode()]) for keyspace, places in looks]
         if states[1] not in (states[0], states[2]):
             found.append(f"{task_id}: {states[0]} -> {states[1]}, not {states[2]}")
     return found
 
 
-def state_of(task_id: str, keyspace: Keyspace, without: str) -> Any:
-    """Return a task's hash and the places that have its id."""
-    places = []
-    for key, value in keyspace.items():
-        members = [pair[0] for pair in value.content] if value.kind == b"zset" else value.content
-        if key != without and value.kind in (b"zset", b"list") and task_id.encode() in members:
-            places.append(key)
-    return keyspace.get(f"asynq:{{{Q}}}:t:{task_id}"), sorted(places)
+def places_in(keyspace: Keyspace, without: str) -> Mapping[bytes, list[str]]:
+    """Return for each id the lists and sorted sets that have it, one key left out."""
+    places: dict[bytes, list[str]] = defaultdict(list)
+    for key, value in sorted(keyspace.items()):
+        if key != without and value.kind in (b"zset", b"list"):
+            for member in {pair[0] for pair in value.content} if value.kind == b"zset" else set(value.content):
+                places[member].append(key)
+    return places
 
 
 @pytest.mark.parametrize(("name", "nth"), CASES)

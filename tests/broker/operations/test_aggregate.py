@@ -28,8 +28,8 @@ from fastq.broker.operations.aggregate import (
 from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, enqueue_operations
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.broker.operations.ticks import NamedTick, enqueue_tick
+from fastq.common.states import TaskState
 from fastq.errors import BrokerOutOfMemoryError
-from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S, QUEUE, QueueBench, message, queue_bench
 

@@ -11,7 +11,7 @@ from fastq.broker.operations.enqueue import EnqueueBatch, EnqueueOutcome, NewTas
 from fastq.broker.operations.finish import ANY_OWNER, FinishOutcome, Retried, retry
 from fastq.broker.operations.ticks import NamedTick, enqueue_tick
 from fastq.broker.transport.open import open_broker
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW, NOW_NS, NOW_S, QUEUE, QueueBench, message, queue_bench
 from tests.redis_servers import RedisServer

@@ -15,8 +15,8 @@ from fastq.broker.operations.enqueue import (
     register_queue,
 )
 from fastq.broker.transport.open import open_broker
+from fastq.common.states import TaskState
 from fastq.errors import BrokerConnectionError, BrokerError, BrokerOutOfMemoryError, BrokerTimeoutError
-from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, encode_task_message
 from tests.redis_servers import RedisServer

@@ -8,7 +8,7 @@ from redis import Redis
 
 from fastq.broker.inspect.history import read_hours, read_minutes, read_minutes_by_type
 from fastq.broker.operations.history import add_history
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
 from fastq.errors import BrokerError
 from fastq.wire import keys
 from fastq.wire.history import COUNTERS, DAY_S, HOUR_S, MAX_TYPES

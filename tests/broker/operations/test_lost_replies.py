@@ -226,6 +226,20 @@ def test_a_real_conflict_is_still_a_conflict(other: tuple[str, bytes], act: Act,
     assert setup.places() == ["a"]
 
 
+@pytest.mark.parametrize("act", [Act.CUT_BEFORE_REQUEST, Act.CUT_BEFORE_REPLY])
+def test_the_task_of_another_submit_is_a_conflict(act: Act, setup: Setup) -> None:
+    """Its handle would wait for a task that another program has submitted."""
+    with Client(setup.db) as other:
+        other.submit("t", b"x", task_id="a")
+        setup.fail("EVALSHA", act)
+        with pytest.raises(TaskIDConflictError):
+            setup.run(lambda client: client.submit("t", b"x", task_id="a"))
+    setup.db.delete("asynq:{default}:t:a", "asynq:{default}:pending")
+    setup.fail("EVALSHA", act)
+    assert setup.run(lambda client: client.submit("t", b"x", task_id="a")).id == "a"
+    assert setup.places() == ["a"]
+
+
 def test_a_task_that_cannot_be_decoded_is_not_ours(setup: Setup) -> None:
     setup.db.hset("asynq:{default}:t:a", mapping={"msg": b"\xff", "state": "pending"})
     setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY)

@@ -118,6 +118,7 @@ def test_the_rule_of_an_archive_that_no_janitor_looks_at_expires(bench: QueueBen
     bench.run(delete_expired_completed(QUEUE, NOW_S, 10))
     assert not bench.db.exists(keys.archive_rule(QUEUE))
     bench.run(set_archive_rule(QUEUE, ArchiveRule(5)))
+    assert bench.db.persist(keys.archive_rule(QUEUE))
     for _ in range(2):
         bench.run(delete_expired_completed(QUEUE, NOW_S, 10))
         assert bench.db.persist(keys.archive_rule(QUEUE))

@@ -8,8 +8,8 @@ from redis import Redis
 
 from fastq.broker.operations.enqueue import EnqueueBatch, EnqueueOutcome, NewTask
 from fastq.broker.operations.ticks import LastTick, NamedTick, enqueue_tick, enqueue_ticks, read_last_tick
+from fastq.common.states import TaskState
 from fastq.errors import BrokerConnectionError, BrokerError
-from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S, QueueBench, message, queue_bench
 

@@ -8,7 +8,7 @@ from redis import Redis
 
 from fastq.broker.inspect.bulk import Chosen, run_some
 from fastq.broker.operations.walk import Source, Walk, WalkPage
-from fastq.states import TaskState
+from fastq.common.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW_NS, QUEUE, QueueBench, queue_bench
 

@@ -15,11 +15,11 @@ from fastq.broker.operations.dequeue import MAX_BATCH_TASKS
 from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, enqueue_operations
 from fastq.broker.operations.finish import Archived, Completed, Done, Guard, Retried, archive, complete, done, retry
 from fastq.broker.operations.schedulers import publish_scheduler
-from fastq.bulk import MAX_CHUNK_TASKS
+from fastq.common.states import TaskState
+from fastq.enqueueing.bulk import MAX_CHUNK_TASKS
 from fastq.inspector.importing import LINES_A_CALL
 from fastq.inspector.queues import MAX_DAYS
 from fastq.server.inflight.ack_planner import MAX_CALL_TASKS
-from fastq.states import TaskState
 from tests.broker.harness import NOW, NOW_NS, NOW_S, OURS
 
 MOST_WORDS: Final = 3_999

@@ -43,8 +43,8 @@ from fastq.broker.operations.maintain import forward
 from fastq.broker.transport import faults
 from fastq.broker.transport.open import open_async_broker, open_broker
 from fastq.broker.transport.wait import TaskWatch
+from fastq.common.states import TaskState
 from fastq.errors import BrokerError
-from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.clusters import MIGRATE_MS, Cluster, node_errors, slot_of
 from tests.broker.harness import NOW_NS, QueueBench, message, run, until

@@ -435,7 +435,7 @@ class SilentTransport:
     """Take commands and never answer."""
 
     where = "nowhere"
-    lane_of = None
+    node_name_of = None
 
     async def transfer(self, _commands: object) -> list[Any]:
         await asyncio.Event().wait()

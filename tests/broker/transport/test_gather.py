@@ -20,7 +20,7 @@ class Server:
     """A fake transport of a server: its pipelines end when the test says so, and each reply repeats the command."""
 
     where = "here"
-    lane_of = None
+    node_name_of = None
 
     def __init__(self) -> None:
         self.sent: list[list[str]] = []

@@ -23,9 +23,9 @@ from fastq.broker.operations.health import server_version
 from fastq.broker.operations.walk import Source
 from fastq.broker.transport.open import open_broker
 from fastq.broker.transport.replies import fields_of, scored
+from fastq.common.states import TaskState
 from fastq.inspector.doctor.examination import Order, examine
 from fastq.running import RunningTask
-from fastq.states import TaskState
 from fastq.testing import drain
 from fastq.wire import keys
 from tests.inspector.doctor.harness import break_it

@@ -189,7 +189,7 @@ def test_the_successor_of_a_silent_node_is_found_and_the_move_is_logged_once(
                     (lost,) = await transport.transfer([first])
                     assert isinstance(lost, NoReply)
                     take_over()
-                    await until(lambda: transport.lane_of(str(first.key)) == address_of(heir))
+                    await until(lambda: transport.node_name_of(str(first.key)) == address_of(heir))
 
         if way == "asyncio":
             run(test)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from fastq.demo.interruption import Interrupted, Interruption
+from fastq.terminal.interruption import Interrupted, Interruption
 from tests.chaos.topology.bench import Bench, Options
 from tests.chaos.topology.check import GUARANTEES, Verdict
 from tests.chaos.topology.faults import scenarios_named

@@ -12,8 +12,8 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from fastq.broker.transport import embedded
-from fastq.demo.interruption import Interruption
 from fastq.inspector import Inspector
+from fastq.terminal.interruption import Interruption
 from tests.chaos.topology.books import Books, Fault, Move, read_acks, read_runs
 from tests.chaos.topology.check import Verdict, Violation, check, problems_of
 from tests.chaos.topology.faults import SCENARIOS

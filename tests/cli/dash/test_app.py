@@ -42,6 +42,7 @@ async def test_redis_away_is_said_and_what_was_seen_stays_until_it_is_back() -> 
             await dash.sees("▸ fresh", no="does not answer")
 
 
+@pytest.mark.slow
 @on_a_loop
 async def test_a_redis_that_hangs_does_not_hold_up_the_keys() -> None:
     with redis_must_answer_within(READ_TIMEOUT_S), redis_server() as server, server.client() as db:

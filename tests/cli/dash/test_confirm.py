@@ -42,6 +42,7 @@ async def test_work_on_many_tasks_is_stopped_between_two_pieces(fastq: Fastq, db
         assert len(list(db.scan_iter("asynq:{default}:t:*", count=1000))) == 2600
 
 
+@pytest.mark.slow
 @on_a_loop
 @pytest.mark.parametrize("stop", [False, True])
 async def test_work_on_many_tasks_goes_on_when_redis_answers_again_or_ends_when_it_is_to(

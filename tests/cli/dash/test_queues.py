@@ -124,7 +124,7 @@ async def test_what_somebody_else_did_first_is_told(filled: Fastq, db: Redis) ->
 async def test_names_that_would_upset_a_terminal_are_escaped(fastq: Fastq, db: Any) -> None:
     Seeded(db, "a\x1b[31m[red]\n").pend("x")
     db.sadd(keys.all_queues(), b"\xff\xfe", " ")
-    async with driven(fastq.url, size=(110, 24)) as dash:
+    async with driven(fastq.url, size=(130, 24)) as dash:
         await dash.sees(r"a\x1b[31m[red]\n", "1 queue", no="\x1b")
         await dash.press("enter")
         await dash.sees(r"a\x1b[31m[red]\n  pending 1-1 of 1", no="\x1b")

@@ -5,8 +5,8 @@ from typing import Any
 
 from fastq import AsyncInspector
 from fastq.cli.dash.search import MOST_BYTES, MOST_TASKS, Found, search
+from fastq.common.states import TaskState
 from fastq.inspector.jobs import Place
-from fastq.states import TaskState
 from tests.cli.commands import Fastq
 from tests.inspector.harness import Seeded
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,7 @@ TESTS_OF_OLDEST: Final = ("tests/contrib/celery/test_django.py",)
 TESTS: Final = ("tests/contrib/django", "tests/docs/test_django.py", "--ignore=tests/contrib/django/test_shop.py")
 # What fastq and its tests of Django import.
 PACKAGES: Final = (
-    *("redis[hiredis]>=8.1,<9", "protobuf>=6.30", "orjson>=3.10", "croniter>=6.0", "click>=8.1", "msgspec>=0.20"),
+    *tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"],
     *("setuptools>=77", "Cython>=3.1,<4", "pytest>=8.3", "pytest-benchmark", "hypothesis>=6.120", "cryptography>=44"),
 )
 

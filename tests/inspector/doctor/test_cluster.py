@@ -9,10 +9,10 @@ import pytest
 
 from fastq.broker.inspect.examine import examine_list, examine_lock, examine_set
 from fastq.broker.transport.open import open_broker
+from fastq.common.states import TaskState
 from fastq.errors import BrokerError
 from fastq.inspector.doctor.examination import Order, Report, examine
 from fastq.inspector.doctor.finding import Level
-from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.clusters import MIGRATE_MS, Cluster
 from tests.broker.harness import QueueBench
@@ -25,8 +25,7 @@ __all__ = ["db", "nodes", "url"]
 
 
 @pytest.fixture
-def look(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr("fastq.inspector.doctor.examination.SECOND_LOOK_S", 0.0)
+def look(url: str) -> Iterator[Any]:
     broker = open_broker(url)
 
     def examined(*, repair: bool = False) -> set[tuple[str, str | None]]:
@@ -55,9 +54,8 @@ def test_the_node_without_memory_is_named_whichever_it_is(url: str, nodes: Seque
 
 
 def test_a_silent_node_is_named_and_the_queues_of_the_others_are_looked_at(
-    url: str, nodes: Sequence[RedisServer], db: Any, monkeypatch: pytest.MonkeyPatch
+    url: str, nodes: Sequence[RedisServer], db: Any
 ) -> None:
-    monkeypatch.setattr("fastq.inspector.doctor.examination.SECOND_LOOK_S", 0.0)
     for queue in QUEUES:
         DEFECTS["dangling in pending"].make(sound(db, queue))
     listing = db.get_node_from_key(keys.all_queues()).name

@@ -13,9 +13,9 @@ from fastq.broker.operation import Flow, Operation
 from fastq.broker.operations.archive_rule import ArchiveRule, set_archive_rule
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
+from fastq.common.states import TaskState
 from fastq.inspector.doctor.examination import Order, Report, examine
 from fastq.inspector.doctor.finding import Finding, Level
-from fastq.states import TaskState
 from fastq.wire import keys
 from tests.inspector.doctor.harness import DEFECTS, break_it, sound
 from tests.inspector.harness import Seeded
@@ -23,11 +23,6 @@ from tests.inspector.test_processes import publish
 
 ALWAYS = {"persistence", "served", "slow commands"}
 """What a private Redis without servers, on a busy machine, has, too."""
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastq.inspector.doctor.examination.SECOND_LOOK_S", 0.0)
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from fastq.server.actors.forwarder import Forwarder
 from fastq.server.actors.janitor import Janitor
 from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.actors.recoverer import LostTaskRules, Recoverer
+from fastq.server.base.config import MAX_LOST, ServerConfig
+from fastq.server.base.outage import Outage
+from fastq.server.base.timing import STANDARD
 from fastq.server.children.aggregation_child import AggregationFailure
-from fastq.server.config import MAX_LOST, ServerConfig
-from fastq.server.inflight._tally import Tally
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
-from fastq.server.outage import Outage
-from fastq.server.timing import STANDARD
+from fastq.server.inflight.tally import Tally
 from tests.interop.differential.goal import NOTHING
 from tests.interop.differential.groups import NO_TASK, Due, bundler
 from tests.interop.differential.operation import Operation, Outcome

@@ -10,10 +10,11 @@ from redis import Redis
 
 from fastq import AsyncClient, AsyncInspector, Client, FastqError, Inspector
 from fastq.broker.operations.cancel import Cancellation
-from fastq.pool.event_kind import EventKind
+from fastq.pool.shared.event_kind import EventKind
 from fastq.server.actors.subscriber import Subscriber
-from fastq.server.config import ServerConfig
-from fastq.server.outage import Outage
+from fastq.server.base.config import ServerConfig
+from fastq.server.base.outage import Outage
+from fastq.server.inflight.cancellations import EarlyCancellations
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
 from tests.interop.differential.actors import tended
@@ -132,7 +133,8 @@ class FastqSide:
             return True
 
         async def listen() -> Subscriber:
-            subscriber = Subscriber(self._stage.broker, hear, self._stage.in_flight.clock, [], Outage())
+            clock = self._stage.in_flight.clock
+            subscriber = Subscriber(self._stage.broker, hear, EarlyCancellations(clock), clock, [], Outage())
             subscriber.start()
             async with asyncio.timeout(PATIENCE_S):
                 await until(lambda: subscriber.is_subscribed)

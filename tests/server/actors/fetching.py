@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from fastq._prioritizer import Prioritizer
 from fastq.broker.operations.lease import Leased
-from fastq.prioritizer import Prioritizer
 from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.waker import Waker
 from fastq.wire.codec import view_task_message

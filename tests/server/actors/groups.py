@@ -8,22 +8,16 @@ import orjson
 
 from fastq import Task
 from fastq.broker.operations.aggregate import GroupRule
-from fastq.pool.event_kind import EventKind
+from fastq.pool.shared.event_kind import EventKind
 from fastq.running import GroupedTask
 from fastq.server.actors.aggregator import Aggregator
+from fastq.server.base.commands import Commands
+from fastq.server.base.config import ServerConfig
+from fastq.server.base.timing import STANDARD
 from fastq.server.children.aggregation_child import AggregationFailure
-from fastq.server.commands import Commands
-from fastq.server.config import ServerConfig
-from fastq.server.timing import STANDARD
 from fastq.wire import keys
-from fastq.worker.aggregation import (
-    AggregationRunner,
-    Combined,
-    GroupAggregator,
-    Unreadable,
-    aggregation_answer,
-    aggregation_request,
-)
+from fastq.worker.child.aggregation_runner import AggregationRunner, GroupAggregator
+from fastq.worker.shared.requests import Combined, Unreadable, aggregation_answer, aggregation_request
 from tests.broker.harness import QUEUE, QueueBench
 from tests.server.harness import Bench
 from tests.worker.harness import FakeContext

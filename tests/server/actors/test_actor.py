@@ -8,7 +8,7 @@ import pytest
 
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.actors.actor import MAX_BACKOFF_S, Actor
-from fastq.server.outage import Outage
+from fastq.server.base.outage import Outage
 from tests.broker.harness import run
 from tests.waiting import until
 

@@ -16,8 +16,8 @@ from fastq.errors import BrokerError
 from fastq.running import GroupedTask
 from fastq.server.actors.aggregator import MAX_KNOWN_WAITS, Aggregator, GroupBackoff
 from fastq.server.actors.reclaimer import Reclaimer
+from fastq.server.base.commands import Commands
 from fastq.server.children.aggregation_child import AggregationFailure
-from fastq.server.commands import Commands
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE
 from tests.manual_clock import ManualClock
@@ -365,6 +365,31 @@ def test_it_finishes_the_set_under_way_and_takes_no_other(db: Redis, url: str) -
         await aggregating.finish(PATIENCE_S)
         assert outcome(bench.queue) == {"whole:g": ["a+b"]}
         assert leftovers(bench.queue)["groups"] == {"asynq:{default}:g:g": {"c": 1, "d": 1}}
+
+    on_bench(db, url, test)
+
+
+def test_a_set_that_could_not_be_given_back_at_once_is_given_back_later(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        inner = in_process(concat)
+        failures = [BrokerError("cut off")]
+
+        async def combine(queue: str, group: str, messages: Sequence[bytes]) -> Any:
+            if failures:
+                raise failures.pop()
+            return await inner(queue, group, messages)
+
+        join(bench.queue, {"a": NOW_S - 60, "b": NOW_S - 60})
+        made = aggregator_on(bench, combine=combine)
+        with pytest.raises(BrokerError, match="cut off"):
+            await made.tick()
+        db.set(keys.group(QUEUE, "g"), "in the way")
+        with pytest.raises(BrokerError, match="WRONGTYPE"):
+            await made.tick()
+        db.delete(keys.group(QUEUE, "g"))
+        await made.tick()
+        assert outcome(bench.queue) == {"whole:g": ["a+b"]}
+        assert leftovers(bench.queue) == {}
 
     on_bench(db, url, test)
 

@@ -11,7 +11,7 @@ from fastq.broker.operation import Operation
 from fastq.broker.operations.aggregate import GroupRule
 from fastq.errors import BrokerError
 from fastq.server.actors.reclaimer import Reclaimer
-from fastq.server.commands import Commands
+from fastq.server.base.commands import Commands
 from tests.broker.harness import NOW_S, QUEUE
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer

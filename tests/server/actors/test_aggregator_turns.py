@@ -11,7 +11,7 @@ from fastq import Task
 from fastq.broker.operation import Operation
 from fastq.broker.operations.aggregate import GroupRule
 from fastq.errors import BrokerError
-from fastq.server.commands import Commands
+from fastq.server.base.commands import Commands
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, QueueBench
 from tests.server.actors.groups import aggregator_on, concat, in_process, join, leftovers, outcome

@@ -14,7 +14,7 @@ from fastq.broker.operations.finish import ANY_OWNER, Archived, archive
 from fastq.inspector.line_reading import read_line
 from fastq.server.actors.archive_keeper import ArchiveKeeper
 from fastq.server.actors.janitor import Janitor
-from fastq.server.config import ServerConfig
+from fastq.server.base.config import ServerConfig
 from fastq.wire import keys
 from tests.broker.harness import NOW, NOW_S, QUEUE, QueueBench, message
 from tests.server.harness import Bench, logged, on_bench

@@ -9,16 +9,16 @@ import pytest
 from redis import Redis
 
 from fastq import Client, Task
-from fastq.pool.event_kind import EventKind
-from fastq.pool.pool import ProcessPool
+from fastq.pool.main.pool import ProcessPool
+from fastq.pool.shared.event_kind import EventKind
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.custodian import UNABLE_S, Custodian
 from fastq.server.actors.syncer import Syncer
-from fastq.server.config import ServerConfig
+from fastq.server.base.config import ServerConfig
+from fastq.server.base.timing import Timing
 from fastq.server.inflight.processor import requeued
-from fastq.server.presence import ServerStatus
-from fastq.server.process import ProcessOptions, ServerProcess
-from fastq.server.timing import Timing
+from fastq.server.wiring.presence import ServerStatus
+from fastq.server.wiring.process import ProcessOptions, ServerProcess
 from fastq.wire import keys
 from tests.pool.harness import run
 from tests.server.harness import Bench, logged, no_news, on_bench

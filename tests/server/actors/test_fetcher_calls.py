@@ -4,9 +4,9 @@ from collections import Counter
 
 from redis import Redis
 
-from fastq.broker.operations.dequeue import NoTasks
+from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, NoTasks
 from fastq.broker.operations.lease import Leased
-from tests.broker.harness import QUEUE
+from tests.broker.harness import QUEUE, QueueBench
 from tests.server.actors.fetching import Pool, fetcher, fetcher_and_wakers, fill
 from tests.server.harness import Bench, on_bench
 
@@ -30,6 +30,25 @@ def test_of_a_large_batch_three_of_many_queues_have_what_they_are_due_in_several
         pool.taken.clear()
         await made.tick()
         assert Counter(queue for queue, _ in pool.taken) == dict.fromkeys(queues, 10)
+
+    on_bench(db, url, test)
+
+
+def test_a_queue_gets_later_what_it_had_not_for_the_last_of_its_calls(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        fill(bench, "a", 10)
+        fill(bench, "b", 100)
+        pool = Pool(bench, room=40)
+        made = fetcher(bench, pool, {"a": 1, "b": 1})
+        made._mean_bytes["a"] = MAX_BATCH_BYTES / 10
+        await made.tick()
+        await made.stop()  # what was brought is handed on
+        assert Counter(queue for queue, _ in pool.taken) == {"a": 10, "b": 20}, "a's second call found it empty"
+        QueueBench(bench.db, queue="a").pend(*(f"later-{number}" for number in range(40)))
+        made.ask_all()
+        await made.tick()
+        await made.stop()
+        assert Counter(queue for queue, _ in pool.taken) == {"a": 35, "b": 35}
 
     on_bench(db, url, test)
 

@@ -5,7 +5,7 @@ from redis import Redis
 
 from fastq.broker.inspect.history import read_hours, read_minutes_by_type
 from fastq.broker.scripts import load_script
-from fastq.clock import at_unix_ns
+from fastq.common.clock import at_unix_ns
 from fastq.errors import BrokerError
 from fastq.server.actors.historian import Historian
 from fastq.wire import keys

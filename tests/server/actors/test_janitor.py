@@ -8,7 +8,7 @@ from redis import Redis
 from fastq.errors import BrokerError
 from fastq.server.actors.archive_keeper import ArchiveKeeper
 from fastq.server.actors.janitor import Janitor
-from fastq.server.config import ServerConfig
+from fastq.server.base.config import ServerConfig
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, QueueBench
 from tests.server.harness import Bench, on_bench

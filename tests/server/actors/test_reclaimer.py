@@ -10,9 +10,9 @@ from fastq import Client, GroupInfo, Inspector
 from fastq.broker.operations.aggregate import STRETCH, AggregationSet
 from fastq.broker.operations.enqueue import EnqueueBatch, NewTask
 from fastq.broker.operations.ticks import NamedTick, enqueue_tick
+from fastq.common.states import TaskState
 from fastq.server.actors.reclaimer import Reclaimer
-from fastq.server.commands import Commands
-from fastq.states import TaskState
+from fastq.server.base.commands import Commands
 from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S, QUEUE, message
 from tests.server.actors.groups import join, leftovers

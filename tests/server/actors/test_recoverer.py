@@ -8,13 +8,13 @@ from redis import Redis
 
 from fastq.errors import BrokerError
 from fastq.server.actors.recoverer import LostTaskRules
-from fastq.server.commands import Commands
-from fastq.server.inflight._tally import Tally
-from fastq.server.stats import RepairKind
+from fastq.server.base.commands import Commands
+from fastq.server.inflight.stats import RepairKind
+from fastq.server.inflight.tally import Tally
 from fastq.wire import keys
 from fastq.wire.attempts import AttemptRecord, decode_attempts
 from fastq.wire.codec import decode_task_message
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.report import FailureReport
 from tests.broker.harness import GOS, NOW, NOW_S, OURS, QUEUE, THEIRS, message
 from tests.redis_servers import redis_server
 from tests.server.harness import Bench, logged, on_bench, recoverer

@@ -15,6 +15,7 @@ from fastq.broker.operations.control import ServerOrder, read_order
 from fastq.broker.operations.health import ping
 from fastq.errors import BrokerConnectionError
 from fastq.server.actors.subscriber import Subscriber, Topic
+from fastq.server.inflight.cancellations import EarlyCancellations
 from fastq.wire import keys
 from tests.broker.harness import until
 from tests.cutting_proxy import cutting_proxy
@@ -57,9 +58,16 @@ async def heard(bench: Bench, held: Held, *messages: Cancellation | str | bytes)
     return held.canceled[before:-1]
 
 
+def subscriber_of(bench: Bench, held: Held, *topics: Topic) -> Subscriber:
+    early = EarlyCancellations(bench.clock)
+    return Subscriber(bench.broker, held.cancel, early, bench.clock, topics, bench.outage)
+
+
 def on_subscriber(db: Redis, url: str, held: Held, test: Callable[[Bench, Subscriber], Awaitable[None]]) -> None:
     async def running(bench: Bench) -> None:
-        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [], bench.outage)
+        subscriber = Subscriber(
+            bench.broker, held.cancel, EarlyCancellations(bench.clock), bench.clock, [], bench.outage
+        )
         subscriber.start()
         await until(lambda: subscriber.is_subscribed)
         await test(bench, subscriber)
@@ -74,8 +82,8 @@ def test_a_task_that_is_held_is_cancelled(db: Redis, url: str) -> None:
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
         assert await heard(bench, held, "a", full("b")) == [Cancellation("a"), full("b")]
-        assert subscriber.canceled_as("q", "a", 0.0) is None, "it was here: the next task of this id is another"
-        assert subscriber.canceled_as("q", "b", 0.0) is None
+        assert subscriber._early.take("q", "a", 0.0) is None, "it was here: the next task of this id is another"
+        assert subscriber._early.take("q", "b", 0.0) is None
 
     on_subscriber(db, url, held, test)
 
@@ -85,13 +93,13 @@ def test_an_id_that_is_not_held_is_kept_for_2_s_for_a_dequeue_under_way(db: Redi
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
         await heard(bench, held, "a", "b", "c")
-        assert subscriber.canceled_as("q", "other", 0.0) is None
-        assert subscriber.canceled_as("q", "a", 0.0) is CancelAs.RETRY
-        assert subscriber.canceled_as("q", "a", 0.0) is None, "once"
+        assert subscriber._early.take("q", "other", 0.0) is None
+        assert subscriber._early.take("q", "a", 0.0) is CancelAs.RETRY
+        assert subscriber._early.take("q", "a", 0.0) is None, "once"
         bench.clock.advance(1.9)
-        assert subscriber.canceled_as("other", "b", 0.0) is CancelAs.RETRY
+        assert subscriber._early.take("other", "b", 0.0) is CancelAs.RETRY
         bench.clock.advance(0.1)
-        assert subscriber.canceled_as("q", "c", 0.0) is None
+        assert subscriber._early.take("q", "c", 0.0) is None
 
     on_subscriber(db, url, held, test)
 
@@ -104,8 +112,8 @@ def test_a_task_whose_dequeue_was_asked_for_after_the_cancellation_is_not_cancel
         await heard(bench, held, "a", "b")
         heard_s = bench.clock.monotonic_s()
         bench.clock.advance(0.1)
-        assert subscriber.canceled_as("q", "a", heard_s + 0.05) is None
-        assert subscriber.canceled_as("q", "b", heard_s) is CancelAs.RETRY
+        assert subscriber._early.take("q", "a", heard_s + 0.05) is None
+        assert subscriber._early.take("q", "b", heard_s) is CancelAs.RETRY
 
     on_subscriber(db, url, held, test)
 
@@ -115,11 +123,11 @@ def test_an_outcome_for_a_task_to_come_is_kept_for_its_queue(db: Redis, url: str
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
         await heard(bench, held, full("a"), "a", full("b", None, CancelAs.ARCHIVE), "b", full("c", "q", CancelAs.RETRY))
-        assert subscriber.canceled_as("other", "a", 0.0) is None
-        assert subscriber.canceled_as("q", "a", 0.0) is CancelAs.DELETE
-        assert subscriber.canceled_as("q", "a", 0.0) is None, "the bare id that followed is the same cancellation"
-        assert subscriber.canceled_as("any", "b", 0.0) is CancelAs.ARCHIVE
-        assert subscriber.canceled_as("q", "c", 0.0) is CancelAs.RETRY
+        assert subscriber._early.take("other", "a", 0.0) is None
+        assert subscriber._early.take("q", "a", 0.0) is CancelAs.DELETE
+        assert subscriber._early.take("q", "a", 0.0) is None, "the bare id that followed is the same cancellation"
+        assert subscriber._early.take("any", "b", 0.0) is CancelAs.ARCHIVE
+        assert subscriber._early.take("q", "c", 0.0) is CancelAs.RETRY
 
     on_subscriber(db, url, held, test)
 
@@ -129,8 +137,8 @@ def test_an_outcome_counts_before_a_bare_id_that_came_first(db: Redis, url: str)
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
         await heard(bench, held, "a", full("a"))
-        assert subscriber.canceled_as("q", "a", 0.0) is CancelAs.DELETE
-        assert subscriber.canceled_as("q", "a", 0.0) is None
+        assert subscriber._early.take("q", "a", 0.0) is CancelAs.DELETE
+        assert subscriber._early.take("q", "a", 0.0) is None
 
     on_subscriber(db, url, held, test)
 
@@ -185,8 +193,8 @@ def test_an_id_that_is_cancelled_again_is_kept_for_2_s_more(db: Redis, url: str)
         await heard(bench, held, "a")
         bench.clock.advance(1.5)
         await heard(bench, held, "c")
-        assert subscriber.canceled_as("q", "b", 0.0) is None
-        assert subscriber.canceled_as("q", "a", 0.0) is CancelAs.RETRY
+        assert subscriber._early.take("q", "b", 0.0) is None
+        assert subscriber._early.take("q", "a", 0.0) is CancelAs.RETRY
 
     on_subscriber(db, url, held, test)
 
@@ -201,7 +209,9 @@ def test_a_user_who_may_listen_to_asynqs_channel_only_still_cancels_and_it_is_sa
     held = Held("a")
 
     async def test(bench: Bench) -> None:
-        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [], bench.outage)
+        subscriber = Subscriber(
+            bench.broker, held.cancel, EarlyCancellations(bench.clock), bench.clock, [], bench.outage
+        )
         subscriber.start()
         for ticks in range(2):
             await until(lambda: subscriber.is_subscribed)
@@ -227,7 +237,9 @@ def test_orders_on_its_own_channel_are_obeyed_and_nonsense_is_not(
     control = Topic([keys.control_channel("me")], lambda heard: obeyed.append(read_order(heard.text)), "no orders")
 
     async def test(bench: Bench) -> None:
-        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [control], bench.outage)
+        subscriber = Subscriber(
+            bench.broker, held.cancel, EarlyCancellations(bench.clock), bench.clock, [control], bench.outage
+        )
         subscriber.start()
         await until(lambda: subscriber.is_subscribed)
         for channel, body in (("you", '{"do": "stop"}'), ("me", "stop"), ("me", "a"), ("me", '{"do": "quiet"}')):
@@ -254,7 +266,9 @@ def test_a_user_who_may_not_listen_to_orders_still_hears_outcomes(
 
     async def test(bench: Bench) -> None:
         control = Topic([keys.control_channel("me")], lambda heard: None, "no orders are obeyed")
-        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [control], bench.outage)
+        subscriber = Subscriber(
+            bench.broker, held.cancel, EarlyCancellations(bench.clock), bench.clock, [control], bench.outage
+        )
         subscriber.start()
         await until(lambda: subscriber.is_subscribed)
         assert await heard(bench, held, full("a"), "a") == [full("a")]
@@ -278,7 +292,9 @@ def test_a_lost_connection_is_made_anew_and_said_once(
         proxy.marker = b"SUBSCRIBE"
 
         async def test(bench: Bench) -> None:
-            subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [], bench.outage)
+            subscriber = Subscriber(
+                bench.broker, held.cancel, EarlyCancellations(bench.clock), bench.clock, [], bench.outage
+            )
             subscriber.start()
             await until(lambda: proxy.times_seen >= 3)
             proxy.marker = b""
@@ -313,7 +329,9 @@ def test_it_listens_at_the_master_that_the_sentinels_name_now(monkeypatch: pytes
 def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         for number in range(50):
-            subscriber = Subscriber(bench.broker, Held().cancel, bench.clock, [], bench.outage)
+            subscriber = Subscriber(
+                bench.broker, Held().cancel, EarlyCancellations(bench.clock), bench.clock, [], bench.outage
+            )
             subscriber.start()
             for _ in range(number % 25):
                 await asyncio.sleep(0)

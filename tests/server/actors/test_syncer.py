@@ -276,6 +276,7 @@ def test_a_defect_in_a_write_does_not_hold_its_tasks_for_ever(
         assert bench.in_flight_ids() == ["a", "b"]
         await syncer.tick()
         assert (bench.in_flight_ids(), bench.queue.places()) == ([], {})
+        assert acker.tasks() == set(), "what the defect met is not under way any more"
 
     on_bench(db, url, test)
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from fastq.clock import SystemClock
+from fastq.common.clock import SystemClock
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.watchdog import Watchdog
-from fastq.server.outage import Outage
-from fastq.server.timing import Timing
+from fastq.server.base.outage import Outage
+from fastq.server.base.timing import Timing
 from tests.broker.harness import run
 from tests.server.harness import in_flight_of, logged
 from tests.waiting import until
@@ -74,7 +74,7 @@ async def looked(watchdog: Watchdog, times: int) -> None:
 
 
 def watching(actors: Sequence[Actor]) -> Watchdog:
-    watchdog = Watchdog(lambda: actors, QUICK, in_flight_of(SystemClock()).stats)
+    watchdog = Watchdog(actors, QUICK, in_flight_of(SystemClock()).stats)
     for actor in (*actors, watchdog):
         actor.start()
     return watchdog

@@ -13,7 +13,7 @@ from fastq import ServerConfig, Task
 from fastq.running import GroupedTask
 from fastq.server.children.aggregation_child import AggregationChild, AggregationFailure
 from fastq.wire.codec import decode_task_message
-from fastq.worker.aggregation import Combined, Unreadable
+from fastq.worker.shared.requests import Combined, Unreadable
 from tests.pool.harness import run
 from tests.processes import children
 from tests.server.harness import logged
@@ -116,7 +116,9 @@ def test_the_patience_with_a_call_does_not_begin_while_another_one_runs() -> Non
 def test_what_goes_wrong_is_said_and_the_next_group_is_aggregated(
     group: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.pool.supervisor._REPORT_WAIT_S", PATIENCE_S)  # for the preloader's word on its death
+    monkeypatch.setattr(
+        "fastq.pool.main.supervisor._REPORT_WAIT_S", PATIENCE_S
+    )  # for the preloader's word on its death
 
     async def test() -> None:
         quick, patient = child(), child()

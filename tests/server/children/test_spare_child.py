@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fastq.pool.config import PoolConfig
+from fastq.pool.main.config import PoolConfig
 from fastq.server.children.spare_child import SpareChild
 from tests.pool.harness import run
 from tests.processes import children
@@ -66,6 +66,14 @@ def test_a_child_that_cannot_be_loaded_is_said_once_a_try_and_leaves_no_process(
 
     run(test())
     assert len(logged(caplog)) == 2
+
+
+def test_what_its_pool_notices_is_logged_as_of_the_hooks(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    child = spare()
+    child.on_notice("trouble")
+    child.on_info("news")
+    assert [(record.name, record.message) for record in caplog.records] == [("fastq.hooks", "trouble")]
 
 
 def test_a_start_after_the_stop_is_refused() -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from redis import Redis
 
-from fastq.pool.protocol import Submission
+from fastq.pool.main.protocol import Submission
 from fastq.server.inflight import checkpoint_writer
 from fastq.server.inflight.checkpoint_writer import CheckpointWriter
 from fastq.server.inflight.tasks import InFlightTask
@@ -59,6 +59,23 @@ def test_the_checkpoint_of_a_task_that_is_not_ours_any_more_is_not_saved(db: Red
             writer.save(task, b"1", 1)
         await settled(writer)
         assert (saved(bench, "lost"), saved(bench, "ended"), told) == (None, None, [])
+
+    on_bench(db, url, test)
+
+
+def test_a_run_is_not_told_of_the_checkpoints_of_an_earlier_one(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        told: list[tuple[Submission | None, int]] = []
+        writer = CheckpointWriter(bench.commands, bench.in_flight, lambda *what: told.append(what))
+        task = held(bench, "a")
+        first = task.submission
+        writer.save(task, b"7", 7)
+        await asyncio.sleep(0)  # it is on its way to Redis
+        task.submission = second = Submission(task, task.view.data)  # its child was killed for another task
+        writer.save(task, b"1", 7)
+        await settled(writer)
+        assert told == [(first, 7), (second, 7)]
+        assert saved(bench, "a") == "1"
 
     on_bench(db, url, test)
 

@@ -6,7 +6,7 @@ import pytest
 
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
-from fastq.pool.event_kind import NOT_BEGUN, TOO_LATE, EventKind
+from fastq.pool.shared.event_kind import NOT_BEGUN, TOO_LATE, EventKind
 from fastq.server.inflight.dispositions import (
     canceled_of,
     disposition_of,
@@ -19,7 +19,7 @@ from fastq.server.inflight.dispositions import (
 )
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message, view_task_message
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.report import FailureReport
 
 NOW_S = 4_000_000_000
 FIELDS: dict[str, Any] = {

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from fastq._prioritizer import Prioritizer
 from fastq.broker.operation import Operation
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.errors import BrokerConnectionError
-from fastq.prioritizer import Prioritizer
 from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.syncer import Syncer
-from fastq.server.commands import Commands
+from fastq.server.base.commands import Commands
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.task_log import TaskLog
 from fastq.wire import keys

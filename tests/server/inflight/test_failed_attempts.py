@@ -9,7 +9,7 @@ from fastq.broker.operations.errors import read_tracebacks
 from fastq.server.inflight.failed_attempts import FailedAttempts
 from fastq.wire import keys
 from fastq.wire.attempts import AttemptRecord, decode_attempts
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.report import FailureReport
 from tests.broker.harness import NOW_S, QUEUE
 from tests.server.harness import Bench, on_bench
 

@@ -10,11 +10,11 @@ import pytest
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Disposition, Done, Requeued, Retried
 from fastq.log.limit import LINES, PER_S
-from fastq.pool.event_kind import EventKind
+from fastq.pool.shared.event_kind import EventKind
 from fastq.server.inflight.failure_log import MAX_ERROR, FailureLog
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import view_task_message
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
 from tests.manual_clock import ManualClock
 

@@ -6,12 +6,11 @@ import pytest
 from redis import Redis
 
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
-from fastq.pool.protocol import Sort
+from fastq.pool.main.protocol import Sort
 from fastq.server.inflight._processor import SubmissionMaker
-from fastq.server.inflight._tally import Tally
-from fastq.server.inflight._tasks import awaited
 from fastq.server.inflight.inboxes import TOLD_AT_ONCE
-from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
+from fastq.server.inflight.tally import Tally
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, awaited
 from fastq.wire import keys
 from fastq.wire.inbox import Awaiter, EndKind, TaskEnd, read_ends_message
 from tests.broker.harness import NOW_S, QUEUE, message

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,21 +11,27 @@ from fastq.broker.operations.cancel import CancelAs, Cancellation
 from fastq.broker.operations.finish import Archived, Done, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.mux import Terms
-from fastq.pool.event_kind import TOO_LATE, EventKind
-from fastq.pool.pool import PoolConfig, ProcessPool
-from fastq.pool.protocol import Event, Pool, PoolCallbacks, Sort, Submission
-from fastq.server.config import ServerConfig
-from fastq.server.inflight._tasks import count_ends
-from fastq.server.inflight.processor import Processor, ProcessorCallbacks
-from fastq.server.inflight.tasks import InFlightTask
-from fastq.server.timing import STANDARD
+from fastq.pool.main.pool import PoolConfig, ProcessPool
+from fastq.pool.main.protocol import Event, Sort, Submission
+from fastq.pool.shared.event_kind import TOO_LATE, EventKind
+from fastq.server.base.config import ServerConfig
+from fastq.server.base.timing import STANDARD
+from fastq.server.inflight.cancellations import EarlyCancellations
+from fastq.server.inflight.processor import Processor
+from fastq.server.inflight.tasks import InFlightTask, count_ends
 from fastq.wire import history
 from fastq.wire.codec import decode_task_message
-from fastq.worker.description import AppDescription
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.description import AppDescription
+from fastq.worker.shared.report import FailureReport
+from fastq.worker.shared.requests import HANDLER_RUNNER
 from tests.broker.harness import NOW_S, message, run
 from tests.manual_clock import ManualClock
 from tests.server.harness import in_flight_of
+
+
+def part(**methods: Callable[..., object]) -> Any:
+    """Be a part that is told something."""
+    return SimpleNamespace(**methods)
 
 
 class Bench:
@@ -37,22 +44,24 @@ class Bench:
         self.finished: list[InFlightTask] = []
         self.written: list[tuple[str, bytes]] = []
         self.checkpoints: list[tuple[str, bytes, int]] = []
-        self.canceled: dict[tuple[str, str], CancelAs] = {}
-        callbacks = ProcessorCallbacks(
-            self.finished.extend,
-            lambda task, data: self.written.append((task.id, data)),
-            lambda task, data, number: self.checkpoints.append((task.id, data, number)),
-            lambda error: None,
-            lambda queue, task_id, asked_s: self.canceled.get((queue, task_id)),
-            lambda task, report, ran_ns: f"{report.error} after {ran_ns} ns".encode(),
+        self.pool = ProcessPool(PoolConfig(runner=HANDLER_RUNNER, argument=""))
+        self.early = EarlyCancellations(self.clock)
+        self.processor = Processor(
+            self.pool,
+            ServerConfig(),
+            self.in_flight,
+            delay_rule=lambda retried: 100.0,
+            finish=self.finished.extend,
+            results=part(write=lambda task, data: self.written.append((task.id, data))),
+            checkpoints=part(save=lambda task, data, number: self.checkpoints.append((task.id, data, number))),
+            progress=part(write=lambda task, data: None),
+            attempts=part(record=lambda task, report, ran_ns: f"{report.error} after {ran_ns} ns".encode()),
+            early=self.early,
+            unknown=part(),
+            judge=None,
+            make_room=lambda: None,
+            failed=lambda error: None,
         )
-        config = PoolConfig(runner="fastq.worker.runner:load", argument="")
-
-        def make_pool(callbacks: PoolCallbacks) -> Pool:
-            self.pool = ProcessPool(config, callbacks)
-            return self.pool
-
-        self.processor = Processor(make_pool, ServerConfig(), self.in_flight, lambda retried: 100.0, callbacks)
 
     def accept(self, *task_ids: str, **fields: Any) -> None:
         self.processor.accept("q", Leased.of([LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids]))
@@ -72,7 +81,7 @@ class Bench:
     def tell(self, *events: tuple[str | Submission, EventKind, bytes]) -> None:
         """Report events, as the pool does."""
         told = [Event(kind, self.submission(of) if isinstance(of, str) else of, data) for of, kind, data in events]
-        self.processor._on_events(told)
+        self.processor.on_events(told)
 
     def take_all(self) -> None:
         """Take what waits, as the children do; else the pool, which has none, returns it in its next turn."""
@@ -224,7 +233,7 @@ def test_a_message_that_cannot_be_read_is_archived_and_stops_no_other(
 
 def test_a_task_that_was_canceled_a_moment_ago_is_not_begun() -> None:
     def test(bench: Bench) -> None:
-        bench.canceled["q", "a"] = CancelAs.RETRY
+        bench.early.keep(Cancellation("a", "q", CancelAs.RETRY))
         bench.accept("a", "b")
         (task,) = bench.finished
         assert isinstance(task.disposition, Retried)
@@ -346,7 +355,7 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
             asked.append((task.id, kind, data))
             return FailureReport("judged", False, 7.0)
 
-        object.__setattr__(bench.processor._callbacks, "judge", judge)
+        bench.processor._ask_hooks = judge
         bench.accept("a", "b", "lost")
         lost = bench.task("lost")
         bench.tell(
@@ -382,7 +391,7 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
 def test_the_record_of_a_failed_attempt_goes_with_its_end(kind: EventKind, data: bytes, told: str) -> None:
     def test(bench: Bench) -> None:
         bench.accept("a")
-        bench.processor._on_events([Event(kind, bench.submission("a"), data, 7000)])
+        bench.processor.on_events([Event(kind, bench.submission("a"), data, 7000)])
         (task,) = bench.finished
         assert isinstance(task.disposition, Retried | Archived)
         assert task.disposition.attempt == (f"{told} after 7000 ns".encode() if told else b"")
@@ -411,7 +420,7 @@ def test_a_task_is_done_or_failed_as_often_as_a_run_of_it_is_counted(
         for event_kind in (kind, EventKind.DONE):
             if not bench.finished:
                 bench.take_all()
-                bench.processor._on_events([Event(event_kind, bench.submission("a"), data, 7_000_000)])
+                bench.processor.on_events([Event(event_kind, bench.submission("a"), data, 7_000_000)])
         count_ends(bench.finished)
         assert task.tally is not None
         counts = task.tally.take() or [0] * history.COUNTERS
@@ -478,7 +487,7 @@ def test_a_waiting_task_ends_as_its_cancellation_says(outcome: str, write: str) 
     def test(bench: Bench) -> None:
         bench.accept("a", retry=3)
         assert bench.processor.cancel(Cancellation("a", "q", CancelAs(outcome)))
-        bench.canceled["q", "to-come"] = CancelAs(outcome)
+        bench.early.keep(Cancellation("to-come", "q", CancelAs(outcome)))
         bench.accept("to-come", retry=3)
         assert bench.ended() == [("a", write), ("to-come", write)]
 
@@ -549,20 +558,6 @@ def test_a_done_task_takes_its_lock_along() -> None:
     on_crew(test)
 
 
-def test_as_many_run_at_once_as_children_have_rows_for_the_sorts_of_the_app() -> None:
-    def test(bench: Bench) -> None:
-        processor = bench.processor
-        processor._config = ServerConfig(concurrency=2, threads=50, async_concurrency=10)
-        found = []
-        plain, coroutine, thread = Sort.PLAIN, Sort.ASYNC, Sort.THREADED
-        for patterns in ({"a": plain}, {"a": thread, "b": plain}, {"a": coroutine}, {"a": coroutine, "b": thread}):
-            processor._learn(AppDescription(patterns).encode())
-            found.append(processor.slots)
-        assert found == [2, 100, 20, 120]
-
-    on_crew(test)
-
-
 DEATHS = [(EventKind.CRASHED, b"died"), (EventKind.BROKEN, b"trace"), (EventKind.TIMEOUT, b"")]
 
 
@@ -573,7 +568,7 @@ def test_the_terms_of_a_handler_say_whether_a_death_ends_its_task(
 ) -> None:
     def test(bench: Bench) -> None:
         terms = {"task": Terms(ends_with_process=ends)}
-        bench.processor._learn(AppDescription({"task": Sort.PLAIN}, terms=terms).encode())
+        bench.processor.on_description(AppDescription({"task": Sort.PLAIN}, terms=terms).encode())
         bench.accept("a", type="task", retry=3)
         bench.take_all()
         bench.tell(("a", kind, data))
@@ -589,7 +584,7 @@ def test_the_terms_of_a_handler_say_whether_a_late_return_is_a_success(
 ) -> None:
     def test(bench: Bench) -> None:
         terms = {"task": Terms(may_be_late=may_be_late)}
-        bench.processor._learn(AppDescription({"task": Sort.PLAIN}, terms=terms).encode())
+        bench.processor.on_description(AppDescription({"task": Sort.PLAIN}, terms=terms).encode())
         bench.accept("a", type="task", retry=3)
         bench.take_all()
         bench.tell(("a", kind, TOO_LATE))

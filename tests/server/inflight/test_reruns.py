@@ -2,7 +2,7 @@
 
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Retried
-from fastq.pool.event_kind import ANOTHER_TASK, EventKind
+from fastq.pool.shared.event_kind import ANOTHER_TASK, EventKind
 from fastq.wire.codec import decode_task_message
 from tests.server.inflight.test_processor import Bench, on_crew
 

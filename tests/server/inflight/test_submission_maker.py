@@ -4,11 +4,10 @@ import pytest
 
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
-from fastq.pool.protocol import Event, EventKind, Sort
+from fastq.pool.main.protocol import Event, EventKind, Sort
 from fastq.server.inflight._processor import SubmissionMaker, split_done
-from fastq.server.inflight._tally import Tally
-from fastq.server.inflight._tasks import count_ends, count_waits
-from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
+from fastq.server.inflight.tally import Tally
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, count_ends, count_waits
 from fastq.wire.codec import view_task_message
 from fastq.wire.history import OUTCOMES
 from tests.broker.harness import NOW_S, message

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fastq.server.inflight._tally import Histogram, Tally
+from fastq.server.inflight.tally import Histogram, Tally
 from fastq.wire.history import COUNTERS, OUTCOMES
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
-from fastq.pool.protocol import EventKind, PoolStartError
+from fastq.pool.main.protocol import EventKind, PoolStartError
 from fastq.server.inflight import task_log
 from fastq.server.inflight.task_log import LEASE_LOST, STDOUT, TaskLog
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fastq.broker.operations.lease import Leased, LeasedTask
-from fastq.clock import Moment
+from fastq.common.clock import Moment
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.server.inflight.uncertain import Brought, DequeueCall, UncertainDequeues, UncertainEnds

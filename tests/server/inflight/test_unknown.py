@@ -9,7 +9,7 @@ from redis import Redis
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Retried
 from fastq.broker.operations.presence import ServerIdentity, ServerState, publish_server_state
-from fastq.pool.event_kind import EventKind
+from fastq.pool.shared.event_kind import EventKind
 from fastq.server.inflight.unknown import (
     AT_ONCE,
     COUNTED_FOR_S,
@@ -23,7 +23,7 @@ from fastq.wire.codec import decode_task_message
 from fastq.wire.messages import ServerInfoMessage
 from fastq.wire.notice import ServerNotice
 from fastq.wire.records import encode_server_info
-from fastq.worker.report import FailureReport
+from fastq.worker.shared.report import FailureReport
 from tests.broker.harness import NOW_S, run
 from tests.faulty_proxy import faulty_proxy
 from tests.redis_servers import RedisServer
@@ -210,7 +210,7 @@ async def is_known(queue: str, task_type: str) -> int | None:
 def test_tasks_of_unknown_types_are_passed_on_where_that_is_chosen() -> None:
     async def running() -> None:
         bench = CrewBench()
-        object.__setattr__(bench.processor._callbacks, "pass_on_after_s", is_known)
+        bench.processor._unknown.pass_on_after_s = is_known  # type: ignore[method-assign]
         bench.processor._patterns.add("ours")
         bench.accept("a", "last", "lost", type="known", retry=0)
         bench.accept("b", type="nobody's")
@@ -237,7 +237,7 @@ def test_tasks_of_unknown_types_are_passed_on_where_that_is_chosen() -> None:
 def test_a_task_that_is_cancelled_while_peers_are_asked_is_not_passed_on() -> None:
     async def running() -> None:
         bench = CrewBench()
-        object.__setattr__(bench.processor._callbacks, "pass_on_after_s", is_known)
+        bench.processor._unknown.pass_on_after_s = is_known  # type: ignore[method-assign]
         bench.accept("a", "b", type="known")
         bench.task("b").canceled = CancelAs.ARCHIVE
         bench.tell(("a", EventKind.NOT_FOUND, NO_HANDLER), ("b", EventKind.NOT_FOUND, NO_HANDLER))
@@ -259,7 +259,7 @@ def test_no_attempt_is_charged_when_peers_cannot_be_heard_before_the_end(cancele
             await asyncio.Event().wait()
             return None
 
-        object.__setattr__(bench.processor._callbacks, "pass_on_after_s", never)
+        bench.processor._unknown.pass_on_after_s = never  # type: ignore[method-assign]
         bench.accept("a", type="known")
         bench.tell(("a", EventKind.NOT_FOUND, NO_HANDLER))
         bench.take_all()

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_prometheus
 
-from fastq.server.inflight._tally import Histogram, Tally
+from fastq.server.inflight.tally import Histogram, Tally
 from fastq.server.monitoring.exposition import Family, Format, labels, render
 from fastq.server.monitoring.listener import in_stretches
 

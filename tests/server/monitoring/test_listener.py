@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_prometheus
 
 from fastq import Client
-from fastq.server.monitoring.listener import MOST_CONNECTIONS, Listener
+from fastq.server.monitoring.listener import MOST_CONNECTIONS, Listener, _Answer
 from tests.e2e.harness import Worker, workers_on
 from tests.pool.harness import run
 from tests.promtool import promtool
@@ -267,6 +268,47 @@ def test_whoever_holds_connections_without_asking_keeps_nobody_waiting(monkeypat
         for each in (late_writer, *(one for _, one in silent)):
             each.close()
 
+    run(test())
+
+
+def test_whoever_reads_no_answer_keeps_neither_probes_waiting_nor_a_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def answer_to(self: Listener, method: str, path: str, headers: str) -> _Answer:
+        blocks = ["x" * 100_000] * 100 if path == "/metrics" else ["ok"]
+        return _Answer(HTTPStatus.OK, "text/plain", iter(blocks))
+
+    async def test() -> None:
+        nobody: Any = None
+        listener = Listener(nobody)
+        writers: list[asyncio.StreamWriter] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
+            await listener.serve(reader, writer)
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        clients = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(MOST_CONNECTIONS)]
+        for _, each in clients:
+            each.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        await until(lambda: sum(each.transport.get_write_buffer_size() > 0 for each in writers) == MOST_CONNECTIONS)
+        asks = await asyncio.open_connection("127.0.0.1", port)
+        asks[1].write(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert (await asks[0].read()).endswith(b"ok")
+        monkeypatch.setattr("fastq.server.monitoring.listener.PATIENCE_S", 0.0)
+        late = await asyncio.open_connection("127.0.0.1", port)
+        late[1].write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert len(await late[0].read()) < 10_000_000
+        assert "CancelledError" not in caplog.text
+        await listener.close()
+        await until(lambda: all(each.transport.get_write_buffer_size() == 0 for each in writers))
+        server.close()
+        for _, each in (*clients, asks, late):
+            each.close()
+
+    monkeypatch.setattr("fastq.server.monitoring.listener.PATIENCE_S", 1e6)
+    monkeypatch.setattr(Listener, "_answer_to", answer_to)
     run(test())
 
 

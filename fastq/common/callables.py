@@ -1,0 +1,60 @@
+"""What a call of a function does: functions whose call runs nothing are refused where they are registered."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, Final
+
+__all__ = ["is_async", "refuse_generator", "refuse_idle", "refuse_unrun"]
+
+_UNRUN: Final = (GeneratorType, AsyncGeneratorType, CoroutineType)
+
+
+def is_async(handler: Callable[..., object]) -> bool:
+    """Return whether a call makes a coroutine: ``async def``, an object with an async ``__call__``, a partial of these.
+
+    A plain function that returns an awaitable cannot be recognized beforehand: the caller of a handler checks its
+    result.
+    """
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+def refuse_generator(function: Callable[..., Any], what: str) -> None:
+    """Raise ``TypeError`` if a call only makes a generator, as of a function that yields, or a bare object of a class.
+
+    A plain function around one may go through it, so it is taken; ``refuse_unrun`` is for what it returns.
+    """
+    body = _body_of(function)
+    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+        raise TypeError(f"{what} is a generator, which would not run: {function!r}")
+    if isinstance(function, type) and body is type.__call__ and function.__init__ is object.__init__:  # type: ignore[misc]  # of the class itself
+        raise TypeError(f"{what} is a class, of which no method would run: {function!r}")
+
+
+def refuse_idle(function: Callable[..., Any], what: str) -> None:
+    """Raise ``TypeError`` also for a coroutine, where nobody awaits it."""
+    refuse_generator(function, what)
+    if inspect.iscoroutinefunction(_body_of(function)):
+        raise TypeError(f"{what} is a coroutine, which would not run: write it with def, not {function!r}")
+
+
+def refuse_unrun(value: object, what: str) -> None:
+    """Raise ``TypeError`` if a function has returned a generator or a coroutine: it was to be run."""
+    if isinstance(value, _UNRUN):
+        if isinstance(value, CoroutineType):
+            value.close()  # otherwise Python warns that it was never awaited
+        raise TypeError(f"{what} returned a {type(value).__name__}, whose code has not run: {value!r}")
+
+
+def _body_of(function: Any) -> Any:
+    """Return the function or method that a call runs."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif isinstance(function, staticmethod | functools._lru_cache_wrapper):
+            function = function.__wrapped__
+        else:
+            return function if inspect.isroutine(function) else type(function).__call__

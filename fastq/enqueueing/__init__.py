@@ -1,0 +1,1 @@
+"""How tasks become messages and reach their queues, one by one or many."""

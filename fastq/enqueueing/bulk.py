@@ -1,0 +1,241 @@
+"""``enqueue_many``: an iterable is cut into chunks, each composed into the batches of one round trip.
+
+A chunk is bounded by count and bytes, so that no script holds Redis for long and memory stays flat for any iterable.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from fastq._ids import new_task_ids
+from fastq.broker.operation import Flow, Receive, Send
+from fastq.broker.operations.enqueue import (
+    EnqueueBatch,
+    EnqueueOutcome,
+    EnqueueReport,
+    NewTask,
+    enqueue_operations,
+    settle_enqueue,
+)
+from fastq.common.clock import Clock
+from fastq.common.states import TaskState
+from fastq.enqueueing.producer import Producer, message_of, new_task_of
+from fastq.enqueueing.results import ChunkResult, Column, EnqueueResults, Texts
+from fastq.errors import BrokerError, not_a_task
+from fastq.options import MAX_INT32, NO_OPTIONS, TaskOptions, check_options, complete
+from fastq.task import Task
+
+__all__ = [
+    "MAX_CHUNK_BYTES",
+    "MAX_CHUNK_TASKS",
+    "BulkComposer",
+    "Chunk",
+    "enqueue_many",
+    "note_progress",
+    "put_part",
+]
+
+MAX_CHUNK_TASKS: Final = 500
+MAX_CHUNK_BYTES: Final = 256_000
+
+
+class Chunk:
+    """The composed tasks of one round trip; turns its report into their results."""
+
+    def __init__(self, now_ns: int) -> None:
+        self._now_ns = now_ns
+        self._new_tasks: list[NewTask] = []
+        self._tasks: list[Task] = []
+        self._options: list[TaskOptions] = []
+        self._places: dict[tuple[str, TaskState], list[int]] = {}
+        self._last: tuple[TaskOptions | None, list[int]] = None, []
+
+    def __len__(self) -> int:
+        return len(self._new_tasks)
+
+    def add(self, task: Task, new_task: NewTask, options: TaskOptions) -> None:
+        """Append a composed task."""
+        last, positions = self._last
+        if options is not last:
+            positions = self._places.setdefault((options.queue, options.state), [])
+            self._last = options, positions
+        positions.append(len(self._new_tasks))
+        self._new_tasks.append(new_task)
+        self._tasks.append(task)
+        self._options.append(options)
+
+    @property
+    def queues(self) -> set[str]:
+        """Name the queues of the chunk."""
+        return {queue for queue, _ in self._places}
+
+    def batches(self) -> list[EnqueueBatch]:
+        """Return one batch for each queue and starting state; each keeps the order of its tasks."""
+        new_tasks = self._new_tasks
+        return [
+            EnqueueBatch(queue, state, [new_tasks[at] for at in positions], self._now_ns)
+            for (queue, state), positions in self._places.items()
+        ]
+
+    def result(self, report: EnqueueReport, *, keep_tasks: bool) -> ChunkResult:
+        """Pack the results of the tasks."""
+        types = [task.type for task in self._tasks]
+        first = self._options[0]
+        return ChunkResult(
+            now_ns=self._now_ns,
+            ids=Texts(new_task.id for new_task in self._new_tasks),
+            types=types[0] if _all_equal(types) else Texts(types),
+            options=replace(
+                first, task_id="", unique_key=None, unique_ttl_ns=0, headers=first.headers if keep_tasks else None
+            ),
+            columns=_columns(self._options),
+            outcomes=self._outcomes(report),
+            tasks=self._tasks if keep_tasks else None,
+        )
+
+    def _outcomes(self, report: EnqueueReport) -> list[EnqueueOutcome | BrokerError] | None:
+        in_order: list[EnqueueOutcome | BrokerError] = [EnqueueOutcome.ENQUEUED] * len(self._new_tasks)
+        all_enqueued = True
+        for positions, outcomes in zip(self._places.values(), report.outcomes, strict=True):
+            if any(outcome is not EnqueueOutcome.ENQUEUED for outcome in outcomes):
+                all_enqueued = False
+                for at, outcome in zip(positions, outcomes, strict=True):
+                    in_order[at] = outcome
+        return None if all_enqueued else in_order
+
+
+def _columns(options: Sequence[TaskOptions]) -> dict[str, Column]:
+    """Return the fields in which the options differ, each as a column."""
+    first = options[0]
+    if all(each is first for each in options):
+        return {}
+    columns = {name: [each.fields[name] for each in options] for name in first.fields}
+    columns["process_at_us"] = [(each.process_at_ns or 0) // 1000 for each in options]
+    return {name: _column(values) for name, values in columns.items() if not _all_equal(values)}
+
+
+def _column(values: Sequence[Any]) -> Column:
+    if isinstance(values[0], str):
+        return Texts(values)
+    return array("i" if min(values) >= -MAX_INT32 and max(values) <= MAX_INT32 else "q", values)
+
+
+def _all_equal(values: Sequence[object]) -> bool:
+    return values.count(values[0]) == len(values)
+
+
+class BulkComposer:
+    """The composer of the tasks of one ``enqueue_many`` call, whose options are checked already."""
+
+    def __init__(self, checked: Mapping[str, Any], clock: Clock, most: int = MAX_CHUNK_TASKS) -> None:
+        self._checked = checked
+        self._clock = clock
+        self._most = min(most, MAX_CHUNK_TASKS)
+
+    def check(self, tasks: Sequence[object]) -> None:
+        """Raise for bad tasks or options before anything is sent."""
+        now_ns = self._clock.unix_ns()
+        for index, task in enumerate(tasks):
+            try:
+                if not isinstance(task, Task):
+                    raise not_a_task(task)
+                complete({**task.options, **self._checked} if task.options else self._checked, now_ns)
+            except (TypeError, ValueError) as error:
+                error.add_note(f"this is task number {index}; nothing was enqueued")
+                raise
+
+    def chunks(self, tasks: Iterable[Task]) -> Iterator[Chunk]:
+        """Yield the tasks in chunks of bounded count and bytes; the last may be small, none is empty."""
+        iterator = iter(tasks)
+        while True:
+            chunk = self._next_chunk(iterator)
+            if not len(chunk):
+                return
+            yield chunk
+
+    def _next_chunk(self, tasks: Iterator[Task]) -> Chunk:
+        now_ns = self._clock.unix_ns()
+        chunk = Chunk(now_ns)
+        common: TaskOptions | None = None
+        size = 0
+        for task_id, task in zip(new_task_ids(self._most), tasks, strict=False):
+            if not isinstance(task, Task):
+                raise not_a_task(task)
+            if task.options:
+                options = complete({**task.options, **self._checked}, now_ns)
+            else:
+                options = common = common or complete(self._checked, now_ns)
+            message = message_of(task, options, options.task_id or task_id)
+            new_task = new_task_of(message, options, now_ns)
+            chunk.add(task, new_task, options)
+            size += len(new_task.message)
+            if size >= MAX_CHUNK_BYTES:
+                break
+        return chunk
+
+
+def enqueue_many(producer: Producer, tasks: Iterable[Task], options: Mapping[str, object]) -> Flow[EnqueueResults]:
+    """Enqueue tasks chunk by chunk; see ``Client.enqueue_many``."""
+    composer = BulkComposer(check_options(options), producer.clock)
+    kept = tuple(tasks) if isinstance(tasks, Sequence) else None
+    if kept is not None:
+        composer.check(kept)
+    return _put_chunks(producer, composer.chunks(tasks if kept is None else kept), keep_tasks=kept is not None)
+
+
+def put_part(producer: Producer, tasks: Sequence[Task]) -> Flow[EnqueueResults]:
+    """Enqueue a part of the tasks of a call; its caller tells an error how far the whole came."""
+    composer = BulkComposer(NO_OPTIONS, producer.clock, len(tasks))
+    return _put_chunks(producer, composer.chunks(tasks), keep_tasks=True, is_part=True)
+
+
+def _put_chunks(
+    producer: Producer, chunks: Iterator[Chunk], *, keep_tasks: bool, is_part: bool = False
+) -> Flow[EnqueueResults]:
+    """Send a chunk, compose the next while Redis works on it, receive; one at a time, so the order is kept."""
+    results: list[ChunkResult] = []
+    chunk, failure = _next(chunks)
+    while chunk is not None:
+        batches, due = chunk.batches(), producer.register.due(chunk.queues)
+        ticket = yield Send(enqueue_operations(batches, due))
+        following, failure = _next(chunks)
+        report = yield from settle_enqueue(batches, due, (yield Receive(ticket)))
+        results.append(chunk.result(report, keep_tasks=keep_tasks))
+        refused = _redis_failure(report.outcomes)
+        if refused is not None:
+            failure = refused
+            break
+        producer.register.done(due, report.registered)
+        chunk = following
+    if failure is not None:
+        note_progress(failure, EnqueueResults(results), is_part=is_part)
+        raise failure
+    return EnqueueResults(results)
+
+
+def _next(chunks: Iterator[Chunk]) -> tuple[Chunk | None, BaseException | None]:
+    """Return the next chunk, or the exception that the caller's iterable raised, Ctrl-C included."""
+    try:
+        return next(chunks, None), None
+    except BaseException as error:  # noqa: BLE001 - raised once the chunk that is under way is settled
+        return None, error
+
+
+def _redis_failure(outcomes: Sequence[Sequence[object]]) -> BrokerError | None:
+    """Return the error of a failed round trip: what would follow it would fail too, and nobody may be looking."""
+    return next((each for batch in outcomes for each in batch if isinstance(each, BrokerError)), None)
+
+
+def note_progress(error: BaseException, sent: EnqueueResults, *, is_part: bool = False) -> None:
+    """Note on what ended an ``enqueue_many`` what had been sent; of a part without words."""
+    if isinstance(error, BrokerError):
+        error.results = sent
+        note = (
+            f"{sent.enqueued} tasks were enqueued before this; the error's results attribute "
+            f"tells of the {len(sent)} tasks that were tried, the rest was not"
+        )
+    else:
+        note = f"{len(sent)} tasks were sent before this error; {sent.enqueued} of them were enqueued"
+    if not is_part:
+        error.add_note(f"enqueue_many: {note}")

@@ -1,0 +1,118 @@
+"""How tasks are enqueued: a task and its options become a message, a starting state, and a flow that puts it.
+
+Thread-safe: between calls, only the times at which queues were registered are kept.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastq._ids import new_task_id
+from fastq.broker.operation import Flow
+from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, QueueRegister, enqueue_batches, error_of
+from fastq.common.clock import Clock, at_unix_ns
+from fastq.common.encoding import PayloadCodec
+from fastq.common.states import TaskState
+from fastq.errors import BrokerError, hint_of_call
+from fastq.info import TaskInfo, task_info
+from fastq.options import NO_OPTIONS, TaskOptions, check_options, complete
+from fastq.task import MAX_MESSAGE_BYTES, Task, lock_payload
+from fastq.wire import keys
+from fastq.wire.codec import encode_task_message
+from fastq.wire.messages import CHECKPOINT_HEADER, TaskMessage
+
+__all__ = ["Producer", "as_task", "compose", "enqueued_info", "message_of", "new_task_of"]
+
+SECOND_NS = 1_000_000_000
+PENDING = TaskState.PENDING  # used for each task, and slow to look up in its class
+
+
+class Producer:
+    """The flows that enqueue tasks, driven by either kind of client; ``bulk`` has the flow for many tasks."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.register = QueueRegister(clock)
+
+    def enqueue(self, task: Task, options: Mapping[str, object]) -> Flow[TaskInfo]:
+        """Enqueue one task; the flow raises its error."""
+        batch, info = compose(task, check_options(options) if options else NO_OPTIONS, self.clock.unix_ns())
+        return self._put(batch, info)
+
+    def _put(self, batch: EnqueueBatch, info: TaskInfo) -> Flow[TaskInfo]:
+        due = self.register.due((batch.queue,))
+        report = yield from enqueue_batches((batch,), due)
+        error = error_of(report.outcomes[0][0], info.queue, info.id)
+        self.register.done(() if isinstance(error, BrokerError) else due, report.registered)
+        if error is not None:
+            raise error
+        return info
+
+
+def as_task(task: Task | str, payload: Any, codec: PayloadCodec | None = None) -> Task:
+    """Return the task that the first arguments of ``enqueue`` mean."""
+    if isinstance(task, Task):
+        if payload is not None:
+            raise TypeError(f"a Task already has a payload; payload={payload!r} goes only with a type name")
+        return task
+    if callable(task):
+        raise TypeError(f"task must be a fastq.Task or a type name, not {task!r}{hint_of_call(task)}")
+    return Task(task, payload) if codec is None else Task(task, payload, codec=codec)
+
+
+def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = "") -> tuple[EnqueueBatch, TaskInfo]:
+    """Return the flow that enqueues a task, and its description; ``given`` are checked options that win over the
+    task's.
+
+    ``task_id`` wins over all options. ``ValueError`` for a message above Redis' size limit.
+    """
+    options = complete({**task.options, **given} if task.options else given, now_ns)
+    message = message_of(task, options, task_id or options.task_id or new_task_id())
+    batch = EnqueueBatch(options.queue, options.state, (new_task_of(message, options, now_ns),), now_ns)
+    return batch, enqueued_info(message, options, now_ns)
+
+
+def message_of(task: Task, options: TaskOptions, task_id: str) -> TaskMessage:
+    """Build the message of a new task; its unique key is the key of its lock."""
+    message = TaskMessage(task.type, task.payload, task_id, **options.fields)
+    if options.unique_ttl_ns:
+        message.unique_key = _lock(task, options)
+    if task.headers or options.headers:
+        message.headers = {**task.headers, **options.headers} if options.headers else task.headers
+        if CHECKPOINT_HEADER in message.headers:  # copied from a running task, whose own it is
+            message.headers = {name: text for name, text in message.headers.items() if name != CHECKPOINT_HEADER}
+    return message
+
+
+def _lock(task: Task, options: TaskOptions) -> str:
+    if options.unique_key is not None:
+        return keys.unique_for_key(options.queue, task.type, options.unique_key)
+    return keys.unique(options.queue, task.type, lock_payload(task))
+
+
+def new_task_of(message: TaskMessage, options: TaskOptions, now_ns: int) -> NewTask:
+    """Encode a message, and add the other arguments of the scripts; ``ValueError`` above Redis' size limit."""
+    data = encode_task_message(message)
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise ValueError(
+            f"task {message.id} has a message of {len(data)} bytes; the limit of Redis is {MAX_MESSAGE_BYTES}"
+        )
+    if options.state is PENDING and not options.unique_ttl_ns:
+        return NewTask(message.id, data)
+    run_at_ns = options.process_at_ns
+    # The lock of a scheduled task counts from its due time (asynq: time until processAt + ttl).
+    delay_ns = 0 if run_at_ns is None else run_at_ns - now_ns
+    return NewTask(
+        id=message.id,
+        message=data,
+        lock=message.unique_key,
+        lock_ttl_s=(options.unique_ttl_ns + delay_ns) // SECOND_NS if message.unique_key else 0,
+        run_at_s=0 if run_at_ns is None else run_at_ns // SECOND_NS,
+        group=options.fields["group_key"],
+    )
+
+
+def enqueued_info(message: TaskMessage, options: TaskOptions, now_ns: int) -> TaskInfo:
+    """Describe a task that has just been enqueued."""
+    next_ns = now_ns if options.state is PENDING else options.process_at_ns
+    next_process_at = None if next_ns is None else at_unix_ns(next_ns)
+    return task_info(message, options.state, next_process_at=next_process_at)

@@ -1,0 +1,89 @@
+"""Run plain tasks in threads of a child, side by side; the event loop's thread begins them and tells them to end.
+
+The next thread is started when the last free one gets a task; a task begins only if there is a thread for it. Threads
+are kept until the child ends: so what an app keeps by thread, such as a connection to a database, serves many tasks,
+and is freed in its own thread in the end.
+"""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Thread
+
+from fastq.pool.child.work import Attempt, Work
+
+__all__ = ["Threads"]
+
+_log = logging.getLogger("fastq.worker")
+
+
+class Threads:
+    """The threads of a child and the tasks in them; ``on_end`` is called in a thread, where tasks have ended."""
+
+    def __init__(self, work: Work, on_end: Callable[[], object]) -> None:
+        self._work = work
+        self._on_end = on_end
+        self._inbox: SimpleQueue[Attempt | None] = SimpleQueue()
+        self._threads: list[Thread] = []
+        self._ended: deque[int] = deque()  # rows
+        self._is_told = False  # of what has ended
+        self.running: dict[int, Attempt] = {}
+        """By row; those of tasks that have ended are in it until ``take_rows``."""
+        self._untold: list[Attempt] = []  # their end was asked for, but nothing could be raised in them yet
+        self._is_short = False  # a thread was refused
+        self._unused_rows = list(work.thread_rows)  # those without a thread
+        work.thread_rows.clear()
+        work.on_thread(self._start)
+
+    def prepare(self) -> None:
+        """Start one more thread if none is free; raise ``RuntimeError`` if the system refuses it."""
+        if self._unused_rows and not self._work.thread_rows:
+            thread = Thread(target=self._serve, name=f"fastq-{len(self._threads)}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+            self._work.thread_rows.append(self._unused_rows.pop())
+
+    def _start(self, task: Attempt) -> None:
+        try:
+            # First, since this task might not let go of the interpreter, for which a new thread must wait.
+            self.prepare()
+        except (RuntimeError, MemoryError) as error:
+            if not self._is_short:
+                self._is_short = True
+                most = len(self._threads) + len(self._unused_rows)
+                text = "worker process %d has %d of %d threads, for which tasks wait: %s"
+                _log.warning(text, os.getpid(), len(self._threads), most, error)
+        self.running[task.row] = task
+        self._inbox.put(task)
+
+    def _serve(self) -> None:
+        while (task := self._inbox.get()) is not None:
+            self._work.run_in_thread(task)
+            self._ended.append(task.row)
+            if not self._is_told:
+                self._is_told = True
+                self._on_end()
+
+    def take_rows(self) -> None:
+        """Free the rows of tasks that have ended."""
+        self._is_told = False
+        while self._ended:
+            row = self._ended.popleft()
+            del self.running[row]
+            self._work.thread_rows.append(row)
+
+    def tell(self) -> bool:
+        """Raise in the threads of tasks whose end was asked for; return whether to call this again soon."""
+        running = list(self.running.values())
+        untold = self._untold + [task for task in running if self._work.was_told(task)]
+        self._untold = [task for task in untold if task in running and not self._work.raise_in_thread(task)]
+        return bool(self._untold)
+
+    def close(self) -> None:
+        """End the threads; no task is in them."""
+        for _ in self._threads:
+            self._inbox.put(None)
+        for thread in self._threads:
+            thread.join()

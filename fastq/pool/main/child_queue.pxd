@@ -1,0 +1,86 @@
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from fastq.pool.shared.ring cimport Memory, Record, Ring
+from fastq.pool.shared.slots cimport Slots
+
+cdef class Estimate:
+    cdef double ns
+    cdef int span
+    cdef int count
+    cdef void update(self, double ran_ns) noexcept
+
+cdef class Submission:
+    cdef readonly object key
+    cdef readonly bytes data
+    cdef readonly str type
+    # Set right after ``make`` by its caller.
+    cdef readonly bint is_async
+    cdef public bint is_awaited, is_threaded
+    cdef readonly int64_t timeout_ns
+    cdef readonly int64_t deadline_unix_ns
+    # Used by the pool while it has the submission.
+    cdef readonly uint64_t seq
+    cdef uint64_t order
+    cdef uint64_t position
+    cdef int64_t submitted_at
+    cdef double charge_ns
+    # The total of charges that its child had been given up to this submission, inclusive.
+    cdef double given_ns
+    cdef Estimate estimate
+    cdef readonly ChildQueue queue
+    @staticmethod
+    cdef Submission make(object key, bytes data, str type, int64_t timeout_ns, int64_t deadline_unix_ns)
+
+cdef class Event:
+    cdef readonly object kind
+    cdef readonly Submission submission
+    cdef readonly bytes data
+    cdef readonly int64_t ran_ns
+    @staticmethod
+    cdef Event make(uint32_t kind, Submission submission, bytes data, int64_t ran_ns)
+
+cdef class ChildQueue:
+    cdef Memory memory
+    cdef Ring tasks
+    cdef Ring results
+    cdef readonly Slots slots
+    cdef object channel
+    cdef int wake_fd
+    cdef dict in_flight
+    cdef readonly bint open
+    cdef readonly int64_t left
+    cdef readonly int async_count, thread_count, threads
+    cdef readonly int64_t finished
+    cdef double charged_ns
+    cdef double given_ns
+    cdef int64_t bytes
+    cdef double backlog_ns
+    cdef bint touched
+    # When the end of a task was last read.
+    cdef int64_t ended_at
+    # Set by the dispatcher: until then the child is reserved for one sort; 0 for none.
+    cdef int64_t reserved_until
+    cdef bint reserved_for_async
+    # Set by the dispatcher: until then the child is given no coroutine that would have to wait for a row.
+    cdef int64_t strict_until
+    # The child's read position and the time at its last sign of life, and the time of the last look.
+    cdef uint64_t alive_head
+    cdef int64_t alive_at
+    cdef int64_t looked_at
+    cdef bint corrupt
+    cdef Py_ssize_t count(self)
+    cdef Py_ssize_t at_once(self) noexcept
+    cdef bint is_mixed(self) noexcept
+    cdef Py_ssize_t free_threads(self) noexcept
+    cdef Py_ssize_t free_coroutines(self) noexcept
+    cdef void measure_backlog(self, int64_t now)
+    cdef bint is_overdue(self, int64_t now, double grace_ns)
+    cdef bint push(self, Submission submission, uint64_t seq) except -1
+    cdef bint send_segment(self, bytes data) except -1
+    cdef void forget(self, Submission submission)
+    cdef int collect_sound(self, list events, Estimate mean) except -1
+    cdef int collect(self, list events, Estimate mean) except -1
+    cdef bint take_back(self, Submission submission)
+    cdef bint has_results(self) noexcept
+    cdef uint32_t report(self) noexcept
+    cdef void ring_if_asleep(self) noexcept

@@ -1,0 +1,112 @@
+"""The seats of a pool: one for each of its ``processes``, with a child and sometimes the child's successor.
+
+A child that has run its share of tasks or has grown too big leaves: it gets no more tasks, and its successor is started
+while it works on those it has. The successor takes over only when all of these have ended, so that there are never more
+running handlers than seats. A child of an older import of the app leaves once its successor is ready. One successor
+starts at a time.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastq.pool.main.child import Child, ChildState
+from fastq.pool.main.dispatcher import Dispatcher
+
+__all__ = ["Seat", "Seats"]
+
+
+@dataclass(slots=True)
+class Seat:
+    """The place of one child: the child that works, and its successor."""
+
+    current: Child | None = None
+    successor: Child | None = None
+
+
+class Seats:
+    """The seats of a pool; an empty one is filled again."""
+
+    def __init__(
+        self,
+        count: int,
+        dispatcher: Dispatcher,
+        order: Callable[[], Child | None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._all = [Seat() for _ in range(count)]
+        self._dispatcher = dispatcher
+        self._order = order
+        self._tell = tell
+
+    @property
+    def all_ready(self) -> bool:
+        """Return whether every seat has a child that is ready or leaving."""
+        return all(seat.current and seat.current.state in (ChildState.READY, ChildState.LEAVING) for seat in self._all)
+
+    def fill(self) -> None:
+        """Fill every empty seat with its successor or else a new child."""
+        for seat in self._all:
+            if seat.current is None:
+                seat.current = seat.successor or self._order()
+                seat.successor = None
+            if seat.current is not None and seat.current.state is ChildState.READY:
+                seat.current.queue.set_open(True)
+
+    def leave(self, child: Child) -> None:
+        """Take a dead child off its seat."""
+        for seat in self._all:
+            if seat.current is child:
+                seat.current = None
+            if seat.successor is child:
+                seat.successor = None
+
+    def recycle(self) -> None:
+        """Retire the children that must leave, and order and seat their successors."""
+        for seat in self._all:
+            old = seat.current
+            if old is None:
+                continue
+            if old.state is ChildState.READY and (old.queue.left == 0 or old.queue.wants_to_leave or old.is_too_big):
+                self._retire(old)
+            if old.state is not ChildState.LEAVING and not (old.state is ChildState.READY and old.is_outdated):
+                continue
+            if seat.successor is None and not self._is_starting_one:
+                seat.successor = self._order()
+                if seat.successor is None and old.state is ChildState.LEAVING and not old.queue.pending:
+                    dismiss(old)  # it is idle, and may hold the memory or descriptors that its successor lacks
+            if seat.successor is None or seat.successor.state is not ChildState.READY:
+                continue
+            if old.state is ChildState.READY:
+                self._retire(old)
+            if not old.queue.pending:
+                dismiss(old)
+                seat.current = None
+                self.fill()
+
+    @property
+    def _is_starting_one(self) -> bool:
+        return any(seat.successor and seat.successor.state is ChildState.STARTING for seat in self._all)
+
+    def _retire(self, child: Child) -> None:
+        child.state = ChildState.LEAVING
+        child.queue.set_open(False)
+        if child.is_outdated:
+            child.queue.announce_stop()  # only now: the task may begin again elsewhere at once
+        if child.queue.is_over_memory:
+            size_mb = child.queue.rss / 1e6
+            self._tell(
+                f"worker process {child.pid} has grown to {size_mb:.0f} MB (max_memory_per_child); it is replaced"
+            )
+        elif child.queue.wants_to_leave:
+            self._tell(f"worker process {child.pid} has no descriptor left for a large payload; it is replaced")
+        # Tasks that have not begun need not wait for those that run.
+        if child.queue.wants_to_leave or child.is_too_big or child.is_outdated:
+            self._dispatcher.put_back(child.queue.take_back_all())
+
+
+def dismiss(child: Child) -> None:
+    """Send an idle child the order to exit."""
+    child.state = ChildState.EXITING
+    child.since_s = time.monotonic()
+    child.queue.tell_to_exit()

@@ -1,0 +1,79 @@
+"""The events of a submission, and the errors that ask a handler to end."""
+
+import resource
+from enum import IntEnum
+from typing import Final
+
+from fastq.errors import TaskCanceled, TaskTimeout
+from fastq.pool.shared.processes import peak_rss
+
+__all__ = ["ANOTHER_TASK", "NOT_BEGUN", "TOLD_TO_END", "TOO_LATE", "EventKind", "reason_for"]
+
+TOO_LATE: Final = b"too late"
+"""The data of a TIMEOUT, CANCELED or MEMORY_LIMIT whose handler was asked to end but returned normally, later."""
+
+NOT_BEGUN: Final = b"not begun"
+"""The data of a TIMEOUT whose time was up before it began: as in asynq, its handler is not called."""
+
+
+ANOTHER_TASK: Final = b"another task"
+"""The data of a RERUN whose child was killed because of another task, which is charged for it."""
+
+
+class EventKind(IntEnum):
+    """The kind of an event of a submission, which ends with exactly one event of a kind up to RETURNED."""
+
+    DONE = 1
+    """The handler returned nothing."""
+    RESULT = 2
+    """The handler returned ``data``."""
+    FAILED = 3
+    """The handler raised; ``data`` is the report of the runner."""
+    SKIP_RETRY = 4
+    """The handler raised, and the task must not be retried; otherwise as FAILED."""
+    REVOKED = 5
+    """The task must be deleted."""
+    INVALID = 6
+    """The runner cannot decode the task's bytes; ``data`` says why."""
+    NOT_FOUND = 7
+    """The runner has no handler for the task."""
+    TIMEOUT = 8
+    """The time was up. Either the handler ended after it was asked to (``data`` is the runner's report or
+    ``TOO_LATE``), or its child was killed (no data)."""
+    CANCELED = 9
+    """The task was canceled; otherwise as TIMEOUT."""
+    MEMORY_LIMIT = 10
+    """The child had grown above the memory limit, and the handler ended after it was asked to; otherwise as TIMEOUT.
+    If the child was killed, the kind is CRASHED."""
+    CRASHED = 11
+    """The child died by itself. Or it was killed because the task blocked the event loop of others, or did not end when
+    the child had grown above the memory limit. ``data`` names the signal or exit code and the peak RSS."""
+    BROKEN = 12
+    """The runner itself raised, or returned an invalid answer; ``data`` is the traceback."""
+    ABORTED = 13
+    """The task ran when the pool was stopped and did not end in time; it gets a free rerun."""
+    RERUN = 14
+    """The task ran in a child that was killed for another reason; it gets a free rerun. ``data`` is ``ANOTHER_TASK`` if
+    it is known which task was the cause."""
+    RETURNED = 15
+    """The task never started, and goes back to its queue. Events of one batch are in the order of submission."""
+    WRITTEN = 16
+    """The handler wrote ``data`` as its result and still runs."""
+    PROGRESS = 17
+    """The handler has come as far as ``data`` says, and still runs."""
+    CHECKPOINT = 18
+    """The handler still runs, and waits until ``data`` is saved as its checkpoint; ``ran_ns`` is its number."""
+
+
+TOLD_TO_END: Final = (EventKind.TIMEOUT, EventKind.CANCELED, EventKind.MEMORY_LIMIT)
+"""The kinds of tasks that were asked to end for a reason of their own, not because the pool was stopped."""
+
+
+def reason_for(kind: EventKind) -> TaskTimeout | TaskCanceled:
+    """Return the error that is raised in a handler of this process to make it end."""
+    if kind is EventKind.TIMEOUT:
+        return TaskTimeout("the task's time is up")
+    if kind is EventKind.MEMORY_LIMIT:
+        peak = peak_rss(resource.getrusage(resource.RUSAGE_SELF))
+        return TaskCanceled(f"its process has grown above memory_limit (peak RSS {peak / 1e6:.0f} MB)")
+    return TaskCanceled("the task was canceled" if kind is EventKind.CANCELED else "the worker shuts down")

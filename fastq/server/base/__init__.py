@@ -1,0 +1,1 @@
+"""The settings of a server, and what all its parts ask: times, outages, commands."""

@@ -1,0 +1,121 @@
+"""Outages of Redis: logged once when they begin, and once when they are over.
+
+All actors meet an outage, and each retries by itself. The first one logs it. The last one that works again logs its
+end. A network that comes and goes makes many of them: beyond some a minute, those that are soon over are counted.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from fastq.common.clock import Clock, SystemClock
+from fastq.errors import BrokerError, BrokerOutOfMemoryError, BrokerReadOnlyError
+
+__all__ = ["Outage", "is_shared"]
+
+MOST_TOLD: Final = 6
+"""How many troubles with Redis are logged in a minute, each with its end."""
+PERIOD_S: Final = 60.0
+LASTING_S: Final = 5.0
+"""A trouble that lasts for so long is logged however many there were."""
+SHARED: Final = (BrokerReadOnlyError, BrokerOutOfMemoryError)
+"""Errors, besides transient ones, that every actor meets."""
+
+
+def is_shared(error: BrokerError) -> bool:
+    """Return whether every actor meets this error."""
+    return error.transient or isinstance(error, SHARED)
+
+
+class Outage:
+    """The failing actors and the errors already logged; an actor's own error is logged and cleared by itself."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._now = (clock or SystemClock()).monotonic_s
+        self._since_s = self._period_ends_s = 0.0
+        self._told = self._untold = 0
+        self._sharing: set[object] = set()
+        self._logged: set[type[BrokerError]] = set()
+        self._failures = 0
+        self.errors: Counter[str] = Counter()
+        """How often actors met each class of error."""
+        self.begun = 0
+        """The number of outages so far."""
+        self._own: dict[object, tuple[type[BrokerError], int]] = {}
+        self.retries: dict[object, Callable[[], None]] = {}
+        """The functions that end the pauses of actors that have failed."""
+        self.on_replica: Callable[[], None] = lambda: None
+        """The function to call each time a replica, the former master perhaps, has refused something."""
+
+    def __bool__(self) -> bool:
+        return bool(self._sharing)
+
+    def is_met_by(self, who: object) -> bool:
+        """Return whether an actor has met the outage and has not succeeded since."""
+        return who in self._sharing
+
+    def notice(self, error: BrokerError) -> None:
+        """Pass on that a replica has refused something; for errors that are not reported."""
+        if isinstance(error, BrokerReadOnlyError):
+            self.on_replica()
+
+    def report(self, who: object, error: BrokerError) -> bool:
+        """Note that an actor has met an error; return whether to log it."""
+        kind = type(error)
+        self.errors[kind.__name__] += 1
+        self.notice(error)
+        if is_shared(error):
+            if not self._sharing:
+                self.begun += 1
+                self._since_s = self._now()
+            self._sharing.add(who)
+            self._failures += 1
+            if kind in self._logged or not self.may_tell(self._since_s):
+                return False
+            self._logged.add(kind)
+            return True
+        before, count = self._own.get(who, (None, 0))
+        self._own[who] = (kind, count + 1)
+        return before is not kind
+
+    def clear(self, who: object) -> int:
+        """Note that an actor works again or is gone; return the number of logged failures that end with this."""
+        _, failures = self._own.pop(who, (None, 0))
+        if who in self._sharing:
+            self._sharing.discard(who)
+            if self._sharing:
+                self.try_again()
+            else:
+                if self._logged:
+                    failures += self._failures
+                else:
+                    self.leave_untold()
+                self._failures = 0
+                self._logged.clear()
+        return failures
+
+    def may_tell(self, since_s: float) -> bool:
+        """Return whether to log a trouble with Redis that began then (monotonic)."""
+        now_s = self._now()
+        if now_s >= self._period_ends_s:
+            self._period_ends_s, self._told = now_s + PERIOD_S, 0
+        if self._told >= MOST_TOLD and now_s - since_s < LASTING_S:
+            return False
+        self._told += 1
+        return True
+
+    def leave_untold(self) -> None:
+        """Count a trouble that is over and was not logged."""
+        self._untold += 1
+
+    def take_untold(self, *, at_once: bool = False) -> int:
+        """Return how many troubles were not logged, once a minute."""
+        if not at_once and self._now() < self._period_ends_s:
+            return 0
+        untold, self._untold = self._untold, 0
+        return untold
+
+    def try_again(self) -> None:
+        """End the pauses of all actors that have failed: Redis has answered one, or another master is known."""
+        for retry in list(self.retries.values()):
+            retry()

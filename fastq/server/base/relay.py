@@ -1,0 +1,24 @@
+"""Calls between parts of a server that would otherwise need each other before either is made."""
+
+from collections.abc import Callable
+from typing import Generic, ParamSpec
+
+__all__ = ["Relay"]
+
+P = ParamSpec("P")
+
+
+class Relay(Generic[P]):
+    """A function that passes each call on to whoever was connected, in that order; to nobody before."""
+
+    def __init__(self) -> None:
+        self._receivers: list[Callable[P, None]] = []
+
+    def connect(self, receiver: Callable[P, None]) -> None:
+        """Pass further calls on to this function, too."""
+        self._receivers.append(receiver)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call the receivers."""
+        for receiver in self._receivers:
+            receiver(*args, **kwargs)

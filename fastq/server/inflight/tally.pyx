@@ -1,0 +1,154 @@
+"""Counters that are written while tasks pass: histograms, and the counts of one queue's tasks of one type.
+
+Compiled, so that they can always be kept: a task costs a few nanoseconds. ``fastq/server/monitoring/`` shows them.
+"""
+
+from libc.stdint cimport int64_t
+
+from fastq.broker.operations.finish import Archived, Completed, Done, Requeued, Retried
+from fastq.pool.main.protocol import EventKind
+from fastq.wire import history
+
+cdef object DONE = Done
+cdef object COMPLETED = Completed
+cdef object RETRIED = Retried
+cdef object ARCHIVED = Archived
+cdef object REQUEUED = Requeued
+assert EventKind.ABORTED == KINDS, "the kinds from ABORTED on are not ends of attempts"
+
+cdef enum:
+    IS_DONE
+    IS_COMPLETED
+    IS_RETRIED
+    IS_ARCHIVED
+    IS_REQUEUED
+    IS_DELETED
+    IS_SNOOZED
+
+ATTEMPT_BOUNDS = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 25.0)
+OUTCOME_NAMES = ("done", "completed", "retried", "archived", "requeued", "deleted", "snoozed")
+assert history.COUNTERS == HISTORY and history.OUTCOMES == ("done", "failed", "retried", "archived", "lost")
+
+
+cdef class Histogram:
+    """How many values were at most each bound, and more than the last; ``bounds`` ascend, at most 24 of them."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        cdef int at
+        if not 0 < len(bounds) <= MOST_BOUNDS or any([a >= b for a, b in zip(bounds, bounds[1:])]):
+            raise ValueError(f"bounds must be 1 to {MOST_BOUNDS} ascending numbers: {bounds!r}")
+        self.size = len(bounds)
+        for at in range(self.size):
+            self.limits[at] = bounds[at]
+
+    cdef void add(self, double value) noexcept:
+        cdef int at = 0
+        while at < self.size and value > self.limits[at]:
+            at += 1
+        self.filled[at] += 1
+        self.sum += value
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self.add(value)
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Return the upper bounds of all buckets but the last, which has none."""
+        cdef int at
+        return tuple([self.limits[at] for at in range(self.size)])
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Return how many values each bucket has; not cumulative."""
+        cdef int at
+        return tuple([self.filled[at] for at in range(self.size + 1)])
+
+
+cdef class Tally:
+    """The counts of one queue's tasks of one type: ends that are written, causes of failures, waits and run times.
+
+    ``attempts`` has the number of the last attempt of each task that is not retried. ``type`` is the pattern of the app that matched, so that an app has a bounded number of tallies. ``lost`` tasks were
+    brought back from dead servers.
+    """
+
+    def __init__(self, queue: str, type: str) -> None:
+        self.queue = queue
+        self.type = type
+        self.run_s = Histogram(history.BOUNDS_S)
+        self.wait_s = Histogram(history.BOUNDS_S)
+        self.attempts = Histogram(ATTEMPT_BOUNDS)
+
+    @staticmethod
+    cdef int outcome_of(object disposition, int failure) noexcept:
+        """Return what became of a task, -1 if that is not known."""
+        kind = type(disposition)
+        if kind is DONE:
+            # A handler that returned left no failure behind; a task that was revoked is deleted in the same way.
+            return IS_DELETED if failure else IS_DONE
+        if kind is COMPLETED:
+            return IS_COMPLETED
+        if kind is RETRIED:
+            return IS_RETRIED if failure else IS_SNOOZED
+        if kind is ARCHIVED:
+            return IS_ARCHIVED
+        return IS_REQUEUED if kind is REQUEUED else -1
+
+    cdef void count(self, object disposition, int failure, int64_t retried) noexcept:
+        cdef int outcome = Tally.outcome_of(disposition, failure)
+        if outcome >= 0:
+            self.by_outcome[outcome] += 1
+        if outcome == IS_RETRIED:
+            if not disposition.is_failure:
+                self.excused += 1
+        elif outcome >= 0 and outcome != IS_REQUEUED and outcome != IS_SNOOZED:
+            self.attempts.add(retried + 1)
+        if 0 < failure < KINDS:
+            self.by_kind[failure] += 1
+
+    cdef int fill(self, int64_t *counts) noexcept:
+        """Write the counters of the history, in the order of ``wire/history.py``."""
+        cdef int at, buckets = self.run_s.size + 1
+        counts[0] = self.by_outcome[IS_DONE] + self.by_outcome[IS_COMPLETED] + self.by_outcome[IS_DELETED]
+        counts[1] = self.by_outcome[IS_RETRIED] - self.excused + self.by_outcome[IS_ARCHIVED]
+        counts[2] = self.by_outcome[IS_RETRIED]
+        counts[3] = self.by_outcome[IS_ARCHIVED]
+        counts[4] = self.lost
+        for at in range(buckets):
+            counts[5 + at] = self.run_s.filled[at]
+            counts[5 + buckets + at] = self.wait_s.filled[at]
+        return 0
+
+    def take(self) -> list[int] | None:
+        """Return what was counted for the history since the last call; None if nothing was."""
+        cdef int64_t counts[HISTORY]
+        cdef int at
+        cdef bint is_any = False
+        self.fill(counts)
+        for at in range(HISTORY):
+            is_any |= counts[at] != self.taken[at]
+        if not is_any:
+            return None
+        new = []
+        for at in range(HISTORY):
+            new.append(counts[at] - self.taken[at])
+            self.taken[at] = counts[at]
+        return new
+
+    def give_back(self, counts: list[int]) -> None:
+        """Let the next ``take`` return these counts again."""
+        cdef int at
+        for at in range(HISTORY):
+            self.taken[at] -= <int64_t>counts[at]
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """Return how many ends were written, by what became of the tasks; without those that never occurred."""
+        cdef int at
+        return {OUTCOME_NAMES[at]: self.by_outcome[at] for at in range(OUTCOMES) if self.by_outcome[at]}
+
+    @property
+    def failures(self) -> dict[EventKind, int]:
+        """Return how many of these ends had each cause other than success; without those that never occurred."""
+        cdef int at
+        return {EventKind(at): self.by_kind[at] for at in range(KINDS) if self.by_kind[at]}

@@ -1,0 +1,490 @@
+"""The main process of a server: wires the actors, starts and stops them in order.
+
+Start: the pool first, since without an app there is nothing to serve; then heartbeater … janitor, in asynq's order.
+Shutdown: fetch no more, requeue the tasks that have not begun, let running handlers finish, requeue those that did not,
+write the last acks, and delete the server's published data.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Any, Final
+
+from fastq._prioritizer import Prioritizer
+from fastq.broker.operations.control import ServerOrder
+from fastq.broker.operations.lease import Owner
+from fastq.broker.operations.presence import ServerIdentity, clear_server_state
+from fastq.broker.transport.aio import AsyncBroker
+from fastq.broker.transport.open import open_async_broker
+from fastq.broker.transport.wait import TaskWatch
+from fastq.common.clock import Clock, SystemClock
+from fastq.log.setup import log_text
+from fastq.pool.main.pool import ForkServer, PoolConfig, ProcessPool
+from fastq.pool.main.protocol import Pool, PoolStartError
+from fastq.server.actors.acker import Acker
+from fastq.server.actors.actor import Actor, stop_all
+from fastq.server.actors.aggregation import Aggregation
+from fastq.server.actors.archive_keeper import ArchiveKeeper
+from fastq.server.actors.custodian import Custodian
+from fastq.server.actors.fetcher import Fetcher
+from fastq.server.actors.forwarder import Forwarder
+from fastq.server.actors.healthchecker import Healthchecker
+from fastq.server.actors.heartbeater import Heartbeater
+from fastq.server.actors.historian import Historian
+from fastq.server.actors.janitor import Janitor
+from fastq.server.actors.recoverer import LostTaskRules, Recoverer
+from fastq.server.actors.subscriber import Subscriber, due_topic, order_topic
+from fastq.server.actors.syncer import Syncer
+from fastq.server.actors.waker import Waker
+from fastq.server.actors.watchdog import Watchdog
+from fastq.server.base.commands import Commands
+from fastq.server.base.config import ServerConfig, seconds_of
+from fastq.server.base.relay import Relay
+from fastq.server.base.retry_delay import default_retry_delay
+from fastq.server.base.timing import STANDARD, Timing
+from fastq.server.children.aggregation_child import AggregationChild
+from fastq.server.children.hook_child import HookChild
+from fastq.server.children.reloader import Reloader
+from fastq.server.inflight.ack_writer import AckWriter
+from fastq.server.inflight.cancellations import EarlyCancellations
+from fastq.server.inflight.checkpoint_writer import CheckpointWriter
+from fastq.server.inflight.failed_attempts import FailedAttempts
+from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.processor import Processor
+from fastq.server.inflight.result_writer import ResultWriter
+from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.task_log import TaskLog
+from fastq.server.inflight.unknown import UnknownTypes
+from fastq.server.wiring.connecting import check_rights, describe_redis, wait_for_redis
+from fastq.server.wiring.countdown import GOODBYE_S, LAST_WRITES_S, Countdown, within
+from fastq.server.wiring.destinations import log_unserved, refusal_of
+from fastq.server.wiring.presence import ServerPresence, ServerStatus, new_identity
+from fastq.wire.attempts import server_name
+from fastq.worker.shared.description import AppDescription
+from fastq.worker.shared.requests import HANDLER_RUNNER, runner_argument
+
+__all__ = ["ProcessOptions", "ServerProcess"]
+
+BURST_CHECK_S: Final = 0.02
+LAST_WRITES_EVERY_S: Final = 0.1
+LAST_TICK_S: Final = 1.0
+"""How long to wait for the reply to the last dequeue before tasks that have not begun are requeued."""
+FOREVER_S: Final = 1e9
+
+_log = logging.getLogger("fastq")
+_pool_log = logging.getLogger("fastq.pool")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOptions:
+    """The app, Redis and settings of a server.
+
+    ``idle_s`` ends the server once it has had nothing to do for so long (0: as soon as its queues are empty, None:
+    never), ``max_tasks`` once it has run so many tasks (0: any number). ``watches`` reloads the app when a Python file
+    below the current directory changes.
+    """
+
+    app: str
+    redis: str | None
+    config: ServerConfig
+    idle_s: float | None = None
+    max_tasks: int = 0
+    watches: bool = False
+    connect_timeout_s: float = 30.0
+    timing: Timing = STANDARD
+
+
+class ServerProcess:
+    """The main process of one server, on the running event loop."""
+
+    where = ""
+    """The Redis that it is connected to."""
+    load_s = 0.0
+    """How long it took until all children were ready."""
+    has_begun = False
+    """Whether it has begun to fetch."""
+    has_finished = False
+    """Whether it ended because nothing was left to do, not because it was told to."""
+    _failure: PoolStartError | None = None
+
+    def __init__(
+        self,
+        options: ProcessOptions,
+        clock: Clock | None = None,
+        *,
+        identity: ServerIdentity | None = None,
+        make_pool: Callable[[PoolConfig, ForkServer], Pool] = ProcessPool,
+    ) -> None:
+        self._options = options
+        config = self.config = options.config
+        self._clock = clock or SystemClock()
+        self.identity = identity or new_identity()
+        # The fetcher, which is made last, is told by others: another task can be fetched, a queue has tasks.
+        self._make_room, self._on_tasks = Relay[[]](), Relay[[str]]()
+        notices, infos = (partial(log_text, _pool_log, level) for level in (logging.WARNING, logging.INFO))
+        self.forks = ForkServer(pool_config(options), notices, infos)
+        self.reloader = Reloader(self.forks, options.app, self._note_reload)
+        self.hooks = HookChild(config, options.app, self.forks)
+        self.pool = make_pool(self.forks.config, self.forks)
+        self._broker: AsyncBroker = open_async_broker(options.redis, ask=self.hooks.credentials)
+        self.commands = Commands(self._broker, self._broker.transport.node_name_of)
+        self.owner = Owner.draw()
+        self.stall = StallWatch(self._clock, options.timing.stall_s)
+        self.in_flight = InFlight.of(self.owner, self.stall, self._clock, options.timing)
+        self.tasks, self.stats = self.in_flight.tasks, self.in_flight.stats
+        self._make_writers()
+        self._make_processor()
+        self._make_watchers(options.timing)
+        self._make_fetcher()
+        self._make_keepers()
+        self.actors = self._in_order()
+        self.watchdog = Watchdog(self.actors, options.timing, self.stats)
+        self._logged_app = AppDescription()
+        self.stopping = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    def _make_writers(self) -> None:
+        """Make what writes of tasks, while they run and when they end."""
+        commands, clock = self.commands, self._clock
+        name = server_name(self.identity.host, self.identity.pid)
+        self.task_log = TaskLog(self.config.task_log, name, clock)
+        self.ack_writer = AckWriter(commands, self.in_flight, self.task_log)
+        self.syncer = Syncer(self.ack_writer, self.in_flight)
+        self.acker = Acker(
+            self.ack_writer, self.in_flight, lambda: not self.pool.pending, self._make_room, self.syncer.wake_soon
+        )
+        self.result_writer = ResultWriter(commands, self.owner)
+        self.checkpoint_writer = CheckpointWriter(commands, self.in_flight, self.pool.note_saved)
+        self.failed_attempts = FailedAttempts(commands, clock, name)
+
+    def _make_processor(self) -> None:
+        config, clock = self.config, self._clock
+        self.early = EarlyCancellations(clock)
+        self.processor = Processor(
+            self.pool,
+            config,
+            self.in_flight,
+            delay_rule=default_retry_delay,
+            finish=self.acker.add,
+            results=self.result_writer,
+            checkpoints=self.checkpoint_writer,
+            progress=self.ack_writer.progress,
+            attempts=self.failed_attempts,
+            early=self.early,
+            unknown=UnknownTypes(config.unknown_tasks, self._broker, clock),
+            judge=self.hooks.judge_failure if self.hooks.judges else None,
+            make_room=self._make_room,
+            failed=self._pool_failed,
+        )
+        self.presence = ServerPresence(self.identity, config, self.pool.running, self.pool.census, clock)
+
+    def _make_watchers(self, timing: Timing) -> None:
+        """Make the actors that beat, listen, and look for what is due or was left behind."""
+        config, commands, clock, outage = self.config, self.commands, self._clock, self.stats.outage
+        queues = list(config.queues)
+        self.heartbeater = Heartbeater(self._broker, self.identity, self.presence, self.in_flight, self.processor.lose)
+        self.healthchecker = Healthchecker(
+            commands,
+            seconds_of(config.health_check_interval),
+            self.hooks.check_health if self.hooks.checks_health else None,
+            outage,
+        )
+        check_s = seconds_of(config.delayed_task_check_interval)
+        self.forwarder = Forwarder(commands, queues, check_s, clock, self.stats, self._on_tasks)
+        topics = order_topic(self.identity.server_id, self.obey), due_topic(queues, self.forwarder.note_due, check_s)
+        self.subscriber = Subscriber(self._broker, self.processor.cancel, self.early, clock, topics, outage)
+        self.aggregation = Aggregation(
+            config,
+            timing,
+            commands,
+            clock,
+            AggregationChild(config, timing.aggregation_s, self._options.app, self.forks),
+            self.stats,
+        )
+        rules = LostTaskRules(
+            default_retry_delay,
+            config.max_lost,
+            self.hooks.judge_lost if self.hooks.judges else None,
+            self.processor.tally,
+        )
+        self.recoverer = Recoverer(commands, queues, self.in_flight, rules, self.aggregation.reclaimer.reclaim)
+
+    def _make_fetcher(self) -> None:
+        outage = self.stats.outage
+        self.watch = TaskWatch(self._broker.transport)
+        # A name may lead to another master now. Wakers only read, so a former one that lives on does not refuse them.
+        outage.on_replica = self.watch.renew
+        self.wakers = {
+            queue: Waker(self.watch, queue, self._on_tasks, lambda: self.heartbeater.servers, outage)
+            for queue in self.config.queues
+        }
+        self.fetcher = Fetcher(
+            self.commands,
+            Prioritizer(self.config.queues, self.config.strict_priority),
+            self.in_flight,
+            self.processor,
+            self.wakers,
+            seconds_of(self.config.task_check_interval),
+        )
+        self._make_room.connect(self.fetcher.wake)
+        self._on_tasks.connect(self.fetcher.queue_has_tasks)
+
+    def _make_keepers(self) -> None:
+        """Make the actors that keep archive, history and tasks in order."""
+        config, commands, clock, outage = self.config, self.commands, self._clock, self.stats.outage
+        self.archive_keeper = ArchiveKeeper(self._broker, config, clock)
+        self.janitor = Janitor(commands, config, self.archive_keeper, clock, outage)
+        self.custodian = Custodian(
+            self.in_flight,
+            lambda: self.processor.tasks() | self.acker.tasks(),
+            self.syncer.write_soon,
+            lambda: self.pool.can_work,
+            self.presence.set_can_work,
+        )
+        self.historian = Historian(commands, self.stats, clock, self._options.timing.heartbeat_interval_s)
+
+    def _in_order(self) -> list[Actor]:
+        """Return the actors in the order in which they start."""
+        return [
+            self.heartbeater,
+            self.healthchecker,
+            self.subscriber,
+            self.syncer,
+            self.acker,
+            self.recoverer,
+            self.forwarder,
+            self.fetcher,
+            *self.wakers.values(),
+            self.janitor,
+            self.custodian,
+            *self.aggregation.actors,
+            *([self.historian] if self.config.history else ()),
+        ]
+
+    # Life -------------------------------------------------------------------------------------------------------
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Serve until ``begin_shutdown``; raise ``PoolStartError`` or ``BrokerError`` if it cannot begin or go on.
+
+        ``on_ready`` is called once the children are ready, Redis has answered, and fetching begins.
+        """
+        try:
+            if await self._unless_stopped(self._begin()):
+                on_ready()
+                self._log_unserved()
+                is_through = await self._unless_stopped(self._until_through())
+                was_told = self.stopping.is_set() or self.presence.status is ServerStatus.QUIET
+                self.has_finished = is_through and not was_told
+        finally:
+            await self._shut_down()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _begin(self) -> None:
+        self.archive_keeper.make_directory()
+        self.task_log.open()
+        self.processor.max_tasks = self._options.max_tasks
+        began_s = self._clock.monotonic_s()
+        await self.pool.start(self.processor)
+        self.load_s = self._clock.monotonic_s() - began_s
+        if refusal := refusal_of(self._options.app, self.processor.app, self._options.redis):
+            raise PoolStartError(refusal, is_misuse=True)
+        await wait_for_redis(self._broker, self._options.connect_timeout_s)
+        await check_rights(self._broker, self.config.queues)
+        self.where = await describe_redis(self._broker)
+        await self.archive_keeper.set_rules()
+        self.presence.serve(self.processor.app)
+        self._broker.transport.on_change(self._go_on_elsewhere)
+        self.stall.start()
+        for actor in (*self.actors, self.watchdog):
+            actor.start()
+        self.has_begun = True
+
+    def _note_reload(self) -> None:
+        """Publish what the new code serves, and log what this server does not serve of it, if that is news."""
+        self.presence.serve(self.processor.app)
+        self._log_unserved()
+
+    def _log_unserved(self) -> None:
+        if (app := self.processor.app) != self._logged_app:
+            self._logged_app = app
+            log_unserved(self._options.app, app, self._options.redis, self.config.queues)
+
+    def _go_on_elsewhere(self) -> None:
+        """Continue with another master: wakers wait there, and failed actors try again at once."""
+        self.watch.renew()
+        self.stats.outage.try_again()
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
+        """Do some work until it ends or the shutdown begins; return whether it ended."""
+        working = asyncio.ensure_future(work)
+        was_done = await within(None, working, unless=self.stopping)
+        if was_done:
+            working.result()
+        return was_done
+
+    def begin_shutdown(self) -> None:
+        """Begin the shutdown; called again, skip the waiting."""
+        if self.stopping.is_set():
+            self._hurry.set()
+        self.stopping.set()
+
+    def shut_down_now(self) -> None:
+        """Begin the shutdown, and skip the waiting."""
+        self.stopping.set()
+        self._hurry.set()
+
+    def quiet(self) -> None:
+        """Fetch no more tasks, and finish those in flight; the server stays published."""
+        self.presence.status = ServerStatus.QUIET
+        self.pool.announce_stop()
+        self.fetcher.stop_fetching()
+        self.heartbeater.wake()
+
+    def obey(self, order: ServerOrder) -> None:
+        """Follow an order that came through Redis; a repeated one changes nothing."""
+        if order is ServerOrder.STOP and not self.stopping.is_set():
+            _log.info(
+                "ordered through Redis to stop: shutting down; running tasks have %g s to finish",
+                seconds_of(self.config.shutdown_timeout),
+            )
+            self.begin_shutdown()
+        elif order is ServerOrder.QUIET and self.presence.status is ServerStatus.ACTIVE:
+            _log.info("ordered through Redis to go quiet: no longer fetching; finishing the tasks already taken")
+            self.quiet()
+
+    async def _until_through(self) -> None:
+        """Wait until this server has done what it was started for; forever if that has no end.
+
+        It is idle while the queues are empty and nothing is in flight here; paused queues do not count. A queue that
+        was empty a while ago may have got tasks from a handler since, so all are asked once more.
+        """
+        idle_s = inf if self._options.idle_s is None else self._options.idle_s
+        if idle_s == inf and not self._options.max_tasks:
+            await self.stopping.wait()
+            return
+        taken_when_asked, asked_s = -1, 0.0
+        while True:
+            is_empty = not self.tasks and not self.in_flight.ends.waiting
+            if is_empty and (self.processor.has_taken_all or self.presence.status is ServerStatus.QUIET):
+                return  # nothing is in flight any more
+            if not is_empty or self.aggregation.is_busy or self.processor.taken != taken_when_asked:
+                taken_when_asked = -1  # a task is here, or about to be enqueued
+            if is_empty and not self.aggregation.is_busy and self.fetcher.all_resting:
+                now_s = self._clock.monotonic_s()
+                if taken_when_asked < 0:
+                    taken_when_asked, asked_s = self.processor.taken, now_s
+                    self.fetcher.ask_all()
+                elif now_s - asked_s >= idle_s:
+                    return
+            await asyncio.sleep(BURST_CHECK_S)
+
+    async def _shut_down(self) -> None:
+        countdown = Countdown(seconds_of(self.config.shutdown_timeout), self._hurry)
+        self.pool.announce_stop()
+        await self.reloader.stop()
+        beats = self.heartbeater.ticks
+        self.presence.status = ServerStatus.STOPPING
+        self.fetcher.stop_fetching()
+        self.heartbeater.wake()
+        await stop_all(*self.wakers.values(), self.forwarder, self.recoverer, self.janitor)
+        await self.watch.close()
+        await countdown.wait(self.fetcher.quiet.wait(), LAST_TICK_S)
+        self.acker.add(self.processor.withdraw())
+        self.acker.keep_requeued()
+        await countdown.wait(self._drain())
+        await self.watchdog.stop()
+        await asyncio.gather(self.pool.stop(), self.aggregation.stop(LAST_TICK_S))
+
+        def answers() -> bool:
+            # No wait if Redis is known to be away, or the last beat failed, too. On a cluster the outage may be that of
+            # one node.
+            is_away = self.stats.outage and not (self.commands.node_name_of and self.heartbeater.is_answered)
+            return not is_away and self.heartbeater.ticks > beats
+
+        def left_s() -> float:
+            return countdown.last_writes_s(answers())
+
+        await self.processor.settle(0.0 if self._hurry.is_set() else left_s())
+        await self.healthchecker.stop()  # it asks the hook child, which ends now
+        await self.hooks.stop()
+        await self.forks.stop()
+        await stop_all(self.subscriber)
+        await self._write_what_is_left(left_s())
+        last_s = LAST_WRITES_S if answers() else GOODBYE_S  # checked now: an actor that is stopped clears its failures
+        await asyncio.gather(self.heartbeater.finish(last_s), self.historian.finish(last_s))
+        await stop_all(*self.actors)
+        self.stall.stop()
+        await within(last_s, self._say_goodbye())
+        await within(LAST_WRITES_S, self._broker.close())
+
+    async def _write_what_is_left(self, seconds: float) -> None:
+        """Write all unsaved ends while there is time; log those that are left."""
+        await self.fetcher.finish(seconds / 4)
+        self.acker.release()
+        await within(seconds, self._last_writes(seconds / 4))
+        if unwritten := len(self.tasks):
+            _log.error(
+                "could not save the outcome of %d tasks; unless Redis saved it although its reply was lost, "
+                "they count as lost when their leases expire, and a recoverer takes them",
+                unwritten,
+            )
+
+    async def _say_goodbye(self) -> None:
+        """Write the rest of the history, and delete the published data."""
+        rest = (self.historian.tick(),) if self.config.history else ()
+        cleared = self._broker.run_many(clear_server_state(self.identity))
+        await asyncio.gather(cleared, *rest, return_exceptions=True)
+
+    async def _drain(self) -> None:
+        """Let handlers and aggregator finish."""
+        await asyncio.gather(self.pool.drain(FOREVER_S), self.aggregation.drain(FOREVER_S))
+
+    async def _last_writes(self, each_s: float) -> None:
+        """Write all unsaved ends, again and again while Redis refuses them."""
+        for actor in (self.syncer, self.acker):
+            await actor.finish(each_s)
+        await self.result_writer.settle()
+        await self.failed_attempts.settle()
+        await self.acker.flush()
+        await self.ack_writer.progress.stop()
+        while self.in_flight.ends.waiting or self.syncer.is_writing:
+            await self.syncer.tick()
+            await asyncio.sleep(LAST_WRITES_EVERY_S)
+        await self.ack_writer.inboxes.settle()
+
+    def _pool_failed(self, error: PoolStartError) -> None:
+        self._failure = error
+        self.shut_down_now()
+
+
+def pool_config(options: ProcessOptions) -> PoolConfig:
+    """Return the settings of the pool for a server's options."""
+    config = options.config
+    hooks = {name: getattr(config, name) for name in ("error_handler", "is_failure", "retry_delay")}
+    return PoolConfig(
+        runner=HANDLER_RUNNER,
+        name=options.app,
+        argument=runner_argument(
+            options.app,
+            log=(config.log_level, config.log_format, config.log_tracebacks),
+            aggregator=None if config.group_aggregator is None else str(config.group_aggregator),
+            health_check=None if config.health_check is None else str(config.health_check),
+            threads=config.threads > 1,
+            **hooks,
+        ),
+        processes=config.concurrency,
+        start_method=config.start_method,
+        start_timeout=seconds_of(config.start_timeout),
+        start_patience=seconds_of(config.start_timeout),
+        timeout_grace=seconds_of(config.timeout_grace),
+        max_tasks_per_child=config.max_tasks_per_child,
+        max_memory_per_child=config.max_memory_per_child,
+        memory_limit=config.memory_limit,
+        async_concurrency=config.async_concurrency,
+        threads=config.threads,
+        prefetch_time=seconds_of(config.prefetch_time),
+    )

@@ -1,0 +1,44 @@
+"""The places of servers for people: how many tasks they may run at once in each way, and how many they run."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from fastq.inspector import ServerInfo
+from fastq.text.human import number
+from fastq.wire.messages import Places
+
+__all__ = ["fullest", "places_of", "plural_of", "use_text"]
+
+_PLURALS: Final = {"process": "processes", "thread": "threads", "coroutine": "coroutines"}
+
+
+def places_of(servers: Iterable[ServerInfo]) -> list[Places]:
+    """Add up the places of servers by kind; it is empty for those of Go's servers, which tell one number."""
+    found: dict[str, Places] = {}
+    for server in servers:
+        for kind, busy, size in server.places or (("", len(server.active_workers), server.concurrency),):
+            before = found.get(kind, Places(kind, 0, 0))
+            found[kind] = Places(kind, before.busy + busy, before.size + size)
+    return list(found.values())
+
+
+def use_text(places: Sequence[Places]) -> str:
+    """Return how many places of each kind are in use: ``5 of 16 threads, 2 of 400 coroutines``."""
+    return ", ".join(f"{number(each.busy)} of {number(each.size)}{_named(each, places)}" for each in places)
+
+
+def plural_of(places: Sequence[Places]) -> str:
+    """Return how many places of each kind there are: ``16 threads, 400 coroutines``; of one kind the number."""
+    if len(places) == 1:
+        return number(places[0].size)
+    return ", ".join(f"{number(each.size)}{_named(each, places)}" for each in places)
+
+
+def _named(each: Places, places: Sequence[Places]) -> str:
+    name = _PLURALS.get(each.kind, each.kind)
+    return f" {name or 'others'}" if name or len(places) > 1 else ""
+
+
+def fullest(places: Iterable[Places]) -> float:
+    """Return how much of the kind that is used most is in use, from 0 to 1."""
+    return max((min(1.0, each.busy / each.size) for each in places if each.size), default=0.0)

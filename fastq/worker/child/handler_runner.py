@@ -1,0 +1,220 @@
+"""The runner of tasks in a child: it decodes a task, lets the mux find its handler, and answers with the outcome.
+
+The pool loads this by name, with a JSON argument that names the app and its hooks.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from inspect import isawaitable, iscoroutine
+from typing import Any, Final
+
+import orjson
+
+from fastq.common.callables import is_async, refuse_unrun
+from fastq.common.clock import Clock, SystemClock
+from fastq.errors import (
+    HandlerNotFoundError,
+    InvalidMessageError,
+    PayloadError,
+    Retry,
+    RevokeTask,
+    TaskCanceled,
+    TaskTimeout,
+)
+from fastq.hooks import Hooks
+from fastq.log.limit import LogLimit
+from fastq.log.setup import log_apps_lines, set_up_logging
+from fastq.mux import ServeMux
+from fastq.pool.shared.event_kind import TOLD_TO_END, EventKind, reason_for
+from fastq.pool.shared.runner import Answer, Runner, RunnerMisuseError, TaskContext
+from fastq.running import CURRENT, RunningTask
+from fastq.wire.codec import decode_task_message
+from fastq.worker.child.debug_log import DebugLogRunner, about_current_task
+from fastq.worker.child.hooks import (
+    DECISIONS,
+    caused_by,
+    failure_report,
+    hooks_named,
+    resolve_aggregator,
+    resolve_hook,
+    why_final,
+)
+from fastq.worker.child.returned import encode_returned
+from fastq.worker.shared.description import AppDescription
+from fastq.worker.shared.fingerprint import Turns, fingerprint_of
+from fastq.worker.shared.names import AppNameError, resolve
+from fastq.worker.shared.report import frames_of, trace_of
+
+__all__ = ["HandlerRunner", "load"]
+
+MAX_KEPT: Final = 8000
+"""Characters of a traceback that is kept in Redis; the last ones."""
+
+
+def load(argument: str) -> Runner:
+    """Import the app and its hooks; ``RunnerMisuseError`` if a name does not lead to a suitable object."""
+    order: dict[str, Any] = orjson.loads(argument)
+    level, form, tracebacks = order["log"]
+    if level:
+        set_up_logging(level, form, about_current_task)
+    try:
+        if order["aggregator"]:
+            resolve_aggregator(order["aggregator"])
+        if order["health_check"]:
+            resolve_hook("health_check", order["health_check"])
+        mux, hooks = _resolve_mux(order["app"]), hooks_named(**order["hooks"])
+        runner = HandlerRunner(mux, hooks, tracebacks=tracebacks, threads=order["threads"])
+    except AppNameError as error:
+        raise RunnerMisuseError(str(error)) from error
+    if level:
+        log_apps_lines()
+    return DebugLogRunner(runner) if level == "debug" else runner
+
+
+def _resolve_mux(app: str) -> ServeMux:
+    mux = resolve(app)
+    if not isinstance(mux, ServeMux):
+        raise AppNameError(f"{app!r} must be a fastq.App or ServeMux, not {type(mux).__name__}")
+    if not mux.patterns():
+        raise AppNameError(f"{app!r} has no handlers; add some with @{app.partition(':')[2]}.handler('type')")
+    try:
+        mux.check()
+    except TypeError as error:
+        raise AppNameError(f"{app!r}: {error}") from None
+    return mux
+
+
+_WITHOUT_HANDLER: Final = (HandlerNotFoundError, PayloadError)
+"""Errors of tasks whose handler was not called: their tracebacks have only frames of fastq."""
+
+
+class HandlerRunner:
+    """The runner of tasks through a mux.
+
+    A handler's result is encoded only if the task has a retention, or with ``keep_results``.
+    """
+
+    def __init__(
+        self,
+        mux: ServeMux,
+        hooks: Hooks,
+        *,
+        keep_results: bool = False,
+        tracebacks: str = "never",
+        threads: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._mux = mux
+        self._hooks = hooks
+        self._keep_results = keep_results
+        self._tracebacks = tracebacks
+        self._clock = clock or SystemClock()
+        self._trace_limit = LogLimit[tuple[EventKind, bool, str, str]]()
+        self._turns = Turns[tuple[str, str]]()
+        app = AppDescription.of(mux, threads=threads)
+        self.has_async = any(app.patterns.values())
+        self.has_plain = not all(app.patterns.values())
+        self.description = app.encode()
+        self.child_start, self.child_stop = mux.child_hooks()
+
+    def run(self, data: bytes, context: TaskContext) -> Answer:
+        """Run a plain task to its end and return its outcome."""
+        try:
+            message = decode_task_message(data)
+        except InvalidMessageError as error:
+            return EventKind.INVALID, str(error).encode()
+        task = RunningTask(message, context)
+        CURRENT.set(task)  # a task runs in a context of its own
+        try:
+            outcome = self._mux.dispatch(task.type)(task)
+            if outcome is not None and isawaitable(outcome):
+                outcome = self._awaited(task, outcome)
+            return None if outcome is None else self._returned(task, message.retention, outcome)
+        except BaseException as error:  # noqa: BLE001 - SystemExit, too, is a failure of the task alone
+            return self._failed(task, error, context)
+
+    def _returned(self, task: RunningTask, retention_s: int, outcome: object) -> Answer:
+        refuse_unrun(outcome, f"the handler of {task.type!r}")
+        if retention_s <= 0 and not self._keep_results:
+            return None
+        return EventKind.RESULT, encode_returned(task, outcome)
+
+    def _awaited(self, task: RunningTask, outcome: Awaitable[object]) -> object:
+        if iscoroutine(outcome):
+            if is_async(self._mux.match(task.type)[0]):
+                return asyncio.run(outcome)  # a reload made it async after the task was sent as a plain one
+            outcome.close()  # otherwise Python warns that it was never awaited
+        raise TypeError(f"the handler of {task.type!r} returned an awaitable; declare it with async def")
+
+    def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
+        """Return a coroutine that runs the task."""
+        return self._run_async(data, context)
+
+    async def _run_async(self, data: bytes, context: TaskContext) -> Answer:
+        try:
+            message = decode_task_message(data)
+        except InvalidMessageError as error:
+            return EventKind.INVALID, str(error).encode()
+        task = RunningTask(message, context)
+        CURRENT.set(task)
+        try:
+            outcome = self._mux.dispatch(task.type)(task)
+            if isawaitable(outcome):
+                outcome = await outcome
+            return None if outcome is None else self._returned(task, message.retention, outcome)
+        except BaseException as error:  # noqa: BLE001 - as above; a canceled coroutine reports its end
+            return self._failed(task, error, context)
+
+    def _failed(self, task: RunningTask, error: BaseException, context: TaskContext) -> Answer:
+        if context.is_forked:
+            raise error  # it ends the process, which the handler has forked
+        error = _named(error, context)
+        kind, report = _kind(task, error, context), failure_report(self._hooks, task, error)
+        trace = "" if self._tracebacks == "never" else self._trace(task, kind, error)
+        fingerprint = kept = ""
+        if not report.is_snoozed and kind is not EventKind.REVOKED and not isinstance(error, _WITHOUT_HANDLER):
+            fingerprint = fingerprint_of(error)
+            if self._turns.allows((task.queue, fingerprint), self._clock.monotonic_s()):
+                kept = frames_of(error)[-MAX_KEPT:]
+        return kind, report._replace(trace=trace, fingerprint=fingerprint, kept=kept).encode()
+
+    def _trace(self, task: RunningTask, kind: EventKind, error: BaseException) -> str | None:
+        """Return the traceback for the task's log line, "" for none, None if the line is surely over the limit."""
+        archives = _archives(kind, task)
+        if (not archives and self._tracebacks != "always") or isinstance(error, _WITHOUT_HANDLER):
+            return ""
+        now_s = self._clock.monotonic_s()
+        self._trace_limit.ended(now_s)  # the main process counts them
+        allowed = self._trace_limit.allows((kind, archives, task.type, type(error).__name__), now_s)
+        return trace_of(error) if allowed else None
+
+
+def _named(error: BaseException, context: TaskContext) -> BaseException:
+    """Return the reason why a task was asked to end in place of its error, unless the error is its own decision."""
+    told = context.interruption
+    if told is None or told not in TOLD_TO_END or isinstance(error, Retry) or caused_by(error, DECISIONS):
+        return error
+    reason = reason_for(told)
+    if not isinstance(error, type(reason)):
+        return reason.with_traceback(error.__traceback__)
+    if error.args == type(reason)().args:
+        error.args = reason.args  # it was raised in a thread, without its text
+    return error
+
+
+def _archives(kind: EventKind, task: RunningTask) -> bool:
+    return kind is EventKind.SKIP_RETRY or (kind is not EventKind.REVOKED and task.retried >= task.max_retry)
+
+
+def _kind(task: RunningTask, error: BaseException, context: TaskContext) -> EventKind:
+    if isinstance(error, TaskTimeout):
+        return EventKind.TIMEOUT
+    if isinstance(error, TaskCanceled):
+        return EventKind.MEMORY_LIMIT if context.interruption is EventKind.MEMORY_LIMIT else EventKind.CANCELED
+    if isinstance(error, HandlerNotFoundError):
+        return EventKind.NOT_FOUND
+    if context.interruption in TOLD_TO_END and isinstance(error, Retry):
+        return context.interruption  # what the task decides on being told to end is a report on that
+    if caused_by(error, RevokeTask):
+        return EventKind.REVOKED
+    return EventKind.SKIP_RETRY if why_final(task, error) else EventKind.FAILED

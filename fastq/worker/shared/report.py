@@ -1,0 +1,140 @@
+"""A child's report of a failed task: the error as it is stored, and the decisions of the hooks.
+
+It is the data of the pool's record (``Event``) of an attempt that failed.
+"""
+
+import os
+import traceback
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final, NamedTuple
+
+import orjson
+
+from fastq.log.traces import is_library, is_ours
+
+__all__ = ["FailureReport", "describe_error", "frames_of", "trace_of"]
+
+_MAX_TEXT: Final = 64_000
+_MOST_ERRORS: Final = 5
+_CAUSE: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
+_CONTEXT: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
+_INNER: Final = "\nThe above exception is one of this group:\n\n"
+_PLAIN: Final = ("builtins", "__main__")
+"""Modules that Python's own tracebacks leave out, too."""
+
+
+class FailureReport(NamedTuple):
+    """The error text, whether it counts as a failure, and the seconds until the next attempt.
+
+    ``retry_in_s`` None means the default delay. ``trace`` is for the log, and None if the log limit is reached. If
+    ``is_snoozed``, the handler asked for another run, which the task gets even if it is out of retries. ``final`` is
+    the reason why a task with retries left is not retried. ``fingerprint`` tells the kind of error
+    (``worker/shared/fingerprint.py``), and ``kept`` is its ``frames_of`` for Redis, when it is the turn of this kind.
+    ``max_retry`` is that of the handler, None for that of the message.
+    """
+
+    error: str
+    is_failure: bool = True
+    retry_in_s: float | None = None
+    trace: str | None = ""
+    is_snoozed: bool = False
+    final: str = ""
+    fingerprint: str = ""
+    kept: str = ""
+    max_retry: int | None = None
+
+    @property
+    def error_class(self) -> str:
+        """Return the class of the error, with which its text begins."""
+        return self.error.partition(":")[0].partition(" ")[0]
+
+    def limit(self, of_message: int) -> int:
+        """Return how often the task may be retried, given what its message says."""
+        return of_message if self.max_retry is None else self.max_retry
+
+    def encode(self) -> bytes:
+        """Return the report as JSON."""
+        return orjson.dumps(tuple(self))
+
+    @classmethod
+    def decode(cls, data: bytes) -> "FailureReport":
+        """Return the report that ``encode`` has encoded."""
+        return cls._make(orjson.loads(data))
+
+
+def describe_error(error: BaseException) -> str:
+    """Return ``Class: message (file:line)`` with the last place in the user's code; bad Unicode is replaced."""
+    text = f"{type(error).__name__}: {_message(error)}".removesuffix(": ")
+    place = _last_user_place(error.__traceback__)
+    text = text.encode("utf-8", "replace").decode()
+    if len(text) > _MAX_TEXT:
+        text = text[:_MAX_TEXT] + "…"
+    return f"{text} ({place})" if place else text
+
+
+def trace_of(error: BaseException) -> str:
+    """Return the traceback as text for the log; it begins in the user's code, if that is part of it."""
+    lines = traceback.format_exception(type(error), error, _outside(error))
+    return "".join(lines)[-_MAX_TEXT:].encode("utf-8", "replace").decode()
+
+
+def frames_of(error: BaseException) -> str:
+    """Return the traceback with the class of each error and no message; the last line is the class of this one.
+
+    It is kept for many tasks, whose messages differ: none of them may show the values of another.
+    """
+    return "".join(_frames(error, [error])).removesuffix("\n").encode("utf-8", "replace").decode()
+
+
+def _frames(error: BaseException, seen: list[BaseException]) -> Iterator[str]:
+    """Yield the errors that led to an error, and then its own frames; ``seen`` bounds them."""
+    cause, context = error.__cause__, None if error.__suppress_context__ else error.__context__
+    before = [(cause, _CAUSE) if cause is not None else (context, _CONTEXT)]
+    before += [(each, _INNER) for each in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
+    for each, link in before:
+        if each is not None and len(seen) < _MOST_ERRORS and all(each is not other for other in seen):
+            seen.append(each)
+            yield from _frames(each, seen)
+            yield link
+    if trace := _outside(error):
+        yield "Traceback (most recent call last):\n"
+        yield from traceback.format_tb(trace)
+    kind = type(error)
+    yield f"{kind.__qualname__}\n" if kind.__module__ in _PLAIN else f"{kind.__module__}.{kind.__qualname__}\n"
+
+
+def _outside(error: BaseException) -> TracebackType | None:
+    """Return the traceback from the first frame that is not fastq's, or all of it if there is none."""
+    trace = error.__traceback__
+    while trace is not None and is_ours(trace.tb_frame):
+        trace = trace.tb_next
+    return trace or error.__traceback__
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the user's __str__; a failure to describe must not become another failure
+        return "<its __str__ raised>"
+
+
+def _last_user_place(trace: TracebackType | None) -> str:
+    """Return the last place in the user's own code, or else in a library."""
+    users = outside = None
+    while trace is not None:
+        frame = trace.tb_frame
+        if not is_ours(frame):
+            outside = trace
+            if not is_library(frame.f_code.co_filename):
+                users = trace
+        trace = trace.tb_next
+    last = users or outside
+    return f"{_short(last.tb_frame.f_code.co_filename)}:{last.tb_lineno}" if last else ""
+
+
+def _short(file: str) -> str:
+    try:
+        return file.removeprefix(f"{os.getcwd().rstrip('/')}/")
+    except OSError:
+        return file

@@ -1,0 +1,113 @@
+"""What the main process asks of the runners in its children, by name and as bytes, and what they answer.
+
+The runners themselves are imported in a child alone. A request is a line of JSON and the messages after it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from fastq.broker.operations.enqueue import NewTask
+from fastq.common.states import TaskState
+
+__all__ = [
+    "AGGREGATION_RUNNER",
+    "HANDLER_RUNNER",
+    "HOOK_RUNNER",
+    "Combined",
+    "Unreadable",
+    "aggregation_answer",
+    "aggregation_argument",
+    "aggregation_request",
+    "credentials_request",
+    "health_request",
+    "judge_request",
+    "runner_argument",
+]
+
+HANDLER_RUNNER: Final = "fastq.worker.child.handler_runner:load"
+HOOK_RUNNER: Final = "fastq.worker.child.hook_runner:load"
+AGGREGATION_RUNNER: Final = "fastq.worker.child.aggregation_runner:load"
+
+
+def runner_argument(
+    app: str,
+    *,
+    log: tuple[str, str, str] = ("", "", "never"),
+    aggregator: str | None = None,
+    health_check: str | None = None,
+    threads: bool = False,
+    **hooks: str | None,
+) -> str:
+    """Return the argument that ``load`` reads: the names of the app and its hooks, and how to log.
+
+    ``log`` is the level, the format, and which tracebacks are logged. With ``threads``, plain handlers run in threads.
+
+    ``aggregator`` and ``health_check`` run elsewhere. They are imported here, too, so that the server does not start if
+    a name is wrong or an import fails.
+    """
+    order = {
+        "app": app,
+        "log": log,
+        "aggregator": aggregator,
+        "health_check": health_check,
+        "threads": threads,
+        "hooks": hooks,
+    }
+    return orjson.dumps(order).decode()
+
+
+def judge_request(error: str, text: str, message: bytes) -> bytes:
+    """Return the request to let the hooks decide what follows from a task's error, named by a key of ``ERRORS``."""
+    return orjson.dumps({"judge": error, "text": text}) + b"\n" + message
+
+
+def health_request(error: str | None) -> bytes:
+    """Return the request to call the health check with None or an error's text."""
+    return orjson.dumps({"health": error}) + b"\n"
+
+
+def credentials_request(name: str) -> bytes:
+    """Return the request to call the function that returns the credentials for Redis."""
+    return orjson.dumps({"credentials": name}) + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """The task that replaces a set, ready to be enqueued, and the unique locks of the set's tasks by index."""
+
+    task: NewTask
+    state: TaskState
+    now_ns: int
+    locks: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The reasons why messages of a set cannot be decoded, by index; the aggregator was not called."""
+
+    reasons: Mapping[int, str]
+
+
+def aggregation_request(queue: str, group: str, messages: Sequence[bytes]) -> bytes:
+    """Return the request to aggregate the tasks of a group."""
+    head = {"queue": queue, "group": group, "sizes": [len(message) for message in messages]}
+    return b"".join((orjson.dumps(head), b"\n", *messages))
+
+
+def aggregation_answer(data: bytes) -> Combined | Unreadable:
+    """Decode an answer of the runner."""
+    head, _, message = data.partition(b"\n")
+    answer: dict[str, Any] = orjson.loads(head)
+    if "unreadable" in answer:
+        return Unreadable({int(index): why for index, why in answer["unreadable"].items()})
+    task = NewTask(message=message, **answer["task"])
+    locks = {int(index): lock for index, lock in answer["locks"].items()}
+    return Combined(task, TaskState(answer["state"]), answer["now_ns"], locks)
+
+
+def aggregation_argument(aggregator: str, app: str | None = None) -> str:
+    """Return the argument that ``load`` reads."""
+    return orjson.dumps((aggregator, app)).decode()
