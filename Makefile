@@ -34,7 +34,7 @@ C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 SANITIZED := build/asan
 
-.PHONY: help setup demo test test-rest test-floors release-check test-all lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan clean test-servers test-django upgrade chaos-topology compare-faults
+.PHONY: help setup demo test test-rest test-floors release-check test-all lint types lines check docs site chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan clean test-servers test-django upgrade chaos-topology compare-faults mutants
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ test-django: $(DEV) ## Test Django's tasks on Django 6.0 and the newest 6, the C
 upgrade: $(DEV) ## Run this and an old version on one Redis, up and down, account for each task (OLD, about 5 minutes)
 	@test -n "$(OLD)" || { echo "OLD is to be the Python of an environment with the old version"; exit 2; }
 	$(PY) -m tests.upgrade --old $(OLD) $(ARGS)
+
+mutants: $(DEV) ## Plant mistakes in a copy, one after the other; each must be found by a test (half an hour)
+	@$(PY) -m tests.mutants $(ARGS)
 
 lint: $(VENV)/fastq $(VENV)/lint.group ## Check style and format
 	$(VENV)/bin/ruff check .
