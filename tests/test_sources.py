@@ -20,7 +20,7 @@ MAX_PARAMETERS = 6
 MAX_BY_NAME = 12
 
 # Where tests may wait for time to pass, since there is no signal to wait for.
-MAY_SLEEP = ("tests/e2e/", "tests/chaos/", "tests/upgrade/")
+MAY_SLEEP = ("tests/e2e/", "tests/chaos/", "tests/upgrade/", "tests/simulation/")  # of the last, in simulated time
 # Handlers that are run by tests in processes of their own: to hang is what they are for.
 JOB_BODIES = {
     *("tests/pool/runners.py", "tests/pool/unruly.py"),

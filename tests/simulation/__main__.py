@@ -1,0 +1,173 @@
+"""``python -m tests.simulation``: run seeds, tell the story of one, or shrink one that breaks a promise."""
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.simulation.faults import Fault
+from tests.simulation.page import Page
+from tests.simulation.planted import PLANTED, plant
+from tests.simulation.store import Store, real_s
+
+HERE: Final = Path(__file__).parent
+BUILT: Final = HERE.parents[1] / "build" / "simulation"
+NO_RANDOM_ADDRESSES: Final = 0x0040000
+LIMIT_S: Final = 120
+"""Of real time, for one seed."""
+
+
+def build_shim() -> Path:
+    """Compile the library that gives processes simulated clocks, unless that was done."""
+    shim, source = BUILT / "clock.so", HERE / "clock.c"
+    if not shim.exists() or shim.stat().st_mtime < source.stat().st_mtime:
+        BUILT.mkdir(parents=True, exist_ok=True)
+        part = BUILT / f"clock-{os.getpid()}.so"
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(part), str(source), "-ldl"], check=True)
+        part.replace(shim)
+    return shim
+
+
+def start_again(shim: Path) -> None:
+    """Replace this process by one on simulated clocks, with fixed hashes and addresses."""
+    directory = tempfile.mkdtemp(prefix="fastq-simulation-")
+    page = Page(Path(directory, "python.page"))
+    ctypes.CDLL(None).personality(NO_RANDOM_ADDRESSES)
+    fixed = {"LD_PRELOAD": str(shim), "FASTQ_SIMULATION": str(page.path), "PYTHONHASHSEED": "0"}
+    os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], {**os.environ, **fixed})
+
+
+def run_seed(
+    seed: int,
+    tasks: int,
+    page: Page,
+    store: Store,
+    *,
+    faults: list[Fault] | None = None,
+    told: Path | None = None,
+    mistake: str = "",
+) -> dict[str, object]:
+    """Run a seed in a fork, so that it sees nothing of what another has left in modules."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        signal.alarm(LIMIT_S)
+        if mistake:
+            plant(mistake)
+        from tests.simulation.world import World
+
+        gc.disable()  # when it runs depends on what ran before
+        world = World(seed, tasks, page, store, faults)
+        report = world.run()
+        if told:
+            told.write_text("\n".join(world.story) + "\n", "utf-8", errors="backslashreplace")
+        report["drawn"] = world.faults
+        os.write(writing, json.dumps(report).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        data = pipe.read()
+    _, status = os.waitpid(child, 0)
+    page.switch(False)
+    if status:
+        return {"seed": seed, "broken": [f"the run ended with status {status}"], "drawn": faults or []}
+    found: dict[str, object] = json.loads(data)
+    return found
+
+
+def shrink(seed: int, tasks: int, page: Page, store: Store) -> list[Fault]:
+    """Take away faults one by one for as long as a promise stays broken; return those that are left."""
+    left = [Fault(*one) for one in run_seed(seed, tasks, page, store)["drawn"]]  # type: ignore[attr-defined]
+    for fault in list(left):
+        fewer = [one for one in left if one is not fault]
+        if run_seed(seed, tasks, page, store, faults=fewer)["broken"]:
+            left = fewer
+    return left
+
+
+def find_planted(names: list[str], seeds: range, tasks: int, page: Page, store: Store) -> int:
+    """Tell for each mistake how many seeds it took to find it."""
+    missed = 0
+    for name in names:
+        for tried, seed in enumerate(seeds, 1):
+            broken = run_seed(seed, tasks, page, store, mistake=name)["broken"]
+            if broken:
+                print(f"{name}: seed {seed}, {tried} seeds: {broken[0][:150]}", flush=True)  # type: ignore[index]  # noqa: T201
+                break
+        else:
+            missed += 1
+            print(f"{name}: NOT FOUND in {len(seeds)} seeds", flush=True)  # noqa: T201
+    print(f"{len(names) - missed} of {len(names)} mistakes found")  # noqa: T201
+    return 1 if missed else 0
+
+
+def end(page: Page, store: Store) -> None:
+    """Stop Redis, and remove what the processes have shared."""
+    store.stop()
+    page.switch(False)
+    shutil.rmtree(page.path.parent)
+
+
+def run_seeds(args: argparse.Namespace, page: Page, store: Store) -> int:
+    """Run one seed after the other until Ctrl-C or the last, and tell which broke a promise."""
+    began_s, simulated_s, seen, broken = real_s(), 0.0, 0, 0
+    try:
+        while args.count == 0 or seen < args.count:
+            seed = args.seed + seen
+            report = run_seed(seed, args.tasks, page, store, told=args.story)
+            seen += 1
+            simulated_s += float(report.get("simulated_s", 0.0))  # type: ignore[arg-type]
+            if args.json:
+                print(json.dumps({key: value for key, value in report.items() if key != "drawn"}), flush=True)  # noqa: T201
+            if report["broken"]:
+                broken += 1
+                print(f"seed {seed} breaks:", *report["broken"], sep="\n  ", flush=True)  # type: ignore[misc]  # noqa: T201
+                if args.shrink:
+                    print("with these faults:", *shrink(seed, args.tasks, page, store), sep="\n  ")  # noqa: T201
+    except KeyboardInterrupt:
+        pass
+    took_s = real_s() - began_s
+    print(f"{seen} seeds, {broken} broken; {simulated_s / 3600:.1f} simulated hours in {took_s:.0f} s")  # noqa: T201
+    return 1 if broken else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--count", type=int, default=1, help="how many seeds; 0 for all until Ctrl-C")
+    parser.add_argument("--tasks", type=int, default=120, help="how many are enqueued")
+    parser.add_argument("--story", type=Path, help="write the trace of the seed to this file")
+    parser.add_argument("--shrink", action="store_true", help="tell which faults a broken promise needs")
+    parser.add_argument(
+        "--plant",
+        default="",
+        metavar="NAME",
+        choices=[*PLANTED, "all"],
+        help="see how many seeds find a mistake of planted.toml, or all of them",
+    )
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each seed")
+    args = parser.parse_args()
+    if "FASTQ_SIMULATION" not in os.environ:
+        start_again(build_shim())
+    page = Page(Path(os.environ["FASTQ_SIMULATION"]))
+    store = Store(page.path.parent, BUILT / "clock.so")
+    try:
+        if not args.plant:
+            return run_seeds(args, page, store)
+        names = list(PLANTED) if args.plant == "all" else [args.plant]
+        return find_planted(names, range(args.seed, args.seed + args.count), args.tasks, page, store)
+    finally:
+        end(page, store)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,305 @@
+"""The judge of a history: what was promised of tasks, against what was seen. It knows nothing of fastq.
+
+A history says what was sent and how it was answered, who ran what and how it ended, and what was struck when. Each rule
+is a sentence of docs/delivery.md; it yields a line for each task that breaks it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from statistics import median
+from typing import Final, NamedTuple
+
+__all__ = ["Answered", "Began", "Ended", "History", "Sent", "Struck", "judge"]
+
+OF_ALL: Final = "redis"
+"""Who is struck where that strikes all servers."""
+DONE: Final = ("DONE", "RESULT")
+CHARGED: Final = ("FAILED", "CRASHED", "TIMEOUT", "SKIP_RETRY", "CANCELED")
+AFTERMATH_S: Final = 40.0
+"""For so long after a fault its consequences may show: a lease of 30 s, and a round of who looks for ended ones."""
+WRITTEN_S: Final = 5.0
+"""Within so long an end is written where nothing fails."""
+BEAT_S: Final = 15.0
+"""Within so long a server that is well again has heard which leases it has lost, and has ended what ran on them."""
+LEAST_LEFT_S: Final = 10.0
+"""What a lease has left at least, of a server that is well."""
+RETRY_S: Final = 10.0
+"""No retry comes sooner."""
+BRIEFLY_S: Final = 45.0
+"""The longest wait beside faults that end no server and hold none up: what was lost on the wire is looked for."""
+DEATHS: Final = ("kill", "stop", "partition", "clock", "stall")
+SKEW_S: Final = 2.0
+"""How far clocks may differ that did not jump, and Redis' seconds may be rounded."""
+HEALTHY_WAIT_S: Final = 0.3
+"""The median wait of tasks that come while nothing fails."""
+LONGEST_WAIT_S: Final = 180.0
+"""The longest wait beside faults, without their own length: a lost dequeue is found by the next recoverer."""
+
+
+class Sent(NamedTuple):
+    """A task that is to be enqueued; ``due_s`` is when it may run at the earliest."""
+
+    at_s: float
+    id: str
+    due_s: float
+    max_retry: int
+    unique: str
+    keeps: bool
+
+
+class Answered(NamedTuple):
+    """What a producer was told at last: acknowledged, or refused."""
+
+    at_s: float
+    id: str
+    is_acknowledged: bool
+
+
+class Began(NamedTuple):
+    """A handler began; ``retried`` is what its message says, ``owner`` is who has its lease, empty for nobody."""
+
+    at_s: float
+    id: str
+    server: str
+    retried: int
+    owner: str
+
+
+class Ended(NamedTuple):
+    """The last handler that began for this task on this server has ended; ``left_s`` is what its lease had left."""
+
+    at_s: float
+    id: str
+    server: str
+    kind: str
+    owner: str
+    left_s: float
+
+
+class Struck(NamedTuple):
+    """A fault, while it lasted."""
+
+    at_s: float
+    until_s: float
+    who: str
+    kind: str
+
+
+class Run(NamedTuple):
+    """A run of a handler; ``ended_s`` is infinite, and ``kind`` empty, for one whose server died in it."""
+
+    began_s: float
+    server: str
+    retried: int
+    owner: str
+    ended_s: float = float("inf")
+    kind: str = ""
+    last_owner: str = ""
+    left_s: float = 0.0
+
+
+class History:
+    """All that happened, and where each task is at the end (the names of all lists and sets that have its id)."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, Sent] = {}
+        self.answered: dict[str, Answered] = {}
+        self.struck: list[Struck] = []
+        self.places: dict[str, list[str]] = {}
+        self.left: list[str] = []
+        """Keys that should not be there at the end."""
+        self.runs: defaultdict[str, list[Run]] = defaultdict(list)
+
+    def note(self, what: Sent | Answered | Began | Ended | Struck) -> None:
+        """Add what happened, in the order of time."""
+        match what:
+            case Sent():
+                self.sent[what.id] = what
+            case Answered():
+                self.answered[what.id] = what
+            case Struck():
+                self.struck.append(what)
+            case Began():
+                self.runs[what.id].append(Run(what.at_s, what.server, what.retried, what.owner))
+            case Ended():
+                runs = self.runs[what.id]
+                at = max(at for at, run in enumerate(runs) if run.server == what.server and not run.kind)
+                runs[at] = runs[at]._replace(
+                    ended_s=what.at_s, kind=what.kind, last_owner=what.owner, left_s=what.left_s
+                )
+
+    def is_struck(self, who: str, from_s: float, to_s: float, kinds: tuple[str, ...] = ()) -> bool:
+        """Return whether a fault of a server, or of all, was on in a stretch of time; of any kind, or of some."""
+        return any(
+            one.who in (who, OF_ALL) and one.at_s <= to_s and one.until_s >= from_s and (not kinds or one.kind in kinds)
+            for one in self.struck
+        )
+
+    def may_be_unwritten(self, run: Run) -> bool:
+        """Return whether a fault could have kept Redis from hearing of a run's end, or its server from its lease."""
+        return self.is_struck(run.server, run.began_s - AFTERMATH_S, min(run.ended_s, run.began_s + 1e9) + WRITTEN_S)
+
+    def is_quiet(self, from_s: float, to_s: float) -> bool:
+        """Return whether no fault at all could show in a stretch of time."""
+        return not any(one.at_s <= to_s and one.until_s + AFTERMATH_S >= from_s for one in self.struck)
+
+    @property
+    def acknowledged(self) -> list[str]:
+        return [task_id for task_id, answer in self.answered.items() if answer.is_acknowledged]
+
+
+def judge(history: History) -> list[str]:
+    """Return all broken promises."""
+    lives = (kept, never_ran, once_at_most, reasons, charges, uncharged, owned, apart)
+    rules = (*lives, early, waits, unique, nothing_left)
+    return [f"{rule.__name__}: {fault}" for rule in rules for fault in rule(history)]
+
+
+def kept(history: History) -> Iterator[str]:
+    """An acknowledged task is in one place, or has ended well and was not to be kept."""
+    for task_id in history.acknowledged:
+        places = history.places.get(task_id, [])
+        is_done = any(run.kind in DONE for run in history.runs[task_id])
+        if len(places) > 1:
+            yield f"{task_id} is in {' and '.join(places)}"
+        elif not places and (not is_done or history.sent[task_id].keeps):
+            yield f"{task_id} is lost: {describe(history, task_id)}"
+        elif places and places[0] not in ("completed", "archived"):
+            yield f"{task_id} is {places[0]} for ever: {describe(history, task_id)}"
+        elif places == ["completed"] and not is_done:
+            yield f"{task_id} is completed, but never ended well: {describe(history, task_id)}"
+
+
+def never_ran(history: History) -> Iterator[str]:
+    """A task whose enqueue was refused never runs."""
+    for task_id, answer in history.answered.items():
+        if not answer.is_acknowledged and history.runs.get(task_id):
+            yield f"{task_id} was refused, and ran: {describe(history, task_id)}"
+
+
+def once_at_most(history: History) -> Iterator[str]:
+    """A task with max_retry=0 begins once at most."""
+    for task_id, runs in history.runs.items():
+        if history.sent[task_id].max_retry == 0 and len(runs) > 1:
+            yield f"{task_id} may run once: {describe(history, task_id)}"
+
+
+def reasons(history: History) -> Iterator[str]:
+    """A task runs again only if its run failed, or if its server was struck, so that its end may be unknown."""
+    for task_id, runs in history.runs.items():
+        for before, after in pairwise(runs):
+            is_failed = before.kind in (*CHARGED, "ABORTED") and before.ended_s <= after.began_s
+            if not is_failed and not history.may_be_unwritten(before):
+                yield f"{task_id} ran again without a reason: {describe(history, task_id)}"
+
+
+def charges(history: History) -> Iterator[str]:
+    """No attempt is charged that did not fail."""
+    for task_id, runs in history.runs.items():
+        for at, run in enumerate(runs):
+            failed = sum(before.kind in CHARGED for before in runs[:at])
+            if run.retried > failed:
+                yield f"{task_id} was charged {run.retried} for {failed}: {describe(history, task_id)}"
+
+
+def uncharged(history: History) -> Iterator[str]:
+    """Each attempt that failed is charged, and no more are made than max_retry allows."""
+    for task_id, runs in history.runs.items():
+        most = history.sent[task_id].max_retry
+        for at, (before, after) in enumerate(pairwise(runs)):
+            if any(history.may_be_unwritten(run) for run in runs[: at + 1]):
+                break
+            failed = sum(run.kind in CHARGED for run in runs[: at + 1])
+            if before.kind == "SKIP_RETRY":
+                yield f"{task_id} was not to be retried: {describe(history, task_id)}"
+            if after.retried < failed:
+                yield f"{task_id} was charged {after.retried} for {failed}: {describe(history, task_id)}"
+            if failed > most:
+                yield f"{task_id} was retried more than {most} times: {describe(history, task_id)}"
+            has_jumped = any(one.kind == "clock" and one.at_s <= after.began_s for one in history.struck)
+            if before.kind in CHARGED and after.began_s < before.ended_s + RETRY_S and not has_jumped:
+                pause_s = after.began_s - before.ended_s
+                yield f"{task_id} was retried after {pause_s:.1f} s: {describe(history, task_id)}"
+
+
+def owned(history: History) -> Iterator[str]:
+    """A server that is well has the lease of what it runs, from the beginning to the end, with time left."""
+    for task_id, runs in history.runs.items():
+        for run in runs:
+            is_struck = history.is_struck(run.server, run.began_s - AFTERMATH_S, run.ended_s)
+            if not run.kind or is_struck or history.is_struck(run.server, 0, run.ended_s, ("clock",)):
+                continue
+            if not run.owner or run.last_owner != run.owner:
+                owners = f"{run.owner!r}, then {run.last_owner!r}"
+                yield f"{task_id} ran on a lease of {owners}: {describe(history, task_id)}"
+            elif run.left_s < LEAST_LEFT_S:
+                yield f"{task_id} had {run.left_s:.1f} s of its lease left: {describe(history, task_id)}"
+
+
+def apart(history: History) -> Iterator[str]:
+    """Two runs of a task are side by side only until the server that lost its lease has heard of it."""
+    for task_id, runs in history.runs.items():
+        for at, before in enumerate(runs):
+            for after in runs[at + 1 :]:
+                until_s = min(before.ended_s, after.ended_s)
+                if not before.kind or until_s - after.began_s <= BEAT_S:
+                    continue
+                if not history.is_struck(before.server, until_s - BEAT_S, until_s):
+                    yield f"{task_id} ran twice side by side: {describe(history, task_id)}"
+
+
+def early(history: History) -> Iterator[str]:
+    """No task begins before it is due, as far as the clocks agree."""
+    jumps_s = [one.at_s for one in history.struck if one.kind == "clock"]
+    for task_id, runs in history.runs.items():
+        due_s = history.sent[task_id].due_s
+        if runs and runs[0].began_s < due_s - SKEW_S and not any(at_s <= due_s for at_s in jumps_s):
+            yield f"{task_id} began before it was due: {describe(history, task_id)}"
+
+
+def waits(history: History) -> Iterator[str]:
+    """A task that could run waits for moments while nothing fails, and no longer than its causes explain."""
+    healthy = []
+    for task_id in history.acknowledged:
+        runs, sent = history.runs[task_id], history.sent[task_id]
+        could_s = max(sent.due_s, history.answered[task_id].at_s)
+        began_s = runs[0].began_s if runs else float("inf")
+        if history.is_quiet(could_s, min(began_s, could_s + 1)):
+            healthy.append(began_s - could_s)
+        near = [one for one in history.struck if one.at_s <= began_s and one.until_s >= could_s - AFTERMATH_S]
+        longest_s = LONGEST_WAIT_S if any(one.kind in DEATHS for one in near) else BRIEFLY_S
+        if runs and began_s - could_s > longest_s + sum(one.until_s - one.at_s for one in near):
+            yield f"{task_id} waited for {began_s - could_s:.1f} s: {describe(history, task_id)}"
+    if len(healthy) >= 10 and median(healthy) > HEALTHY_WAIT_S:
+        yield f"{len(healthy)} tasks waited for {median(healthy):.2f} s (median) while nothing failed"
+
+
+def unique(history: History) -> Iterator[str]:
+    """Of tasks with the same lock, the next is acknowledged only after the one before has ended."""
+    by_lock = defaultdict(list)
+    for task_id in history.acknowledged:
+        if history.sent[task_id].unique:
+            by_lock[history.sent[task_id].unique].append(task_id)
+    for lock, ids in by_lock.items():
+        for before, after in pairwise(ids):
+            done_s = [run.ended_s for run in history.runs[before] if run.kind in (*DONE, *CHARGED)]
+            if not done_s or min(done_s) > history.answered[after].at_s:
+                yield f"{after} has the lock {lock} of {before}: {describe(history, before)}"
+
+
+def nothing_left(history: History) -> Iterator[str]:
+    """At the end nothing is left in Redis that serves no task."""
+    for key in history.left:
+        yield f"{key} is left"
+
+
+def describe(history: History, task_id: str) -> str:
+    """Tell the story of a task in one line."""
+    sent = history.sent[task_id]
+    words = [f"sent {sent.at_s:.3f}, due {sent.due_s:.3f}, max_retry {sent.max_retry}"]
+    for run in history.runs[task_id]:
+        end = f"{run.kind} {run.ended_s:.3f}" if run.kind else "no end"
+        words.append(f"{run.server} {run.began_s:.3f} (retried {run.retried}) {end}")
+    words.append("+".join(history.places.get(task_id, ["nowhere"])))
+    return "; ".join(words)

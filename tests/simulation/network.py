@@ -1,0 +1,199 @@
+"""The wires between machines and Redis, in place of sockets: redis-py and fastq's transport run on them as they are."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+import hiredis
+
+from tests.simulation.faults import REDIS, Fault
+from tests.simulation.loop import MACHINE, OUTSIDE, Loop, Machine
+from tests.simulation.store import Store
+
+__all__ = ["Network", "Wire"]
+
+URL: Final = "redis://redis:6379"
+LOST: Final = 0.25
+"""The share of requests that a lossy wire spoils."""
+_READS: Final = {b"PING", b"HELLO", b"CLIENT", b"SUBSCRIBE", b"UNSUBSCRIBE", b"EXISTS", b"ACL", b"INFO"}
+_NOT_TOLD: Final = {b"INFO", b"HELLO", b"ACL"}
+"""Their replies name memory, CPU, or connections since Redis' start; they are left out of the trace."""
+
+
+class Network:
+    """All wires, and the faults that are on now; ``tell`` writes the trace."""
+
+    def __init__(self, seed: int, loop: Loop, store: Store, tell: Callable[..., None]) -> None:
+        self.seed, self.loop, self.store, self.tell = seed, loop, store, tell
+        self.wires: list[Wire] = []
+        self.listeners: list[Wire] = []
+        self.faults: list[Fault] = []
+        self.made = Counter[str]()
+        self.requests = 0
+        loop.connect = self._connect
+
+    def fault(self, who: str, *kinds: str) -> Fault | None:
+        """Return a fault of such a kind that is on at a machine now."""
+        return next((fault for fault in self.faults if fault.who == who and fault.kind in kinds), None)
+
+    async def _connect(self, protocol_factory: Callable[[], Any], host: str, port: int) -> tuple["Wire", Any]:
+        machine = MACHINE.get()
+        assert machine is not None
+        random = Random(f"{self.seed} wire {machine} {self.made[machine.name]}")
+        self.made[machine.name] += 1
+        await asyncio.sleep(delay_s(random))
+        while self.fault(machine.name, "partition"):
+            await asyncio.sleep(1.0)  # SYNs are lost
+        if self.fault(REDIS, "restart"):
+            raise ConnectionRefusedError(f"{host}:{port} refuses connections")
+        protocol = protocol_factory()
+        wire = Wire(self, machine, protocol, random)
+        protocol.connection_made(wire)
+        return wire, protocol
+
+    def carry_out(self, wire: "Wire", commands: list[Any]) -> bytes:
+        """Carry out commands at this instant, and hand on what that makes Redis push to others."""
+        self.store.page.set(self.loop.wall_ns(), self.loop.now_ns)
+        replies = wire.line.carry_out(commands)
+        self.requests += 1
+        names = {command[0].upper() for command in commands}
+        if b"SUBSCRIBE" in names or any(command[1:2] == [b"TRACKING"] for command in commands):
+            self.listeners.append(wire)
+        if self.listeners and not names <= _READS:
+            self.store.flush_pushes()
+            for listener in self.listeners:
+                if pushed := listener.line.pushed():
+                    self.tell("push", listener, pushed)
+                    listener.answer(pushed)
+        shown = replies if names.isdisjoint(_NOT_TOLD) else b"..."
+        self.tell("request", wire, commands, shown)
+        return replies
+
+    def cut(self, who: Machine | None, *, silently: bool = False) -> None:
+        """Break the connections of a machine, or all."""
+        for wire in [wire for wire in self.wires if who is None or wire.machine is who]:
+            wire.break_off(silently=silently)
+
+
+def delay_s(random: Random) -> float:
+    """Draw how long bytes travel: mostly up to a millisecond."""
+    return random.uniform(0.0001, 0.001) if random.random() < 0.99 else random.uniform(0.001, 0.1)
+
+
+class Wire(asyncio.Transport):
+    """A connection of a machine to Redis: the transport of its client, and a line to the server."""
+
+    def __init__(self, network: Network, machine: Machine, protocol: Any, random: Random) -> None:
+        super().__init__()
+        self.machine = machine
+        self.line = network.store.open()
+        self._name = f"{machine}#{network.made[machine.name]}"
+        self._network, self._loop, self._protocol, self._random = network, network.loop, protocol, random
+        self._reader = hiredis.Reader()
+        self._arrives_s = self._returns_s = 0.0
+        self._is_closing = False
+        self._is_open = True
+        network.wires.append(self)
+
+    def __repr__(self) -> str:
+        return self._name
+
+    # The client's side --------------------------------------------------------------------------------------------
+
+    def write(self, data: Any) -> None:
+        if not self._is_closing:
+            self._arrives_s = self._after(self._arrives_s)
+            self._loop.call_at(self._arrives_s, self._arrive, bytes(data), context=OUTSIDE)
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._loop.call_soon(self._protocol.connection_lost, None)
+            self._loop.call_later(delay_s(self._random), self.break_off, context=OUTSIDE)
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    # The way ------------------------------------------------------------------------------------------------------
+
+    def _after(self, earlier_s: float) -> float:
+        """Draw when bytes arrive that are sent now: never before what was sent earlier."""
+        slow = self._network.fault(self.machine.name, "slow")
+        extra_s = self._random.uniform(0, 3) if slow else 0.0
+        return max(earlier_s, self._loop.time() + delay_s(self._random) + extra_s)
+
+    def _waits(self, what: Callable[..., None], *args: Any) -> bool:
+        """Return whether bytes cannot pass yet; they try again."""
+        network = self._network
+        if network.fault(self.machine.name, "partition") or network.fault(REDIS, "stall"):
+            self._loop.call_later(0.2, what, *args, context=OUTSIDE)
+            return True
+        return False
+
+    def _arrive(self, data: bytes) -> None:
+        if not self._is_open or self._waits(self._arrive, data):
+            return
+        self._reader.feed(data)
+        commands = []
+        while (words := self._reader.gets()) is not False:
+            commands.append(words)
+        if not commands:
+            return
+        lossy = self._network.fault(self.machine.name, "lossy")
+        if lossy is None or self._random.random() >= LOST:
+            self.answer(self._network.carry_out(self, commands))
+            return
+        # Some of the pipeline is carried out, nothing is answered, and the client may not even learn of the end.
+        count = self._random.randint(0, len(commands))
+        self._network.tell("lost", self, count, len(commands))
+        if count:
+            self._network.carry_out(self, commands[:count])
+        self.break_off(silently=self._random.random() < 0.5)
+
+    def answer(self, data: bytes) -> None:
+        """Send bytes to the client."""
+        if data and self._is_open:
+            self._returns_s = self._after(self._returns_s)
+            self._loop.call_at(self._returns_s, self._return, data, context=OUTSIDE)
+
+    def _return(self, data: bytes) -> None:
+        if self._is_open and not self._waits(self._return, data):
+            self._loop.call_soon(self._receive, data, context=self.machine.context)
+
+    def _receive(self, data: bytes) -> None:
+        if not self._is_closing:
+            self._protocol.data_received(data)
+
+    def break_off(self, *, silently: bool = False) -> None:
+        """Break the connection; the client learns of it unless it happens silently."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._network.wires.remove(self)
+        if self in self._network.listeners:
+            self._network.listeners.remove(self)
+        self._network.store.close(self.line)
+        if not silently and not self._is_closing:
+            self._loop.call_later(delay_s(self._random), self._lose, context=self.machine.context)
+
+    def _lose(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._protocol.connection_lost(ConnectionResetError("the connection was cut"))

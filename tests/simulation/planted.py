@@ -1,0 +1,64 @@
+"""Mistakes that a run must find (``planted.toml``): ``python -m tests.simulation --plant NAME``.
+
+An edit is made as its module is imported.
+"""
+
+import sys
+import tomllib
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import Final, NamedTuple
+
+__all__ = ["PLANTED", "Mistake", "plant"]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+class Mistake(NamedTuple):
+    """An edit of a file of fastq."""
+
+    file: str
+    old: str
+    new: str
+
+
+TABLE: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+PLANTED: Final = {name: Mistake(**fields) for name, fields in TABLE.items()}
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, name: str, path: str, mistake: Mistake) -> None:
+        super().__init__(name, path)
+        self._mistake = mistake
+
+    def get_code(self, fullname: str) -> object:  # type: ignore[override]
+        text = Path(self.path).read_text("utf-8")
+        assert text.count(self._mistake.old) == 1, (
+            f"{self.path} has this {text.count(self._mistake.old)} times: {self._mistake.old}"
+        )
+        return compile(text.replace(self._mistake.old, self._mistake.new), self.path, "exec")
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, mistake: Mistake) -> None:
+        self._mistake = mistake
+        self._name = f"fastq/{mistake.file}".removesuffix(".py").replace("/", ".")
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        found = PathFinder.find_spec(fullname, path)
+        assert found is not None
+        assert found.origin is not None
+        return spec_from_loader(fullname, _Loader(fullname, found.origin, self._mistake), origin=found.origin)
+
+
+def plant(name: str) -> None:
+    """Plant a mistake in this process, before it imports what the mistake is in."""
+    sys.meta_path.insert(0, _Finder(PLANTED[name]))

@@ -1,0 +1,113 @@
+"""A real redis-server on the clock of the simulation; what it is sent is carried out before the call returns."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import hiredis
+
+from tests.simulation.page import Page
+
+__all__ = ["Line", "Store"]
+
+START_WITHIN_S: Final = 10
+_MARK: Final = b"end of replies"
+_MARKED: Final = b"$%d\r\n%s\r\n" % (len(_MARK), _MARK)
+_PING: Final = b"".join((b"*2\r\n$4\r\nPING\r\n", _MARKED))
+_PONG_TO_A_SUBSCRIBER: Final = b"*2\r\n$4\r\npong\r\n"
+
+
+def real_s() -> float:
+    """Return the time of the one clock that is not simulated."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+
+
+class Line:
+    """A connection to the server."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(path)
+        self.number = self.carry_out([(b"CLIENT", b"ID")])[1:-2]
+
+    def carry_out(self, commands: Sequence[Sequence[bytes]]) -> bytes:
+        """Carry out commands, and return the bytes of their replies; a PING behind them shows where these end."""
+        packed = [hiredis.pack_command(tuple(command)) for command in commands]  # type: ignore[arg-type]
+        self._socket.sendall(b"".join(packed) + _PING)
+        got = bytearray()
+        while not got.endswith(_MARKED):
+            piece = self._socket.recv(1 << 20)
+            if not piece:
+                raise ConnectionError("redis-server closed a connection of the simulation")
+            got += piece
+        return bytes(got.removesuffix(_MARKED).removesuffix(_PONG_TO_A_SUBSCRIBER))
+
+    def pushed(self) -> bytes:
+        """Return what the server has sent by itself; all of it after ``Store.flush_pushes``."""
+        got = bytearray()
+        try:
+            while piece := self._socket.recv(1 << 20, socket.MSG_DONTWAIT):
+                got += piece
+        except BlockingIOError:
+            pass
+        return bytes(got)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Store:
+    """The server process."""
+
+    def __init__(self, directory: Path, shim: Path) -> None:
+        self.page = Page(directory / "redis.page")
+        self.page.set(1_700_000_000 * 10**9, 10**9)
+        self.page.switch(True)
+        self._path = str(directory / "redis.sock")
+        words = ["redis-server", "--port", "0", "--unixsocket", self._path, "--dir", str(directory), "--save", ""]
+        words += ["--enable-debug-command", "yes", "--logfile", str(directory / "redis.log")]
+        environment = {**os.environ, "LD_PRELOAD": str(shim), "FASTQ_SIMULATION": str(self.page.path)}
+        self._process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL)
+        self._control = self._first_line()
+        # Keys expire when they are looked at, not when a timer of the server's own finds them.
+        self.ask("DEBUG", "SET-ACTIVE-EXPIRE", "0")
+
+    def _first_line(self) -> Line:
+        until_s = real_s() + START_WITHIN_S
+        while real_s() < until_s:
+            try:
+                return Line(self._path)
+            except (FileNotFoundError, ConnectionRefusedError):
+                os.sched_yield()
+        raise TimeoutError("redis-server did not start")
+
+    def open(self) -> Line:
+        return Line(self._path)
+
+    def close(self, line: Line) -> None:
+        """Close a connection; the server has forgotten it when this returns."""
+        self._control.carry_out([(b"CLIENT", b"KILL", b"ID", line.number)])
+        line.close()
+
+    def flush_pushes(self) -> None:
+        """Return once all that earlier commands make the server push is in the sockets."""
+        self._control.carry_out([])
+
+    def ask(self, *words: str) -> Any:
+        """Carry out a command of the simulation's own; it takes no simulated time."""
+        reader = hiredis.Reader(encoding="utf-8", errors="surrogateescape")
+        reader.feed(self._control.carry_out([[word.encode() for word in words]]))
+        return reader.gets()
+
+    def begin(self) -> None:
+        """Be as after a start."""
+        self.ask("FLUSHALL")
+        self.ask("SCRIPT", "FLUSH")
+
+    def stop(self) -> None:
+        self._process.kill()  # SIGTERM would wait for a timer, whose clock stands still
+        self._process.wait()

@@ -1,0 +1,116 @@
+"""Seeds of the simulation: the promises hold, the same seed is the same world, and what is planted is found."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulation.judge import Answered, Began, Ended, History, Sent, Struck, judge
+from tests.simulation.planted import PLANTED
+
+ROOT = Path(__file__).parents[2]
+EASY = ("the recoverer looks at nothing", "ends that failed are not written again", "a waker hears of nothing")
+
+
+needs_clocks = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="clocks are those of a preloaded library"
+)
+
+
+def simulate(*args: str) -> list[str]:
+    words = [sys.executable, "-m", "tests.simulation", *args]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900).stdout.splitlines()
+
+
+def reports(*args: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in simulate("--json", *args) if line.startswith("{")]
+
+
+@needs_clocks
+@pytest.mark.slow
+def test_the_promises_hold() -> None:
+    found = reports("--seed", "1", "--count", "60")
+    assert len(found) == 60
+    assert [one for one in found if one["broken"]] == []
+    assert sum(one["faults"] for one in found) > 200
+
+
+@needs_clocks
+@pytest.mark.slow
+def test_the_same_seed_is_the_same_world() -> None:
+    first, again = (reports("--seed", "7", "--count", "2") for _ in range(2))
+    assert [one["trace"] for one in first] == [one["trace"] for one in again]
+    assert first[0]["trace"] != first[1]["trace"]
+
+
+@needs_clocks
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", EASY)
+def test_a_planted_mistake_is_found(mistake: str) -> None:
+    assert simulate("--plant", mistake, "--count", "12")[-1] == "1 of 1 mistakes found"
+
+
+def test_each_mistake_can_be_planted() -> None:
+    for name, mistake in PLANTED.items():
+        assert (ROOT / "fastq" / mistake.file).read_text().count(mistake.old) == 1, name
+
+
+# The judge: a history that keeps each promise, and one that breaks it.
+
+
+def history(*happened: Sent | Answered | Began | Ended | Struck, **places: str) -> History:
+    made = History()
+    made.note(Sent(1, "a", 1, 1, "", True))
+    made.note(Answered(1, "a", True))
+    for one in happened:
+        made.note(one)
+    made.places = {name: [place] for name, place in places.items()}
+    return made
+
+
+def began(at_s: float, server: str = "s", retried: int = 0) -> Began:
+    return Began(at_s, "a", server, retried, server)
+
+
+def ended(at_s: float, kind: str, server: str = "s", owner: str = "", left_s: float = 25.0) -> Ended:
+    return Ended(at_s, "a", server, kind, owner or server, left_s)
+
+
+GOOD = (began(1.1), ended(2, "DONE"))
+FAILED = (began(1.1), ended(2, "FAILED"))
+ONCE = Sent(1, "a", 1, 0, "", True)
+CUT = Struck(1.5, 3, "s", "lossy")
+
+
+@pytest.mark.parametrize(
+    ("happened", "place", "fault"),
+    [
+        (GOOD, "completed", ""),
+        (GOOD, "active", "kept"),
+        ((), "completed", "kept"),
+        ((*GOOD, began(30), ended(31, "DONE")), "completed", "reasons"),
+        ((*GOOD, CUT, began(60), ended(61, "DONE")), "completed", ""),
+        ((*FAILED, began(30, retried=1), ended(31, "DONE")), "completed", ""),
+        ((*FAILED, began(30), ended(31, "DONE")), "completed", "uncharged"),
+        ((*FAILED, began(3, retried=1), ended(4, "DONE")), "completed", "uncharged"),
+        ((*GOOD, CUT, began(60, retried=1), ended(61, "DONE")), "completed", "charges"),
+        ((began(1.1), ended(2, "DONE", owner="other")), "completed", "owned"),
+        ((began(1.1), ended(2, "DONE", left_s=1.0)), "completed", "owned"),
+        ((began(0.1), ended(2, "DONE")), "completed", ""),
+        ((Sent(1, "a", 9, 1, "", True), *GOOD), "completed", "early"),
+        ((began(400), ended(401, "DONE")), "completed", "waits"),
+        ((Answered(1, "a", False), *GOOD), "completed", "never_ran"),
+        (
+            (Sent(1, "a", 1, 0, "", True), *FAILED, CUT, began(30, retried=0), ended(31, "DONE")),
+            "completed",
+            "once_at_most",
+        ),
+        ((CUT, began(4), began(40, "t"), ended(90, "DONE"), ended(91, "DONE", "t")), "completed", "apart"),
+    ],
+)
+def test_the_judge_names_the_broken_promise(happened: tuple[Any, ...], place: str, fault: str) -> None:
+    rules = {line.partition(":")[0] for line in judge(history(*happened, a=place))}
+    assert (fault in rules) if fault else rules == set()

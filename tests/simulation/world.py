@@ -1,0 +1,313 @@
+"""A run: producers, servers, Redis and all that fails, in one thread and on one clock, from one seed."""
+
+import asyncio
+import hashlib
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, Final
+from uuid import uuid4
+
+from fastq import AsyncClient
+from fastq.broker.operations.presence import ServerIdentity
+from fastq.errors import BrokerError, DuplicateTaskError, FastqError, TaskIDConflictError
+from fastq.pool.main.protocol import Submission
+from fastq.server.base.config import ServerConfig
+from fastq.server.wiring.process import ProcessOptions, ServerProcess
+from tests.simulation.faults import REDIS, REFUSED, Fault, draw_faults
+from tests.simulation.judge import Answered, Began, Ended, History, Sent, Struck, judge
+from tests.simulation.loop import OUTSIDE, Loop, Machine
+from tests.simulation.network import URL, Network
+from tests.simulation.page import Page
+from tests.simulation.pool import Fate, SimulatedPool, draw_fate
+from tests.simulation.store import Store
+
+__all__ = ["Report", "World"]
+
+QUEUES: Final = {"default": 2, "low": 1}
+SERVERS: Final = ("server-1", "server-2", "server-3")
+PRODUCER: Final = "producer"
+RATE: Final = 3.0
+"""Tasks a second."""
+DRAIN_S: Final = 1800.0
+SUPERVISOR_S: Final = 2.0
+GRAVES: Final[list[object]] = []
+"""What was left in the middle: collected, its coroutines would run their ``finally``."""
+
+Report = dict[str, Any]
+
+
+class LogLines(logging.Handler):
+    """The log of all machines, as a part of the trace."""
+
+    def __init__(self, tell: Callable[..., None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell("log", record.name, record.levelname, self.format(record))
+
+
+class World:
+    """A seed and all that follows from it; ``faults`` in place of the drawn ones, to leave some out."""
+
+    def __init__(self, seed: int, tasks: int, page: Page, store: Store, faults: list[Fault] | None = None) -> None:
+        self.seed, self._tasks, self._store = seed, tasks, store
+        page.seed(seed)
+        random.seed(seed)
+        self.loop = Loop(page)
+        page.switch(True)
+        store.page.set(self.loop.wall_ns(), self.loop.now_ns)
+        store.begin()
+        self.story: list[str] = []
+        self._hash = hashlib.sha256()
+        self.network = Network(seed, self.loop, store, self.tell)
+        self.history = History()
+        within_s = tasks / RATE + 20
+        drawn = draw_faults(seed, [*SERVERS, PRODUCER], within_s, Random(f"{seed} count").choice((0, 1, 3, 6, 10, 16)))
+        self.faults = drawn if faults is None else faults
+        self.machines: dict[str, Machine] = {}
+        self._serving: dict[str, ServerProcess] = {}
+        self._work: list[asyncio.Task[None]] = []
+        self._attempts: defaultdict[str, int] = defaultdict(int)
+
+    def tell(self, kind: str, who: object, *what: object) -> None:
+        """Write a line of the trace."""
+        line = f"{self.loop.elapsed_s:.6f} {kind} {who} {' '.join(map(repr, what))}"
+        self._hash.update(line.encode())
+        self.story.append(line)
+
+    @property
+    def _now_s(self) -> float:
+        return self.loop.elapsed_s
+
+    # Machines -----------------------------------------------------------------------------------------------------
+
+    def _start(self, name: str, work: Callable[[Machine], Coroutine[Any, Any, None]]) -> None:
+        machine = self.machines[name] = Machine(name)
+        machine.ahead_ns = int(Random(f"{self.seed} {name} clock").uniform(-0.5, 0.5) * 1e9)
+        self._work.append(self.loop.create_task(work(machine), context=machine.context))
+
+    async def _serve(self, machine: Machine) -> None:
+        """Be a server under a supervisor, which starts it again when it ends by an error."""
+        while True:
+            config = ServerConfig(concurrency=4, queues=QUEUES)
+            server = ServerProcess(
+                ProcessOptions("simulated:app", URL, config),
+                identity=ServerIdentity(machine.name, 1, str(uuid4())),
+                make_pool=lambda config, forks: SimulatedPool(4, self._fate_of, self._note_run(machine)),
+            )
+            self._serving[machine.name] = server
+            try:
+                await server.run(lambda: self.tell("ready", machine))
+            except FastqError as error:
+                self.tell("ends", machine, str(error))
+                await asyncio.sleep(SUPERVISOR_S)
+            else:
+                return
+
+    def _fate_of(self, submission: Submission) -> Fate:
+        task: Any = submission.key
+        self._attempts[task.id] += 1
+        of_task = Random(f"{self.seed} {task.id}")
+        return draw_fate(of_task, Random(f"{self.seed} {task.id} {self._attempts[task.id]}"))
+
+    def _note_run(self, machine: Machine) -> Callable[[str, Submission, str], None]:
+        def note(what: str, submission: Submission, kind: str) -> None:
+            task: Any = submission.key
+            self.tell("handler", machine, what, task.id, kind)
+            owner, left_s = self._lease(task.queue, task.id)
+            if what == "begins":
+                self.history.note(Began(self._now_s, task.id, machine.name, task.view.retried, owner))
+            else:
+                self.history.note(Ended(self._now_s, task.id, machine.name, kind, owner, left_s))
+
+        return note
+
+    def _lease(self, queue: str, task_id: str) -> tuple[str, float]:
+        """Return whose a lease is (the mark behind the point of its score), and how long it still lasts."""
+        score = self._store.ask("ZSCORE", f"asynq:{{{queue}}}:lease", task_id)
+        if score is None:
+            return "", 0.0
+        return f"{float(score) % 1:.6f}", float(score) - self.loop.wall_ns() / 1e9
+
+    async def _produce(self, machine: Machine) -> None:
+        draw = Random(f"{self.seed} producer")
+        client = AsyncClient(URL, timeout=10)
+        for number in range(self._tasks):
+            await asyncio.sleep(draw.expovariate(RATE))
+            await self._enqueue(client, f"t{number:04}", draw)
+        await client.close()
+
+    async def _enqueue(self, client: AsyncClient, task_id: str, draw: Random) -> None:
+        lock = f"lock-{draw.randrange(5)}" if draw.random() < 0.1 else ""
+        delay_s = draw.uniform(0.1, 20) if draw.random() < 0.2 else 0.0
+        max_retry = draw.choice((0, 1, 3))
+        retention = 86_400 if draw.random() < 0.5 else 0
+        options: dict[str, Any] = {"queue": draw.choice(list(QUEUES)), "max_retry": max_retry, "retention": retention}
+        options |= {"process_in": delay_s} if delay_s else {}
+        options |= {"unique": 3_600} if lock else {}
+        options |= {"timeout": draw.uniform(10, 30)} if draw.random() < 0.3 else {}
+        payload = (options["queue"] + lock if lock else task_id).encode()
+        self.history.note(
+            Sent(
+                self._now_s, task_id, self._now_s + delay_s, max_retry, payload.decode() if lock else "", retention > 0
+            )
+        )
+        may_be_there = False
+        while True:
+            try:
+                await client.enqueue("work", payload, task_id=task_id, **options)
+            except (TaskIDConflictError, DuplicateTaskError) as error:
+                # Of an id that was sent before: an earlier try was carried out, and its reply was lost.
+                is_there = may_be_there and (isinstance(error, TaskIDConflictError) or await self._is_known(task_id))
+                self.tell("answer", task_id, type(error).__name__, is_there)
+                self.history.note(Answered(self._now_s, task_id, is_there))
+                return
+            except BrokerError as error:
+                self.tell("no answer", task_id, str(error), error.maybe_applied)
+                may_be_there |= error.maybe_applied
+                await asyncio.sleep(0.5)
+            else:
+                self.tell("answer", task_id, "acknowledged")
+                self.history.note(Answered(self._now_s, task_id, True))
+                return
+
+    async def _is_known(self, task_id: str) -> bool:
+        """Look behind the client: an own lock refuses the second try of a task."""
+        places = self.places()
+        return task_id in places or bool(self.history.runs.get(task_id))
+
+    # Faults -------------------------------------------------------------------------------------------------------
+
+    async def _strike(self, fault: Fault) -> None:
+        await asyncio.sleep(fault.begins_s - self._now_s)
+        machine = self.machines.get(fault.who)
+        if fault.kind in ("stop", "kill") and (
+            machine is None or machine.is_still or machine.is_dead or fault.who == PRODUCER
+        ):
+            return
+        self.tell("fault", fault.who, fault.kind, fault.lasts_s)
+        self.history.note(Struck(self._now_s, self._now_s + fault.lasts_s, fault.who, fault.kind))
+        self.network.faults.append(fault)
+        self._begin(fault, machine)
+        await asyncio.sleep(fault.lasts_s)
+        self.network.faults.remove(fault)
+        self._end(fault, machine)
+        self.tell("fault over", fault.who, fault.kind)
+
+    def _begin(self, fault: Fault, machine: Machine | None) -> None:
+        match fault.kind:
+            case "stop" if machine:
+                machine.is_still = True
+            case "kill" if machine:
+                machine.is_dead = True
+                self.network.cut(machine)
+            case "cut" if machine:
+                self.network.cut(machine)
+            case "clock" if machine:
+                machine.ahead_ns += int(fault.amount * 1e9)
+            case "restart":
+                self.network.cut(None)
+                self._store.ask("SCRIPT", "FLUSH")
+            case "forget scripts":
+                self._store.ask("SCRIPT", "FLUSH")
+            case "oom":
+                self._store.ask("CONFIG", "SET", "maxmemory", "1")
+            case "no replicas":
+                self._store.ask("CONFIG", "SET", "min-replicas-to-write", "1")
+            case "refuse":
+                self._store.ask("ACL", "SETUSER", "default", f"-{refused(fault)}")
+
+    def _end(self, fault: Fault, machine: Machine | None) -> None:
+        match fault.kind:
+            case "stop" if machine:
+                self.loop.resume(machine)
+            case "kill":
+                self._start(fault.who, self._serve)
+            case "oom" if not self.network.fault(REDIS, "oom"):
+                self._store.ask("CONFIG", "SET", "maxmemory", "0")
+            case "no replicas" if not self.network.fault(REDIS, "no replicas"):
+                self._store.ask("CONFIG", "SET", "min-replicas-to-write", "0")
+            case "refuse":
+                self._store.ask("ACL", "SETUSER", "default", "+@all")
+
+    # The run ------------------------------------------------------------------------------------------------------
+
+    def places(self) -> dict[str, list[str]]:
+        """Return the lists and sets that name each id."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for queue in QUEUES:
+            for state in ("pending", "active", "scheduled", "retry", "archived", "completed"):
+                key = f"asynq:{{{queue}}}:{state}"
+                command = "LRANGE" if state in ("pending", "active") else "ZRANGE"
+                for task_id in self._store.ask(command, key, "0", "-1"):
+                    found[task_id].append(state)
+        return found
+
+    def _are_ended(self) -> bool:
+        places = self.places()
+        return all(
+            set(places.get(task_id, ())) <= {"completed", "archived"} and (task_id in places or self._is_done(task_id))
+            for task_id in self.history.acknowledged
+        )
+
+    def _is_done(self, task_id: str) -> bool:
+        return any(run.kind in ("DONE", "RESULT") for run in self.history.runs[task_id])
+
+    def _left(self) -> list[str]:
+        """Return the keys that serve nothing once all tasks have ended and all servers have stopped."""
+        keys = [key for queue in QUEUES for key in self._store.ask("KEYS", f"asynq:{{{queue}}}:*")]
+        ended = self.places()
+        names = ("lease", "active", "pending", "scheduled", "retry")
+        left = [key for key in keys if key.partition("}:")[2] in names]
+        # The lock of an archived task stays until its time is up, as in asynq.
+        left += [key for key in keys if "}:unique:" in key and self._store.ask("GET", key) not in ended]
+        of_tasks = [key for key in keys if "}:t:" in key and key.partition("}:t:")[2].split(":")[0] not in ended]
+        return sorted(left + of_tasks)
+
+    async def _run(self) -> None:
+        for name in SERVERS:
+            self._start(name, self._serve)
+        self._start(PRODUCER, self._produce)
+        producing = self._work[-1]
+        await asyncio.gather(*(self._strike(fault) for fault in self.faults))
+        while not producing.done():
+            await asyncio.sleep(1.0)
+        producing.result()
+        until_s = self._now_s + DRAIN_S
+        while self._now_s < until_s and not self._are_ended():
+            await asyncio.sleep(5.0)
+        for server in self._serving.values():
+            server.begin_shutdown()
+        await asyncio.sleep(60.0)
+        self.history.places = self.places()
+        self.history.left = self._left()
+
+    def run(self) -> Report:
+        """Let it happen; return what was seen, and the broken promises."""
+        logger = logging.getLogger("fastq")
+        logger.handlers[:], logger.propagate = [LogLines(self.tell)], False
+        logger.setLevel(logging.INFO)
+        running = self.loop.create_task(self._run(), context=OUTSIDE)
+        self.loop.run_until_complete(running)
+        GRAVES.append((self, asyncio.all_tasks(self.loop)))
+        history = self.history
+        runs = sum(map(len, history.runs.values()))
+        return {
+            "seed": self.seed,
+            "broken": judge(history),
+            "trace": self._hash.hexdigest()[:16],
+            "simulated_s": round(self._now_s, 1),
+            "steps": self.loop.steps,
+            "acknowledged": len(history.acknowledged),
+            "runs": runs,
+            "faults": len(history.struck),
+        }
+
+
+def refused(fault: Fault) -> str:
+    """Return the command that a user may not call for a while."""
+    return REFUSED[int(fault.amount * len(REFUSED))]
