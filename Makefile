@@ -34,7 +34,7 @@ C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 SANITIZED := build/asan
 
-.PHONY: help setup demo test test-rest test-floors release-check test-all lint types lines check docs site simulate chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan clean test-servers test-django upgrade chaos-topology compare-faults mutants
+.PHONY: help setup demo test test-rest test-arm test-floors release-check test-all lint types lines check docs site simulate chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan clean test-servers test-django upgrade chaos-topology compare-faults mutants
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ test-floors: $(BUILT) ## Run the quick tests with the oldest packages that pypro
 		--output-file build/floors.txt pyproject.toml
 	UV_CONSTRAINT=build/floors.txt $(PY) .ci/environment build/floors fastq test
 	build/floors/bin/python -m pytest -p tests.quick --numprocesses $(JOBS) --dist worksteal $(ARGS)
+
+test-arm: $(BUILT) $(VENV)/release.group ## Cross-build the wheel for arm64, run the tests of what processes share under qemu
+	@.ci/test-arm $(PY) $(ARGS)
 
 test-django: $(DEV) ## Test Django's tasks on Django 6.0 and the newest 6, the Celery shim on 4.2 (half a minute)
 	@$(PY) -m tests.contrib.django.versions

@@ -110,7 +110,7 @@ def _culprit(message: type[Message], values: Mapping[str, object]) -> str:
 def _decode(kind: _Kind[R], data: bytes) -> R:
     try:
         message = kind.message.FromString(data)
-    except DecodeError as error:
+    except (DecodeError, UnicodeDecodeError) as error:  # the second from protobuf where it has no compiled parser
         raise InvalidMessageError(f"cannot decode {kind.message.DESCRIPTOR.name}: {error}") from error
     values = {name: getattr(message, name) for name in kind.names}
     for name in kind.times:

@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -143,3 +146,19 @@ def test_value_that_cannot_be_written_names_its_field(name: str, value: Any) -> 
 def test_record_that_go_refuses_is_refused(kind: str, data: bytes) -> None:
     with pytest.raises(InvalidMessageError, match=f"cannot decode {kind}"):
         KINDS[kind][2](data)
+
+
+def test_text_that_is_not_utf8_is_refused_without_a_compiled_protobuf_too() -> None:
+    program = """
+from google.protobuf.internal import api_implementation
+from fastq.errors import InvalidMessageError
+from fastq.wire.records import decode_server_info
+assert api_implementation.Type() == "python"
+try:
+    decode_server_info(b"\\x0a\\x01\\xff")
+except InvalidMessageError as error:
+    print(error)
+"""
+    environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+    told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout.startswith("cannot decode ServerInfo: ")
