@@ -63,7 +63,19 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    directory = tmp_path_factory.mktemp("workers")
+    with open_site(tmp_path_factory.mktemp("workers")) as site:
+        yield site
+
+
+@pytest.fixture
+def own_site(tmp_path: Path) -> Iterator[Site]:
+    """A site for a test that counts from the start, or that leaves it in another state."""
+    with open_site(tmp_path) as site:
+        yield site
+
+
+@contextlib.contextmanager
+def open_site(directory: Path) -> Iterator[Site]:
     with redis_server() as redis, workers_on(redis.url, directory) as workers, listening(directory) as heard:
         flags = "--metrics-listen", "127.0.0.1:0", "--concurrency", "2", "--queues", "default,low"
         worker = workers.start(*flags, env={"NOTIFY_SOCKET": str(directory / "notify"), "WATCHDOG_USEC": "200000"})
@@ -96,8 +108,8 @@ def test_a_server_is_healthy_at_once_and_ready_when_it_fetches(site: Site) -> No
     assert "STOPPING=1" not in site.heard
 
 
-def test_tasks_are_counted_by_queue_pattern_and_outcome(site: Site) -> None:
-    with Client(site.redis.url) as client:
+def test_tasks_are_counted_by_queue_pattern_and_outcome(own_site: Site) -> None:
+    with Client(own_site.redis.url) as client:
         for number in range(20):
             client.enqueue(f"ok:{number}")
         client.enqueue("ok", queue="low", retention=60)
@@ -113,8 +125,8 @@ def test_tasks_are_counted_by_queue_pattern_and_outcome(site: Site) -> None:
         ("default", "fail", "archived"): 1,
         ("default", "unknown", "archived"): 1,
     }
-    wait_until(lambda: site.samples().get("fastq_tasks_total") == ends)
-    samples = site.samples()
+    wait_until(lambda: own_site.samples().get("fastq_tasks_total") == ends)
+    samples = own_site.samples()
     assert samples["fastq_task_failures_total"] == {
         ("default", "revoke", "revoked"): 1,
         ("default", "fail", "error"): 2,
@@ -131,8 +143,8 @@ def test_tasks_are_counted_by_queue_pattern_and_outcome(site: Site) -> None:
         assert samples[each][()] >= 1
     assert samples["fastq_redis_round_trip_seconds_count"]["ack",] >= 1
     idle = {("starting",): 0, ("idle",): 2, ("busy",): 0, ("leaving",): 0}
-    wait_until(lambda: site.samples()["fastq_pool_children"] == idle)
-    wait_until(lambda: site.samples()["fastq_tasks_in_flight"] == {(): 0})
+    wait_until(lambda: own_site.samples()["fastq_pool_children"] == idle)
+    wait_until(lambda: own_site.samples()["fastq_tasks_in_flight"] == {(): 0})
 
 
 def test_both_formats_have_the_same_metrics(site: Site) -> None:
@@ -207,38 +219,48 @@ def test_a_server_whose_redis_takes_no_writes_says_why_it_is_not_ready(site: Sit
         wait_until(lambda: site.says("/readyz") == (200, "ok"))
 
 
-def test_a_server_without_redis_is_healthy_but_not_ready(site: Site) -> None:
-    wait_until(lambda: site.says("/readyz")[0] == 200)
-    site.redis.stop()
-    refused = f"cannot reach Redis at {site.redis.socket_path}"  # a command on its way tells of its own end first
-    wait_until(lambda: refused in site.says("/readyz")[1])
-    assert site.says("/readyz")[0] == 503
-    assert site.says("/healthz") == (200, "ok")
-    samples = site.samples()
+def test_a_server_without_redis_is_healthy_but_not_ready(own_site: Site) -> None:
+    wait_until(lambda: own_site.says("/readyz")[0] == 200)
+    own_site.redis.stop()
+    refused = f"cannot reach Redis at {own_site.redis.socket_path}"  # a command on its way tells of its own end first
+    wait_until(lambda: refused in own_site.says("/readyz")[1])
+    assert own_site.says("/readyz")[0] == 503
+    assert own_site.says("/healthz") == (200, "ok")
+    samples = own_site.samples()
     assert samples["fastq_redis_up"] == {(): 0}
     assert sum(samples["fastq_redis_errors_total"].values()) >= 1
 
 
-def test_the_metrics_of_a_worker_are_those_of_the_documents(site: Site) -> None:
+def test_the_metrics_of_a_worker_are_those_of_the_documents(own_site: Site) -> None:
     text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text().partition("## Queues")[0]
     cells = re.findall(r"^\| (`(?:fastq|process)_.*?) \|", text, re.MULTILINE)
-    parsed: Any = read_prometheus(site.ask("/metrics")[2])
-    shown = {family.name + "_total" * (family.type == "counter") for family in parsed}
-    assert shown == {name for cell in cells for name in re.findall(r"\w+", cell)}
+    documented = {name for cell in cells for name in re.findall(r"\w+", cell)}
+    with Client(own_site.redis.url) as client:
+        client.enqueue("fail", 1)
+
+    def shown() -> set[str]:
+        parsed: Any = read_prometheus(own_site.ask("/metrics")[2])
+        return {family.name + "_total" * (family.type == "counter") for family in parsed}
+
+    wait_until(lambda: "fastq_tasks_total" in shown())
+    own_site.redis.stop()  # errors of Redis are told once there was one
+    wait_until(lambda: "fastq_redis_errors_total" in shown())
+    assert shown() == documented
 
 
-def test_a_quiet_server_is_not_ready_and_tells_why(site: Site) -> None:
-    site.worker.signal(signal.SIGTSTP)
-    wait_until(lambda: site.says("/readyz") == (503, "quiet: fetches no tasks"))
-    assert site.says("/healthz") == (200, "ok")
+def test_a_quiet_server_is_not_ready_and_tells_why(own_site: Site) -> None:
+    own_site.worker.is_ready()
+    own_site.worker.signal(signal.SIGTSTP)
+    wait_until(lambda: own_site.says("/readyz") == (503, "quiet: fetches no tasks"))
+    assert own_site.says("/healthz") == (200, "ok")
 
 
-def test_the_port_is_free_when_the_server_has_ended(site: Site) -> None:
-    assert site.worker.stop() == 0
-    assert is_refused(site.port)
-    wait_until(lambda: "STOPPING=1" in site.heard)
-    assert site.heard.count("STOPPING=1") == site.heard.count("READY=1") == 1
-    assert site.heard.count("WATCHDOG=1") > 10
+def test_the_port_is_free_when_the_server_has_ended(own_site: Site) -> None:
+    wait_until(lambda: "READY=1" in own_site.heard and own_site.heard.count("WATCHDOG=1") > 3)
+    assert own_site.worker.stop() == 0
+    assert is_refused(own_site.port)
+    wait_until(lambda: "STOPPING=1" in own_site.heard)
+    assert own_site.heard.count("STOPPING=1") == own_site.heard.count("READY=1") == 1
 
 
 def test_whoever_holds_connections_without_asking_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
