@@ -149,9 +149,10 @@ def test_what_waits_does_not_begin_while_all_slots_have_timed_out_handlers_that_
 def test_the_neighbours_of_a_coroutine_that_blocks_its_loop_run_again_free_of_charge(
     workers: Workers, client: Client, view: View
 ) -> None:
-    ids = {client.enqueue("async-gate", retention=3600, max_retry=0).id for _ in range(2)}
+    ids = {client.enqueue("async-gate", retention=3600, max_retry=1).id for _ in range(2)}
+    once = client.enqueue("async-gate", max_retry=0).id
     start(workers, "async-stuck")
-    first = [view.expect("started") for _ in ids]
+    first = [event for event in (view.expect("started") for _ in range(3)) if event.task_id != once]
     stuck = client.enqueue(Task("async-stuck", timeout=1)).id
     view.expect("started", stuck)
     again = [view.expect("started") for _ in ids]
@@ -162,10 +163,14 @@ def test_the_neighbours_of_a_coroutine_that_blocks_its_loop_run_again_free_of_ch
         message = view.until("completed", task_id)
         assert message is not None
         assert (message.retried, message.error_msg) == (0, "")
+    message = view.until("archived", once)
+    assert message is not None
+    assert "with max_retry=0 it runs at most once" in message.error_msg
     message = view.until("retry", stuck)
     assert message is not None
     assert message.error_msg.startswith(KILLED)
-    assert view.count("failed") == 1
+    assert view.count("failed") == 2
+    assert {(event.what, event.task_id) for event in view.events()} == {("done", task_id) for task_id in ids}
 
 
 def test_the_message_s_own_deadline_is_absolute(workers: Workers, client: Client, view: View) -> None:

@@ -78,6 +78,10 @@ _KILLED_OFTEN: Final = (
     b"give such tasks a queue and a server of their own" % (_MOST_RERUNS + 1)
 )
 
+_MAY_RUN_ONCE: Final = (
+    b"its worker process was killed %s; this task had begun, and with max_retry=0 it runs at most once"
+)
+
 _NO_TERMS: Final = Terms()
 _LATE: Final = (EventKind.TIMEOUT, EventKind.MEMORY_LIMIT)
 _DEATHS: Final = (*_LATE, EventKind.CRASHED, EventKind.BROKEN)
@@ -324,7 +328,7 @@ class Processor(PoolListener):
         if event.kind in (EventKind.RERUN, EventKind.RETURNED) and task.canceled is not None:
             # Its coroutine could not be told, because another one blocked the loop; or it was on its way back.
             event = Event(EventKind.CANCELED, event.submission, b"", event.ran_ns)
-        if event.kind is EventKind.RERUN and not self._is_closed and (why := _why_no_rerun(task, event.data)):
+        if event.kind is EventKind.RERUN and (why := _why_no_rerun(task, event.data, self._is_closed)):
             event = Event(EventKind.CRASHED, event.submission, why, event.ran_ns)
         if event.kind in _LATE and event.data == TOO_LATE and self._terms(task).may_be_late:
             event = Event(EventKind.DONE, event.submission, b"", event.ran_ns)
@@ -480,8 +484,13 @@ def requeued(task: InFlightTask) -> InFlightTask:
     return task
 
 
-def _why_no_rerun(task: InFlightTask, data: bytes) -> bytes:
+def _why_no_rerun(task: InFlightTask, data: bytes, is_closed: bool) -> bytes:
     """Return why a task whose child was killed for another reason does not run again, b"" if it does."""
+    if task.view.retry == 0:
+        cause = b"because of another task in it" if data == ANOTHER_TASK else b"for a reason outside of this task"
+        return _MAY_RUN_ONCE % cause
+    if is_closed:
+        return b""
     if data == ANOTHER_TASK:
         return _KILLED_OFTEN if task.reruns >= _MOST_RERUNS else b""
     return _KILLED_TWICE if task.unexplained_reruns else b""

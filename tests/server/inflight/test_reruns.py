@@ -1,5 +1,7 @@
 """Tasks whose child was killed for another reason run again: how often, and what is charged."""
 
+import pytest
+
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Retried
 from fastq.pool.shared.event_kind import ANOTHER_TASK, EventKind
@@ -27,7 +29,7 @@ def test_a_task_is_run_again_free_of_charge_once_when_its_child_died_for_an_unkn
 
 def test_a_task_does_not_pay_for_others_that_are_charged_unless_it_never_gets_through() -> None:
     def test(bench: Bench) -> None:
-        bench.accept("a", retry=0)
+        bench.accept("a", retry=1, retried=1)
         bench.tell(("a", EventKind.RERUN, b""))
         for _ in range(99):
             bench.tell(("a", EventKind.RERUN, ANOTHER_TASK))
@@ -37,6 +39,31 @@ def test_a_task_does_not_pay_for_others_that_are_charged_unless_it_never_gets_th
         assert isinstance(task.disposition, Archived)
         message = decode_task_message(task.disposition.message)
         assert "WorkerCrashedError: its worker process was killed 101 times because of other tasks" in message.error_msg
+
+    on_crew(test)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"), [(ANOTHER_TASK, "because of another task in it"), (b"", "for a reason outside of this task")]
+)
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_task_that_may_run_once_does_not_run_again_beside_one_its_child_was_killed_for(
+    data: bytes, why: str, is_closed: bool
+) -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "unbegun", retry=0)
+        running, waiting = bench.submission("a"), bench.submission("unbegun")
+        bench.take_all()
+        if is_closed:
+            bench.processor.withdraw()
+        bench.tell((running, EventKind.RERUN, data), (waiting, EventKind.RETURNED, b""))
+        assert bench.ended() == [("a", "Archived"), ("unbegun", "Requeued")]
+        disposition = bench.task("a").disposition
+        assert isinstance(disposition, Archived)
+        assert decode_task_message(disposition.message).error_msg == (
+            f"WorkerCrashedError: its worker process was killed {why}; this task had begun, "
+            "and with max_retry=0 it runs at most once"
+        )
 
     on_crew(test)
 
