@@ -155,6 +155,7 @@ def test_a_file_that_is_blocked_at_the_end_is_told(
     log.close()
     assert caplog.messages == [f"the last lines of the task log were lost because {path} took no more"]
     os.close(reader)
+    wait_until(lambda: len(caplog.messages) == 3)  # else the thread would tell its loss in the next test
 
 
 def test_a_blocked_file_costs_lines_but_no_time_and_they_are_counted(
