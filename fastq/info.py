@@ -62,19 +62,26 @@ class TaskInfo:
 
 @dataclass(frozen=True, slots=True)
 class TaskHead(TaskInfo):
-    """A task of which payload, result and error may be cut; the sizes are those of all of payload and result."""
+    """A task of which payload, result and error may be cut; the sizes are those of all of payload and result.
+
+    ``cut_size`` is that of its whole message if that was cut, else 0.
+    """
 
     payload_size: int = 0
     result_size: int = 0
     is_cut: bool = False
+    cut_size: int = 0
 
     @classmethod
-    def of(cls, info: TaskInfo, payload_size: int | None, result_size: int | None) -> "TaskHead":
+    def of(
+        cls, info: TaskInfo, payload_size: int | None, result_size: int | None, message_size: int | None = None
+    ) -> "TaskHead":
         """Add the sizes to a description; None is that of what was not cut."""
         values = {each.name: getattr(info, each.name) for each in fields(TaskInfo)}
         values["payload_size"] = len(info.payload) if payload_size is None else payload_size
         values["result_size"] = len(info.result or b"") if result_size is None else result_size
-        return cls(**values, is_cut=payload_size is not None or result_size is not None)
+        is_cut = payload_size is not None or result_size is not None
+        return cls(**values, is_cut=is_cut, cut_size=message_size or 0)
 
 
 def task_info(

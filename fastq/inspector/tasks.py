@@ -266,7 +266,7 @@ def _heads(queue: str, ids: Sequence[bytes], most: int, now_ns: int) -> Flow[lis
     found = yield from read_all_tasks(queue, ids, most)
     infos = (describe(queue, task_id, task, now_ns) for task_id, task in zip(ids, found, strict=True))
     return [
-        None if info is None else TaskHead.of(info, task.payload_size, task.result_size)
+        None if info is None else TaskHead.of(info, task.payload_size, task.result_size, task.message_size)
         for info, task in zip(infos, found, strict=True)
     ]
 

@@ -19,6 +19,8 @@ __all__ = ["ALL_QUEUES", "PIECE_BYTES", "TooLargeError", "View", "matches", "req
 ALL_QUEUES: Final = ("*",)
 MOST_LISTED: Final = 4_000
 """The bytes of each payload, result and error that are read for a list."""
+MOST_OF_PAGE: Final = 8_000_000
+"""The same of all payloads of a list that is sent in pieces, and so of all results and of all errors."""
 MOST_REDACTED: Final = 64_000
 """The same where values are redacted: what is cut cannot be redacted, and is hidden."""
 MOST_OF_ONE: Final = 2_000_000
@@ -91,12 +93,11 @@ class View:
         return found
 
     async def _workers(self, server: ServerInfo) -> tuple[WorkerInfo, ...]:
-        """Return what a server works on; of the payloads, which Go's servers tell whole, the beginnings."""
+        """Return what a server works on, with the beginnings of payloads."""
         found = []
         async with self.turns as turns:
             for each in filter(lambda each: self.sees(each.queue), server.active_workers):
-                payload = self.redaction.data(each.task_payload[:MOST_REDACTED], len(each.task_payload))
-                found.append(replace(each, task_payload=payload))
+                found.append(replace(each, task_payload=self.redaction.data(each.task_payload)))
                 await turns.breathe()
         return tuple(found)
 
@@ -141,7 +142,8 @@ class View:
         ``TooLargeError`` where a task has more of them, and is not to be cut.
         """
         self.require(queue)
-        heads = await self.inspector.list_task_heads(queue, state, most_bytes=MOST_LISTED, **more)
+        listed = min(MOST_LISTED, MOST_OF_PAGE // max(more["page_size"], 1))
+        heads = await self.inspector.list_task_heads(queue, state, most_bytes=listed, **more)
         if not cuts and not self.redaction.hides:
             for head in heads:
                 require_whole(head, most)
@@ -169,11 +171,14 @@ def require_whole(head: TaskHead, most: int) -> None:
 
 
 def _cut(heads: Sequence[TaskHead], most: int) -> Iterator[tuple[Sequence[TaskHead], int]]:
-    """Cut a list of tasks into pieces of about a MB, each with the bytes of its payloads and results."""
+    """Cut a list of tasks into pieces of about a MB, each with the bytes of its tasks.
+
+    At most ``most`` of them are read of each payload, type, error and result, and of all headers of a task.
+    """
     piece: list[TaskHead] = []
     size = 0
     for head in heads:
-        own = min(head.payload_size, most) + min(head.result_size, most)
+        own = min(head.cut_size or head.payload_size, 4 * most) + min(head.result_size, most)
         if piece and size + own > PIECE_BYTES:
             yield piece, size
             piece, size = [], 0

@@ -47,8 +47,8 @@ class ServerInfoMessage:
 class WorkerInfo:
     """One task that a server is running.
 
-    A fastq server publishes the first 4 kB of a payload, less if it runs more than 244 tasks; an asynq server all of
-    it.
+    A fastq server publishes the first 4 kB of a payload, less if it runs more than 244 tasks. An asynq server publishes
+    all of it, of which inspectors read as much.
     """
 
     host: str

@@ -222,7 +222,7 @@ def test_roles_add_up() -> None:
     words = acl_rules(["producer", "inspector"], ["a", "b-*"]).split()
     assert words[:3] == ["resetkeys", "resetchannels", "-@all"]
     assert len(words) == len(set(words))
-    assert {"~asynq:{a}:*", "~asynq:{b-*}:*", "&asynq:{b-*}:due", "&asynq:inbox:*", "+lpush", "+hvals"} <= {*words}
+    assert {"~asynq:{a}:*", "~asynq:{b-*}:*", "&asynq:{b-*}:due", "&asynq:inbox:*", "+lpush", "+hkeys"} <= {*words}
     assert "+lpush" not in acl_rules(["inspector"])
     assert "&" not in acl_rules(["inspector"])
 

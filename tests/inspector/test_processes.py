@@ -63,6 +63,39 @@ def test_a_server_is_listed_with_its_children(ask: Ask, db: Redis) -> None:
     assert ask("servers") == [replace(told, children=children), later]
 
 
+def put_workers(db: Any, server_id: str, payloads: list[bytes], type: str = "t") -> list[WorkerInfo]:
+    """Let a server work on tasks with these payloads."""
+    infos = [
+        WorkerInfo("h", 7, server_id, f"{n:05}", type, payload, "low", STARTED, STARTED)
+        for n, payload in enumerate(payloads)
+    ]
+    pipe = db.pipeline(transaction=False)
+    for info in infos:
+        pipe.hset(keys.workers("h", 7, server_id), info.task_id, encode_worker_info(info))
+    pipe.zadd(keys.all_workers(), {keys.workers("h", 7, server_id): int(time.time()) + 600})
+    pipe.execute()
+    return infos
+
+
+def test_of_the_payloads_that_a_go_server_works_on_only_the_beginnings_leave_redis(ask: Ask, db: Redis) -> None:
+    publish(db, "a")
+    publish(db, "b", 1)
+    infos = put_workers(db, "a", [b"%d" % n + b"x" * 300_000 for n in range(50)], "é" * 1_000)
+    before = db.info("stats")["total_net_output_bytes"]
+    of_a, of_b = ask("servers")
+    assert db.info("stats")["total_net_output_bytes"] - before < 1_000_000
+    cut = [replace(info, task_type="é" * 500, task_payload=info.task_payload[:4_000]) for info in infos]
+    assert of_a.active_workers == tuple(cut)
+    assert len(of_b.active_workers) == 1
+
+
+def test_payloads_of_very_many_tasks_are_cut_to_a_megabyte_in_all(ask: Ask, db: Redis) -> None:
+    publish(db, "a")
+    infos = put_workers(db, "a", [b"x" * 1_000] * 2_000)
+    (server,) = ask("servers")
+    assert server.active_workers == tuple(replace(info, task_payload=b"x" * 500) for info in infos)
+
+
 @pytest.mark.parametrize(
     ("in_redis", "shown"), [("new", "new"), ("stopped", "quiet"), ("closed", "stopping"), ("odd", "odd")]
 )

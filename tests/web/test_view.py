@@ -1,15 +1,22 @@
 """Pages and APIs cost Redis little, however many groups a queue has."""
 
+import asyncio
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
 from redis import Redis
 
-from fastq import Client, WorkerInfo
+from fastq import AsyncInspector, Client, Task, WorkerInfo
+from fastq.common.states import TaskState
+from fastq.info import TaskHead
 from fastq.web import FastqWeb
+from fastq.web.redaction import Redaction
+from fastq.web.view import ALL_QUEUES, View
+from fastq.web.work import Turns
 from fastq.wire import keys
 from tests.cli.dash.scene import publish_server
 from tests.web.serving import serving
@@ -58,7 +65,7 @@ def test_the_children_of_a_server_show_no_tasks_of_other_queues(db: Redis, url: 
 def test_of_large_payloads_that_go_servers_work_on_a_beginning_is_shown(db: Redis, url: str) -> None:
     payload = b'{"password": "x", "a": "' + b"y" * 300_000 + b'"}'
     publish_server(db, "s", "h", [WorkerInfo("h", 1, "s", "a", "t", payload, "low", NOW, None)])
-    for redact, shown in (([], payload[:64_000].decode()), (["password"], "[hidden]")):
+    for redact, shown in (([], payload[:4_000].decode()), (["password"], "[hidden]")):
         with serving(FastqWeb(url, auth=None, redact=redact)) as served:
             (server,) = served.get("/api/v1/servers").json["servers"]
             assert [worker["task_payload"] for worker in server["active_workers"]] == [shown]
@@ -112,3 +119,27 @@ def names(page: str) -> list[str]:
 def looked_at(db: Redis) -> int:
     """Return of how many groups and other sets the size was read."""
     return int(db.info("commandstats").get("cmdstat_zcard", {"calls": 0})["calls"])
+
+
+@pytest.mark.parametrize("large", ["type", "headers", "payload"])
+def test_a_page_is_read_in_pieces_by_whatever_makes_its_tasks_large(db: Redis, url: str, large: str) -> None:
+    text = "x" * 700_000
+    task = {
+        "type": Task(text),
+        "headers": Task("t", headers={"a": text}),
+        "payload": Task("t", text.encode()),
+    }[large]
+    with Client(url) as client:
+        for _ in range(6):
+            client.enqueue(task, queue="q")
+
+    async def read() -> list[Sequence[TaskHead]]:
+        async with AsyncInspector(url) as inspector:
+            view = View(inspector, (ALL_QUEUES,), Redaction(), Turns(), "user")
+            pieces = await view.pieces("q", TaskState.PENDING, 8_000_000, cuts=False, page=1, page_size=1_000)
+            return [piece async for piece in pieces]
+
+    pieces = asyncio.run(read())
+    assert [len(piece) for piece in pieces] == [1] * 6
+    for [head] in pieces:
+        assert (head.type, head.headers, head.payload) == (task.type, task.headers, task.payload)

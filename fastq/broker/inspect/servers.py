@@ -1,10 +1,11 @@
 """Reads of servers with their tasks, schedulers with their entries, and cluster nodes."""
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from redis.crc import key_slot
 
-from fastq.broker.operation import Flow, Operation, together
+from fastq.broker.operation import Flow, Operation, scripted, together
 from fastq.broker.transport.replies import fields_of
 from fastq.errors import BrokerError
 from fastq.wire import keys
@@ -17,23 +18,59 @@ __all__ = [
     "read_scheduler_entries",
     "read_scheduler_ticks",
     "read_servers",
+    "read_workers",
     "slot_of",
 ]
 
+MOST_OF_CALL: Final = 256_000
+MOST_OF_PAYLOAD: Final = 4_000
+MOST_OF_SERVER: Final = 1_000_000
+"""What a fastq server publishes of the payloads that it runs, at most; a Go server publishes them whole."""
+
 
 def read_servers(now_s: int) -> Flow[list[tuple[bytes, list[bytes], bytes | None]]]:
-    """Read the ServerInfo, WorkerInfos and notice of each live server; remove servers that have long been silent."""
+    """Read the ServerInfo, WorkerInfos and notice of each live server; remove servers that have long been silent.
+
+    Of the payloads in WorkerInfos, the beginnings are read.
+    """
     live = yield from _live_keys(keys.all_servers(), now_s)
     workers = yield from _live_keys(keys.all_workers(), now_s)
     found = yield from _read_each("GET", [*live, *map(keys.server_notice, live)], ())
     infos, notices = found[: len(live)], found[len(live) :]
-    running = yield from _read_each("HVALS", workers, ())
+    running = yield from _read_workers(workers)
     by_server = {_tag(key): values for key, values in zip(workers, running, strict=True)}
     return [
         (info, by_server.get(_tag(key), []), notice)
         for key, info, notice in zip(live, infos, notices, strict=True)
         if info is not None
     ]
+
+
+def _read_workers(names: list[str]) -> Flow[list[list[bytes]]]:
+    found: list[list[bytes]] = [[] for _ in names]
+    unread: dict[int, tuple[int, Sequence[bytes]]] = dict.fromkeys(range(len(names)), (0, ()))
+    while unread:
+        asked = [(names[at], *some) for at, some in unread.items()]
+        replies = yield from together(*(read_workers(*some) for some in asked))
+        for at, (count, infos, left) in zip(list(unread), replies, strict=True):
+            found[at] += infos
+            unread[at] = (count, left)
+        unread = {at: some for at, some in unread.items() if some[1]}
+    return found
+
+
+def read_workers(key: str, count: int = 0, ids: Sequence[bytes] = ()) -> Operation[tuple[int, list[bytes], list[bytes]]]:
+    """Read WorkerInfos of a server, all or those with some ids: return how many it has, these, and the ids unread.
+
+    ``count`` is that of an earlier call, on which the length of each payload depends.
+    """
+    limits = (MOST_OF_CALL, MOST_OF_PAYLOAD, MOST_OF_SERVER)
+    return scripted("read_workers", (key,), (*limits, count, *ids), _parse_workers, idempotent=True)
+
+
+def _parse_workers(reply: list[Any]) -> tuple[int, list[bytes], list[bytes]]:
+    count, infos, *rest = reply
+    return count, rest[:infos], rest[infos:]
 
 
 def read_scheduler_entries(now_s: int) -> Flow[list[bytes]]:

@@ -72,7 +72,7 @@ class FoundTask(NamedTuple):
 
     ``score`` is its score in the sorted set of its state: when it is due, or when its lease ends. ``lost`` counts how
     often the task was lost with its server. ``progress`` is what its handler told last. The sizes are those of a
-    payload and a result that were cut, else None.
+    payload, a result and a message that were cut, else None.
     """
 
     message: bytes | None
@@ -83,6 +83,7 @@ class FoundTask(NamedTuple):
     progress: TaskProgress | None = None
     payload_size: int | None = None
     result_size: int | None = None
+    message_size: int | None = None
 
 
 def read_tasks(queue: str, task_ids: Sequence[str | bytes], most: int | None = None) -> Operation[list[FoundTask]]:
@@ -110,8 +111,9 @@ def _parse_tasks(reply: list[Any]) -> list[FoundTask]:
             progress=read_progress(reply[at + 4]),
             payload_size=reply[at + 6],
             result_size=reply[at + 7],
+            message_size=reply[at + 8],
         )
-        for at in range(0, len(reply), 8)
+        for at in range(0, len(reply), 9)
     ]
 
 

@@ -1,0 +1,15 @@
+local function varint_of(value)
+  local bytes = ""
+  while value >= 128 do
+    bytes, value = bytes .. string.char(value % 128 + 128), math.floor(value / 128)
+  end
+  return bytes .. string.char(value)
+end
+
+-- Returns a field with a tag of one byte, whose value was longer, with the first `limit` bytes of it. Text is cut
+-- between two characters.
+local function cut_field(message, at, start, limit, is_text)
+  local after = start + limit
+  while is_text and after > start and math.floor(string.byte(message, after) / 64) == 2 do after = after - 1 end
+  return string.sub(message, at, at) .. varint_of(after - start) .. string.sub(message, start, after - 1)
+end
