@@ -22,6 +22,14 @@ local outcomes, refused, has_group = {}, false, false
 -- These raise for a key of another type before anything is written; producers have no right to ZCARD.
 local known, soonest = earliest(scheduled), math.huge
 redis.call("ZRANGE", scheduled_groups, 0, 0)
+for at = 9, #ARGV, 6 do
+  if ARGV[at] ~= "" then
+    -- Removes nothing, as no group has this name; whoever lacks the right to it schedules all the same.
+    local probe = redis.pcall("SREM", groups, "")
+    if type(probe) == "table" and string.find(probe.err, "WRONGTYPE", 1, true) then return probe end
+    break
+  end
+end
 for at = 4, #ARGV, 6 do
   local id, message, run_at, lock, group = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 5]
   local task = task_prefix .. id
@@ -33,7 +41,7 @@ for at = 4, #ARGV, 6 do
   else
     -- Listed at once: Go's forwarder puts the task into its group but lists none. The task may go before it is due:
     -- a group without tasks is taken off the list once its last task would have been forwarded.
-    if group ~= "" then redis.call("SADD", groups, group) end -- first, since it raises for a key of another type
+    if group ~= "" then redis.call("SADD", groups, group) end
     if lock ~= "" then redis.call("SET", lock, id, "EX", ARGV[at + 4]) end
     redis.call("HSET", task, "msg", message, "state", "scheduled")
     if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end

@@ -302,6 +302,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "scan_keys": [scan_keys(Q, "asynq:*")],
     "schedule": [
         _batch(TaskState.SCHEDULED, _new("x1", run_at_s=NOW_S - 50, **_IN), _new("x2", run_at_s=NOW_S + 60)),
+        _batch(TaskState.SCHEDULED, _new("x1", run_at_s=NOW_S - 50), _new("x2", run_at_s=NOW_S + 60, group="g")),
     ],
     "set_archive_rule": [set_archive_rule(Q, ArchiveRule(5))],
     "sweep_queue": [_first(sweep_queue(Q))],
