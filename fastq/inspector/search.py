@@ -57,8 +57,10 @@ class SearchMethods(Driver):
 
         if source.state is TaskState.ACTIVE:  # few, and their leases are stored elsewhere
             listing = Listing(source.queue, source.state, "")
-            for ids in listing.pieces((yield from listing.ids()), ACTIVE_A_PAGE):
-                yield looked_at((yield from listing.read(ids, self._now_ns())), len(ids))
+            ids = yield from listing.ids()
+            while now.done < len(ids):
+                some = ids[now.done : now.done + ACTIVE_A_PAGE]
+                yield looked_at(*(yield from listing.read_some(some, self._now_ns())))
             return
         walk = Walk(source)
         while (page := (yield walk.page())).tasks:

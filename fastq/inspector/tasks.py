@@ -73,6 +73,12 @@ class Listing:
         infos = (describe(self.queue, task_id, task, now_ns) for task_id, task in zip(ids, found, strict=True))
         return [info for info in infos if info is not None and info.state is self.state]
 
+    def read_some(self, ids: Sequence[bytes], now_ns: int) -> Flow[tuple[list[TaskInfo], int]]:
+        """Read the first of the tasks, fewer if they are large; return those in this state, and how many were read."""
+        found = yield read_tasks(self.queue, ids)
+        infos = (describe(self.queue, task_id, task, now_ns) for task_id, task in zip(ids, found, strict=False))
+        return [info for info in infos if info is not None and info.state is self.state], len(found)
+
     def ids(self) -> Flow[list[bytes]]:
         """Read the ids of all tasks in this state, in the order of the pages.
 
@@ -247,7 +253,9 @@ class TaskMethods(Driver):
     def iter_tasks(
         self, queue: str, state: TaskState | str, *, group: str | None = None, page_size: int = 100
     ) -> Stream[TaskInfo]:
-        """Iterate over all tasks in a state, ``page_size`` per round trip, in the order of ``list_tasks``.
+        """Iterate over all tasks in a state, in the order of ``list_tasks``.
+
+        A round trip reads ``page_size``, or fewer if they are large: up to 256 kB, and one task that goes beyond it.
 
         The ids are read at the beginning, about 100 bytes each. A task comes at most once, and only if it is still in
         the state at its turn, so tasks may be deleted or moved during the iteration. Tasks that arrive later are left
@@ -258,8 +266,11 @@ class TaskMethods(Driver):
         return self._iterate(listing, page_size)
 
     def _iterate(self, listing: Listing, page_size: int) -> Stream[TaskInfo]:
-        for ids in listing.pieces((yield from listing.ids()), page_size):
-            yield Given((yield from listing.read(ids, self._now_ns())))
+        ids, start = (yield from listing.ids()), 0
+        while start < len(ids):
+            infos, count = yield from listing.read_some(ids[start : start + page_size], self._now_ns())
+            start += count
+            yield Given(infos)
 
 
 def _heads(queue: str, ids: Sequence[bytes], most: int, now_ns: int) -> Flow[list[TaskHead | None]]:

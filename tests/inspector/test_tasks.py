@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import FailedAttempt, Inspector, QueueNotFoundError, TaskLocks, TaskNotFoundError, TaskState
+from fastq import Client, FailedAttempt, Inspector, QueueNotFoundError, TaskLocks, TaskNotFoundError, TaskState
 from fastq.broker.inspect import tasks as inspect_tasks
 from fastq.broker.inspect.tasks import update_payload
 from fastq.broker.transport.open import open_broker
 from fastq.errors import TaskStateError
+from fastq.inspector import TaskFilter
 from fastq.inspector import tasks as inspector_tasks
 from fastq.wire import keys
 from fastq.wire.attempts import AttemptRecord
@@ -439,3 +440,19 @@ def test_the_newest_come_first_if_they_are_asked_for(ask: Ask, queue: Seeded) ->
 
     assert ids("archived", page_size=2) == ["t4", "t3"]
     assert ids("archived", page_size=2, page=3) == ["t0"]
+
+
+def test_large_active_tasks_are_searched_some_at_a_time(url: str, db: Redis) -> None:
+    with Client(url) as client:
+        for n in range(6):
+            client.enqueue("t", b"x" * 200_000, task_id=f"a{n}")
+    for n in range(6):
+        db.lmove(keys.pending("default"), keys.active("default"), "RIGHT", "LEFT")
+        db.hset(keys.task("default", f"a{n}"), "state", "active")
+    looked: list[int] = []
+    with Inspector(url) as inspector:
+        found = inspector.find_tasks(
+            "default", "active", TaskFilter(), progress=lambda progress: looked.append(progress.done)
+        )
+        assert [info.id for info in found] == [f"a{n}" for n in range(6)]
+    assert looked == [2, 4, 6]

@@ -59,7 +59,9 @@ def _read_workers(names: list[str]) -> Flow[list[list[bytes]]]:
     return found
 
 
-def read_workers(key: str, count: int = 0, ids: Sequence[bytes] = ()) -> Operation[tuple[int, list[bytes], list[bytes]]]:
+def read_workers(
+    key: str, count: int = 0, ids: Sequence[bytes] = ()
+) -> Operation[tuple[int, list[bytes], list[bytes]]]:
     """Read WorkerInfos of a server, all or those with some ids: return how many it has, these, and the ids unread.
 
     ``count`` is that of an earlier call, on which the length of each payload depends.

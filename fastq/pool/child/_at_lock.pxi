@@ -25,6 +25,10 @@ cdef tuple WAITS = tuple([
 cdef frozenset CALLS = frozenset([code for name, code in _opmap.items() if "CALL" in name])
 cdef frozenset LOADS = frozenset([_opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in _opmap])
 cdef int EXTENDED = _opmap["EXTENDED_ARG"]
+# From 3.14 on ``with`` calls __enter__ by an instruction behind this one, and an error may come between it and the block.
+cdef int ENTERS = _opmap.get("LOAD_SPECIAL", -1)
+# Later versions may enter it in another way.
+cdef bint IS_UNKNOWN = sys.version_info >= (3, 15)
 # In LOAD_ATTR of 3.12 and later the last bit of the argument is no part of the name's index.
 cdef int FLAGS = 1 if sys.version_info >= (3, 12) else 0
 
@@ -39,7 +43,8 @@ cdef bint is_at_lock(unsigned long thread) except -1:
             PyGC_Enable()
 
 
-cdef bint takes_lock(frame) except -1:
+cpdef bint takes_lock(frame) except -1:
+    """Return whether an error in a frame would leave a lock taken."""
     cdef int left = INNERMOST
     cdef bint acquires
     if frame is None or frame.f_code is JOIN:
@@ -47,7 +52,7 @@ cdef bint takes_lock(frame) except -1:
     acquires = calls_acquire(frame.f_code, frame.f_lasti)
     if frame.f_code in WAITS:
         return not acquires
-    if acquires or frame.f_globals is THREADING or frame.f_globals is QUEUE:
+    if acquires or enters(frame.f_code, frame.f_lasti) or frame.f_globals is THREADING or frame.f_globals is QUEUE:
         return True
     while frame is not None and left > 0:
         if frame.f_code.co_name in TAKERS:
@@ -55,6 +60,22 @@ cdef bint takes_lock(frame) except -1:
         frame = frame.f_back
         left -= 1
     return False
+
+
+cdef bint enters(code, int at) except -1:
+    """Return whether the instruction at an offset calls ``__enter__`` for a ``with``, or may do so."""
+    cdef bytes ops
+    if at < 0 or not (IS_UNKNOWN or ENTERS >= 0):
+        return False
+    ops = code.co_code
+    if ops[at] not in CALLS:
+        return False
+    if IS_UNKNOWN:
+        return bool(code.co_exceptiontable)
+    at -= 2
+    while at > 0 and not ops[at]:  # the unused places behind an instruction
+        at -= 2
+    return at >= 0 and ops[at] == ENTERS
 
 
 cdef bint calls_acquire(code, int at) except -1:
