@@ -115,7 +115,8 @@ class Coroutines:
 
     def _take(self) -> None:
         assert self._loop is not None
-        while True:
+        # One that began now would stand still: the loop is about to be left, and the ring is looked at behind it.
+        while self._done is not None and not self._done.done():
             while (task := self._work.begin_async(self._free[-1] if self._free else NO_ROW)) is not None:
                 self._free.pop()
                 step = self._stage.follow(task.seq, self._run(task))
@@ -123,12 +124,15 @@ class Coroutines:
                 self._running[task.row] = (running, task)
                 if self._look_out is None:
                     self._look_out = self._loop.call_later(_LOOK_OUT_S, self._look)
-            if not (self._running or self.threads.running) and (self._work.must_exit or self._work.next_is_plain):
+            is_idle = not (self._running or self.threads.running)
+            if is_idle and (self._work.must_exit or self._work.next_is_plain):
                 self._stop()
                 return
-            # With no free row, or a plain task in front, new records can wait: each task that ends looks again.
+            # With no free row, or a plain task in front, new records can wait, and so can the order to exit: each task
+            # that ends looks again. If none runs, nothing would: a plain task that has come only now is news.
             row = self._free[-1] if self._free else NO_ROW
-            if (row == NO_ROW and not self._work.thread_rows) or self._work.must_wait(row):
+            has_row = row != NO_ROW or self._work.thread_rows
+            if not is_idle and (not has_row or self._work.must_wait(row) or self._work.must_exit):
                 return
             if self._work.fall_asleep(rings=False):
                 return
