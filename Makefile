@@ -34,7 +34,7 @@ C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 SANITIZED := build/asan
 
-.PHONY: help setup demo test test-rest test-arm test-floors release-check test-all lint types lines check docs site simulate chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan clean test-servers test-django upgrade chaos-topology compare-faults mutants
+.PHONY: help setup demo test test-rest test-arm test-floors release-check test-all lint types lines check docs site simulate simulate-child chaos interop pictures web-test bench bench-smoke bigdata compare fuzz fuzz-asan clean test-servers test-django upgrade chaos-topology compare-faults mutants
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ site: $(VENV)/fastq $(VENV)/docs.group ## Build the site of the documentation in
 
 simulate: $(BUILT) $(VENV)/test.group ## Run seeds of the simulation (SEED, COUNT, 0 for all until Ctrl-C; ARGS='--story FILE', --shrink)
 	@$(PY) -m tests.simulation --seed $(or $(SEED),1) --count $(or $(COUNT),100) $(ARGS)
+
+simulate-child: $(BUILT) $(VENV)/test.group ## Run schedules of a real pool whose processes are threads (SEED, COUNT, ARGS='--story FILE', --shrink, '--plant all')
+	@$(PY) -m tests.simulation.child --seed $(or $(SEED),1) --count $(or $(COUNT),1000) $(ARGS)
 
 chaos: $(DEV) ## Kill, freeze and cut off servers and Redis under load, account for each task (6-7 minutes)
 	@$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(TASKS),--tasks $(TASKS)) $(ARGS)

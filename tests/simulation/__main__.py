@@ -62,7 +62,7 @@ def run_seed(
         os.close(reading)
         signal.alarm(LIMIT_S)
         if mistake:
-            plant(mistake)
+            plant(PLANTED[mistake])
         from tests.simulation.world import World
 
         gc.disable()  # when it runs depends on what ran before

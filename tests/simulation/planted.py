@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple
 
-__all__ = ["PLANTED", "Mistake", "plant"]
+__all__ = ["PLANTED", "Mistake", "plant", "read_mistakes"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -25,9 +25,19 @@ class Mistake(NamedTuple):
     old: str
     new: str
 
+    def apply(self, text: str) -> str:
+        """Return the text of the file with the edit, whose place stands in it once."""
+        found = text.count(self.old)
+        assert found == 1, f"{self.file} has this {found} times: {self.old}"
+        return text.replace(self.old, self.new)
 
-TABLE: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-PLANTED: Final = {name: Mistake(**fields) for name, fields in TABLE.items()}
+
+def read_mistakes(table: Path) -> dict[str, Mistake]:
+    """Read a list of mistakes, by name."""
+    return {name: Mistake(**fields) for name, fields in tomllib.loads(table.read_text("utf-8")).items()}
+
+
+PLANTED: Final = read_mistakes(Path(__file__).with_suffix(".toml"))
 
 
 class _Loader(SourceFileLoader):
@@ -36,11 +46,7 @@ class _Loader(SourceFileLoader):
         self._mistake = mistake
 
     def get_code(self, fullname: str) -> object:  # type: ignore[override]
-        text = Path(self.path).read_text("utf-8")
-        assert text.count(self._mistake.old) == 1, (
-            f"{self.path} has this {text.count(self._mistake.old)} times: {self._mistake.old}"
-        )
-        return compile(text.replace(self._mistake.old, self._mistake.new), self.path, "exec")
+        return compile(self._mistake.apply(Path(self.path).read_text("utf-8")), self.path, "exec")
 
 
 class _Finder(MetaPathFinder):
@@ -59,6 +65,6 @@ class _Finder(MetaPathFinder):
         return spec_from_loader(fullname, _Loader(fullname, found.origin, self._mistake), origin=found.origin)
 
 
-def plant(name: str) -> None:
+def plant(mistake: Mistake) -> None:
     """Plant a mistake in this process, before it imports what the mistake is in."""
-    sys.meta_path.insert(0, _Finder(PLANTED[name]))
+    sys.meta_path.insert(0, _Finder(mistake))
