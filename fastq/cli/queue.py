@@ -12,8 +12,10 @@ from fastq.cli.session import Session, askable, each, emit, pass_session
 from fastq.cli.stats import STATE_COLUMNS, state_counts
 from fastq.cli.tables import Cell, Column, facts, heading, table
 from fastq.inspector import QueueInfo
+from fastq.inspector.fields import QUEUE, Field, faced
 from fastq.inspector.json_records import daily_record, queue_record
-from fastq.text.human import clean, number, share, size, span
+from fastq.text.fields import text_of
+from fastq.text.human import clean, number, share
 
 __all__ = ["queue", "queues_argument"]
 
@@ -84,21 +86,7 @@ def inspect(session: Session, queues: Sequence[str], as_json: bool) -> int:
 def _show(session: Session, info: QueueInfo) -> None:
     screen = session.screen
     heading(screen, clean(info.queue))
-    facts(
-        screen,
-        [
-            ("Size", number(info.size)),
-            ("Groups", number(info.groups)),
-            ("Paused", Cell("yes", fg="yellow") if info.paused else "no"),
-            ("Latency", span(info.latency) if info.pending else "-"),
-            ("Memory", size(info.memory_usage)),
-            ("Archive", _archive(info)),
-            (
-                "Lost",
-                Cell(f"{number(info.lost)} today, with their servers", fg="yellow") if info.lost else "none today",
-            ),
-        ],
-    )
+    facts(screen, [(title, _fact(field, info)) for _, title, field in sorted(faced(QUEUE, "facts"))])
     screen.say()
     table(screen, STATE_COLUMNS, [state_counts(info)])
     screen.say()
@@ -107,10 +95,9 @@ def _show(session: Session, info: QueueInfo) -> None:
     screen.say()
 
 
-def _archive(info: QueueInfo) -> Cell | str:
-    """Return the archive's limit, what happens beyond it, and how many tasks it has dropped."""
-    rule = f"{number(info.archive_max)} tasks, then {info.archive_full}"
-    return Cell(f"{rule}; {number(info.archive_dropped)} dropped", fg="yellow") if info.archive_dropped else rule
+def _fact(field: Field, info: QueueInfo) -> str:
+    text = text_of(field, info)
+    return Cell(text, fg="yellow") if field.warns and getattr(info, field.name) else text
 
 
 def _show_counters(session: Session, title: str, counters: Sequence[tuple[str, int, int]]) -> None:

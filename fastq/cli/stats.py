@@ -10,11 +10,13 @@ from fastq.cli.commands import Verb
 from fastq.cli.parameters import json_option
 from fastq.cli.session import Session, askable, emit, pass_session
 from fastq.cli.stats_history import show_history
-from fastq.cli.tables import Cell, Column, facts, heading, table
+from fastq.cli.tables import Cell, Column, column_of, facts, heading, table
 from fastq.common.states import TaskState
 from fastq.errors import BrokerAuthError
 from fastq.inspector import QueueInfo
+from fastq.inspector.fields import QUEUE, faced
 from fastq.inspector.json_records import time_text
+from fastq.text.fields import text_of
 from fastq.text.human import clean, number, payload_text, share, size, span
 
 __all__ = ["STATES", "STATE_COLOURS", "STATE_COLUMNS", "cluster_pairs", "redis_pairs", "state_counts", "stats"]
@@ -38,20 +40,22 @@ STATE_COLOURS: Final[Mapping[TaskState, str]] = {
     TaskState.COMPLETED: "green",
 }
 _MICROSECOND: Final = timedelta(microseconds=1)
+_ASYNQS: Final = (
+    *("queue", "memory_usage", "paused", "size", "groups", "pending", "active", "scheduled", "retry", "archived"),
+    *("completed", "aggregating", "processed", "failed", "processed_total", "failed_total"),
+)
+"""What asynq tells of a queue, in its order."""
 
 _SHORT: Final = ("ACT", "PEND", "AGGR", "SCHED", "RETRY", "ARCH", "COMPL")
 STATE_COLUMNS: Final = tuple(
     Column(state.value.upper(), right=True, short=short) for state, short in zip(STATES, _SHORT, strict=True)
 )
+_MORE: Final = faced(QUEUE, "stats")
 _COLUMNS: Final = (
     Column("QUEUE", cut=True),
     Column("SIZE", right=True),
     *STATE_COLUMNS,
-    Column("LATENCY", right=True, rank=1),
-    Column("MEMORY", right=True, rank=2),
-    Column("PROCESSED", right=True, short="RUNS", rank=4),
-    Column("FAILED", right=True, rank=3),
-    Column("ERRORS", right=True, rank=5),
+    *(column_of(*each) for each in _MORE),
 )
 
 
@@ -104,26 +108,8 @@ def _aggregate(session: Session, queues: Sequence[QueueInfo]) -> dict[str, Any]:
 
 def _asynq_record(info: QueueInfo) -> dict[str, Any]:
     """Describe a queue as ``asynq stats --json`` does."""
-    return {
-        "Queue": info.queue,
-        "MemoryUsage": info.memory_usage,
-        "Paused": info.paused,
-        "Size": info.size,
-        "Groups": info.groups,
-        "Pending": info.pending,
-        "Active": info.active,
-        "Scheduled": info.scheduled,
-        "Retry": info.retry,
-        "Archived": info.archived,
-        "Completed": info.completed,
-        "Aggregating": info.aggregating,
-        "Processed": info.processed,
-        "Failed": info.failed,
-        "ProcessedTotal": info.processed_total,
-        "FailedTotal": info.failed_total,
-        "Latency": info.latency // _MICROSECOND * 1000,
-        "Timestamp": time_text(info.timestamp),
-    }
+    values = {name.title().replace("_", ""): getattr(info, name) for name in _ASYNQS}
+    return {**values, "Latency": info.latency // _MICROSECOND * 1000, "Timestamp": time_text(info.timestamp)}
 
 
 def state_counts(info: QueueInfo) -> list[str]:
@@ -175,11 +161,7 @@ def _row(info: QueueInfo) -> list[str]:
         Cell(f"{name} (paused)", fg="yellow") if info.paused else name,
         number(info.size),
         *state_counts(info),
-        span(info.latency) if info.pending else "-",
-        size(info.memory_usage),
-        number(info.processed),
-        number(info.failed),
-        share(info.failed, info.processed),
+        *(text_of(field, info) for _, _, field in _MORE),
     ]
 
 

@@ -9,15 +9,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self, TypeVar
 
+from fastq.inspector.fields import Field
 from fastq.terminal.screen import Screen
+from fastq.text.fields import NUMBERS
 
-__all__ = ["Cell", "Column", "Layout", "facts", "heading", "pad", "shortened", "table", "width_of"]
+__all__ = ["Cell", "Column", "Layout", "column_of", "facts", "heading", "pad", "shortened", "table", "width_of"]
 
 T = TypeVar("T")
 
 GAP: Final = "  "
 LEAST_WIDTH: Final = 12
 """The least width to which a text is cut, however narrow the window."""
+_SHORT: Final = {"PROCESSED": "RUNS"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,11 @@ class Column:
     cut: bool = False
     short: str = ""
     rank: int = 0
+
+
+def column_of(rank: int, title: str, field: Field) -> Column:
+    """Return the column of a field."""
+    return Column(title, right=field.kind in NUMBERS, short=_SHORT.get(title, ""), rank=rank)
 
 
 class Cell(str):

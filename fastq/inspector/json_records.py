@@ -4,14 +4,15 @@ Times are RFC 3339 in UTC, durations are seconds and named so, bytes are text wh
 """
 
 import base64
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from fastq.info import TaskInfo
 from fastq.inspector.doctor.examination import Report
 from fastq.inspector.doctor.finding import Level
 from fastq.inspector.doctor.repairs import Repair
+from fastq.inspector.fields import QUEUE, Field, Kind
 from fastq.inspector.records import (
     DailyStats,
     Drain,
@@ -35,6 +36,7 @@ __all__ = [
     "follow_record",
     "history_record",
     "import_record",
+    "json_value",
     "moved_record",
     "queue_record",
     "report_record",
@@ -60,32 +62,21 @@ def _data(name: str, data: bytes | None) -> dict[str, str | None]:
 
 def queue_record(info: QueueInfo) -> dict[str, Any]:
     """Describe a queue."""
-    return {
-        "queue": info.queue,
-        "paused": info.paused,
-        "size": info.size,
-        "groups": info.groups,
-        "latency_s": info.latency.total_seconds(),
-        "memory_bytes": info.memory_usage,
-        "active": info.active,
-        "pending": info.pending,
-        "aggregating": info.aggregating,
-        "scheduled": info.scheduled,
-        "retry": info.retry,
-        "archived": info.archived,
-        "completed": info.completed,
-        "processed": info.processed,
-        "failed": info.failed,
-        "lost": info.lost,
-        "orphaned": info.orphaned,
-        "overdue_s": info.overdue.total_seconds(),
-        "processed_total": info.processed_total,
-        "failed_total": info.failed_total,
-        "archive_max": info.archive_max,
-        "archive_full": info.archive_full,
-        "archive_dropped": info.archive_dropped,
-        "timestamp": time_text(info.timestamp),
-    }
+    return _record(QUEUE, info)
+
+
+def _record(fields: Iterable[Field], info: object) -> dict[str, Any]:
+    return {each.key or each.name: json_value(each, info) for each in fields if each.key is not None}
+
+
+def json_value(field: Field, record: object) -> Any:
+    """Return a value of a record as JSON has it."""
+    value = getattr(record, field.name)
+    write = _WRITERS.get(field.kind)
+    return value if write is None else write(value)
+
+
+_WRITERS: Final[Mapping[Kind, Callable[[Any], Any]]] = {Kind.SPAN: timedelta.total_seconds, Kind.TIME: time_text}
 
 
 def daily_record(day: DailyStats) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from datetime import timedelta
 from itertools import chain, islice
 from typing import Any, Final
@@ -32,6 +33,7 @@ __all__ = ["MANY_GROUPS", "QueueMethods", "pause", "require_queue", "unpause"]
 
 SECOND_NS: Final = 1_000_000_000
 FAR_S: Final = 1e10
+_ALIKE: Final = {*QueueStats._fields} & {each.name for each in fields(QueueInfo)}
 MAX_DAYS: Final = 3650
 MAX_CURSOR: Final = 2**64 - 1
 MANY_GROUPS: Final = 1_000
@@ -202,24 +204,15 @@ def _overdue(due_s: float | None, now_ns: int) -> timedelta:
 
 def _queue_info(queue: str, stats: QueueStats, aggregating: int, memory: int | None, now_ns: int) -> QueueInfo:
     waiting_ns = 0 if stats.oldest_pending_ns is None else now_ns - stats.oldest_pending_ns
+    alike: dict[str, Any] = {state.value: size for state, size in stats.sizes.items()}
+    alike |= {name: getattr(stats, name) for name in _ALIKE}
     return QueueInfo(
         queue=queue,
         memory_usage=memory,
         latency=timedelta(microseconds=waiting_ns // 1000),
         size=sum(stats.sizes.values()) + aggregating,
-        groups=stats.groups,
         aggregating=aggregating,
-        processed=stats.processed,
-        failed=stats.failed,
-        processed_total=stats.processed_total,
-        failed_total=stats.failed_total,
-        paused=stats.paused,
         timestamp=at_unix_ns(now_ns),
-        archive_max=stats.archive_max,
-        archive_full=stats.archive_full,
-        archive_dropped=stats.archive_dropped,
-        lost=stats.lost,
-        orphaned=stats.orphaned,
         overdue=_overdue(stats.next_due_s, now_ns),
-        **{state.value: size for state, size in stats.sizes.items()},
+        **alike,
     )

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -14,6 +14,8 @@ from prometheus_client.registry import Collector
 from fastq.broker.operations.schedulers import TickOutcome
 from fastq.errors import FastqError, QueueNotFoundError
 from fastq.inspector import Inspector, QueueInfo, ServerInfo
+from fastq.inspector.fields import QUEUE
+from fastq.inspector.json_records import json_value
 from fastq.metrics.pace import Pace
 from fastq.wire.messages import SchedulerEntry
 
@@ -127,7 +129,7 @@ class QueueCollector(Collector):
             del self._paces[gone]
 
     def _metrics(self, reading: _Reading) -> list[Metric]:
-        found = [*_as_asynq(reading.queues), *_more(reading.queues)]
+        found = [*_of_queues(reading.queues)]
         if reading.servers is not None:
             found += self._of_servers(reading.queues, reading.servers)
         if reading.entries is not None:
@@ -165,43 +167,23 @@ def _written(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _as_asynq(queues: Iterable[QueueInfo]) -> list[Metric]:
-    """Return asynq's metrics; some of its gauges are called ``_total``, too."""
+def _of_queues(queues: Sequence[QueueInfo]) -> Iterator[Metric]:
+    """Yield what the table of figures has, and asynq's gauge of states; some of its gauges are called ``_total``."""
     tasks = GaugeMetricFamily(
         "asynq_tasks_enqueued_total", "Tasks of a queue in each state.", labels=["queue", "state"]
     )
-    size = _by_queue("asynq_queue_size", "Tasks of a queue in all states.")
-    latency = _by_queue("asynq_queue_latency_seconds", "How long the oldest pending task has waited.")
-    memory = _by_queue("asynq_queue_memory_usage_approx_bytes", "Memory of a queue, estimated from a few tasks.")
-    processed = _counts("asynq_tasks_processed", "Runs that ended, failed ones included.")
-    failed = _counts("asynq_tasks_failed", "Runs that failed.")
-    paused = _by_queue("asynq_queue_paused_total", "1 if the queue is paused, else 0.")
     for info in queues:
         for state in STATES:
             tasks.add_metric([info.queue, state], getattr(info, state))
-        size.add_metric([info.queue], info.size)
-        latency.add_metric([info.queue], info.latency.total_seconds())
-        if info.memory_usage is not None:
-            memory.add_metric([info.queue], info.memory_usage)
-        processed.add_metric([info.queue], info.processed_total)
-        failed.add_metric([info.queue], info.failed_total)
-        paused.add_metric([info.queue], info.paused)
-    return [tasks, size, latency, memory, processed, failed, paused]
-
-
-def _more(queues: Iterable[QueueInfo]) -> list[Metric]:
-    groups = _by_queue("fastq_queue_groups", "Groups of a queue.")
-    orphaned = _by_queue("fastq_queue_orphaned", "Active tasks that no server has a lease for.")
-    overdue = _by_queue(
-        "fastq_queue_oldest_scheduled_seconds", "For how long the first scheduled task or retry has been due."
-    )
-    dropped = _counts("fastq_queue_archive_dropped", "Tasks that full archives deleted.")
-    for info in queues:
-        groups.add_metric([info.queue], info.groups)
-        orphaned.add_metric([info.queue], info.orphaned)
-        overdue.add_metric([info.queue], info.overdue.total_seconds())
-        dropped.add_metric([info.queue], info.archive_dropped)
-    return [groups, orphaned, overdue, dropped]
+    yield tasks
+    for field in QUEUE:
+        if field.metric is not None:
+            kind = CounterMetricFamily if field.metric.counts else GaugeMetricFamily
+            family = kind(field.metric.name, field.metric.help, labels=["queue"])
+            for info in queues:
+                if (value := json_value(field, info)) is not None:
+                    family.add_metric([info.queue], value)
+            yield family
 
 
 def _of_schedulers(entries: Sequence[SchedulerEntry], now: datetime) -> list[Metric]:
@@ -242,10 +224,6 @@ def _ticks(counts: Mapping[str, Mapping[str, int]], entries: Sequence[SchedulerE
 
 def _by_queue(name: str, text: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, text, labels=["queue"])
-
-
-def _counts(name: str, text: str) -> CounterMetricFamily:
-    return CounterMetricFamily(name, text, labels=["queue"])
 
 
 def _single(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -15,7 +15,9 @@ from fastq.cron.words import is_tick
 from fastq.errors import QueueNotFoundError, SchedulerEntryNotFoundError, TaskNotFoundError
 from fastq.info import TaskHead
 from fastq.inspector import DailyStats, GroupInfo, QueueInfo, ServerInfo
+from fastq.inspector.fields import QUEUE, faced
 from fastq.inspector.jobs import may as is_possible
+from fastq.text.fields import text_of
 from fastq.web.acting import ACTING, VERBS, did_of
 from fastq.web.bulk import JOBS
 from fastq.web.charts import CHARTS
@@ -146,6 +148,7 @@ async def tasks(call: Call) -> Response:
         title=info.queue,
         section="queues",
         info=info,
+        figures=[(title, text_of(field, info)) for _, title, field in sorted(faced(QUEUE, "web"))],
         state=state.value,
         tasks=infos,
         workers=_workers(servers, info.queue),

@@ -14,10 +14,12 @@ from fastq.cli.dash.grid import Grid, Row
 from fastq.cli.dash.tasks import TasksView
 from fastq.cli.dash.view import Hint, Line, View
 from fastq.cli.stats import STATE_COLOURS
-from fastq.cli.tables import Cell, Column
+from fastq.cli.tables import Cell, Column, column_of
 from fastq.inspector import QueueInfo
+from fastq.inspector.fields import QUEUE, faced
 from fastq.inspector.jobs import pausing
-from fastq.text.human import clean, number, plural, share, size, span
+from fastq.text.fields import text_of
+from fastq.text.human import clean, number, plural, share
 
 __all__ = ["QueuesView", "per_second"]
 
@@ -26,20 +28,14 @@ SHORT_NAME: Final = 12
 """A list that has no room cuts longer names."""
 """The width from which bars and sparklines are longer."""
 
+MORE: Final = sorted(faced(QUEUE, "dash"))
 COLUMNS: Final = (
     Column("QUEUE", cut=True),
     Column("STATES"),
     Column("SIZE", right=True),
     Column("/S", right=True),
     Column("LATELY", rank=1),
-    Column("LATENCY", right=True),
-    Column("MEMORY", right=True, rank=3),
-    Column("ERRORS", right=True, rank=4),
-    Column("PENDING", right=True, rank=5),
-    Column("ACTIVE", right=True, rank=6),
-    Column("RETRY", right=True, rank=7),
-    Column("ARCHIVED", right=True, rank=8),
-    Column("RUNS TODAY", right=True, rank=9),
+    *(column_of(*each) for each in MORE),
 )
 
 
@@ -92,10 +88,7 @@ class QueuesView(View):
             number(info.size),
             per_second(track.rate),
             Cell(spark(self.desk.lately(info.queue), width - 2), fg="green"),
-            span(info.latency) if info.pending else "-",
-            size(info.memory_usage),
-            share(info.failed, info.processed),
-            *(number(count) for count in (info.pending, info.active, info.retry, info.archived, info.processed)),
+            *(text_of(field, info) for _, _, field in MORE),
         ]
         return Row(info.queue, cells)
 

@@ -1,0 +1,118 @@
+"""What is told of a record: a table of its values, through which JSON, metrics, commands, dashboard and web UI go.
+
+Rows are made by hand where a face says more than a value, or where asynq has fixed the form.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from fastq.inspector.records import QueueInfo
+
+__all__ = ["QUEUE", "Field", "Kind", "Metric", "Place", "faced"]
+
+
+class Kind(Enum):
+    """The kind of a value, which decides how it is written in JSON and for people."""
+
+    TEXT = auto()
+    COUNT = auto()
+    FLAG = auto()
+    BYTES = auto()
+    SPAN = auto()
+    TIME = auto()
+    SHARE = auto()
+
+
+class Metric(NamedTuple):
+    """A metric of Prometheus; one that ``counts`` never falls."""
+
+    name: str
+    help: str
+    counts: bool = False
+
+
+Place: TypeAlias = tuple[int, str] | None
+"""The place of a value among others, and its title there; for a column of a table the place is its rank."""
+
+
+class Field(NamedTuple):
+    """One value of a record.
+
+    ``key`` is its key in JSON, ``name`` where it is empty; None keeps it out. ``help`` is what the schema says. People
+    see it among the ``facts`` and in the ``stats`` of the command, on the dashboard, and in the web UI. ``shown``
+    returns what they see where it is not the value of JSON. A value that ``warns`` is colored.
+    """
+
+    name: str
+    kind: Kind
+    key: str | None = ""
+    help: str = ""
+    metric: Metric | None = None
+    facts: Place = None
+    stats: Place = None
+    dash: Place = None
+    web: Place = None
+    shown: Callable[[Any], Any] | None = None
+    warns: bool = False
+
+    def read(self, record: Any) -> Any:
+        """Return what people see."""
+        return getattr(record, self.name) if self.shown is None else self.shown(record)
+
+
+def faced(fields: Iterable[Field], face: str) -> list[tuple[int, str, Field]]:
+    """Return the place, the title and the field of each value that people see on a face, in the table's order."""
+    return [(*getattr(field, face), field) for field in fields if getattr(field, face)]
+
+
+def _archive(info: QueueInfo) -> str:
+    rule = f"{info.archive_max:,} tasks, then {info.archive_full}"
+    return f"{rule}; {info.archive_dropped:,} dropped" if info.archive_dropped else rule
+
+
+def _lost(info: QueueInfo) -> str:
+    return f"{info.lost:,} today, with their servers" if info.lost else "none today"
+
+
+QUEUE: Final = (
+    Field("queue", Kind.TEXT),
+    Field("paused", Kind.FLAG, facts=(3, "Paused"), warns=True,
+          metric=Metric("asynq_queue_paused_total", "1 if the queue is paused, else 0.")),
+    Field("size", Kind.COUNT, facts=(1, "Size"), metric=Metric("asynq_queue_size", "Tasks of a queue in all states.")),
+    Field("groups", Kind.COUNT, facts=(2, "Groups"), metric=Metric("fastq_queue_groups", "Groups of a queue.")),
+    Field("latency", Kind.SPAN, "latency_s", shown=lambda info: info.latency if info.pending else None,
+          facts=(4, "Latency"), stats=(1, "LATENCY"), dash=(0, "LATENCY"),
+          metric=Metric("asynq_queue_latency_seconds", "How long the oldest pending task has waited.")),
+    Field("memory_usage", Kind.BYTES, "memory_bytes", "an estimate; null where Redis does not tell",
+          facts=(5, "Memory"), stats=(2, "MEMORY"), dash=(3, "MEMORY"),
+          metric=Metric("asynq_queue_memory_usage_approx_bytes", "Memory of a queue, estimated from a few tasks.")),
+    Field("active", Kind.COUNT, dash=(6, "ACTIVE")),
+    Field("pending", Kind.COUNT, dash=(5, "PENDING")),
+    Field("aggregating", Kind.COUNT),
+    Field("scheduled", Kind.COUNT),
+    Field("retry", Kind.COUNT, dash=(7, "RETRY")),
+    Field("archived", Kind.COUNT, dash=(8, "ARCHIVED")),
+    Field("completed", Kind.COUNT),
+    Field("processed", Kind.COUNT, help="today, UTC",
+          stats=(4, "PROCESSED"), dash=(9, "RUNS TODAY"), web=(1, "Runs today")),
+    Field("failed", Kind.COUNT, help="today, UTC", stats=(3, "FAILED")),
+    Field("errors", Kind.SHARE, None, stats=(5, "ERRORS"), dash=(4, "ERRORS"),
+          shown=lambda info: (info.failed, info.processed)),
+    Field("lost", Kind.COUNT, help="how often a task was lost with its server today, UTC; no failure",
+          facts=(7, "Lost"), shown=_lost, warns=True),
+    Field("orphaned", Kind.COUNT, help="active tasks that no server has a lease for",
+          metric=Metric("fastq_queue_orphaned", "Active tasks that no server has a lease for.")),
+    Field("overdue", Kind.SPAN, "overdue_s", "for how long the first scheduled task or retry has been due",
+          Metric("fastq_queue_oldest_scheduled_seconds",
+                 "For how long the first scheduled task or retry has been due.")),
+    Field("processed_total", Kind.COUNT,
+          metric=Metric("asynq_tasks_processed", "Runs that ended, failed ones included.", counts=True)),
+    Field("failed_total", Kind.COUNT, metric=Metric("asynq_tasks_failed", "Runs that failed.", counts=True)),
+    Field("archive_max", Kind.COUNT, help="tasks that the archive keeps"),
+    Field("archive_full", Kind.TEXT, help="what happens when it has as many"),
+    Field("archive_dropped", Kind.COUNT, help="failed tasks that the archive has deleted unseen",
+          facts=(6, "Archive"), shown=_archive, warns=True,
+          metric=Metric("fastq_queue_archive_dropped", "Tasks that full archives deleted.", counts=True)),
+    Field("timestamp", Kind.TIME),
+)  # fmt: skip
