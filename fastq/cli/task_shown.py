@@ -9,7 +9,9 @@ from fastq.cli.tables import Cell, Column
 from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 from fastq.inspector import FailedAttempt
-from fastq.text.human import clean, number, payload_text, span, stamp, when
+from fastq.inspector.fields import TASK, faced
+from fastq.text.fields import text_of
+from fastq.text.human import clean, number, payload_text, span, when
 
 __all__ = ["BY_STATE", "COMMON", "Show", "attempt_facts", "last_traceback", "task_facts"]
 
@@ -43,40 +45,13 @@ BY_STATE: Final[dict[TaskState, tuple[tuple[Column, Show], ...]]] = {
 }
 
 
+_FACTS: Final = sorted(faced(TASK, "facts"))
+
+
 def task_facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
     """Return names and values of a task's facts except payload and result; missing ones are blank."""
-
-    def at(moment: datetime | None) -> str:
-        return f"{stamp(moment)} ({when(moment, now)})" if moment else ""
-
-    orphaned = " (no server holds it)" if info.is_orphaned else ""
-    waits = info.state in (TaskState.SCHEDULED, TaskState.RETRY)
-    return [
-        ("Queue", clean(info.queue)),
-        ("ID", clean(info.id)),
-        ("Type", clean(info.type)),
-        ("State", Cell(f"{info.state}{orphaned}", STATE_COLOURS[info.state])),
-        ("Group", clean(info.group)),
-        ("Retried", f"{info.retried}/{info.max_retry}"),
-        ("Lost", f"{info.lost} times, with its server" if info.lost else ""),
-        ("Progress", _progress(info, now)),
-        ("Next process time", at(info.next_process_at) if waits else "now" if info.next_process_at else ""),
-        ("Last failed", at(info.last_failed_at)),
-        ("Last error", clean(info.last_err)),
-        ("Timeout", span(info.timeout) if info.timeout else ""),
-        ("Deadline", at(info.deadline)),
-        ("Retention", span(info.retention) if info.retention else ""),
-        ("Completed", at(info.completed_at)),
-        ("Headers", ", ".join(f"{clean(name)}={clean(value)}" for name, value in sorted(info.headers.items()))),
-    ]
-
-
-def _progress(info: TaskInfo, now: datetime) -> str:
-    """Return what the handler told last, and when."""
-    if info.progress is None:
-        return ""
-    current, total, note, at = info.progress
-    return clean(f"{current:g}{'' if total is None else f'/{total:g}'} {note}".strip()) + f" ({when(at, now)})"
+    facts = [(title, text_of(field, info, now) if field.read(info) else "") for _, title, field in _FACTS]
+    return [(title, Cell(text, STATE_COLOURS[info.state]) if title == "State" else text) for title, text in facts]
 
 
 def attempt_facts(attempts: Sequence[FailedAttempt], now: datetime) -> list[tuple[str, str]]:

@@ -1,15 +1,18 @@
-"""What is told of a record: a table of its values, through which JSON, metrics, commands, dashboard and web UI go.
+"""What is told of queues and tasks: tables of values, through which JSON, metrics, commands, dashboard and web UI go.
 
 Rows are made by hand where a face says more than a value, or where asynq has fixed the form.
 """
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from fastq.common.states import TaskState
+from fastq.info import TaskInfo
 from fastq.inspector.records import QueueInfo
 
-__all__ = ["QUEUE", "Field", "Kind", "Metric", "Place", "faced"]
+__all__ = ["QUEUE", "TASK", "Field", "Kind", "Metric", "Place", "faced"]
 
 
 class Kind(Enum):
@@ -17,11 +20,16 @@ class Kind(Enum):
 
     TEXT = auto()
     COUNT = auto()
+    NUMBER = auto()
     FLAG = auto()
     BYTES = auto()
     SPAN = auto()
     TIME = auto()
     SHARE = auto()
+    STATE = auto()
+    DATA = auto()
+    HEADERS = auto()
+    PROGRESS = auto()
 
 
 class Metric(NamedTuple):
@@ -40,8 +48,9 @@ class Field(NamedTuple):
     """One value of a record.
 
     ``key`` is its key in JSON, ``name`` where it is empty; None keeps it out. ``help`` is what the schema says. People
-    see it among the ``facts`` and in the ``stats`` of the command, on the dashboard, and in the web UI. ``shown``
-    returns what they see where it is not the value of JSON. A value that ``warns`` is colored.
+    see it among the ``facts`` and in the ``stats`` of the command, on the dashboard, in the web UI, and in Django's
+    admin. ``shown`` returns what they see where it is not the value of JSON. A value that ``warns`` is colored. An
+    ``optional`` one is null in JSON where it is zero or empty.
     """
 
     name: str
@@ -53,8 +62,15 @@ class Field(NamedTuple):
     stats: Place = None
     dash: Place = None
     web: Place = None
+    admin: Place = None
     shown: Callable[[Any], Any] | None = None
     warns: bool = False
+    optional: bool = False
+
+    @property
+    def json_key(self) -> str:
+        """Return its key in JSON."""
+        return self.key or self.name
 
     def read(self, record: Any) -> Any:
         """Return what people see."""
@@ -115,4 +131,43 @@ QUEUE: Final = (
           facts=(6, "Archive"), shown=_archive, warns=True,
           metric=Metric("fastq_queue_archive_dropped", "Tasks that full archives deleted.", counts=True)),
     Field("timestamp", Kind.TIME),
+)  # fmt: skip
+
+
+def _state(info: TaskInfo) -> str:
+    return f"{info.state} (no server holds it)" if info.is_orphaned else info.state.value
+
+
+def _next(info: TaskInfo) -> datetime | str | None:
+    waits = info.state in (TaskState.SCHEDULED, TaskState.RETRY)
+    return info.next_process_at if waits or info.next_process_at is None else "now"
+
+
+TASK: Final = (
+    Field("id", Kind.TEXT, facts=(2, "ID")),
+    Field("queue", Kind.TEXT, facts=(1, "Queue")),
+    Field("type", Kind.TEXT, facts=(3, "Type")),
+    Field("state", Kind.STATE, facts=(4, "State"), shown=_state),
+    Field("payload", Kind.DATA),
+    Field("headers", Kind.HEADERS, facts=(16, "Headers"),
+          shown=lambda info: ", ".join(f"{name}={value}" for name, value in sorted(info.headers.items()))),
+    Field("max_retry", Kind.NUMBER),
+    Field("retried", Kind.NUMBER, facts=(6, "Retried"), shown=lambda info: f"{info.retried}/{info.max_retry}"),
+    Field("lost", Kind.NUMBER, help="how often it was lost with its server, which uses up no retry",
+          facts=(7, "Lost"), shown=lambda info: info.lost and f"{info.lost} times, with its server"),
+    Field("last_err", Kind.TEXT, "last_error", facts=(11, "Last error"), optional=True),
+    Field("last_failed_at", Kind.TIME, facts=(10, "Last failed"), web=(1, "Last failed"), admin=(3, "Failed"),
+          optional=True),
+    Field("timeout", Kind.SPAN, "timeout_s", facts=(12, "Timeout"), web=(3, "Timeout"), optional=True),
+    Field("deadline", Kind.TIME, facts=(13, "Deadline"), web=(4, "Deadline"), optional=True),
+    Field("group", Kind.TEXT, facts=(5, "Group"), optional=True),
+    Field("next_process_at", Kind.TIME, facts=(9, "Next process time"), admin=(1, "Runs at"), shown=_next,
+          optional=True),
+    Field("is_orphaned", Kind.FLAG, help="active, but no server holds it any more"),
+    Field("progress", Kind.PROGRESS, help="what the handler told last; null if it told nothing",
+          facts=(8, "Progress"), optional=True),
+    Field("retention", Kind.SPAN, "retention_s", facts=(14, "Retention"), web=(5, "Kept for"), optional=True),
+    Field("completed_at", Kind.TIME, facts=(15, "Completed"), web=(2, "Completed"), admin=(2, "Completed"),
+          optional=True),
+    Field("result", Kind.DATA, optional=True),
 )  # fmt: skip

@@ -6,13 +6,13 @@ Times are RFC 3339 in UTC, durations are seconds and named so, bytes are text wh
 import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from fastq.info import TaskInfo
 from fastq.inspector.doctor.examination import Report
 from fastq.inspector.doctor.finding import Level
 from fastq.inspector.doctor.repairs import Repair
-from fastq.inspector.fields import QUEUE, Field, Kind
+from fastq.inspector.fields import QUEUE, TASK, Field, Kind
 from fastq.inspector.records import (
     DailyStats,
     Drain,
@@ -26,6 +26,9 @@ from fastq.inspector.records import (
 from fastq.inspector.runs import Durations, RunHistory, RunStats
 from fastq.wire.messages import ChildInfo, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
+Row: TypeAlias = tuple[str, str, Callable[..., Any] | None]
+"""The key of a value in JSON, its attribute, and what writes it if it is not to stay as it is."""
+
 __all__ = [
     "acted_record",
     "attempt_record",
@@ -36,7 +39,6 @@ __all__ = [
     "follow_record",
     "history_record",
     "import_record",
-    "json_value",
     "moved_record",
     "queue_record",
     "report_record",
@@ -60,23 +62,44 @@ def _data(name: str, data: bytes | None) -> dict[str, str | None]:
         return {name: base64.b64encode(data).decode(), f"{name}_encoding": "base64"}
 
 
+_WRITERS: Final[Mapping[Kind, Callable[[Any], Any]]] = {
+    Kind.SPAN: timedelta.total_seconds,
+    Kind.TIME: time_text,
+    Kind.STATE: lambda state: state.value,
+    Kind.HEADERS: dict,
+    Kind.PROGRESS: lambda progress: {**progress._asdict(), "at": time_text(progress.at)},
+}
+
+
+def _row(field: Field) -> Row:
+    write = _WRITERS.get(field.kind)
+    if field.kind is Kind.DATA:
+        return field.json_key, field.name, _data
+    if write is not None and field.optional:
+        return field.json_key, field.name, lambda value: write(value) if value else None
+    return field.json_key, field.name, (lambda value: value or None) if field.optional else write
+
+
+_QUEUE: Final = [_row(field) for field in QUEUE if field.key is not None]
+_TASK: Final = [_row(field) for field in TASK]
+
+
+def _record(rows: Iterable[Row], record: object) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, name, write in rows:
+        value = getattr(record, name)
+        if write is None:
+            found[key] = value
+        elif write is _data:
+            found.update(_data(key, value))
+        else:
+            found[key] = write(value)
+    return found
+
+
 def queue_record(info: QueueInfo) -> dict[str, Any]:
     """Describe a queue."""
-    return _record(QUEUE, info)
-
-
-def _record(fields: Iterable[Field], info: object) -> dict[str, Any]:
-    return {each.key or each.name: json_value(each, info) for each in fields if each.key is not None}
-
-
-def json_value(field: Field, record: object) -> Any:
-    """Return a value of a record as JSON has it."""
-    value = getattr(record, field.name)
-    write = _WRITERS.get(field.kind)
-    return value if write is None else write(value)
-
-
-_WRITERS: Final[Mapping[Kind, Callable[[Any], Any]]] = {Kind.SPAN: timedelta.total_seconds, Kind.TIME: time_text}
+    return _record(_QUEUE, info)
 
 
 def daily_record(day: DailyStats) -> dict[str, Any]:
@@ -114,28 +137,7 @@ def _quantile_s(durations: Durations, share: float) -> float | None:
 
 def task_record(info: TaskInfo) -> dict[str, Any]:
     """Describe a task."""
-    return {
-        "id": info.id,
-        "queue": info.queue,
-        "type": info.type,
-        "state": info.state.value,
-        **_data("payload", info.payload),
-        "headers": dict(info.headers),
-        "max_retry": info.max_retry,
-        "retried": info.retried,
-        "lost": info.lost,
-        "last_error": info.last_err or None,
-        "last_failed_at": time_text(info.last_failed_at),
-        "timeout_s": info.timeout.total_seconds() or None,
-        "deadline": time_text(info.deadline),
-        "group": info.group or None,
-        "next_process_at": time_text(info.next_process_at),
-        "is_orphaned": info.is_orphaned,
-        "progress": None if info.progress is None else {**info.progress._asdict(), "at": time_text(info.progress.at)},
-        "retention_s": info.retention.total_seconds() or None,
-        "completed_at": time_text(info.completed_at),
-        **_data("result", info.result),
-    }
+    return _record(_TASK, info)
 
 
 def attempt_record(attempt: FailedAttempt) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from fastq.broker.operations.schedulers import TickOutcome
 from fastq.errors import FastqError, QueueNotFoundError
 from fastq.inspector import Inspector, QueueInfo, ServerInfo
 from fastq.inspector.fields import QUEUE
-from fastq.inspector.json_records import json_value
+from fastq.inspector.json_records import queue_record
 from fastq.metrics.pace import Pace
 from fastq.wire.messages import SchedulerEntry
 
@@ -176,13 +176,14 @@ def _of_queues(queues: Sequence[QueueInfo]) -> Iterator[Metric]:
         for state in STATES:
             tasks.add_metric([info.queue, state], getattr(info, state))
     yield tasks
+    records = [queue_record(info) for info in queues]
     for field in QUEUE:
         if field.metric is not None:
             kind = CounterMetricFamily if field.metric.counts else GaugeMetricFamily
             family = kind(field.metric.name, field.metric.help, labels=["queue"])
-            for info in queues:
-                if (value := json_value(field, info)) is not None:
-                    family.add_metric([info.queue], value)
+            for record in records:
+                if record[field.json_key] is not None:
+                    family.add_metric([record["queue"]], record[field.json_key])
             yield family
 
 

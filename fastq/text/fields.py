@@ -1,10 +1,13 @@
 """Values of records for people, by their kinds."""
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
+from fastq.common.clock import EPOCH
 from fastq.inspector.fields import Field, Kind
-from fastq.text.human import clean, number, share, size, span
+from fastq.text.human import clean, number, share, size, span, stamp, when
+from fastq.wire.progress import TaskProgress
 
 __all__ = ["NUMBERS", "text_of"]
 
@@ -12,6 +15,7 @@ NUMBERS: Final = (Kind.COUNT, Kind.SPAN, Kind.BYTES, Kind.SHARE)
 """The kinds that stand on the right of a column."""
 _WRITERS: Final[Mapping[Kind, Callable[[Any], str]]] = {
     Kind.COUNT: number,
+    Kind.NUMBER: number,
     Kind.FLAG: lambda is_so: "yes" if is_so else "no",
     Kind.BYTES: size,
     Kind.SPAN: span,
@@ -19,9 +23,17 @@ _WRITERS: Final[Mapping[Kind, Callable[[Any], str]]] = {
 }
 
 
-def text_of(field: Field, record: Any) -> str:
-    """Write a value as people see it; no value is "-"."""
+def text_of(field: Field, record: Any, now: datetime = EPOCH) -> str:
+    """Write a value as people see it; no value is "-", times are seen from ``now``."""
     value = field.read(record)
+    if value is None:
+        return "-"
     if isinstance(value, str):
         return clean(value)
-    return "-" if value is None else _WRITERS[field.kind](value)
+    if isinstance(value, TaskProgress):
+        current, total, note, value = value
+        told = clean(f"{current:g}{'' if total is None else f'/{total:g}'} {note}".strip())
+        return f"{told} ({when(value, now)})"
+    if isinstance(value, datetime):
+        return f"{stamp(value)} ({when(value, now)})"
+    return _WRITERS[field.kind](value)

@@ -15,8 +15,11 @@ from starlette.responses import Response
 from fastq._version import __version__
 from fastq.common.states import TaskState
 from fastq.cron.words import words_of
+from fastq.info import TaskInfo
 from fastq.inspector import QueueInfo
+from fastq.inspector.fields import TASK, Field, Kind, faced
 from fastq.inspector.queues import MANY_GROUPS
+from fastq.text.fields import text_of
 from fastq.text.human import number, plural, share, size, span, stamp, when
 from fastq.text.places import fullest, places_of, plural_of, use_text
 from fastq.web.payloads import preview
@@ -56,6 +59,16 @@ def _latency(info: QueueInfo) -> Markup:
     )
 
 
+def _facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
+    """Return titles and values of a task, those that it has not as empty text."""
+
+    def told(field: Field) -> str:
+        value = field.read(info)
+        return "" if not value else _moment(value, now) if field.kind is Kind.TIME else text_of(field, info)
+
+    return [(title, told(field)) for _, title, field in sorted(faced(TASK, "web"))]
+
+
 def _clock(moment: datetime, text: str = "") -> Markup:
     """Write a time of the clock, in UTC or as it is given; the script writes it anew in the viewer's zone."""
     return Markup('<time datetime="{}" title="{}" data-form="clock">{}</time>').format(
@@ -90,6 +103,7 @@ _templates.filters.update(
     sizes=plural_of,
     use=use_text,
     clock=_clock,
+    facts=_facts,
     latency=_latency,
     moment=_moment,
     number=number,

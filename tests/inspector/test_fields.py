@@ -1,20 +1,24 @@
-"""The tables of what is told of records: each value of a record is there, or on a list of those told otherwise."""
+"""The tables of what is told of records: each value of a record is there, and none in the place of another."""
 
 from dataclasses import fields
+from typing import Any
 
+import pytest
+
+from fastq import TaskInfo
 from fastq.inspector import QueueInfo
-from fastq.inspector.fields import QUEUE, faced
+from fastq.inspector.fields import QUEUE, TASK, Field, faced
 
 
-def test_the_table_of_queues_has_each_figure_once() -> None:
-    assert sorted(each.name for each in QUEUE if each.key is not None) == sorted(
-        each.name for each in fields(QueueInfo)
-    )
+@pytest.mark.parametrize(("table", "record"), [(QUEUE, QueueInfo), (TASK, TaskInfo)])
+def test_a_table_has_each_value_of_its_record_once(table: tuple[Field, ...], record: Any) -> None:
+    assert sorted(each.name for each in table if each.key is not None) == sorted(each.name for each in fields(record))
 
 
-def test_no_two_figures_have_one_place_or_one_metric() -> None:
-    for face in ("facts", "stats", "dash", "web"):
-        places = [place for place, _, _ in faced(QUEUE, face)]
+@pytest.mark.parametrize("table", [QUEUE, TASK])
+def test_no_two_values_have_one_place_or_one_metric(table: tuple[Field, ...]) -> None:
+    for face in ("facts", "stats", "dash", "web", "admin"):
+        places = [place for place, _, _ in faced(table, face)]
         assert len(places) == len(set(places)), face
-    metrics = [each.metric.name for each in QUEUE if each.metric is not None]
-    assert len(metrics) == len(set(metrics)) > 5
+    metrics = [each.metric.name for each in table if each.metric is not None]
+    assert len(metrics) == len(set(metrics))

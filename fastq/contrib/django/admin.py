@@ -18,6 +18,7 @@ from fastq.contrib.django.discovery import fastq_backends
 from fastq.contrib.django.models import PeriodicTask, QueuedTask
 from fastq.errors import BrokerError, QueueNotFoundError, TaskNotFoundError, TaskStateError
 from fastq.info import TaskInfo
+from fastq.inspector.fields import TASK, faced
 from fastq.inspector.inspectors import Inspector
 from fastq.text.human import payload_text
 
@@ -195,6 +196,7 @@ def _task(key: str) -> dict[str, Any]:
     return {
         "title": task_id,
         "task": info,
+        "facts": [(title, getattr(info, field.name)) for _, title, field in sorted(faced(TASK, "admin"))],
         "payload": payload_text(info.payload),
         "result": payload_text(info.result),
         "attempts": inspector.get_failed_attempts(queue, task_id),
