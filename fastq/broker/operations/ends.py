@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from fastq.broker.operation import Flow, Operation, Receive, Send, Word, scripted, together
 from fastq.broker.operations.errors import read_tracebacks
-from fastq.broker.operations.finish import Completed
+from fastq.broker.operations.finish import Completed, completed_end
 from fastq.common.states import TaskState
 from fastq.errors import BrokerError
 from fastq.wire import keys
@@ -18,7 +18,6 @@ __all__ = [
     "Part",
     "SubmitKey",
     "TaskKey",
-    "end_of_completed",
     "look_at",
     "parts_of",
     "read_end",
@@ -57,11 +56,6 @@ def tell_inbox(inbox: str, queue: str, ends: Iterable[tuple[str, TaskEnd, str]])
     return Operation("PUBLISH", (), (keys.inbox_channel(inbox), encode_ends(queue, ends)), int)
 
 
-def end_of_completed(task: Completed) -> TaskEnd:
-    """Return what is told of a completed task."""
-    return _DONE if task.result is None else TaskEnd(EndKind.RESULT, result=task.result)
-
-
 def tell_completed(inbox: str, queue: str, tasks: Iterable[tuple[Completed, str]]) -> Operation[int]:
     """Publish to a client which of these tasks are completed; to be sent right behind the operation that does it.
 
@@ -69,7 +63,7 @@ def tell_completed(inbox: str, queue: str, tasks: Iterable[tuple[Completed, str]
     """
     words: list[Word] = []
     for task, submit in tasks:
-        words += (task.id, task.kept_until_s, encode_end(task.id, end_of_completed(task), submit))
+        words += (task.id, task.kept_until_s, encode_end(task.id, completed_end(task), submit))
     args: tuple[Word, ...] = (keys.inbox_channel(inbox), opening_of(queue), *words)
     return scripted("publish_completed", (keys.completed(queue),), args, int)
 

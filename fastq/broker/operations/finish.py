@@ -3,10 +3,12 @@
 Every operation takes the tasks off active and releases their leases. A task that is not active, or not the caller's any
 more, is reported and does not affect the others. ``Guard`` says whose tasks may be touched.
 
-Each disposition is a class over one script: the parts of the task that it needs, their size, and its operation.
+Each disposition is a class over one script: the parts of the task that it needs, their size, and its operation. What
+metrics, logs, history and waiting clients say of it is an entry of ``FATES``.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
@@ -16,16 +18,19 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.lease import Owner, id_word
 from fastq.wire import keys
+from fastq.wire.inbox import EndKind, TaskEnd, error_in
 
 __all__ = [
     "ANY_OWNER",
     "ARCHIVE_MAX_SIZE",
+    "FATES",
     "NEWEST_FIRST",
     "OLDEST_FIRST",
     "Archived",
     "Completed",
     "Disposition",
     "Done",
+    "Fate",
     "FinishOutcome",
     "Guard",
     "Requeued",
@@ -35,6 +40,7 @@ __all__ = [
     "archive_bounds",
     "archive_keys",
     "complete",
+    "completed_end",
     "done",
     "requeue",
     "retry",
@@ -190,6 +196,41 @@ class Requeued(NamedTuple):
         return requeue(terms.queue, [end.id for end in ends], terms.now_ns, Guard(terms.owner))
 
 
+class Fate(NamedTuple):
+    """What is said of a disposition.
+
+    ``outcome`` is its name in metrics and in the task log, ``word`` and ``level`` are those of the line about a task
+    that failed. ``history`` names the counters of the history that count it. Waiting clients are ``told`` of it. A task
+    that ``stays`` keeps the progress that its handler told last.
+    """
+
+    outcome: str
+    word: str
+    level: int
+    history: tuple[str, ...] = ()
+    told: Callable[[Any], TaskEnd] | None = None
+    stays: bool = False
+
+
+def completed_end(end: Completed) -> TaskEnd:
+    """Return what is told of a completed task."""
+    return TaskEnd(EndKind.DONE if end.result is None else EndKind.RESULT, result=end.result)
+
+
+FATES: Final[Mapping[type[Disposition], Fate]] = {
+    Done: Fate("done", "deleted", logging.INFO, ("done",), lambda end: TaskEnd(EndKind.GONE)),
+    Completed: Fate("completed", "completed", logging.INFO, ("done",), completed_end, stays=True),
+    Retried: Fate("retried", "retried", logging.WARNING, ("failed", "retried")),
+    Archived: Fate(
+        "archived",
+        "archived",
+        logging.ERROR,
+        ("failed", "archived"),
+        lambda end: TaskEnd(EndKind.FAILED, error_in(end.message)),
+        stays=True,
+    ),
+    Requeued: Fate("requeued", "given back", logging.DEBUG),
+}
 _ID_SIZE: Final = 100
 _TASK_SIZE: Final = 200
 """The size of a task in a call without its message and result, in bytes."""

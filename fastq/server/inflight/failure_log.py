@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.operations.finish import Archived, Disposition, Requeued, Retried
+from fastq.broker.operations.finish import FATES, Archived, Disposition, Retried
 from fastq.common.clock import Clock
 from fastq.common.durations import format_duration
 from fastq.log.limit import LINES, PER_S, LogLimit, until_next_s
@@ -28,13 +28,11 @@ class _LineKind(NamedTuple):
     level: int
 
 
-_DELETED: Final = _LineKind("deleted", logging.INFO)
 _SNOOZED: Final = _LineKind("snoozed", logging.DEBUG)
-_KINDS: Final[dict[type, _LineKind]] = {
-    Retried: _LineKind("retried", logging.WARNING),
-    Archived: _LineKind("archived", logging.ERROR),
-    Requeued: _LineKind("given back", logging.DEBUG),
-}
+
+
+def _line_kind(disposition: type[Disposition]) -> _LineKind:
+    return _LineKind(FATES[disposition].word, FATES[disposition].level)
 
 
 class FailureLog:
@@ -53,7 +51,7 @@ class FailureLog:
     ) -> None:
         """Log the fate of a task, or count it; ``ran_ns`` is 0 if it did not run."""
         is_snoozed = report.is_snoozed and isinstance(disposition, Retried)
-        line_kind = _SNOOZED if is_snoozed else _KINDS.get(type(disposition), _DELETED)
+        line_kind = _SNOOZED if is_snoozed else _line_kind(type(disposition))
         if not _log.isEnabledFor(line_kind.level):
             return
         view = task.view
@@ -96,7 +94,7 @@ class FailureLog:
 
     def _log_suppressed(self, now_s: float) -> None:
         for kind, count in self._limit.ended(now_s):
-            line_kind, task_type, error_class = kind or (_KINDS[Retried], "other types", "other errors")
+            line_kind, task_type, error_class = kind or (_line_kind(Retried), "other types", "other errors")
             _log.log(
                 line_kind.level,
                 "%d more tasks of %s ended with %s in %.0f s and were %s",
@@ -116,7 +114,7 @@ def _about(task: InFlightTask, disposition: Disposition, report: FailureReport, 
         "queue": task.queue,
         "attempt": view.retried + 1,
         "max_attempts": report.limit(view.retry) + 1,
-        "outcome": _KINDS.get(type(disposition), _DELETED).word,
+        "outcome": FATES[type(disposition)].word,
         "error": report.error,
         **({"retry_in_s": disposition.retry_at_s - now_s} if isinstance(disposition, Retried) else {}),
     }
@@ -133,6 +131,6 @@ def _why_final(task: InFlightTask, kind: EventKind, report: FailureReport) -> st
 
 def _follows(disposition: Disposition, now_s: int) -> str:
     if not isinstance(disposition, Retried):
-        return _KINDS.get(type(disposition), _DELETED).word
+        return FATES[type(disposition)].word
     free = "" if disposition.is_failure else ", not counted as a failure"
     return f"next try in {format_duration((disposition.retry_at_s - now_s) * 1_000_000_000)}{free}"

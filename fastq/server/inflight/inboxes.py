@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from fastq.broker.operation import Operation
-from fastq.broker.operations.ends import end_of_completed, tell_completed, tell_inbox
-from fastq.broker.operations.finish import Archived, Completed, Disposition, Done
+from fastq.broker.operations.ends import tell_completed, tell_inbox
+from fastq.broker.operations.finish import FATES, Completed
 from fastq.errors import BrokerError
 from fastq.server.base.commands import Commands
 from fastq.server.inflight.ack_planner import AckCall
 from fastq.server.inflight.tasks import InFlightTask, awaited
-from fastq.wire.inbox import EndKind, TaskEnd, error_in
+from fastq.wire.inbox import TaskEnd
 
 __all__ = ["Inboxes"]
 
@@ -52,9 +52,9 @@ class Inboxes:
         by_inbox = defaultdict[str, list[tuple[str, TaskEnd, str]]](list)
         for task in tasks:
             is_told = of <= TOLD_AT_ONCE and isinstance(task.disposition, Completed)
-            end = None if is_told else _end_of(task.disposition)
-            if end is not None and task.awaiter is not None:
-                by_inbox[task.awaiter.inbox].append((task.id, end, task.awaiter.submit))
+            told = None if is_told or task.disposition is None else FATES[type(task.disposition)].told
+            if told is not None and task.awaiter is not None:
+                by_inbox[task.awaiter.inbox].append((task.id, told(task.disposition), task.awaiter.submit))
         if by_inbox:
             queue = tasks[0].queue
             telling = self._commands.begin(
@@ -79,14 +79,3 @@ class Inboxes:
         if error is not None and not self._has_failed:
             self._has_failed = True
             _log.warning("cannot tell a client that its tasks have ended: %s; such clients find out within 5 s", error)
-
-
-def _end_of(disposition: Disposition | None) -> TaskEnd | None:
-    if isinstance(disposition, Completed):
-        return end_of_completed(disposition)
-    if isinstance(disposition, Archived):
-        return TaskEnd(EndKind.FAILED, error_in(disposition.message))
-    return _GONE if isinstance(disposition, Done) else None
-
-
-_GONE = TaskEnd(EndKind.GONE)

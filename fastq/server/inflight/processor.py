@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from fastq._muxmatch import PatternIndex
 from fastq.broker.operations.cancel import CancelAs, Cancellation
-from fastq.broker.operations.finish import Archived, Disposition, Requeued, Retried
+from fastq.broker.operations.finish import FATES, Archived, Disposition, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.errors import InvalidMessageError
 from fastq.mux import Terms
@@ -498,7 +498,7 @@ def _why_no_rerun(task: InFlightTask, data: bytes, is_closed: bool) -> bytes:
 
 def _counts(disposition: Disposition) -> bool:
     """Return whether the history counts a task with this end as done or failed; then it counts its run, too."""
-    return disposition.is_failure if isinstance(disposition, Retried) else not isinstance(disposition, Requeued)
+    return disposition.is_failure if isinstance(disposition, Retried) else bool(FATES[type(disposition)].history)
 
 
 def _is_unreported_failure(kind: EventKind, data: bytes) -> bool:

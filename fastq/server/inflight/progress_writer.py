@@ -5,7 +5,7 @@ import logging
 from typing import Any, Final
 
 from fastq.broker.operation import Operation
-from fastq.broker.operations.finish import Archived, Completed
+from fastq.broker.operations.finish import FATES
 from fastq.broker.operations.lease import Owner
 from fastq.broker.operations.presence import write_progress
 from fastq.errors import BrokerError
@@ -45,7 +45,9 @@ class ProgressWriter:
         return [
             write_progress(task.queue, task.id, self._owner, data)
             for task in tasks
-            if (data := self.unwritten.get(task)) is not None and isinstance(task.disposition, Completed | Archived)
+            if (data := self.unwritten.get(task)) is not None
+            and task.disposition
+            and FATES[type(task.disposition)].stays
         ]
 
     async def stop(self) -> None:
@@ -67,3 +69,7 @@ class ProgressWriter:
                 await asyncio.sleep(self._every_s)
         finally:
             del self.unwritten[task]
+
+
+def _stays(task: InFlightTask) -> bool:
+    return task.disposition is not None and FATES[type(task.disposition)].stays

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 
 cdef enum:
     MOST_BOUNDS = 24
-    OUTCOMES = 7
+    OUTCOMES = 16
     KINDS = 13
     HISTORY = 43
 

@@ -3,30 +3,31 @@
 Compiled, so that they can always be kept: a task costs a few nanoseconds. ``fastq/server/monitoring/`` shows them.
 """
 
+from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int64_t
+from libc.string cimport memset
 
-from fastq.broker.operations.finish import Archived, Completed, Done, Requeued, Retried
+from fastq.broker.operations.finish import FATES, Done, Requeued, Retried
 from fastq.pool.main.protocol import EventKind
 from fastq.wire import history
 
-cdef object DONE = Done
-cdef object COMPLETED = Completed
-cdef object RETRIED = Retried
-cdef object ARCHIVED = Archived
-cdef object REQUEUED = Requeued
+cdef tuple ENDS = tuple(FATES)
+cdef int SIZE = len(ENDS)
+# What a disposition alone does not say: that a task was revoked, and that an attempt asked for another time.
+cdef int DELETED = SIZE, SNOOZED = SIZE + 1
 assert EventKind.ABORTED == KINDS, "the kinds from ABORTED on are not ends of attempts"
 
-cdef enum:
-    IS_DONE
-    IS_COMPLETED
-    IS_RETRIED
-    IS_ARCHIVED
-    IS_REQUEUED
-    IS_DELETED
-    IS_SNOOZED
+cdef int DONE = ENDS.index(Done), RETRIED = ENDS.index(Retried), REQUEUED = ENDS.index(Requeued)
 
 ATTEMPT_BOUNDS = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 25.0)
-OUTCOME_NAMES = ("done", "completed", "retried", "archived", "requeued", "deleted", "snoozed")
+OUTCOME_NAMES = (*(fate.outcome for fate in FATES.values()), "deleted", "snoozed")
+# The counters of the history that each end adds to.
+cdef list IN_HISTORY = [
+    (at, history.OUTCOMES.index(name))
+    for at, fate in enumerate((*FATES.values(), FATES[Done]))
+    for name in fate.history
+]
+assert len(OUTCOME_NAMES) <= OUTCOMES
 assert history.COUNTERS == HISTORY and history.OUTCOMES == ("done", "failed", "retried", "archived", "lost")
 
 
@@ -82,26 +83,24 @@ cdef class Tally:
     @staticmethod
     cdef int outcome_of(object disposition, int failure) noexcept:
         """Return what became of a task, -1 if that is not known."""
-        kind = type(disposition)
-        if kind is DONE:
-            # A handler that returned left no failure behind; a task that was revoked is deleted in the same way.
-            return IS_DELETED if failure else IS_DONE
-        if kind is COMPLETED:
-            return IS_COMPLETED
-        if kind is RETRIED:
-            return IS_RETRIED if failure else IS_SNOOZED
-        if kind is ARCHIVED:
-            return IS_ARCHIVED
-        return IS_REQUEUED if kind is REQUEUED else -1
+        cdef int at
+        kind = <object>type(disposition)
+        for at in range(SIZE):
+            if kind is <object>PyTuple_GET_ITEM(ENDS, at):
+                # A handler that returned left no failure behind; a task that was revoked is deleted in the same way.
+                if at == DONE and failure:
+                    return DELETED
+                return SNOOZED if at == RETRIED and not failure else at
+        return -1
 
     cdef void count(self, object disposition, int failure, int64_t retried) noexcept:
         cdef int outcome = Tally.outcome_of(disposition, failure)
         if outcome >= 0:
             self.by_outcome[outcome] += 1
-        if outcome == IS_RETRIED:
+        if outcome == RETRIED:
             if not disposition.is_failure:
                 self.excused += 1
-        elif outcome >= 0 and outcome != IS_REQUEUED and outcome != IS_SNOOZED:
+        elif outcome >= 0 and outcome != REQUEUED and outcome != SNOOZED:
             self.attempts.add(retried + 1)
         if 0 < failure < KINDS:
             self.by_kind[failure] += 1
@@ -109,10 +108,10 @@ cdef class Tally:
     cdef int fill(self, int64_t *counts) noexcept:
         """Write the counters of the history, in the order of ``wire/history.py``."""
         cdef int at, buckets = self.run_s.size + 1
-        counts[0] = self.by_outcome[IS_DONE] + self.by_outcome[IS_COMPLETED] + self.by_outcome[IS_DELETED]
-        counts[1] = self.by_outcome[IS_RETRIED] - self.excused + self.by_outcome[IS_ARCHIVED]
-        counts[2] = self.by_outcome[IS_RETRIED]
-        counts[3] = self.by_outcome[IS_ARCHIVED]
+        memset(counts, 0, 5 * sizeof(int64_t))
+        for at, of in IN_HISTORY:
+            counts[of] += self.by_outcome[at]
+        counts[1] -= self.excused
         counts[4] = self.lost
         for at in range(buckets):
             counts[5 + at] = self.run_s.filled[at]
@@ -145,7 +144,7 @@ cdef class Tally:
     def outcomes(self) -> dict[str, int]:
         """Return how many ends were written, by what became of the tasks; without those that never occurred."""
         cdef int at
-        return {OUTCOME_NAMES[at]: self.by_outcome[at] for at in range(OUTCOMES) if self.by_outcome[at]}
+        return {name: self.by_outcome[at] for at, name in enumerate(OUTCOME_NAMES) if self.by_outcome[at]}
 
     @property
     def failures(self) -> dict[EventKind, int]:
