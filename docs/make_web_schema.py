@@ -1,6 +1,7 @@
 """Write the description of ``/api/v1`` from its table of routes, and the schema of its replies.
 
-The records are those of ``docs/cli.schema.json``. ``--check`` only says whether the files are up to date.
+The records are those of ``docs/cli.schema.json``, into which the values of queues and tasks are written from their
+tables first. ``--check`` only says whether the files are up to date.
 """
 
 import json
@@ -9,7 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fastq.inspector.fields import QUEUE, TASK, Field, Kind
+
 DOCS = Path(__file__).parent
+CLI = DOCS / "cli.schema.json"
 SCHEMA = DOCS / "web.schema.json"
 OPENAPI = DOCS.parent / "fastq" / "web" / "openapi.json"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -19,11 +23,11 @@ def main() -> int:
     """Write both files, or say which is stale."""
     if not OPENAPI.exists():
         OPENAPI.write_text("{}")
-    fresh = {OPENAPI: openapi(), SCHEMA: schema()}
-    stale = [path for path, value in fresh.items() if not path.exists() or path.read_text() != text(value)]
+    fresh = {CLI: cli_schema(), OPENAPI: text(openapi()), SCHEMA: text(schema())}
+    stale = [path for path, value in fresh.items() if not path.exists() or path.read_text() != value]
     for path in stale:
         if "--check" not in sys.argv:
-            path.write_text(text(fresh[path]))
+            path.write_text(fresh[path])
         sys.stdout.write(f"{path.name}: {'stale' if '--check' in sys.argv else 'written'}\n")
     return int("--check" in sys.argv and bool(stale))
 
@@ -84,6 +88,71 @@ def operation(route: Any) -> dict[str, Any]:
     if route.reply == "acted":
         found["requestBody"] = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/chosen"}}}}
     return found
+
+
+def cli_schema() -> str:
+    """Return the schema of the commands, with what the tables of queues and tasks have."""
+    said = CLI.read_text()
+    for name, table in (("queue inspect", QUEUE), ("task", TASK)):
+        start = said.index(f'\n    "{name}": {{')
+        end = said.index("\n    }", start)
+        values = {key: value for field in table for key, value in values_of(field).items()}
+        said = said[:start] + with_values(said[start:end], values) + said[end:]
+    return said
+
+
+def with_values(block: str, values: dict[str, Any]) -> str:
+    """Return the schema of an object with each value on a line of its own, new ones behind those before them."""
+    head, required, rest = re.split(r'("required": \[.*\])', block, maxsplit=1)
+    after, required = '"properties": {\n', f'"required": {json.dumps([*values])}'
+    indent = " " * re.split(r"\S", rest.partition(after)[2])[0].count(" ")
+    for key, value in values.items():
+        line = f'{indent}"{key}": {json.dumps(value)},\n'
+        there = re.search(rf'^{indent}"{key}": (?:{{\n(?:{indent} .*\n)*{indent}}}|.*),?\n', rest, re.M)
+        if there is None:
+            rest = rest.replace(after, after + line, 1)
+        elif value is None:
+            line = there[0]
+        else:
+            line = line if there[0].endswith(",\n") else line.replace("},\n", "}\n")
+            rest = rest.replace(there[0], line, 1)
+        after = line
+    return head + required + rest
+
+
+BY_KIND: dict[Kind, Any] = {
+    Kind.COUNT: {"$ref": "#/$defs/count"},
+    Kind.NUMBER: {"type": "integer"},
+    Kind.FLAG: {"type": "boolean"},
+    Kind.BYTES: {"type": ["integer", "null"], "minimum": 0},
+    Kind.STATE: {"$ref": "#/$defs/state"},
+    Kind.HEADERS: {"type": "object", "additionalProperties": {"type": "string"}},
+    Kind.SPAN: {"type": "number"},
+    Kind.TIME: {"$ref": "#/$defs/time"},
+    Kind.TEXT: {"type": "string"},
+    Kind.DATA: {"type": "string"},
+    Kind.PROGRESS: None,
+}
+OR_NULL: dict[Kind, Any] = {
+    **BY_KIND,
+    Kind.SPAN: {"type": ["number", "null"]},
+    Kind.TIME: {"$ref": "#/$defs/time_or_null"},
+    Kind.TEXT: {"$ref": "#/$defs/text_or_null"},
+    Kind.DATA: {"$ref": "#/$defs/text_or_null"},
+}
+OWN: dict[str, Any] = {"archive_full": {"enum": ["trim", "pause", "spill"]}}
+"""The schemas by kind, of what may be null, and of single values; one that is None is written by hand."""
+
+
+def values_of(field: Field) -> dict[str, Any]:
+    """Return the schema of each key that a field has in JSON."""
+    if field.key is None:
+        return {}
+    found = OWN.get(field.name, (OR_NULL if field.optional else BY_KIND)[field.kind])
+    if found is not None and field.help:
+        found = {"description": field.help, **found}
+    encoding = {"$ref": f"#/$defs/encoding{'_or_null' if field.optional else ''}"}
+    return {field.json_key: found} | ({f"{field.name}_encoding": encoding} if field.kind is Kind.DATA else {})
 
 
 def routes() -> list[Any]:
@@ -152,7 +221,7 @@ REPLIES: dict[str, Any] = {
 
 def definitions() -> dict[str, Any]:
     """Return all schemas by name: those above, and the records of the commands that they refer to."""
-    of_cli = json.loads((DOCS / "cli.schema.json").read_text())["$defs"]
+    of_cli = json.loads(cli_schema())["$defs"]
     of_cli["queue_record"] = of_cli["queue inspect"]["items"]
     of_cli["day"] = of_cli["queue history"]["items"]["properties"]["days"]["items"]
     of_cli["group"] = of_cli["group ls"]["items"]
