@@ -6,10 +6,12 @@ workers and schedulers are tagged by their own id; the four ``all_*`` sets and t
 
 from datetime import UTC, date, datetime
 from hashlib import md5
+from typing import Final
 
 __all__ = [
     "CANCEL_AS_CHANNEL",
     "CANCEL_CHANNEL",
+    "OWN_ASIDE",
     "active",
     "aggregation_set",
     "aggregation_sets",
@@ -60,6 +62,12 @@ __all__ = [
     "unique_for_key",
     "workers",
 ]
+
+OWN_ASIDE: Final = (
+    r"moved|archive_rule|scheduled_groups|lost:\d{4}-\d\d-\d\d|history:\d{4}-\d\d-\d\d(T\d\d)?"
+    r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}"
+)
+"""What the keys of a queue are called that asynq does not know, besides those of tasks and groups."""
 
 CANCEL_CHANNEL = "asynq:cancel"
 """The pub/sub channel whose messages are ids of tasks to cancel."""

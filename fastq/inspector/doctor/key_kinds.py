@@ -4,6 +4,8 @@ import re
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from fastq.wire import keys
+
 __all__ = ["KeyKind", "NamedKey", "name_key"]
 
 
@@ -50,11 +52,7 @@ _PLACES: Final = frozenset(
     }
 )
 _ASIDE: Final = re.compile(r"paused|(processed|failed)(:\d{4}-\d\d-\d\d)?")
-_OWN_ASIDE: Final = re.compile(
-    r"moved|archive_rule|scheduled_groups|lost:\d{4}-\d\d-\d\d|history:\d{4}-\d\d-\d\d(T\d\d)?"
-    r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}",
-    re.DOTALL,
-)
+_OWN_ASIDE: Final = re.compile(keys.OWN_ASIDE, re.DOTALL)
 _SHARED: Final = re.compile(
     r"asynq:(queues|servers|workers|schedulers|(servers|workers|schedulers):\{.*\}|(scheduler_history|sema):.*)",
     re.DOTALL,
