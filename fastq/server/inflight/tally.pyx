@@ -7,10 +7,12 @@ from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from fastq.broker.operations.finish import FATES, Done, Requeued, Retried
+from fastq.broker.operations import finish
+from fastq.broker.operations.finish import Done, Requeued, Retried
 from fastq.pool.main.protocol import EventKind
 from fastq.wire import history
 
+cdef object FATES = finish.FATES
 cdef tuple ENDS = tuple(FATES)
 cdef int SIZE = len(ENDS)
 # What a disposition alone does not say: that a task was revoked, and that an attempt asked for another time.
