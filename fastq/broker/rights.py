@@ -6,11 +6,20 @@ __all__ = ["ENQUEUING", "REQUIRED_OF_WORKERS", "WORKING"]
 
 ENQUEUING: Final = "del exists hget hset lpush publish sadd set srem wait zadd zrange zrem"
 WORKING: Final = f"""
-{ENQUEUING} client|tracking expire expireat get hdel hexists hgetall hincrby hlen hmget incrby info lindex llen lpos
-lrange lrem lset mget pttl rename rpop rpush scan scard setex sismember sscan subscribe type unlink zcard zcount
-zmscore zpopmin zrangebyscore zrangestore zrank zremrangebyrank zremrangebyscore zscore
+{ENQUEUING} client|id client|list client|tracking expire expireat get hdel hexists hgetall hincrby hlen hmget incrby
+info lindex llen lpos lrange lrem lset mget pttl rename rpop rpush scan scard setex sismember sscan subscribe time type
+unlink zcard zcount zmscore zpopmin zrangebyscore zrangestore zrank zremrangebyrank zremrangebyscore zscore
 """
-_DONE_WITHOUT: Final = {"client|tracking", "info", "publish", "subscribe", "wait"}
+_DONE_WITHOUT: Final = {
+    "client|id",
+    "client|list",
+    "client|tracking",
+    "info",
+    "publish",
+    "subscribe",
+    "time",
+    "wait",
+}
 """Servers log what they lack of these, and go on; or the right depends on a channel, as the first use shows."""
 REQUIRED_OF_WORKERS: Final = tuple(sorted({*WORKING.split()} - _DONE_WITHOUT))
 """A server without one of these could lose tasks half-way, or leave them undone for ever."""

@@ -55,6 +55,8 @@ __all__ = [
     "semaphore",
     "server_info",
     "server_notice",
+    "signers",
+    "signs",
     "task",
     "task_prefix",
     "tick",
@@ -125,6 +127,19 @@ def server_notice(info_key: str) -> str:
     It is written with each heartbeat and lives as long as the ServerInfo. Readers skip unknown fields.
     """
     return f"asynq:fastq:{info_key[info_key.find('{') :]}"
+
+
+def signs() -> str:
+    """Name the sorted set of the lease marks of running fastq servers, scored by their last sign of life; not asynq's.
+
+    The scores are Unix milliseconds by Redis' clock. The key is in the slot of ``all_servers``.
+    """
+    return "asynq:fastq:{asynq:servers}:signs"
+
+
+def signers() -> str:
+    """Name the hash of what the servers of ``signs`` tell of themselves, JSON by their lease marks; not asynq's."""
+    return "asynq:fastq:{asynq:servers}:signers"
 
 
 def workers(host: str, pid: int, server_id: str) -> str:

@@ -15,7 +15,8 @@ from fastq.broker.scripts import load_script
 from fastq.broker.transport.open import open_async_broker
 from fastq.broker.transport.wait import TaskWatch
 from fastq.common.clock import Clock
-from fastq.server.actors.recoverer import LostTaskRules, Reclaim, Recoverer
+from fastq.server.actors.lost_tasks import LostTaskRules, LostTasks
+from fastq.server.actors.recoverer import Reclaim, Recoverer
 from fastq.server.base.commands import Commands
 from fastq.server.base.config import MAX_LOST
 from fastq.server.base.timing import STANDARD, Timing
@@ -105,7 +106,9 @@ def recoverer(
 ) -> Recoverer:
     """Return a recoverer of some queues, else of the bench's."""
     in_flight = replace(bench.in_flight, timing=timing)
-    return Recoverer(commands or bench.commands, queues or (QUEUE,), in_flight, rules, reclaim)
+    commands = commands or bench.commands
+    lost = LostTasks(commands, rules, bench.clock, bench.stats)
+    return Recoverer(commands, queues or (QUEUE,), in_flight, lost, reclaim)
 
 
 def no_news() -> None:

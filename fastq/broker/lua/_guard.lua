@@ -10,6 +10,6 @@ local function guarded(nth)
   if not scores then return true end
   local score = tonumber(scores[nth] or nil)
   if not score then return false end
-  if owner ~= "" then return score % 1 == tonumber(owner) end
-  return score <= tonumber(expired_at)
+  if owner ~= "" and score % 1 ~= tonumber(owner) then return false end
+  return expired_at == "" or score <= tonumber(expired_at)
 end

@@ -33,6 +33,7 @@ __all__ = [
     "Fate",
     "FinishOutcome",
     "Guard",
+    "PutBack",
     "Requeued",
     "Retried",
     "Terms",
@@ -42,6 +43,7 @@ __all__ = [
     "complete",
     "completed_end",
     "done",
+    "put_back",
     "requeue",
     "retry",
     "stats_expiry",
@@ -65,7 +67,10 @@ class FinishOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The tasks that may be written: those leased by ``owner``, those whose lease ended by ``expired_at``, or any."""
+    """The tasks that may be written: those leased by ``owner``, those whose lease ends by ``expired_at``, or any.
+
+    With ``expired_at`` they count as lost.
+    """
 
     owner: Owner | None = None
     expired_at: int | None = None
@@ -179,6 +184,14 @@ class Archived(NamedTuple):
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
         """Return the operation that archives the tasks."""
         return archive(terms.queue, ends, terms.now, Guard(terms.owner), terms.side)
+
+
+class PutBack(NamedTuple):
+    """A task that was lost with its server, to run again, with its new message and the record of the attempt."""
+
+    id: str
+    message: bytes
+    attempt: bytes = b""
 
 
 class Requeued(NamedTuple):
@@ -326,6 +339,17 @@ def requeue(queue: str, task_ids: Sequence[str], now_ns: int, guard: Guard) -> O
     script_keys = (keys.active(queue), keys.lease(queue), keys.pending(queue))
     args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, *guard.words(), *task_ids)
     return scripted("requeue", script_keys, args, partial(_outcomes, len(task_ids)))
+
+
+def put_back(queue: str, tasks: Sequence[PutBack], now_ns: int, guard: Guard) -> Operation[list[FinishOutcome]]:
+    """Put lost tasks back at the head of their queue in the given order, without charging an attempt; count the loss.
+
+    The guard needs ``expired_at``.
+    """
+    words: list[Word] = [word for task in tasks for word in (id_word(task.id), task.message, task.attempt)]
+    script_keys = (keys.active(queue), keys.lease(queue), keys.pending(queue))
+    args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, OLDEST_FIRST, *guard.words(), *words)
+    return scripted("put_back", script_keys, args, partial(_outcomes, len(tasks)))
 
 
 def _counters(queue: str, now: datetime) -> tuple[str, ...]:

@@ -22,8 +22,10 @@ __all__ = [
     "extend_leases",
     "id_word",
     "list_leases",
+    "list_owned",
     "lost_count",
     "parse_leased",
+    "read_leased",
 ]
 
 LEASE_S: Final = 30
@@ -137,6 +139,31 @@ def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[
         (keys.lease(queue), keys.active(queue)),
         (keys.task_prefix(queue), lowest, highest, limit, MAX_LISTED_BYTES),
         _parse_listed,
+        idempotent=True,
+    )
+
+
+def list_owned(queue: str, owner: Owner, ends_s: range, most: int) -> Operation[list[str]]:
+    """List the ids that an owner has leased until one of some Unix seconds, the one that it took first at the front.
+
+    Those that are not UTF-8 are not found again.
+    """
+    return scripted(
+        "list_owned",
+        (keys.lease(queue), keys.active(queue)),
+        (str(owner), ends_s.start, ends_s.stop, most),
+        lambda reply: [task_id.decode(errors="replace") for task_id in reply],
+        idempotent=True,
+    )
+
+
+def read_leased(queue: str, task_id: str) -> Operation[tuple[bytes | None, int]]:
+    """Read a task's message, None if it has none, and how often it was lost."""
+    return Operation(
+        "HMGET",
+        (keys.task(queue, task_id),),
+        ("msg", "lost"),
+        lambda reply: (reply[0], lost_count(reply[1])),
         idempotent=True,
     )
 

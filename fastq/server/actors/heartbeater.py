@@ -54,6 +54,7 @@ class Heartbeater(Actor):
         self._stats = in_flight.stats
         self.servers = 1
         """The number of servers, including this one."""
+        self._is_told = False
         self.is_answered = False
         """Whether Redis, or a node of a cluster, answered the last heartbeat."""
         self._ttl_s = max(1, round(2 * in_flight.timing.heartbeat_interval_s))
@@ -65,14 +66,20 @@ class Heartbeater(Actor):
         self.get_on()
         now_s = self._clock.unix_ns() // 1_000_000_000
         published = publish_server_state(self._identity, self._presence(), now_s, self._ttl_s)
-        *results, servers = await self._broker.run_many((*published, count_servers(now_s)))
-        self.is_answered |= any(map(_is_answer, (*results, servers)))
-        failures += [result for result in results if isinstance(result, BrokerError)]
-        if isinstance(servers, int):  # a failed count is not a failed heartbeat
+        counted = () if self._is_told else (count_servers(now_s),)
+        self._is_told = False
+        results = await self._broker.run_many((*published, *counted))
+        self.is_answered |= any(map(_is_answer, results))
+        if counted and not isinstance(servers := results.pop(), BrokerError):  # this is not a failed heartbeat
             self.servers = max(1, servers)
+        failures += [result for result in results if isinstance(result, BrokerError)]
         if failures:
             raise failures[0]
         return max(0.0, self._timing.heartbeat_interval_s - (self._clock.monotonic_s() - began_s))
+
+    def note_servers(self, count: int) -> None:
+        """Note how many servers there are, so that the next heartbeat need not count them."""
+        self.servers, self._is_told = max(1, count), True
 
     async def _extend(self, began_s: float) -> list[BrokerError]:
         """Extend all leases; return the errors of the failed queues."""

@@ -104,6 +104,13 @@ class ServerConfig:
     max_lost: int = _setting(
         "count", MAX_LOST, "how often a task lost with its server is retried before it is archived; 0: never", least=0
     )
+    takeover_after: Duration = _setting(
+        "seconds",
+        6.0,
+        "how long a server whose connection to Redis is closed may be silent before others take its tasks; 0: only "
+        "when its leases have ended",
+        least=0,
+    )
     archive_max: Any = _setting(
         "by_queue",
         None,

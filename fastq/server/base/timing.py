@@ -32,6 +32,7 @@ class Timing:
     watchdog_interval_s: float = 5.0
     aggregation_s: int = 120
     settle_s: float = 15.0
+    sign_interval_s: float = 2.0
 
 
 STANDARD: Final = Timing()

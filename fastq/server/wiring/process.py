@@ -17,8 +17,10 @@ from fastq._prioritizer import Prioritizer
 from fastq.broker.operations.control import ServerOrder
 from fastq.broker.operations.lease import Owner
 from fastq.broker.operations.presence import ServerIdentity, clear_server_state
+from fastq.broker.operations.signs import withdraw_sign
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.open import open_async_broker
+from fastq.broker.transport.own_line import OwnLine
 from fastq.broker.transport.wait import TaskWatch
 from fastq.common.clock import Clock, SystemClock
 from fastq.log.setup import log_text
@@ -28,6 +30,7 @@ from fastq.server.actors.acker import Acker
 from fastq.server.actors.actor import Actor, stop_all
 from fastq.server.actors.aggregation import Aggregation
 from fastq.server.actors.archive_keeper import ArchiveKeeper
+from fastq.server.actors.beacon import Beacon, OwnProcess
 from fastq.server.actors.custodian import Custodian
 from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.forwarder import Forwarder
@@ -35,7 +38,8 @@ from fastq.server.actors.healthchecker import Healthchecker
 from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.actors.historian import Historian
 from fastq.server.actors.janitor import Janitor
-from fastq.server.actors.recoverer import LostTaskRules, Recoverer
+from fastq.server.actors.lost_tasks import LostTaskRules, LostTasks
+from fastq.server.actors.recoverer import Recoverer
 from fastq.server.actors.subscriber import Subscriber, due_topic, order_topic
 from fastq.server.actors.syncer import Syncer
 from fastq.server.actors.waker import Waker
@@ -44,6 +48,7 @@ from fastq.server.base.commands import Commands
 from fastq.server.base.config import ServerConfig, seconds_of
 from fastq.server.base.relay import Relay
 from fastq.server.base.retry_delay import default_retry_delay
+from fastq.server.base.this_process import ThisProcess
 from fastq.server.base.timing import STANDARD, Timing
 from fastq.server.children.aggregation_child import AggregationChild
 from fastq.server.children.hook_child import HookChild
@@ -62,6 +67,7 @@ from fastq.server.wiring.connecting import check_rights, describe_redis, wait_fo
 from fastq.server.wiring.countdown import GOODBYE_S, LAST_WRITES_S, Countdown, within
 from fastq.server.wiring.destinations import log_unserved, refusal_of
 from fastq.server.wiring.presence import ServerPresence, ServerStatus, new_identity
+from fastq.wire import keys
 from fastq.wire.attempts import server_name
 from fastq.worker.shared.description import AppDescription
 from fastq.worker.shared.requests import HANDLER_RUNNER, runner_argument
@@ -117,11 +123,13 @@ class ServerProcess:
         *,
         identity: ServerIdentity | None = None,
         make_pool: Callable[[PoolConfig, ForkServer], Pool] = ProcessPool,
+        own_process: OwnProcess | None = None,
     ) -> None:
         self._options = options
         config = self.config = options.config
         self._clock = clock or SystemClock()
         self.identity = identity or new_identity()
+        self._own_process = own_process or ThisProcess()
         # The fetcher, which is made last, is told by others: another task can be fetched, a queue has tasks.
         self._make_room, self._on_tasks = Relay[[]](), Relay[[str]]()
         notices, infos = (partial(log_text, _pool_log, level) for level in (logging.WARNING, logging.INFO))
@@ -210,7 +218,19 @@ class ServerProcess:
             self.hooks.judge_lost if self.hooks.judges else None,
             self.processor.tally,
         )
-        self.recoverer = Recoverer(commands, queues, self.in_flight, rules, self.aggregation.reclaimer.reclaim)
+        lost = LostTasks(commands, rules, clock, self.stats)
+        self.recoverer = Recoverer(commands, queues, self.in_flight, lost, self.aggregation.reclaimer.reclaim)
+        self.beacon = Beacon(
+            OwnLine(self._broker.transport, keys.signs()),
+            commands,
+            queues,
+            ":".join(map(str, (self.identity.host, self.identity.pid, self.identity.server_id))),
+            self._own_process,
+            self.in_flight,
+            takeover_s=seconds_of(config.takeover_after),
+            lost=lost,
+            tell_servers=self.heartbeater.note_servers,
+        )
 
     def _make_fetcher(self) -> None:
         outage = self.stats.outage
@@ -255,6 +275,7 @@ class ServerProcess:
             self.syncer,
             self.acker,
             self.recoverer,
+            *([self.beacon] if self.config.takeover_after else ()),
             self.forwarder,
             self.fetcher,
             *self.wakers.values(),
@@ -436,7 +457,9 @@ class ServerProcess:
     async def _say_goodbye(self) -> None:
         """Write the rest of the history, and delete the published data."""
         rest = (self.historian.tick(),) if self.config.history else ()
-        cleared = self._broker.run_many(clear_server_state(self.identity))
+        # Others take what could not be written within seconds, as after a death.
+        withdrawn = () if self.tasks or not self.config.takeover_after else withdraw_sign(self.owner)
+        cleared = self._broker.run_many((*clear_server_state(self.identity), *withdrawn))
         await asyncio.gather(cleared, *rest, return_exceptions=True)
 
     async def _drain(self) -> None:

@@ -1,5 +1,6 @@
 """A queue in which each script has something to do, and a call of each script that does it."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,16 +43,18 @@ from fastq.broker.operations.finish import (
     Completed,
     Done,
     Guard,
+    PutBack,
     Retried,
     archive,
     complete,
     done,
+    put_back,
     requeue,
     retry,
 )
 from fastq.broker.operations.health import missing_rights
 from fastq.broker.operations.history import add_history
-from fastq.broker.operations.lease import extend_leases, list_leases
+from fastq.broker.operations.lease import extend_leases, list_leases, list_owned
 from fastq.broker.operations.maintain import delete_expired_completed, forward
 from fastq.broker.operations.presence import (
     ServerIdentity,
@@ -64,6 +67,7 @@ from fastq.broker.operations.presence import (
 from fastq.broker.operations.repair import repair_active, repair_lease
 from fastq.broker.operations.schedulers import TickOutcome, count_ticks, publish_scheduler
 from fastq.broker.operations.semaphore import Token, _acquire
+from fastq.broker.operations.signs import ServerFacts, SilentServer, forget_signer, sign
 from fastq.broker.operations.ticks import NamedTick, enqueue_tick
 from fastq.broker.operations.walk import Source, Walk
 from fastq.common.states import TaskState
@@ -116,6 +120,8 @@ def set_scene(db: Redis) -> None:
     at.zadd(keys.errors(Q), {f"old{n}": NOW_S - n for n in range(200)})
     at.set(keys.error(Q, "old199"), "traceback")
     at.zadd(keys.semaphore("scope"), {"x": NOW_S - 10})
+    at.hset(keys.signers(), mapping={str(OURS): b"facts", "0.5": b"facts", "0.25": b"facts"})
+    at.zadd(keys.signs(), {str(OURS): 1, "0.5": int(time.time() * 1000) - 100_000, "0.25": 1})
     at.lpush(keys.pending(Q), "dangling")
     at.zadd(keys.lease(Q), {"dangling": NOW_S - 100})
     at.lpush(keys.active(Q), "dangling")
@@ -185,6 +191,7 @@ _PUT = [
     TaskToPut(b"x3", "scheduled", {b"msg": message("x3"), b"group": b"g"}, str(NOW_S)),
 ]
 _LOST = Guard(expired_at=NOW_S - 30)
+_FACTS = ServerFacts("host:1:id", (Q,), 1, "run", "host", "boot", "namespace", 1, "2", NOW_S, 30)
 
 CALLS: Mapping[str, list[Operation[Any]]] = {
     "acquire": [_acquire(Token("scope", "new", NOW_S + 10), 1, NOW_S)],
@@ -259,10 +266,12 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "examine_tasks": [examine_tasks(Q, ["nowhere", "lost", "p1", "g1"], NOW_S, most_archived=100)],
     "extend_leases": [extend_leases(Q, OURS, f"{NOW_S + 60}{str(OURS)[1:]}", ["a1", "a2", "e1"])],
     "find_groups": [_first(find_groups(Q))],
+    "forget_signer": [forget_signer(SilentServer(OURS, 9.0, _FACTS, b"facts"))],
     "forward": [forward(Q, NOW_NS, 10)],
     "keep_traceback": [keep_traceback(Q, "new", "traceback", NOW_S)],
     "list_groups": [list_groups(Q)],
     "list_leases": [list_leases(Q, "-inf", str(NOW_S - 50), 10)],
+    "list_owned": [list_owned(Q, OURS, range(NOW_S, NOW_S + 60), 10)],
     "missing_rights": [missing_rights(Q, ["lpush", "zadd"])],
     "node_memory": [node_memory(Q)],
     "pause_queue": [pause_queue(Q, NOW_S)],
@@ -282,6 +291,12 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "relist_groups": [relist_groups(Q, 0)],
     "repair_active": [repair_active(Q, 0, 100, NOW_S)],
     "repair_lease": [repair_lease(Q, ["nowhere", "e1"], NOW_S - 50, NOW_NS)],
+    "put_back": [
+        put_back(
+            Q, [PutBack("a1", message("a1"), ATTEMPT), PutBack("a2", message("a2"))], NOW_NS, Guard(OURS, NOW_S + 60)
+        ),
+        put_back(Q, [PutBack("e1", message("e1"))], NOW_NS, _LOST),
+    ],
     "requeue": [requeue(Q, ["a1", "a2"], NOW_NS, Guard(OURS)), requeue(Q, ["e1"], NOW_NS, _LOST)],
     "retry": [
         retry(
@@ -304,6 +319,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
         _batch(TaskState.SCHEDULED, _new("x1", run_at_s=NOW_S - 50, **_IN), _new("x2", run_at_s=NOW_S + 60)),
         _batch(TaskState.SCHEDULED, _new("x1", run_at_s=NOW_S - 50), _new("x2", run_at_s=NOW_S + 60, group="g")),
     ],
+    "sign": [sign(OURS, _FACTS, 6.0, 100), sign(OURS, _FACTS, 0.0, 100)],
     "set_archive_rule": [set_archive_rule(Q, ArchiveRule(5))],
     "sweep_queue": [_first(sweep_queue(Q))],
     "unlist_due_groups": [unlist_due_groups(Q)],

@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from fastq.errors import BrokerError
-from fastq.server.actors.recoverer import LostTaskRules
+from fastq.server.actors.lost_tasks import LostTaskRules
 from fastq.server.base.commands import Commands
 from fastq.server.inflight.stats import RepairKind
 from fastq.server.inflight.tally import Tally
@@ -15,7 +15,7 @@ from fastq.wire import keys
 from fastq.wire.attempts import AttemptRecord, decode_attempts
 from fastq.wire.codec import decode_task_message
 from fastq.worker.shared.report import FailureReport
-from tests.broker.harness import GOS, NOW, NOW_S, OURS, QUEUE, THEIRS, message
+from tests.broker.harness import GOS, NOW, NOW_NS, NOW_S, OURS, QUEUE, THEIRS, message
 from tests.redis_servers import redis_server
 from tests.server.harness import Bench, logged, on_bench, recoverer
 from tests.waiting import until
@@ -43,12 +43,11 @@ def test_a_task_whose_lease_ended_30_s_ago_is_tried_again_and_charged_nothing(ow
         bench.queue.activate("a", owner=owner, until_s=EXPIRED_S - 1, retried=3)
         recovering = recoverer(bench)
         assert await recovering.tick() == 30.0
-        assert bench.queue.scores("retry") == {"a": NOW_S + 103}
-        assert bench.queue.places() == {"retry": ["a"]}
+        assert bench.queue.places() == {"pending": ["a"]}
         new = message("a", retried=3, error_msg=PUT_BACK, last_failed_at=NOW_S)
         fields = bench.queue.task("a")
         (attempt,) = decode_attempts(fields.pop("attempts"))
-        assert fields == {"msg": new, "state": b"retry", "lost": b"1"}
+        assert fields == {"msg": new, "state": b"pending", "pending_since": b"%d" % NOW_NS, "lost": b"1"}
         error = "LeaseExpiredError: lost with its server; time 1 of at most 3, no attempt charged"
         assert attempt == AttemptRecord(4, 0, NOW_S * 1000, "", error)
         assert bench.queue.counters() == {}
@@ -61,7 +60,7 @@ def test_a_last_attempt_that_was_lost_is_still_to_be_made(db: Redis, url: str) -
     async def test(bench: Bench) -> None:
         bench.queue.activate("a", until_s=1, retry=3, retried=3)
         await recoverer(bench).tick()
-        assert bench.queue.scores("retry") == {"a": NOW_S + 103}
+        assert bench.queue.places() == {"pending": ["a"]}
         assert bench.queue.message("a").retried == 3
 
     on_bench(db, url, test)
@@ -86,7 +85,9 @@ def test_a_task_that_may_run_once_goes_to_the_archive(db: Redis, url: str, caplo
     ]
 
 
-@pytest.mark.parametrize(("max_lost", "before", "goes_to"), [(3, 2, "retry"), (3, 3, "archived"), (0, 0, "archived")])
+@pytest.mark.parametrize(
+    ("max_lost", "before", "goes_to"), [(3, 0, "pending"), (3, 2, "retry"), (3, 3, "archived"), (0, 0, "archived")]
+)
 def test_a_task_that_was_lost_too_often_is_archived_as_poison(
     max_lost: int, before: int, goes_to: str, db: Redis, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -104,8 +105,12 @@ def test_a_task_that_was_lost_too_often_is_archived_as_poison(
 
     on_bench(db, url, test)
     (said,) = logged(caplog)
-    follows = "they will be retried, no attempt charged" if goes_to == "retry" else "archived (time "
-    assert follows in said
+    follows = {
+        "pending": "they run again at once, no",
+        "retry": "they will be retried, no",
+        "archived": "archived (time ",
+    }
+    assert follows[goes_to] in said
 
 
 @pytest.mark.parametrize("garbage", ["many", "1e300", "-4", "9" * 5000])
@@ -114,7 +119,7 @@ def test_a_count_of_losses_that_is_none_stops_nothing(garbage: str, db: Redis, u
         bench.queue.activate("a", "b", until_s=1)
         bench.db.hset(keys.task(QUEUE, "a"), "lost", garbage)
         await recoverer(bench).tick()
-        assert bench.queue.places() == {"retry": ["a", "b"]}
+        assert bench.queue.places() == {"pending": ["b", "a"]}
 
     on_bench(db, url, test)
 
@@ -141,7 +146,7 @@ def test_a_counter_that_is_none_is_said_and_keeps_no_task_from_being_recovered(
         bench.db.set(keys.lost(QUEUE, NOW), "many")
         bench.queue.activate("a", until_s=1)
         await recoverer(bench).tick()
-        assert bench.queue.places() == {"retry": ["a"]}
+        assert bench.queue.places() == {"pending": ["a"]}
 
     on_bench(db, url, test)
     assert logged(caplog)[-1].startswith("queue default: the counter of lost tasks of the day lacks 1: ")
@@ -158,7 +163,7 @@ def test_what_was_lost_is_said_with_its_ids_and_what_follows(
     ids = ", ".join(f"id-{number:02}" for number in range(10))
     assert logged(caplog) == [
         "queue default: 12 tasks were lost because their server died or is cut off from Redis; "
-        f"they will be retried, no attempt charged: {ids}, …"
+        f"they run again at once, no attempt charged: {ids}, …"
     ]
 
 
@@ -168,7 +173,7 @@ def test_the_limit_is_30_s_to_the_second(until_s: int, owner: Any, comes: bool, 
         bench.queue.activate("a", until_s=until_s, owner=owner)
         bench.queue.activate("later", until_s=EXPIRED_S + 1, owner=GOS)
         await recoverer(bench).tick()
-        assert ("a" in bench.queue.places().get("retry", [])) is comes
+        assert ("a" in bench.queue.places().get("pending", [])) is comes
         assert "later" in bench.queue.places()["active"]
 
     on_bench(db, url, test)
@@ -180,7 +185,7 @@ def test_hundreds_of_tasks_come_back_in_one_go(db: Redis, url: str) -> None:
         recovering = recoverer(bench)
         await recovering.tick()
         assert recovered(bench) == 350
-        assert bench.queue.places().keys() == {"retry"}
+        assert bench.queue.places().keys() == {"pending"}
 
     on_bench(db, url, test)
 
@@ -206,7 +211,7 @@ def test_two_recoverers_at_once_move_each_task_once(db: Redis, url: str) -> None
         both = [recoverer(bench, commands=Commands(bench.broker)) for _ in range(2)]
         await asyncio.gather(*(one.tick() for one in both))
         assert recovered(bench) == 300
-        assert len(bench.queue.places()["retry"]) == len(bench.queue.places()["archived"]) == 150
+        assert len(bench.queue.places()["pending"]) == len(bench.queue.places()["archived"]) == 150
         assert bench.queue.counters()["processed"] == 150
         assert {bench.queue.task(f"r{n}")["lost"] for n in range(150)} == {b"1"}
 
@@ -243,7 +248,7 @@ def test_what_we_hold_is_ours_to_extend_and_not_to_recover(db: Redis, url: str) 
         bench.queue.activate("others", until_s=1, owner=THEIRS)
         recovering = recoverer(bench)
         await recovering.tick()
-        assert bench.queue.places() == {"active": ["held"], "lease": ["held"], "retry": ["others"]}
+        assert bench.queue.places() == {"active": ["held"], "lease": ["held"], "pending": ["others"]}
 
     on_bench(db, url, test)
 
@@ -261,11 +266,16 @@ def test_the_apps_hooks_decide_on_a_task_that_is_tried_again_and_on_no_other(db:
 
         bench.queue.activate("hooked", "default", until_s=1)
         bench.queue.activate("dead", until_s=1, retry=0)
+        for task_id in ("hooked", "default"):
+            bench.db.hset(keys.task(QUEUE, task_id), "lost", 1)
+        bench.queue.activate("lost for the first time", until_s=1)
         recovering = recoverer(bench, rules=LostTaskRules(lambda retried: 100.0 + retried, 3, judge, Tally))
         await recovering.tick()
         assert asked == [message("default"), message("hooked")]
         assert bench.queue.scores("retry") == {"hooked": NOW_S + 7, "default": NOW_S + 100}
-        assert bench.queue.message("hooked").error_msg == PUT_BACK, "the text is what this server knows"
+        assert bench.queue.message("hooked").error_msg == PUT_BACK.replace("time 1", "time 2"), (
+            "the text is what this server knows"
+        )
         assert bench.queue.counters()["failed"] == 1, "no failure, whatever the hooks say: it was not the task's fault"
 
     on_bench(db, url, test)
@@ -287,7 +297,7 @@ def test_a_message_that_cannot_be_read_is_archived_once_and_stops_no_other(what:
         bench.db.hset(keys.task(QUEUE, "bad"), "msg", BROKEN[what])
         recovering = recoverer(bench)
         await recovering.tick()
-        assert bench.queue.places() == {"retry": ["good"], "archived": ["bad"]}
+        assert bench.queue.places() == {"pending": ["good"], "archived": ["bad"]}
         archived = decode_task_message(bench.queue.task("bad")["msg"])
         assert (archived.type, archived.id, archived.queue) == ("fastq:undecodable", "bad", QUEUE)
         assert (archived.payload, archived.retry) == (BROKEN[what], 0)
@@ -303,7 +313,7 @@ def test_a_message_whose_text_is_not_utf_8_is_archived_once(db: Redis, url: str)
         bench.queue.activate("bad", "good", until_s=1)
         bench.db.hset(keys.task(QUEUE, "bad"), "msg", bad)
         await recoverer(bench).tick()
-        assert bench.queue.places() == {"retry": ["good"], "archived": ["bad"]}
+        assert bench.queue.places() == {"pending": ["good"], "archived": ["bad"]}
         assert decode_task_message(bench.queue.task("bad")["msg"]).payload == bad
 
     on_bench(db, url, test)
@@ -356,8 +366,7 @@ def test_each_kind_of_repair_is_counted_and_said(db: Redis, url: str, caplog: py
         assert bench.queue.places() == {
             "active": ["no-lease", "whole"],
             "lease": ["no-lease", "whole"],
-            "retry": ["dead"],
-            "pending": ["not-active"],
+            "pending": ["dead", "not-active"],
         }
         assert bench.stats.repairs == {
             RepairKind.RECOVERED: 1,
@@ -371,7 +380,7 @@ def test_each_kind_of_repair_is_counted_and_said(db: Redis, url: str, caplog: py
     on_bench(db, url, test)
     assert logged(caplog) == [
         "queue default: 1 tasks were lost because their server died or is cut off from Redis; "
-        "they will be retried, no attempt charged: dead",
+        "they run again at once, no attempt charged: dead",
         "queue default: 2 ids without task, 1 active without lease, 1 leases without active task",
     ]
 
@@ -384,7 +393,7 @@ def test_what_cannot_be_repaired_does_not_keep_dead_servers_tasks_from_coming_ba
         bench.db.config_set("maxmemory", 1)  # a new lease takes memory; what frees some first is let pass
         with pytest.raises(BrokerError, match="maxmemory"):
             await recoverer(bench).tick()
-        assert bench.queue.places() == {"retry": ["a"], "active": ["no-lease"]}
+        assert bench.queue.places() == {"pending": ["a"], "active": ["no-lease"]}
 
     with redis_server() as server, server.client() as db:
         on_bench(db, server.url, test)
@@ -396,7 +405,7 @@ def test_hundreds_of_dangling_ids_go_in_one_go(db: Redis, url: str) -> None:
         bench.queue.activate("a", until_s=2)
         recovering = recoverer(bench)
         await recovering.tick()
-        assert bench.queue.places() == {"retry": ["a"]}
+        assert bench.queue.places() == {"pending": ["a"]}
         assert repaired(bench) == 250
 
     on_bench(db, url, test)
@@ -412,7 +421,7 @@ def test_an_active_task_without_lease_is_recovered_within_two_rounds(db: Redis, 
         assert bench.queue.places()["active"] == ["a"], "it may be about to be leased: it has 30 s"
         bench.clock.advance(60)
         await recovering.tick()
-        assert bench.queue.places() == {"retry": ["a"]}
+        assert bench.queue.places() == {"pending": ["a"]}
         assert (repaired(bench), recovered(bench)) == (1, 1)
 
     on_bench(db, url, test)
@@ -457,7 +466,7 @@ def test_a_queue_that_fails_does_not_keep_the_others_waiting(db: Redis, url: str
         bench.queue.activate("a", until_s=1)
         with pytest.raises(BrokerError):
             await recoverer(bench, "odd", QUEUE).tick()
-        assert bench.queue.places() == {"retry": ["a"]}
+        assert bench.queue.places() == {"pending": ["a"]}
 
     on_bench(db, url, test)
 
@@ -475,7 +484,7 @@ def test_it_begins_at_once_and_starts_and_stops_again_and_again(db: Redis, url: 
         recovering.start()
         await until(lambda: recovering.ticks)
         await recovering.stop()
-        assert bench.queue.places().keys() == {"retry"}
+        assert bench.queue.places().keys() == {"pending"}
         assert {bench.queue.task(str(number))["lost"] for number in range(200)} == {b"1"}
 
     on_bench(db, url, test)

@@ -1,0 +1,134 @@
+"""Signs of life: how fastq's servers know of each other within seconds who is gone.
+
+Each server gives a sign every two seconds, under the mark of its leases. Two servers that have drawn the same mark
+share an entry, which is alive while either of them is.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from fastq.broker.operation import Operation, scripted
+from fastq.broker.operations.lease import Owner
+from fastq.wire import keys
+
+__all__ = ["ServerFacts", "Signed", "SilentServer", "forget_signer", "has_client", "identify", "sign", "withdraw_sign"]
+
+FORGET_S: Final = 300
+"""After this time without a sign, the leases of a server have long ended."""
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server tells with its sign, so that others can prove that it is gone.
+
+    ``client_id`` is that of the connection that gave the sign, in the run ``run_id`` of Redis; None where not known.
+    ``boot``, ``namespace``, ``pid`` and ``started`` name its process; ``boot`` is empty where the system has no such.
+    ``wall_s`` is its wall clock, with which it makes the scores of its leases of ``lease_s``.
+    """
+
+    name: str
+    queues: tuple[str, ...]
+    client_id: int | None
+    run_id: str | None
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started: str
+    wall_s: float
+    lease_s: int
+
+    def encode(self) -> bytes:
+        """Return the JSON."""
+        return orjson.dumps({"format": FORMAT, **asdict(self)})
+
+    @classmethod
+    def decode(cls, data: bytes) -> "ServerFacts | None":
+        """Read the JSON; None if it is of another format."""
+        try:
+            fields = orjson.loads(data)
+            if fields.pop("format") != FORMAT:
+                return None
+            return cls(**{name: fields[name] for name in cls.__slots__} | {"queues": tuple(fields["queues"])})
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+
+class SilentServer(NamedTuple):
+    """A server that has given no sign for some seconds."""
+
+    owner: Owner
+    silent_s: float
+    facts: ServerFacts
+    data: bytes
+    """The encoded facts, as they were found."""
+
+
+class Signed(NamedTuple):
+    """How many servers there are, Go's included, and which fastq servers are silent, the longest first."""
+
+    servers: int
+    silent: list[SilentServer]
+
+
+def sign(owner: Owner, facts: ServerFacts, silent_s: float, most: int) -> Operation[Signed]:
+    """Note that a server is alive; return those others that have given no sign for so long, by Redis' clock."""
+    return scripted(
+        "sign",
+        (keys.signs(), keys.signers(), keys.all_servers()),
+        (str(owner), facts.encode(), int(silent_s * 1000), most, FORGET_S * 1000, int(facts.wall_s)),
+        _parse_signed,
+        idempotent=True,
+    )
+
+
+def _parse_signed(reply: list[Any]) -> Signed:
+    return Signed(reply[0], list(_silent(zip(reply[1::3], reply[2::3], reply[3::3], strict=True))))
+
+
+def _silent(found: Iterable[tuple[bytes, int, bytes]]) -> Iterable[SilentServer]:
+    for mark, silent_ms, data in found:
+        facts = ServerFacts.decode(data)
+        if facts is not None:
+            yield SilentServer(Owner(float(mark)), silent_ms / 1000, facts, data)
+
+
+def forget_signer(silent: SilentServer) -> Operation[bool]:
+    """Forget a silent server; False if it has given a sign meanwhile."""
+    return scripted(
+        "forget_signer",
+        (keys.signs(), keys.signers()),
+        (str(silent.owner), silent.data),
+        lambda reply: reply == 1,
+        idempotent=True,
+    )
+
+
+def withdraw_sign(owner: Owner) -> tuple[Operation[int], ...]:
+    """Forget a server that ends in order."""
+    return (
+        Operation("ZREM", (keys.signs(),), (str(owner),), int, idempotent=True),
+        Operation("HDEL", (keys.signers(),), (str(owner),), int, idempotent=True),
+    )
+
+
+def identify() -> tuple[Operation[int], Operation[str]]:
+    """Return what reads the id of the client on whose connection it is sent, and the run of Redis."""
+    return (
+        Operation("CLIENT", (), ("ID",), int, idempotent=True),
+        Operation("INFO", (), ("server",), _run_id, idempotent=True),
+    )
+
+
+def _run_id(reply: bytes) -> str:
+    facts = dict(line.partition(b":")[::2] for line in bytes(reply).splitlines())
+    return facts.get(b"run_id", b"").decode(errors="replace")
+
+
+def has_client(client_id: int) -> Operation[bool]:
+    """Return whether Redis has a connection with this client; the question goes to the node that gave the id."""
+    return Operation("CLIENT", (), ("LIST", "ID", client_id), lambda reply: bool(reply.strip()), idempotent=True)

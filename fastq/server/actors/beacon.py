@@ -1,0 +1,252 @@
+"""The beacon: shows that this server lives, and takes the tasks of fastq servers that are gone, within seconds.
+
+Wakes: every 2 s, the first time at once. Writes: a sign of life, on a connection of its own. Reads: which others have
+given none for ``takeover_after``; at first all others. If it dies: nothing is taken before its lease has ended, as
+always if the user of Redis lacks a right.
+
+A silent server may be frozen, or cut off. It is gone if its process is, which a process of the same host can tell; or
+if Redis has lost the connection of its last sign, unless this server has not heard from Redis for as long either, or
+Redis is not the same process any more. A server that comes back in spite of it gives later leases than those that are
+taken, and finds the others gone.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from fastq.broker.operations.finish import Guard
+from fastq.broker.operations.lease import LeasedTask, list_owned, read_leased
+from fastq.broker.operations.signs import (
+    ServerFacts,
+    SilentServer,
+    forget_signer,
+    has_client,
+    identify,
+    sign,
+)
+from fastq.broker.transport.own_line import OwnLine
+from fastq.common.clock import Moment
+from fastq.errors import BrokerError
+from fastq.server.actors.actor import Actor
+from fastq.server.actors.lost_tasks import LostTasks
+from fastq.server.base.commands import Commands
+from fastq.server.base.outage import is_shared
+from fastq.server.base.this_process import ProcessFacts
+from fastq.server.inflight.in_flight import InFlight
+
+__all__ = ["Beacon", "OwnProcess"]
+
+AT_FIRST: Final = 1000
+AT_ONCE: Final = 100
+"""How many silent servers are looked at: at first, when all others count as silent, and later."""
+MOST_OWNED: Final = 5000
+BATCH: Final = 100
+BATCH_BYTES: Final = 256_000
+REFUSED_S: Final = 60.0
+"""The pause after Redis has refused the sign itself."""
+CERTAINLY_S: Final = 60
+"""By how much later than expected the leases of a process that is gone may end: its clock may have been set."""
+NOT_TAKEN: Final = "tasks of a dead server on another host wait until its leases have ended"
+
+
+class OwnProcess(Protocol):
+    """The process of a server, and what it can tell of others."""
+
+    facts: ProcessFacts
+
+    def is_gone(self, other: ProcessFacts) -> bool | None:
+        """Return whether another process has ended, None if that cannot be told from here."""
+
+
+class _Line(NamedTuple):
+    """The connection of the signs: the number of its opening, its client, the run of Redis."""
+
+    opened: int
+    client_id: int | None
+    run_id: str | None
+
+
+class Beacon(Actor):
+    """The actor that gives signs of life, and takes over from servers that are gone."""
+
+    name = "beacon"
+    longest_backoff_s = 1.0
+    """Others may take the tasks of a server that is silent for longer and has lost its connection."""
+
+    def __init__(
+        self,
+        line: OwnLine,
+        commands: Commands,
+        queues: Sequence[str],
+        name: str,
+        process: OwnProcess,
+        in_flight: InFlight,
+        *,
+        takeover_s: float,
+        lost: LostTasks,
+        tell_servers: Callable[[int], None],
+    ) -> None:
+        """Return one that signs with a name, and tells how many servers there are."""
+        super().__init__(in_flight.stats.outage)
+        self._line = line
+        self._commands = commands
+        self._queues = tuple(queues)
+        self._name = name
+        self._process = process
+        self._owner = in_flight.owner
+        self._clock = in_flight.clock
+        self._timing = in_flight.timing
+        self._takeover_s = takeover_s
+        self._lost = lost
+        self._tell_servers = tell_servers
+        self._known = _Line(0, None, None)
+        self._steady_since_s = self._clock.monotonic_s()
+        self._answered: Moment | None = None
+        self._has_looked = self._has_complained = False
+        self._seen_to: dict[str, bytes] = {}
+
+    async def stop(self) -> None:
+        """End, and close the connection."""
+        await super().stop()
+        await self._line.drop()
+
+    async def tick(self) -> float:
+        """Give one sign, and look at the servers that are silent."""
+        began = Moment.now(self._clock)
+        silent_s, most = (self._takeover_s, AT_ONCE) if self._has_looked else (0.0, AT_FIRST)
+        try:
+            await self._identify()
+            signed = await self._line.run(sign(self._owner, self._facts(), silent_s, most))
+        except BrokerError as error:
+            self._answered = None
+            await self._line.drop()
+            if is_shared(error):
+                raise
+            self._complain(str(error))
+            return REFUSED_S
+        if self._line.opened != self._known.opened:
+            return 0.0  # it was sent again on another connection, whose client is not known yet
+        self._note_answer(began)
+        self._tell_servers(signed.servers)
+        self._seen_to = {
+            mark: data for mark, data in self._seen_to.items() if data in {one.data for one in signed.silent}
+        }
+        for silent in signed.silent:
+            self.get_on()
+            await self._look_at(silent)
+        self._has_looked = True
+        return max(0.0, self._timing.sign_interval_s - (self._clock.monotonic_s() - began.monotonic_s))
+
+    async def _identify(self) -> None:
+        """Ask for the client of a new connection."""
+        if self._line.is_open and self._known.opened == self._line.opened:
+            return
+        self._answered = None
+        found = await self._line.run_many(identify())
+        for error in found:
+            if isinstance(error, BrokerError):
+                if is_shared(error):
+                    raise error
+                self._complain(str(error))
+        client_id, run_id = (None if isinstance(one, BrokerError) else one for one in found)
+        self._known = _Line(self._line.opened, client_id, run_id)
+
+    def _facts(self) -> ServerFacts:
+        process = self._process.facts
+        return ServerFacts(
+            name=self._name,
+            queues=self._queues,
+            client_id=self._known.client_id,
+            run_id=self._known.run_id,
+            host=process.host,
+            boot=process.boot,
+            namespace=process.namespace,
+            pid=process.pid,
+            started=process.started,
+            wall_s=self._clock.unix_ns() / 1e9,
+            lease_s=self._timing.lease_s,
+        )
+
+    def _complain(self, why: str) -> None:
+        if not self._has_complained:
+            self._has_complained = True
+            self._log.warning("%s; %s", why, NOT_TAKEN)
+
+    def _note_answer(self, asked: Moment) -> None:
+        """Note that Redis has answered; after a gap all servers get time to give a sign."""
+        now = Moment.now(self._clock)
+        if self._answered is None or self._answered.until(now) > 2 * self._timing.sign_interval_s:
+            self._steady_since_s = now.monotonic_s
+        self._answered = asked
+
+    async def _look_at(self, silent: SilentServer) -> None:
+        """Take the tasks of a silent server if it is gone, those of the queues of this server."""
+        queues = [queue for queue in self._queues if queue in silent.facts.queues]
+        if not queues or self._seen_to.get(str(silent.owner)) == silent.data:
+            return
+        why, is_certain = await self._why_gone(silent)
+        if not why:
+            return
+        until_s = int(silent.facts.wall_s + silent.facts.lease_s + silent.silent_s) + CERTAINLY_S * is_certain
+        for queue in queues:
+            await self._take(queue, silent, until_s, f"server {silent.facts.name} is gone: {why}")
+        if set(queues) == set(silent.facts.queues):
+            await self._line.run(forget_signer(silent))
+        self._seen_to[str(silent.owner)] = silent.data
+
+    async def _why_gone(self, silent: SilentServer) -> tuple[str, bool]:
+        """Return why a server is gone, empty if it may not be, and whether that is certain."""
+        facts = silent.facts
+        process = ProcessFacts(facts.host, facts.boot, facts.namespace, facts.pid, facts.started)
+        is_gone = self._process.is_gone(process)
+        if is_gone is not None:
+            return ("its process has ended", True) if is_gone else ("", False)
+        heard_s = self._clock.monotonic_s() - self._steady_since_s
+        if min(silent.silent_s, heard_s) < self._takeover_s or facts.client_id is None or not facts.run_id:
+            return "", False
+        if facts.run_id != self._known.run_id:
+            return "", False
+        try:
+            if await self._line.run(has_client(facts.client_id)) or self._line.opened != self._known.opened:
+                return "", False
+        except BrokerError as error:
+            if is_shared(error):
+                raise
+            self._complain(str(error))
+            return "", False
+        return f"no sign of it for {silent.silent_s:.0f} s, and its connection to Redis is closed", False
+
+    async def _take(self, queue: str, silent: SilentServer, until_s: int, cause: str) -> None:
+        """Take what a server has leased in a queue; the newest first, since each goes to the head."""
+        guard = Guard(silent.owner, expired_at=until_s)
+        ends_s = range(int(silent.facts.wall_s) - self._timing.recover_grace_s, until_s)
+        while ids := await self._commands.run(list_owned(queue, silent.owner, ends_s, MOST_OWNED)):
+            moved = 0
+            while ids:
+                self.get_on()
+                batch, ids = ids[-BATCH:], ids[:-BATCH]
+                for tasks in reversed(_slices(await self._read(queue, batch))):
+                    moved += (await self._lost.put(queue, tasks, guard, cause, self.get_on)).moved
+            if not moved:
+                return
+
+    async def _read(self, queue: str, ids: Sequence[str]) -> list[tuple[LeasedTask, int]]:
+        """Read tasks; those that cannot be read are left to the recoverer."""
+        found = await self._commands.run_many([read_leased(queue, task_id) for task_id in ids])
+        return [
+            (LeasedTask(task_id, one[0]), one[1])
+            for task_id, one in zip(ids, found, strict=True)
+            if not isinstance(one, BrokerError) and one[0] is not None
+        ]
+
+
+def _slices(tasks: Sequence[tuple[LeasedTask, int]]) -> list[list[tuple[LeasedTask, int]]]:
+    """Divide tasks into calls of bounded size."""
+    slices: list[list[tuple[LeasedTask, int]]] = []
+    size = BATCH_BYTES
+    for task in tasks:
+        size += len(task[0].message)
+        if size > BATCH_BYTES:
+            slices.append([])
+            size = len(task[0].message)
+        slices[-1].append(task)
+    return slices

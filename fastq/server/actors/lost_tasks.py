@@ -1,0 +1,187 @@
+"""What becomes of tasks that were lost with their server; used by the recoverer and the beacon.
+
+A task that is lost for the first time runs again at once, at the head of its queue. One that is lost again waits as for
+a retry: it may be what kills its servers, and whatever runs beside it must not be lost with it each time. No attempt is
+charged. A task that was lost too often, or may run once only, is archived.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from fastq.broker.operation import Operation
+from fastq.broker.operations.finish import (
+    Archived,
+    FinishOutcome,
+    Guard,
+    PutBack,
+    Retried,
+    archive,
+    put_back,
+    retry,
+)
+from fastq.broker.operations.lease import LeasedTask
+from fastq.broker.operations.maintain import count_lost
+from fastq.common.clock import Clock, at_unix_ns
+from fastq.errors import BrokerError, InvalidMessageError
+from fastq.server.actors.actor import first_of
+from fastq.server.base.commands import Commands
+from fastq.server.inflight.dispositions import undecodable
+from fastq.server.inflight.stats import RepairKind, ServerStats
+from fastq.server.inflight.tally import Tally
+from fastq.server.inflight.tasks import view_leased
+from fastq.wire.attempts import AttemptRecord
+from fastq.wire.codec import clean_text, rewrite_task_message
+from fastq.worker.shared.report import FailureReport
+
+__all__ = ["LostTaskRules", "LostTasks", "Put"]
+
+LEASE_EXPIRED: Final = "asynq: task lease expired"
+"""Go's text, with which the error of a lost task begins."""
+MAY_RUN_ONCE: Final = "max_retry=0, and whether it had started is not known"
+
+Judge: TypeAlias = Callable[[bytes], Awaitable[FailureReport | None]]
+
+_log = logging.getLogger("fastq.recoverer")
+
+
+class LostTaskRules(NamedTuple):
+    """The rules for lost tasks."""
+
+    retry_delay_s: Callable[[int], float]
+    """Seconds until the next attempt of a task that was lost before, given the number of retries."""
+    max_lost: int
+    """How often a task may be lost; then it is archived as poison."""
+    judge: Judge | None
+    """Asks the app's hooks for the time of a retry; None without such hooks."""
+    tally: Callable[[str, str], Tally]
+    """Returns what counts the tasks of a queue and type."""
+
+
+class Put(NamedTuple):
+    """How many tasks were moved, and the ids of those that were not active."""
+
+    moved: int
+    astray: list[str]
+
+
+class _LostTask(NamedTuple):
+    """The fate of a lost task: to run again at once or at a time, or the archive for a reason."""
+
+    id: str
+    message: bytes
+    retry_at_s: int = 0
+    why_archived: str = ""
+    attempt: bytes = b""
+    type: str = ""
+    """Empty if the message cannot be read."""
+
+
+class LostTasks:
+    """Puts lost tasks back, counts and logs them."""
+
+    def __init__(self, commands: Commands, rules: LostTaskRules, clock: Clock, stats: ServerStats) -> None:
+        self._commands = commands
+        self._rules = rules
+        self._clock = clock
+        self._repairs = stats.repairs
+
+    async def put(
+        self,
+        queue: str,
+        tasks: Sequence[tuple[LeasedTask, int]],
+        guard: Guard,
+        cause: str,
+        get_on: Callable[[], None],
+    ) -> Put:
+        """Put back or archive tasks, each with the number of its earlier losses, as far as the guard lets it.
+
+        ``cause`` is for the log; ``get_on`` is called at each step, because hooks may take long.
+        """
+        now_ns = self._clock.unix_ns()
+        now = at_unix_ns(now_ns)
+        fates: list[_LostTask] = []
+        for task, lost in tasks:
+            get_on()
+            fates.append(await self._fate(queue, task, lost + 1, now_ns // 1_000_000_000))
+        dead = [one for one in fates if one.why_archived]
+        later = [one for one in fates if one.retry_at_s]
+        soon = [one for one in fates if not one.retry_at_s and not one.why_archived]
+        retried = [Retried(*one[:3], is_failure=False, attempt=one.attempt) for one in later]
+        writes: tuple[tuple[list[_LostTask], Operation[list[FinishOutcome]]], ...] = (
+            (soon, put_back(queue, [PutBack(one.id, one.message, one.attempt) for one in soon], now_ns, guard)),
+            (later, retry(queue, retried, now, guard)),
+            (dead, archive(queue, [Archived(one.id, one.message, one.attempt) for one in dead], now, guard)),
+        )
+        moved, astray = 0, []
+        for some, operation in writes:
+            if some:
+                put = await self._write(queue, some, operation, cause)
+                moved += put.moved
+                astray += put.astray
+        return Put(moved, astray)
+
+    async def _write(
+        self, queue: str, lost_tasks: Sequence[_LostTask], operation: Operation[list[FinishOutcome]], cause: str
+    ) -> Put:
+        outcomes = await self._commands.run(operation)
+        moved = [one for one, outcome in zip(lost_tasks, outcomes, strict=True) if outcome is FinishOutcome.OK]
+        self._repairs[RepairKind.RECOVERED] += len(moved)
+        if moved:
+            _log_lost(queue, moved, cause)
+            for one in moved:
+                self._rules.tally(queue, one.type).lost += 1
+            await self._count_lost(queue, len(moved))
+        is_astray = FinishOutcome.NOT_ACTIVE
+        return Put(len(moved), [one.id for one, got in zip(lost_tasks, outcomes, strict=True) if got is is_astray])
+
+    async def _count_lost(self, queue: str, count: int) -> None:
+        """Count the lost tasks of the day; a failure is logged, and does not stop the recovery."""
+        results = await self._commands.run_many(count_lost(queue, count, at_unix_ns(self._clock.unix_ns())))
+        if error := next((result for result in results if isinstance(result, BrokerError)), None):
+            _log.warning("queue %s: the counter of lost tasks of the day lacks %d: %s", queue, count, error)
+
+    async def _fate(self, queue: str, task: LeasedTask, lost: int, now_s: int) -> _LostTask:
+        try:
+            return await self._decide(task, lost, now_s)
+        except InvalidMessageError as error:
+            archived = undecodable(task.id, queue, task.message, str(error), now_s)
+            return _LostTask(task.id, archived, why_archived=f"it cannot be read: {clean_text(str(error))}")
+
+    async def _decide(self, task: LeasedTask, lost: int, now_s: int) -> _LostTask:
+        """Return the fate of a task that was lost for the n-th time; its attempt is not charged."""
+        view = view_leased(task)
+        why = ""
+        if view.retry <= 0:
+            why = MAY_RUN_ONCE
+        elif lost > self._rules.max_lost:
+            why = f"time {lost}, over max_lost={self._rules.max_lost}"
+        told = why or f"time {lost} of at most {self._rules.max_lost}, no attempt charged"
+        error = f"lost with its server; {told}"
+        message = rewrite_task_message(task.message, error_msg=f"{LEASE_EXPIRED}: {error}", last_failed_at=now_s)
+        attempt = AttemptRecord(view.retried + 1, 0, now_s * 1000, "", f"LeaseExpiredError: {error}").encode()
+        retry_at_s = 0
+        if not why and lost > 1:
+            retry_at_s = int(now_s + await self._delay_s(task.message, view.retried))
+        return _LostTask(task.id, message, retry_at_s, why, attempt, view.type)
+
+    async def _delay_s(self, message: bytes, retried: int) -> float:
+        """Ask the app's hooks for the delay of a retry; as in asynq, the error handler is not called."""
+        report = await self._rules.judge(message) if self._rules.judge is not None else None
+        hooked_s = None if report is None else report.retry_in_s
+        return self._rules.retry_delay_s(retried) if hooked_s is None else hooked_s
+
+
+def _log_lost(queue: str, lost_tasks: Sequence[_LostTask], cause: str) -> None:
+    """Log the lost tasks, the cause, and what follows; one line for each outcome."""
+    ids: defaultdict[str, list[str]] = defaultdict(list)
+    for one in lost_tasks:
+        ids[one.why_archived].append(clean_text(one.id))
+    for why, lost in ids.items():
+        what = f"queue {queue}: {len(lost)} tasks were lost because {cause}"
+        if why:
+            _log.error("%s; archived (%s): %s", what, why, first_of(lost))
+        else:
+            follows = "they will be retried" if lost_tasks[0].retry_at_s else "they run again at once"
+            _log.warning("%s; %s, no attempt charged: %s", what, follows, first_of(lost))

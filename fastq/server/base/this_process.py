@@ -1,0 +1,69 @@
+"""What names a process of this host for as long as the host runs, and the proof that one is gone.
+
+A pid alone proves nothing: it is given again. With the boot of the machine, the namespace of the pid and the time when
+the process started it does. Only Linux tells these.
+"""
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["ProcessFacts", "ThisProcess"]
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_ENDED: Final = ("Z", "X")
+"""The states of a process that runs no more: a zombie, and a dead one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """What names a process; ``boot`` is empty where the system does not tell it."""
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started: str
+
+
+class ThisProcess:
+    """The present process, and what it can tell of others."""
+
+    def __init__(self) -> None:
+        self.facts = _facts()
+
+    def is_gone(self, other: ProcessFacts) -> bool | None:
+        """Return whether another process has ended, None if that cannot be told from here."""
+        ours = self.facts
+        if not ours.boot or (other.host, other.boot, other.namespace) != (ours.host, ours.boot, ours.namespace):
+            return None
+        try:
+            os.kill(other.pid, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            pass  # it is another user's
+        try:
+            state, started = _state(other.pid)
+        except (OSError, ValueError, IndexError):
+            return None
+        return state in _ENDED or started != other.started
+
+
+def _facts() -> ProcessFacts:
+    try:
+        host, boot = socket.gethostname(), _BOOT.read_text("ascii").strip()
+        namespace = os.readlink("/proc/self/ns/pid")
+        _, started = _state(os.getpid())
+    except (OSError, ValueError, IndexError):
+        return ProcessFacts("", "", "", os.getpid(), "")
+    return ProcessFacts(host, boot, namespace, os.getpid(), started)
+
+
+def _state(pid: int) -> tuple[str, str]:
+    """Return the state of a process and the clock tick at which it started; its name may contain anything."""
+    _, _, fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")
+    words = fields.split()
+    return words[0], words[19]
