@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
-__all__ = ["Answered", "Began", "Ended", "History", "Sent", "Struck", "judge"]
+__all__ = ["Answered", "Began", "Ended", "Freed", "History", "Sent", "Struck", "judge"]
 
 OF_ALL: Final = "redis"
 """Who is struck where that strikes all servers."""
@@ -29,6 +29,10 @@ RETRY_S: Final = 10.0
 BRIEFLY_S: Final = 45.0
 """The longest wait beside faults that end no server and hold none up: what was lost on the wire is looked for."""
 DEATHS: Final = ("kill", "stop", "partition", "clock", "stall")
+BY_PEERS_S: Final = 10.0
+"""Within so long the tasks of a killed server are taken: six seconds without a sign, and one sign of each side."""
+BY_SUCCESSOR_S: Final = 2.5
+"""The same, from its restart."""
 SKEW_S: Final = 2.0
 """How far clocks may differ that did not jump, and Redis' seconds may be rounded."""
 HEALTHY_WAIT_S: Final = 0.3
@@ -86,6 +90,14 @@ class Struck(NamedTuple):
     kind: str
 
 
+class Freed(NamedTuple):
+    """A server that was killed at a time has no lease any more."""
+
+    at_s: float
+    who: str
+    killed_s: float
+
+
 class Run(NamedTuple):
     """A run of a handler; ``ended_s`` is infinite, and ``kind`` empty, for one whose server died in it."""
 
@@ -106,12 +118,13 @@ class History:
         self.sent: dict[str, Sent] = {}
         self.answered: dict[str, Answered] = {}
         self.struck: list[Struck] = []
+        self.freed: list[Freed] = []
         self.places: dict[str, list[str]] = {}
         self.left: list[str] = []
         """Keys that should not be there at the end."""
         self.runs: defaultdict[str, list[Run]] = defaultdict(list)
 
-    def note(self, what: Sent | Answered | Began | Ended | Struck) -> None:
+    def note(self, what: Sent | Answered | Began | Ended | Struck | Freed) -> None:
         """Add what happened, in the order of time."""
         match what:
             case Sent():
@@ -120,6 +133,8 @@ class History:
                 self.answered[what.id] = what
             case Struck():
                 self.struck.append(what)
+            case Freed():
+                self.freed.append(what)
             case Began():
                 self.runs[what.id].append(Run(what.at_s, what.server, what.retried, what.owner))
             case Ended():
@@ -152,7 +167,7 @@ class History:
 def judge(history: History) -> list[str]:
     """Return all broken promises."""
     lives = (kept, never_ran, once_at_most, reasons, charges, uncharged, owned, apart)
-    rules = (*lives, early, waits, unique, nothing_left)
+    rules = (*lives, early, waits, taken_over, unique, nothing_left)
     return [f"{rule.__name__}: {fault}" for rule in rules for fault in rule(history)]
 
 
@@ -273,6 +288,20 @@ def waits(history: History) -> Iterator[str]:
             yield f"{task_id} waited for {began_s - could_s:.1f} s: {describe(history, task_id)}"
     if len(healthy) >= 10 and median(healthy) > HEALTHY_WAIT_S:
         yield f"{len(healthy)} tasks waited for {median(healthy):.2f} s (median) while nothing failed"
+
+
+def taken_over(history: History) -> Iterator[str]:
+    """What a killed server had is taken by a peer, or by its successor on the same host if that is there sooner."""
+    for one in history.freed:
+        kill = next(kill for kill in history.struck if (kill.who, kill.at_s) == (one.who, one.killed_s))
+        by_s = min(kill.at_s + BY_PEERS_S, kill.until_s + BY_SUCCESSOR_S)
+        is_alone = not any(
+            other.kind == "clock" or (other.at_s <= by_s and other.until_s + BY_PEERS_S >= kill.at_s)
+            for other in history.struck
+            if other is not kill
+        )
+        if is_alone and one.at_s > by_s:
+            yield f"what {one.who} had at {kill.at_s:.1f} s was free only after {one.at_s - kill.at_s:.1f} s"
 
 
 def unique(history: History) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The wires between machines and Redis, in place of sockets: redis-py and fastq's transport run on them as they are."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -18,8 +19,11 @@ URL: Final = "redis://redis:6379"
 LOST: Final = 0.25
 """The share of requests that a lossy wire spoils."""
 _READS: Final = {b"PING", b"HELLO", b"CLIENT", b"SUBSCRIBE", b"UNSUBSCRIBE", b"EXISTS", b"ACL", b"INFO"}
-_NOT_TOLD: Final = {b"INFO", b"HELLO", b"ACL"}
+_NOT_TOLD: Final = {b"CLIENT", b"INFO", b"HELLO", b"ACL"}
 """Their replies name memory, CPU, or connections since Redis' start; they are left out of the trace."""
+
+_OF_ONE_RUN: Final = re.compile(rb'"client_id":\d+,"run_id":"\w+"')
+"""What a server tells of its connection, which Redis names anew in each run."""
 
 
 class Network:
@@ -67,8 +71,11 @@ class Network:
                 if pushed := listener.line.pushed():
                     self.tell("push", listener, pushed)
                     listener.answer(pushed)
-        shown = replies if names.isdisjoint(_NOT_TOLD) else b"..."
-        self.tell("request", wire, commands, shown)
+        told = [
+            [_OF_ONE_RUN.sub(b"", word) for word in words[: 2 if words[0] == b"CLIENT" else None]] for words in commands
+        ]
+        shown = replies if names.isdisjoint(_NOT_TOLD) and told == commands else b"..."
+        self.tell("request", wire, told, shown)
         return replies
 
     def cut(self, who: Machine | None, *, silently: bool = False) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.judge import Answered, Began, Ended, History, Sent, Struck, judge
+from tests.simulation.judge import Answered, Began, Ended, Freed, History, Sent, Struck, judge
 from tests.simulation.planted import PLANTED
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def test_each_mistake_can_be_planted() -> None:
 # The judge: a history that keeps each promise, and one that breaks it.
 
 
-def history(*happened: Sent | Answered | Began | Ended | Struck, **places: str) -> History:
+def history(*happened: Sent | Answered | Began | Ended | Struck | Freed, **places: str) -> History:
     made = History()
     made.note(Sent(1, "a", 1, 1, "", True))
     made.note(Answered(1, "a", True))
@@ -82,6 +82,7 @@ def ended(at_s: float, kind: str, server: str = "s", owner: str = "", left_s: fl
 GOOD = (began(1.1), ended(2, "DONE"))
 FAILED = (began(1.1), ended(2, "FAILED"))
 ONCE = Sent(1, "a", 1, 0, "", True)
+KILL = Struck(20, 50, "t", "kill")
 CUT = Struck(1.5, 3, "s", "lossy")
 
 
@@ -108,6 +109,11 @@ CUT = Struck(1.5, 3, "s", "lossy")
             "completed",
             "once_at_most",
         ),
+        ((*GOOD, KILL, Freed(29.9, "t", 20)), "completed", ""),
+        ((*GOOD, KILL, Freed(30.5, "t", 20)), "completed", "taken_over"),
+        ((*GOOD, Struck(20, 21, "t", "kill"), Freed(23, "t", 20)), "completed", ""),
+        ((*GOOD, Struck(20, 21, "t", "kill"), Freed(24, "t", 20)), "completed", "taken_over"),
+        ((*GOOD, KILL, Struck(25, 26, "s", "slow"), Freed(60, "t", 20)), "completed", ""),
         ((CUT, began(4), began(40, "t"), ended(90, "DONE"), ended(91, "DONE", "t")), "completed", "apart"),
     ],
 )

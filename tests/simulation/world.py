@@ -6,6 +6,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
+from itertools import count
 from random import Random
 from typing import Any, Final
 from uuid import uuid4
@@ -15,9 +16,10 @@ from fastq.broker.operations.presence import ServerIdentity
 from fastq.errors import BrokerError, DuplicateTaskError, FastqError, TaskIDConflictError
 from fastq.pool.main.protocol import Submission
 from fastq.server.base.config import ServerConfig
+from fastq.server.base.this_process import ProcessFacts
 from fastq.server.wiring.process import ProcessOptions, ServerProcess
 from tests.simulation.faults import REDIS, REFUSED, Fault, draw_faults
-from tests.simulation.judge import Answered, Began, Ended, History, Sent, Struck, judge
+from tests.simulation.judge import Answered, Began, Ended, Freed, History, Sent, Struck, judge
 from tests.simulation.loop import OUTSIDE, Loop, Machine
 from tests.simulation.network import URL, Network
 from tests.simulation.page import Page
@@ -50,6 +52,17 @@ class LogLines(logging.Handler):
         self._tell("log", record.name, record.levelname, self.format(record))
 
 
+class SimulatedProcess:
+    """A process of a host."""
+
+    def __init__(self, host: str, pid: int) -> None:
+        self.facts = ProcessFacts(host, "boot", "", pid, "")
+
+    def is_gone(self, other: ProcessFacts) -> bool | None:
+        """A host has one at a time."""
+        return other.pid != self.facts.pid if other.host == self.facts.host else None
+
+
 class World:
     """A seed and all that follows from it; ``faults`` in place of the drawn ones, to leave some out."""
 
@@ -70,6 +83,7 @@ class World:
         self.faults = drawn if faults is None else faults
         self.machines: dict[str, Machine] = {}
         self._serving: dict[str, ServerProcess] = {}
+        self._pids = count(1)
         self._work: list[asyncio.Task[None]] = []
         self._attempts: defaultdict[str, int] = defaultdict(int)
 
@@ -97,6 +111,7 @@ class World:
             server = ServerProcess(
                 ProcessOptions("simulated:app", URL, config),
                 identity=ServerIdentity(machine.name, 1, str(uuid4())),
+                own_process=SimulatedProcess(machine.name, next(self._pids)),
                 make_pool=lambda config, forks: SimulatedPool(4, self._fate_of, self._note_run(machine)),
             )
             self._serving[machine.name] = server
@@ -205,6 +220,7 @@ class World:
             case "kill" if machine:
                 machine.is_dead = True
                 self.network.cut(machine)
+                self._work.append(self.loop.create_task(self._free(fault), context=OUTSIDE))
             case "cut" if machine:
                 self.network.cut(machine)
             case "clock" if machine:
@@ -220,6 +236,17 @@ class World:
                 self._store.ask("CONFIG", "SET", "min-replicas-to-write", "1")
             case "refuse":
                 self._store.ask("ACL", "SETUSER", "default", f"-{refused(fault)}")
+
+    async def _free(self, fault: Fault) -> None:
+        """Wait until a dead server has no lease any more."""
+        at_s, mark = self._now_s, self._serving[fault.who].owner.fraction
+        leases = [f"asynq:{{{queue}}}:lease" for queue in QUEUES]
+        while any(float(score) % 1 == mark for key in leases for score in self._scores(key)):
+            await asyncio.sleep(0.5)
+        self.history.note(Freed(self._now_s, fault.who, at_s))
+
+    def _scores(self, key: str) -> list[str]:
+        return list(self._store.ask("ZRANGE", key, "0", "-1", "WITHSCORES")[1::2])
 
     def _end(self, fault: Fault, machine: Machine | None) -> None:
         match fault.kind:
