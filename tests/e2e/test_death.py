@@ -55,11 +55,6 @@ def freeze(view: View, worker: Worker, task_id: str) -> None:
     view.db.zadd("asynq:{default}:lease", {task_id: 1 + lease % 1})  # its fraction says whose it was
 
 
-def make_due(view: View, task_id: str) -> None:
-    """Let a task in retry be due now."""
-    view.db.zadd("asynq:{default}:retry", {task_id: 1})
-
-
 # The main process -------------------------------------------------------------------------------------------------
 
 
@@ -76,17 +71,17 @@ def test_a_killed_server_leaves_no_process_and_another_brings_its_tasks_back(
     killed.signal(signal.SIGKILL)
     killed.leaves_nothing()
     assert view.ids("active") == held
-    other = start_short(workers)
+    other = workers.start("--concurrency", "1", "--prefetch-time", "60").is_ready()
     view.open(times=8)
+    wait_until(lambda: view.size("completed") == 12)
     for task_id in held:
-        message = view.until("retry", task_id)
+        message = view.message(task_id)
         assert message is not None
         assert (message.retried, message.error_msg) == (0, PUT_BACK)
         assert view.fields(task_id)[b"lost"] == b"1"
-        make_due(view, task_id)
-    wait_until(lambda: view.size("completed") == 12)
     assert (view.size("active"), view.size("lease")) == (0, 0)
-    other.wait_for(" tasks were lost because their server died or is cut off from Redis; they will be retried")
+    other.wait_for(f":{killed.pid}:")
+    other.wait_for(" is gone: its process has ended; they run again at once, no attempt charged: ")
     assert other.stop() == 0, other.text
 
 
@@ -128,9 +123,8 @@ def test_a_frozen_server_that_wakes_does_not_touch_what_is_another_s(
         view.open()
         view.expect("done", task_id)
     other = start_watchful(workers)
-    view.until("retry", task_id)
-    make_due(view, task_id)
     assert view.expect("started", task_id).pid != child
+    other.wait_for(" tasks were lost because their server died or is cut off from Redis; they run again at once")
     frozen.signal(signal.SIGCONT)
     frozen.wait_for("lost the lease" if not ends_while_frozen else "lost its lease before its outcome was saved")
     message = view.until("active", task_id)
@@ -156,9 +150,10 @@ def test_a_server_goes_on_after_it_was_frozen(workers: Workers, client: Client, 
     view.expect("started")
     freeze(view, worker, task_id)
     other = start_watchful(workers)
-    wait_until(lambda: view.size("retry") == 1)
+    other.wait_for(" tasks were lost because their server died or is cut off from Redis; they run again at once")
     assert other.stop() == 0, other.text
     worker.signal(signal.SIGCONT)
+    view.open(times=3)  # it runs the task again, too
     view.until("completed", client.enqueue("ok", retention=3600).id)
     assert worker.stop() == 0, worker.text
 

@@ -29,6 +29,8 @@ RETRY_S: Final = 10.0
 BRIEFLY_S: Final = 45.0
 """The longest wait beside faults that end no server and hold none up: what was lost on the wire is looked for."""
 DEATHS: Final = ("kill", "stop", "partition", "clock", "stall")
+BRIEF_FREEZE_S: Final = 25.0
+"""No lease ends in a freeze that is shorter: it lasts for 30 s, and is extended every 5 s."""
 BY_PEERS_S: Final = 10.0
 """Within so long the tasks of a killed server are taken: six seconds without a sign, and one sign of each side."""
 BY_SUCCESSOR_S: Final = 2.5
@@ -166,7 +168,7 @@ class History:
 
 def judge(history: History) -> list[str]:
     """Return all broken promises."""
-    lives = (kept, never_ran, once_at_most, reasons, charges, uncharged, owned, apart)
+    lives = (kept, never_ran, once_at_most, reasons, frozen, charges, uncharged, owned, apart)
     rules = (*lives, early, waits, taken_over, unique, nothing_left)
     return [f"{rule.__name__}: {fault}" for rule in rules for fault in rule(history)]
 
@@ -207,6 +209,21 @@ def reasons(history: History) -> Iterator[str]:
             is_failed = before.kind in (*CHARGED, "ABORTED") and before.ended_s <= after.began_s
             if not is_failed and not history.may_be_unwritten(before):
                 yield f"{task_id} ran again without a reason: {describe(history, task_id)}"
+
+
+def frozen(history: History) -> Iterator[str]:
+    """A server that only stood still, for less than a lease, loses nothing."""
+    for task_id, runs in history.runs.items():
+        for before, after in pairwise(runs):
+            near = [
+                one
+                for one in history.struck
+                if one.kind == "clock" or (one.at_s <= after.began_s and one.until_s >= before.began_s - AFTERMATH_S)
+            ]
+            only_froze = {(one.who, one.kind) for one in near} == {(before.server, "stop")}
+            is_failed = before.kind in (*CHARGED, "ABORTED") and before.ended_s <= after.began_s
+            if only_froze and not is_failed and sum(one.until_s - one.at_s for one in near) < BRIEF_FREEZE_S:
+                yield f"{task_id} was taken from a frozen server: {describe(history, task_id)}"
 
 
 def charges(history: History) -> Iterator[str]:

@@ -82,6 +82,7 @@ def ended(at_s: float, kind: str, server: str = "s", owner: str = "", left_s: fl
 GOOD = (began(1.1), ended(2, "DONE"))
 FAILED = (began(1.1), ended(2, "FAILED"))
 ONCE = Sent(1, "a", 1, 0, "", True)
+FREEZE = Struck(3, 20, "s", "stop")
 KILL = Struck(20, 50, "t", "kill")
 CUT = Struck(1.5, 3, "s", "lossy")
 
@@ -109,6 +110,7 @@ CUT = Struck(1.5, 3, "s", "lossy")
             "completed",
             "once_at_most",
         ),
+        ((began(1.1), FREEZE, began(12, "t"), ended(13, "DONE", "t"), ended(40, "DONE")), "completed", "frozen"),
         ((*GOOD, KILL, Freed(29.9, "t", 20)), "completed", ""),
         ((*GOOD, KILL, Freed(30.5, "t", 20)), "completed", "taken_over"),
         ((*GOOD, Struck(20, 21, "t", "kill"), Freed(23, "t", 20)), "completed", ""),

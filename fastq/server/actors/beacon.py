@@ -1,7 +1,7 @@
 """The beacon: shows that this server lives, and takes the tasks of fastq servers that are gone, within seconds.
 
-Wakes: every 2 s, the first time at once. Writes: a sign of life, on a connection of its own. Reads: which others have
-given none for ``takeover_after``; at first all others. If it dies: nothing is taken before its lease has ended, as
+Wakes: every 2 s, the first time at once. Writes: a sign of life, on a connection of its own. Reads: which others'
+sign is late; at first all others. If it dies: nothing is taken before its lease has ended, as
 always if the user of Redis lacks a right.
 
 A silent server may be frozen, or cut off. It is gone if its process is, which a process of the same host can tell; or
@@ -39,6 +39,8 @@ AT_FIRST: Final = 1000
 AT_ONCE: Final = 100
 """How many silent servers are looked at: at first, when all others count as silent, and later."""
 MOST_OWNED: Final = 5000
+LATE: Final = 1.25
+"""How many times as long as the time between two signs a sign is missing of a server that is looked at."""
 BATCH: Final = 100
 BATCH_BYTES: Final = 256_000
 REFUSED_S: Final = 60.0
@@ -112,7 +114,9 @@ class Beacon(Actor):
     async def tick(self) -> float:
         """Give one sign, and look at the servers that are silent."""
         began = Moment.now(self._clock)
-        silent_s, most = (self._takeover_s, AT_ONCE) if self._has_looked else (0.0, AT_FIRST)
+        # Of a process of this host it can be told sooner whether it has ended.
+        late_s = min(self._takeover_s, LATE * self._timing.sign_interval_s)
+        silent_s, most = (late_s, AT_ONCE) if self._has_looked else (0.0, AT_FIRST)
         try:
             await self._identify()
             signed = await self._line.run(sign(self._owner, self._facts(), silent_s, most))

@@ -61,6 +61,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "is_failure": [Example(HOOK, HOOK, f"'{HOOK}'")],
     "error_handler": [Example(HOOK, HOOK, f"'{HOOK}'")],
     "max_lost": [Example(0, "0", "0")],
+    "takeover_after": [Example(timedelta(seconds=10), "10s", "10"), Example(0, "0", "0")],
     "unknown_tasks": [Example("return", "return", '"return"')],
     "start_method": [Example("spawn", "spawn", '"spawn"')],
     "max_tasks_per_child": [Example(1000, "1000", "1000")],

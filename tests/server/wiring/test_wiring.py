@@ -10,8 +10,8 @@ import pytest
 import fastq.server.wiring.process
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.aggregation import Aggregation
+from fastq.server.actors.lost_tasks import LostTaskRules
 from fastq.server.actors.reclaimer import Reclaimer
-from fastq.server.actors.recoverer import LostTaskRules
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor
