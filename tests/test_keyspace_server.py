@@ -28,7 +28,8 @@ from fastq.server.actors.aggregator import Aggregator
 from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.forwarder import Forwarder
 from fastq.server.actors.heartbeater import Heartbeater
-from fastq.server.actors.recoverer import LostTaskRules, Recoverer
+from fastq.server.actors.lost_tasks import LostTaskRules, LostTasks
+from fastq.server.actors.recoverer import Recoverer
 from fastq.server.base.commands import Commands
 from fastq.server.base.config import MAX_LOST, ServerConfig
 from fastq.server.base.timing import STANDARD
@@ -177,7 +178,8 @@ async def lease_long_ago(stage: Stage) -> None:
 async def recover(stage: Stage) -> None:
     clock, rules = stage.in_flight.clock, LostTaskRules(lambda retried: 3600.0, MAX_LOST, None, Tally)
     in_flight = InFlight.of(US, StallWatch(clock), clock, TRUSTING)  # another server's: it holds none of them
-    await Recoverer(stage.commands, [QUEUE], in_flight, rules, None).tick()
+    lost = LostTasks(stage.commands, rules, clock, in_flight.stats)
+    await Recoverer(stage.commands, [QUEUE], in_flight, lost, None).tick()
 
 
 async def forward(stage: Stage) -> None:

@@ -57,6 +57,7 @@ __all__ = [
     "server_notice",
     "signers",
     "signs",
+    "takeovers",
     "task",
     "task_prefix",
     "tick",
@@ -140,6 +141,11 @@ def signs() -> str:
 def signers() -> str:
     """Name the hash of what the servers of ``signs`` tell of themselves, JSON by their lease marks; not asynq's."""
     return "asynq:fastq:{asynq:servers}:signers"
+
+
+def takeovers() -> str:
+    """Name the list of the last times when fastq servers took tasks of one that was gone, JSON; not asynq's."""
+    return "asynq:fastq:{asynq:servers}:takeovers"
 
 
 def workers(host: str, pid: int, server_id: str) -> str:

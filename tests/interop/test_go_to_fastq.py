@@ -12,7 +12,8 @@ from fastq import Inspector
 from fastq.broker.operations.lease import Owner
 from fastq.broker.transport.open import open_async_broker
 from fastq.common.clock import SystemClock
-from fastq.server.actors.recoverer import LostTaskRules, Recoverer
+from fastq.server.actors.lost_tasks import LostTaskRules, LostTasks
+from fastq.server.actors.recoverer import Recoverer
 from fastq.server.base.commands import Commands
 from fastq.server.base.config import MAX_LOST
 from fastq.server.inflight.in_flight import InFlight
@@ -162,7 +163,9 @@ def lose(db: Any, url: str, task_id: str) -> None:
         clock = SystemClock()
         in_flight = InFlight.of(Owner.draw(), StallWatch(clock), clock, TRUSTING)
         rules = LostTaskRules(lambda retried: 3600.0, MAX_LOST, None, Tally)
-        await Recoverer(Commands(broker), ["default"], in_flight, rules, None).tick()
+        commands = Commands(broker)
+        lost = LostTasks(commands, rules, clock, in_flight.stats)
+        await Recoverer(commands, ["default"], in_flight, lost, None).tick()
         await broker.close()
 
     assert db.lrem(keys.pending("default"), 0, task_id) == 1

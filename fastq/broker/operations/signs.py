@@ -5,6 +5,7 @@ share an entry, which is alive while either of them is.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,8 @@ __all__ = ["ServerFacts", "Signed", "SilentServer", "forget_signer", "has_client
 FORGET_S: Final = 300
 """After this time without a sign, the leases of a server have long ended."""
 FORMAT: Final = 1
+MOST_TAKEOVERS: Final = 20
+TAKEOVERS_S: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +135,37 @@ def _run_id(reply: bytes) -> str:
 def has_client(client_id: int) -> Operation[bool]:
     """Return whether Redis has a connection with this client; the question goes to the node that gave the id."""
     return Operation("CLIENT", (), ("LIST", "ID", client_id), lambda reply: bool(reply.strip()), idempotent=True)
+
+
+class Takeover(NamedTuple):
+    """Who took how many tasks of a queue from whom, when (Unix seconds), and why."""
+
+    at_s: float
+    taker: str
+    server: str
+    why: str
+    queue: str
+    tasks: int
+
+
+def note_takeover(takeover: Takeover) -> tuple[Operation[Any], ...]:
+    """Keep a takeover for people who look, with the last ones before it, for a day."""
+    key = (keys.takeovers(),)
+    return (
+        Operation("LPUSH", key, (orjson.dumps([*takeover]),)),
+        Operation("LTRIM", key, (0, MOST_TAKEOVERS - 1), idempotent=True),
+        Operation("EXPIRE", key, (TAKEOVERS_S,), idempotent=True),
+    )
+
+
+def read_takeovers() -> Operation[list[Takeover]]:
+    """Read the last takeovers, the latest first."""
+    return Operation("LRANGE", (keys.takeovers(),), (0, MOST_TAKEOVERS - 1), _parse_takeovers, idempotent=True)
+
+
+def _parse_takeovers(reply: list[bytes]) -> list[Takeover]:
+    found = []
+    for data in reply:
+        with suppress(ValueError, TypeError):
+            found.append(Takeover(*orjson.loads(data)))
+    return found

@@ -11,13 +11,14 @@ from fastq.broker.inspect.registry import RegistryEntry, read_registry
 from fastq.broker.inspect.servers import cluster_slots
 from fastq.broker.operation import Flow, Pause
 from fastq.broker.operations.presence import read_servers
+from fastq.broker.operations.signs import read_takeovers
 from fastq.errors import QueueNotFoundError
 from fastq.inspector.doctor.clocks import RENEWED_S, check_clock, check_renewal, check_server_clocks
 from fastq.inspector.doctor.finding import Finding, Level, Refused, ask, attempt, unseen
 from fastq.inspector.doctor.handlers import check_handlers
 from fastq.inspector.doctor.judge import judge
 from fastq.inspector.doctor.places import is_sendable
-from fastq.inspector.doctor.presence import check_registry, stale_before
+from fastq.inspector.doctor.presence import check_registry, check_takeovers, stale_before
 from fastq.inspector.doctor.queue_checks import check_archives, check_paused, check_served, unserved
 from fastq.inspector.doctor.redis_checks import check_node_memory, check_redis
 from fastq.inspector.doctor.repairs import Repair, forget_servers, repairs_of
@@ -138,7 +139,9 @@ class _Round:
             again = yield from attempt(read_registry())
             if not isinstance(again, Refused):
                 clocks = check_renewal(registry, again, vitals, passed_s, self._order.now_ns() / 1e9 - vitals.now_s)
-        report.findings += [lists, *clocks]
+        takeovers = yield from ask(read_takeovers(), may_be_away=self._is_cluster)
+        taken = [] if isinstance(takeovers, Refused) else check_takeovers(takeovers, vitals)
+        report.findings += [lists, *taken, *clocks]
         formats = yield from attempt(check_formats(registry), may_be_away=self._is_cluster)
         report.findings.append(unseen("data formats", formats.why) if isinstance(formats, Refused) else formats)
         if lists.count:

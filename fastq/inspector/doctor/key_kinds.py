@@ -57,7 +57,7 @@ _SHARED: Final = re.compile(
     r"asynq:(queues|servers|workers|schedulers|(servers|workers|schedulers):\{.*\}|(scheduler_history|sema):.*)",
     re.DOTALL,
 )
-_OWN_SHARED: Final = re.compile(r"asynq:(scheduler_ticks|fastq:\{.*\}(:sign(s|ers))?)", re.DOTALL)
+_OWN_SHARED: Final = re.compile(r"asynq:(scheduler_ticks|fastq:\{.*\}(:(signs|signers|takeovers))?)", re.DOTALL)
 
 
 def name_key(key: str) -> NamedKey:

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from fastq.broker.inspect.registry import RegistryEntry
+from fastq.broker.operations.signs import Takeover
 from fastq.inspector.doctor.finding import Finding, Level
 from fastq.inspector.doctor.vitals import Vitals
 
-__all__ = ["STALE_S", "check_registry", "stale_before"]
+__all__ = ["STALE_S", "check_registry", "check_takeovers", "stale_before"]
 
 STALE_S: Final = 60
 """A live server renews its entry every 5 s for 10 s, a scheduler every 10 s for 20 s."""
+LATELY_S: Final = 3600
 
 
 def stale_before(vitals: Vitals) -> int:
@@ -36,3 +38,25 @@ def check_registry(registry: Sequence[RegistryEntry], vitals: Vitals) -> Finding
         count=len(stale),
         examples=tuple(sorted(one.key for one in stale)[:5]),
     )
+
+
+def check_takeovers(takeovers: Sequence[Takeover], vitals: Vitals) -> list[Finding]:
+    """Tell of servers that died lately, whose tasks others took."""
+    lately = [one for one in takeovers if one.at_s > vitals.redis_now_s - LATELY_S]
+    if not lately:
+        return []
+    return [
+        Finding(
+            "takeovers",
+            Level.WARNING,
+            f"{sum(one.tasks for one in lately)} tasks were taken from {len({one.server for one in lately})} servers "
+            "that were gone, within the last hour",
+            why="the servers did not end in order: they were killed, or lost Redis",
+            advice="see their logs, and whether the system has killed them for lack of memory",
+            count=len(lately),
+            examples=tuple(
+                f"{one.taker} took {one.tasks} tasks of queue {one.queue} from {one.server}: {one.why}"
+                for one in lately[:5]
+            ),
+        )
+    ]

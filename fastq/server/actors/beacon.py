@@ -1,8 +1,8 @@
 """The beacon: shows that this server lives, and takes the tasks of fastq servers that are gone, within seconds.
 
-Wakes: every 2 s, the first time at once. Writes: a sign of life, on a connection of its own. Reads: which others'
-sign is late; at first all others. If it dies: nothing is taken before its lease has ended, as
-always if the user of Redis lacks a right.
+Wakes: every 2 s, the first time at once. Writes: a sign of life, on a connection of its own; what becomes of the tasks
+of servers that are gone (``lost_tasks``). Reads: which others' sign is late; at first all others. If it dies: nothing
+is taken before its lease has ended, as always if the user of Redis lacks a right.
 
 A silent server may be frozen, or cut off. It is gone if its process is, which a process of the same host can tell; or
 if Redis has lost the connection of its last sign, unless this server has not heard from Redis for as long either, or
@@ -18,9 +18,11 @@ from fastq.broker.operations.lease import LeasedTask, list_owned, read_leased
 from fastq.broker.operations.signs import (
     ServerFacts,
     SilentServer,
+    Takeover,
     forget_signer,
     has_client,
     identify,
+    note_takeover,
     sign,
 )
 from fastq.broker.transport.own_line import OwnLine
@@ -192,7 +194,7 @@ class Beacon(Actor):
             return
         until_s = int(silent.facts.wall_s + silent.facts.lease_s + silent.silent_s) + CERTAINLY_S * is_certain
         for queue in queues:
-            await self._take(queue, silent, until_s, f"server {silent.facts.name} is gone: {why}")
+            await self._take(queue, silent, until_s, why)
         if set(queues) == set(silent.facts.queues):
             await self._line.run(forget_signer(silent))
         self._seen_to[str(silent.owner)] = silent.data
@@ -219,10 +221,18 @@ class Beacon(Actor):
             return "", False
         return f"no sign of it for {silent.silent_s:.0f} s, and its connection to Redis is closed", False
 
-    async def _take(self, queue: str, silent: SilentServer, until_s: int, cause: str) -> None:
-        """Take what a server has leased in a queue; the newest first, since each goes to the head."""
+    async def _take(self, queue: str, silent: SilentServer, until_s: int, why: str) -> None:
+        """Take what a server has leased in a queue, and keep for the doctor that it was done."""
+        taken = await self._take_all(queue, silent, until_s, f"server {silent.facts.name} is gone: {why}")
+        if taken:
+            takeover = Takeover(self._clock.unix_ns() / 1e9, self._name, silent.facts.name, why, queue, taken)
+            await self._line.run_many(note_takeover(takeover))
+
+    async def _take_all(self, queue: str, silent: SilentServer, until_s: int, cause: str) -> int:
+        """Take the newest first, since each goes to the head; return how many."""
         guard = Guard(silent.owner, expired_at=until_s)
         ends_s = range(int(silent.facts.wall_s) - self._timing.recover_grace_s, until_s)
+        taken = 0
         while ids := await self._commands.run(list_owned(queue, silent.owner, ends_s, MOST_OWNED)):
             moved = 0
             while ids:
@@ -230,8 +240,10 @@ class Beacon(Actor):
                 batch, ids = ids[-BATCH:], ids[:-BATCH]
                 for tasks in reversed(_slices(await self._read(queue, batch))):
                     moved += (await self._lost.put(queue, tasks, guard, cause, self.get_on)).moved
+            taken += moved
             if not moved:
-                return
+                break
+        return taken
 
     async def _read(self, queue: str, ids: Sequence[str]) -> list[tuple[LeasedTask, int]]:
         """Read tasks; those that cannot be read are left to the recoverer."""

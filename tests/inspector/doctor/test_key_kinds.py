@@ -43,6 +43,9 @@ KNOWN = {
         keys.scheduler_entries("h:1:i"),
         keys.scheduler_history("e"),
         keys.scheduler_ticks(),
+        keys.signs(),
+        keys.signers(),
+        keys.takeovers(),
         keys.semaphore("s"),
     ],
     KeyKind.UNKNOWN: [

@@ -8,8 +8,9 @@ from fastq.server.actors.aggregator import Aggregator
 from fastq.server.actors.archive_keeper import ArchiveKeeper
 from fastq.server.actors.forwarder import Forwarder
 from fastq.server.actors.janitor import Janitor
+from fastq.server.actors.lost_tasks import LostTaskRules, LostTasks
 from fastq.server.actors.reclaimer import Reclaimer
-from fastq.server.actors.recoverer import LostTaskRules, Recoverer
+from fastq.server.actors.recoverer import Recoverer
 from fastq.server.base.config import MAX_LOST, ServerConfig
 from fastq.server.base.outage import Outage
 from fastq.server.base.timing import STANDARD
@@ -51,7 +52,8 @@ def _actor(stage: Stage, name: str, queue: str) -> Actor:
             return Janitor(commands, config, ArchiveKeeper(stage.broker, config, clock), clock, Outage())
     in_flight = InFlight.of(US, StallWatch(clock), clock, TRUSTING)  # another server's: it holds none of the stage's
     rules = LostTaskRules(lambda retried: 3600.0, MAX_LOST, None, Tally)
-    return Recoverer(commands, [queue], in_flight, rules, Reclaimer(commands, clock, aggregates=True).reclaim)
+    lost = LostTasks(commands, rules, clock, in_flight.stats)
+    return Recoverer(commands, [queue], in_flight, lost, Reclaimer(commands, clock, aggregates=True).reclaim)
 
 
 class RecordingAggregator(Aggregator):

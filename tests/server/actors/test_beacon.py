@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from fastq.broker.operations.lease import Owner
-from fastq.broker.operations.signs import ServerFacts, sign
+from fastq.broker.operations.signs import ServerFacts, Takeover, read_takeovers, sign
 from fastq.broker.transport.own_line import OwnLine
 from fastq.server.actors.beacon import Beacon
 from fastq.server.actors.lost_tasks import LostTasks
@@ -116,6 +116,9 @@ def test_the_tasks_of_a_process_of_this_host_that_has_ended_come_back_at_once(
         assert bench.queue.message("a").retried == 0
         assert bench.queue.task("a")["lost"] == b"1"
         assert bench.db.zrange(keys.signs(), 0, -1) == [str(bench.owner).encode()], "it is forgotten"
+        kept = Takeover(float(NOW_S), "ours", "theirs", "its process has ended", QUEUE, 2)
+        assert bench.queue.run(read_takeovers()) == [kept]
+        assert bench.db.ttl(keys.takeovers()) > 80_000
 
     on_bench(db, url, test)
     assert logged(caplog) == [
