@@ -41,7 +41,7 @@ def check_registry(registry: Sequence[RegistryEntry], vitals: Vitals) -> Finding
 
 
 def check_takeovers(takeovers: Sequence[Takeover], vitals: Vitals) -> list[Finding]:
-    """Tell of servers that died lately, whose tasks others took."""
+    """Find servers that died lately, whose tasks others took."""
     lately = [one for one in takeovers if one.at_s > vitals.redis_now_s - LATELY_S]
     if not lately:
         return []

@@ -212,25 +212,9 @@ class ServerProcess:
             AggregationChild(config, timing.aggregation_s, self._options.app, self.forks),
             self.stats,
         )
-        rules = LostTaskRules(
-            default_retry_delay,
-            config.max_lost,
-            self.hooks.judge_lost if self.hooks.judges else None,
-            self.processor.tally,
-        )
-        lost = LostTasks(commands, rules, clock, self.stats)
+        lost = _lost_tasks(self)
         self.recoverer = Recoverer(commands, queues, self.in_flight, lost, self.aggregation.reclaimer.reclaim)
-        self.beacon = Beacon(
-            OwnLine(self._broker.transport, keys.signs()),
-            commands,
-            queues,
-            ":".join(map(str, (self.identity.host, self.identity.pid, self.identity.server_id))),
-            self._own_process,
-            self.in_flight,
-            takeover_s=seconds_of(config.takeover_after),
-            lost=lost,
-            tell_servers=self.heartbeater.note_servers,
-        )
+        self.beacon = _beacon(self, self._broker, lost, self._own_process)
 
     def _make_fetcher(self) -> None:
         outage = self.stats.outage
@@ -482,6 +466,28 @@ class ServerProcess:
     def _pool_failed(self, error: PoolStartError) -> None:
         self._failure = error
         self.shut_down_now()
+
+
+def _lost_tasks(server: ServerProcess) -> LostTasks:
+    config, hooks = server.config, server.hooks
+    judge = hooks.judge_lost if hooks.judges else None
+    rules = LostTaskRules(default_retry_delay, config.max_lost, judge, server.processor.tally)
+    return LostTasks(server.commands, rules, server.in_flight.clock, server.stats)
+
+
+def _beacon(server: ServerProcess, broker: AsyncBroker, lost: LostTasks, own_process: OwnProcess) -> Beacon:
+    identity = server.identity
+    return Beacon(
+        OwnLine(broker.transport, keys.signs()),
+        server.commands,
+        list(server.config.queues),
+        f"{identity.host}:{identity.pid}:{identity.server_id}",
+        own_process,
+        server.in_flight,
+        takeover_s=seconds_of(server.config.takeover_after),
+        lost=lost,
+        tell_servers=server.heartbeater.note_servers,
+    )
 
 
 def pool_config(options: ProcessOptions) -> PoolConfig:
