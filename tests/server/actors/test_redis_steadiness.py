@@ -41,7 +41,7 @@ async def see_that_the_living_keep_theirs(bench: Bench, recovering: Recoverer) -
         assert bench.queue.places()["active"] == ["living", "dead"]
     bench.clock.advance(1)
     await recovering.tick()
-    assert bench.queue.places() == {"retry": ["dead"], "active": ["living"], "lease": ["living"]}
+    assert bench.queue.places() == {"pending": ["dead"], "active": ["living"], "lease": ["living"]}
 
 
 def test_a_server_that_has_just_started_waits_until_the_living_have_beaten(db: Redis, url: str) -> None:
@@ -60,7 +60,7 @@ async def steady(bench: Bench, *queues: str) -> Recoverer:
     bench.queue.activate("early", until_s=1)
     bench.clock.advance(15)
     assert await recovering.tick() == 30.0
-    assert bench.queue.places() == {"retry": ["early"]}, "it takes at once what it finds"
+    assert bench.queue.places() == {"pending": ["early"]}, "it takes at once what it finds"
     bench.db.flushall()
     return recovering
 
@@ -121,7 +121,7 @@ def test_a_freeze_between_look_and_look_of_one_round_lets_it_wait(db: Redis, url
         """Let this process stand still for two minutes before its second look."""
 
         async def run(self, operation: Any) -> Any:
-            if operation.name == "retry":
+            if operation.name == "put_back":
                 bench.clock.advance(120)
                 bench.queue.activate("living", until_s=NOW_S, owner=THEIRS)
             return await super().run(operation)
@@ -132,11 +132,11 @@ def test_a_freeze_between_look_and_look_of_one_round_lets_it_wait(db: Redis, url
         nonlocal bench
         bench = its
         recovering = await steady(bench)
-        recovering._commands = Freezing(bench.broker)
+        recovering._lost._commands = Freezing(bench.broker)
         bench.queue.activate("dead", until_s=1)
         bench.clock.advance(30)
         assert await recovering.tick() == 0.0
-        assert bench.queue.places() == {"retry": ["dead"], "active": ["living"], "lease": ["living"]}
+        assert bench.queue.places() == {"pending": ["dead"], "active": ["living"], "lease": ["living"]}
 
     on_bench(db, url, test)
 
@@ -149,6 +149,6 @@ def test_a_queue_without_answers_lets_no_other_wait(db: Redis, url: str) -> None
         bench.clock.advance(30)
         with pytest.raises(BrokerError):
             await recovering.tick()
-        assert bench.queue.places() == {"retry": ["a"]}
+        assert bench.queue.places() == {"pending": ["a"]}
 
     on_bench(db, url, test)
