@@ -94,8 +94,9 @@ docs: $(DEV) ## Write signatures and docstrings into docs/api
 site: $(VENV)/fastq $(VENV)/docs.group ## Build the site of the documentation in build/site, every link checked
 	$(PY) docs/make_site.py
 
-simulate: $(BUILT) $(VENV)/test.group ## Run seeds of the simulation (SEED, COUNT, 0 for all until Ctrl-C; ARGS='--story FILE', --shrink)
-	@$(PY) -m tests.simulation --seed $(or $(SEED),1) --count $(or $(COUNT),100) $(ARGS)
+simulate: $(BUILT) $(VENV)/test.group ## Run seeds of the simulation (SEED, COUNT, STORY=task id; NIGHT=1 for all cores until Ctrl-C; ARGS)
+	@$(PY) -m tests.simulation --seed $(or $(SEED),1) --count $(or $(COUNT),$(if $(NIGHT),0,$(if $(STORY),1,100))) \
+		$(if $(NIGHT),--jobs $(shell nproc)) $(if $(STORY),--task '$(STORY)') $(ARGS)
 
 simulate-child: $(BUILT) $(VENV)/test.group ## Run schedules of a real pool whose processes are threads (SEED, COUNT, ARGS='--story FILE', --shrink, '--plant all')
 	@$(PY) -m tests.simulation.child --seed $(or $(SEED),1) --count $(or $(COUNT),1000) $(ARGS)

@@ -303,10 +303,13 @@ class Engine:
         now_s, now = self._clock.monotonic_s(), self.now()
         waits = [LONGEST_WAIT_S, self._beat_at_s - now_s]
         for entry in self._followed():
-            if entry.failures:
-                waits.append(entry.retry_at_s - now_s)
-            elif entry.next is not None:
-                waits.append((entry.next - now).total_seconds())
+            wait_s = entry.retry_at_s - now_s if entry.failures else 0.0
+            if entry.next is not None and not (entry.failures and entry.must_recall(now)):
+                # Of one that failed, too: if the clock was set back since, its tick is not due any more.
+                wait_s = max(wait_s, (entry.next - now).total_seconds())
+            elif not entry.failures:
+                continue
+            waits.append(wait_s)
         return max(0.0, min(waits))
 
 

@@ -218,6 +218,18 @@ def test_a_clock_that_is_set_back_repeats_no_tick(bench: Bench, db: Redis) -> No
     assert len(pending(db)) == 2
 
 
+def test_a_clock_that_is_set_back_while_a_tick_fails_leaves_pauses(bench: Bench, db: Redis) -> None:
+    # Seed 27 of the simulation: the scheduler turned again and again at once until the tick was due anew.
+    bench.add("*/5 * * * *")
+    db.set(keys.pending("default"), "no list")
+    bench.turn(after=300)
+    bench.clock.jump(-100)
+    assert bench.turn(after=9) == 1.0
+    db.delete(keys.pending("default"))
+    bench.turn(after=91)
+    assert len(pending(db)) == 1
+
+
 def test_a_clock_that_was_wrong_by_hours_does_not_silence_an_entry(bench: Bench, db: Redis) -> None:
     entry = bench.add("*/5 * * * *")
     bench.turn(after=300)

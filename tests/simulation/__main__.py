@@ -2,6 +2,7 @@
 
 import argparse
 import ctypes
+import faulthandler
 import gc
 import json
 import os
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.simulation.faults import Fault
 from tests.simulation.page import Page
@@ -21,7 +22,7 @@ from tests.simulation.store import Store, real_s
 HERE: Final = Path(__file__).parent
 BUILT: Final = HERE.parents[1] / "build" / "simulation"
 NO_RANDOM_ADDRESSES: Final = 0x0040000
-LIMIT_S: Final = 120
+LIMIT_S: Final = 60
 """Of real time, for one seed."""
 
 
@@ -53,23 +54,28 @@ def run_seed(
     *,
     faults: list[Fault] | None = None,
     told: Path | None = None,
-    mistake: str = "",
+    of_task: str = "",
 ) -> dict[str, object]:
     """Run a seed in a fork, so that it sees nothing of what another has left in modules."""
+    from tests.simulation.world import World  # once for all seeds, but after a mistake is planted
+
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         os.close(reading)
+        faulthandler.register(signal.SIGALRM, chain=True)
         signal.alarm(LIMIT_S)
-        if mistake:
-            plant(PLANTED[mistake])
-        from tests.simulation.world import World
-
         gc.disable()  # when it runs depends on what ran before
         world = World(seed, tasks, page, store, faults)
-        report = world.run()
-        if told:
-            told.write_text("\n".join(world.story) + "\n", "utf-8", errors="backslashreplace")
+        try:
+            report = world.run()
+        finally:
+            if of_task:
+                from tests.simulation.story import story_of
+
+                print(*story_of(of_task, world.story), sep="\n", flush=True)  # noqa: T201
+            if told:
+                told.write_text("\n".join(world.story) + "\n", "utf-8", errors="backslashreplace")
         report["drawn"] = world.faults
         os.write(writing, json.dumps(report).encode())
         os._exit(0)
@@ -98,16 +104,24 @@ def find_planted(names: list[str], seeds: range, tasks: int, page: Page, store: 
     """Tell for each mistake how many seeds it took to find it."""
     missed = 0
     for name in names:
-        for tried, seed in enumerate(seeds, 1):
-            broken = run_seed(seed, tasks, page, store, mistake=name)["broken"]
-            if broken:
-                print(f"{name}: seed {seed}, {tried} seeds: {broken[0][:150]}", flush=True)  # type: ignore[index]  # noqa: T201
-                break
-        else:
-            missed += 1
-            print(f"{name}: NOT FOUND in {len(seeds)} seeds", flush=True)  # noqa: T201
+        child = os.fork()  # a mistake is planted before its module is imported
+        if not child:
+            plant(PLANTED[name])
+            os._exit(0 if is_found(name, seeds, tasks, page, store) else 1)
+        missed += os.waitpid(child, 0)[1] != 0
     print(f"{len(names) - missed} of {len(names)} mistakes found")  # noqa: T201
     return 1 if missed else 0
+
+
+def is_found(name: str, seeds: range, tasks: int, page: Page, store: Store) -> bool:
+    """Tell how many seeds it takes to find the mistake that is planted."""
+    for tried, seed in enumerate(seeds, 1):
+        broken: Any = run_seed(seed, tasks, page, store)["broken"]
+        if broken:
+            print(f"{name}: seed {seed}, {tried} seeds: {broken[0][:150]}", flush=True)  # noqa: T201
+            return True
+    print(f"{name}: NOT FOUND in {len(seeds)} seeds", flush=True)  # noqa: T201
+    return False
 
 
 def end(page: Page, store: Store) -> None:
@@ -122,8 +136,8 @@ def run_seeds(args: argparse.Namespace, page: Page, store: Store) -> int:
     began_s, simulated_s, seen, broken = real_s(), 0.0, 0, 0
     try:
         while args.count == 0 or seen < args.count:
-            seed = args.seed + seen
-            report = run_seed(seed, args.tasks, page, store, told=args.story)
+            seed = args.seed + seen * args.step
+            report = run_seed(seed, args.tasks, page, store, told=args.story, of_task=args.task)
             seen += 1
             simulated_s += float(report.get("simulated_s", 0.0))  # type: ignore[arg-type]
             if args.json:
@@ -140,12 +154,32 @@ def run_seeds(args: argparse.Namespace, page: Page, store: Store) -> int:
     return 1 if broken else 0
 
 
+def share(args: argparse.Namespace) -> int:
+    """Let several processes run the seeds, each with its Redis on a core of its own."""
+    cores = sorted(os.sched_getaffinity(0))
+    runners = []
+    for number in range(args.jobs):
+        count = (args.count - number + args.jobs - 1) // args.jobs if args.count else 0
+        own = ["--seed", str(args.seed + number), "--step", str(args.jobs), "--count", str(count), "--jobs", "1"]
+        words = [sys.executable, "-m", "tests.simulation", *sys.argv[1:], *own]
+        runners.append(subprocess.Popen(words))
+        os.sched_setaffinity(runners[-1].pid, {cores[number % len(cores)]})
+    while True:
+        try:
+            return max(runner.wait() for runner in runners)
+        except KeyboardInterrupt:  # theirs, too: each ends with its sum
+            continue
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--count", type=int, default=1, help="how many seeds; 0 for all until Ctrl-C")
-    parser.add_argument("--tasks", type=int, default=120, help="how many are enqueued")
+    parser.add_argument("--step", type=int, default=1, help="from one seed to the next")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes run seeds at once, each on a core")
+    parser.add_argument("--tasks", type=int, default=60, help="how many are enqueued")
     parser.add_argument("--story", type=Path, help="write the trace of the seed to this file")
+    parser.add_argument("--task", default="", help="tell the story of one task: who did what and when, and all faults")
     parser.add_argument("--shrink", action="store_true", help="tell which faults a broken promise needs")
     parser.add_argument(
         "--plant",
@@ -157,7 +191,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="a line of JSON for each seed")
     args = parser.parse_args()
     if "FASTQ_SIMULATION" not in os.environ:
-        start_again(build_shim())
+        shim = build_shim()
+        if args.jobs > 1:
+            return share(args)
+        start_again(shim)
     page = Page(Path(os.environ["FASTQ_SIMULATION"]))
     store = Store(page.path.parent, BUILT / "clock.so")
     try:

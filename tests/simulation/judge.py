@@ -6,11 +6,16 @@ is a sentence of docs/delivery.md; it yields a line for each task that breaks it
 
 from collections import defaultdict
 from collections.abc import Iterator
+from copy import copy
 from itertools import pairwise
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+from tests.simulation.happenings import Acted, Happening
 
 __all__ = ["Answered", "Began", "Ended", "Freed", "History", "Sent", "Struck", "judge"]
+
+H = TypeVar("H", bound=NamedTuple)
 
 OF_ALL: Final = "redis"
 """Who is struck where that strikes all servers."""
@@ -70,6 +75,7 @@ class Began(NamedTuple):
     server: str
     retried: int
     owner: str
+    checkpoint: str = ""
 
 
 class Ended(NamedTuple):
@@ -81,6 +87,7 @@ class Ended(NamedTuple):
     kind: str
     owner: str
     left_s: float
+    result: str = ""
 
 
 class Struck(NamedTuple):
@@ -111,6 +118,8 @@ class Run(NamedTuple):
     kind: str = ""
     last_owner: str = ""
     left_s: float = 0.0
+    checkpoint: str = ""
+    result: str = ""
 
 
 class History:
@@ -125,6 +134,26 @@ class History:
         self.left: list[str] = []
         """Keys that should not be there at the end."""
         self.runs: defaultdict[str, list[Run]] = defaultdict(list)
+        self.others: list[Happening] = []
+        self.stuck: list[str] = []
+        """Who has not come to the end of what it does."""
+
+    def all_of(self, kind: type[H]) -> list[H]:
+        """Return all that happened of one kind, in order."""
+        return [one for one in self.others if isinstance(one, kind)]
+
+    def by_hand(self) -> set[str]:
+        """Return the tasks to which an inspector has done something."""
+        return {one.id for one in self.all_of(Acted) if one.what != "forget"}
+
+    def without(self, ids: set[str]) -> "History":
+        """Return the same history without some tasks."""
+        fewer = copy(self)
+        fewer.sent = {task_id: one for task_id, one in self.sent.items() if task_id not in ids}
+        fewer.answered = {task_id: one for task_id, one in self.answered.items() if task_id not in ids}
+        runs = {task_id: one for task_id, one in self.runs.items() if task_id not in ids}
+        fewer.runs = defaultdict(list, runs)
+        return fewer
 
     def note(self, what: Sent | Answered | Began | Ended | Struck | Freed) -> None:
         """Add what happened, in the order of time."""
@@ -138,12 +167,18 @@ class History:
             case Freed():
                 self.freed.append(what)
             case Began():
-                self.runs[what.id].append(Run(what.at_s, what.server, what.retried, what.owner))
+                self.runs[what.id].append(
+                    Run(what.at_s, what.server, what.retried, what.owner, checkpoint=what.checkpoint)
+                )
             case Ended():
                 runs = self.runs[what.id]
                 at = max(at for at, run in enumerate(runs) if run.server == what.server and not run.kind)
                 runs[at] = runs[at]._replace(
-                    ended_s=what.at_s, kind=what.kind, last_owner=what.owner, left_s=what.left_s
+                    ended_s=what.at_s,
+                    kind=what.kind,
+                    last_owner=what.owner,
+                    left_s=what.left_s,
+                    result=what.result,
                 )
 
     def is_struck(self, who: str, from_s: float, to_s: float, kinds: tuple[str, ...] = ()) -> bool:
@@ -168,15 +203,20 @@ class History:
 
 def judge(history: History) -> list[str]:
     """Return all broken promises."""
-    lives = (kept, never_ran, once_at_most, reasons, frozen, charges, uncharged, owned, apart)
-    rules = (*lives, early, waits, taken_over, unique, nothing_left)
-    return [f"{rule.__name__}: {fault}" for rule in rules for fault in rule(history)]
+    of_all = (kept, never_ran, charges, owned, apart, taken_over, nothing_left)
+    untouched = (once_at_most, reasons, frozen, uncharged, tried_enough, early, waits, unique)
+    alone = history.without(history.by_hand())
+    found = [f"{rule.__name__}: {fault}" for rule in of_all for fault in rule(history)]
+    return found + [f"{rule.__name__}: {fault}" for rule in untouched for fault in rule(alone)]
 
 
 def kept(history: History) -> Iterator[str]:
     """An acknowledged task is in one place, or has ended well and was not to be kept."""
+    deleted = {one.id for one in history.all_of(Acted) if one.what in ("delete", "forget")}
     for task_id in history.acknowledged:
         places = history.places.get(task_id, [])
+        if not places and task_id in deleted:
+            continue
         is_done = any(run.kind in DONE for run in history.runs[task_id])
         if len(places) > 1:
             yield f"{task_id} is in {' and '.join(places)}"
@@ -227,10 +267,12 @@ def frozen(history: History) -> Iterator[str]:
 
 
 def charges(history: History) -> Iterator[str]:
-    """No attempt is charged that did not fail."""
+    """No attempt is charged that did not fail; one that is canceled before it begins has failed."""
+    canceled_s = [(one.id, one.at_s) for one in history.all_of(Acted) if one.what == "cancel"]
     for task_id, runs in history.runs.items():
         for at, run in enumerate(runs):
             failed = sum(before.kind in CHARGED for before in runs[:at])
+            failed += sum(one == task_id and at_s < run.began_s for one, at_s in canceled_s)
             if run.retried > failed:
                 yield f"{task_id} was charged {run.retried} for {failed}: {describe(history, task_id)}"
 
@@ -253,6 +295,15 @@ def uncharged(history: History) -> Iterator[str]:
             if before.kind in CHARGED and after.began_s < before.ended_s + RETRY_S and not has_jumped:
                 pause_s = after.began_s - before.ended_s
                 yield f"{task_id} was retried after {pause_s:.1f} s: {describe(history, task_id)}"
+
+
+def tried_enough(history: History) -> Iterator[str]:
+    """A task is archived only once all its attempts have failed, or one that was the last by its own word."""
+    for task_id, runs in history.runs.items():
+        failed = sum(run.kind in CHARGED for run in runs)
+        is_final = any(run.kind == "SKIP_RETRY" or history.may_be_unwritten(run) for run in runs)
+        if history.places.get(task_id) == ["archived"] and failed <= history.sent[task_id].max_retry and not is_final:
+            yield f"{task_id} was archived after {failed} attempts: {describe(history, task_id)}"
 
 
 def owned(history: History) -> Iterator[str]:
@@ -309,13 +360,14 @@ def waits(history: History) -> Iterator[str]:
 
 def taken_over(history: History) -> Iterator[str]:
     """What a killed server had is taken by a peer, or by its successor on the same host if that is there sooner."""
+    servers = {run.server for runs in history.runs.values() for run in runs}
     for one in history.freed:
         kill = next(kill for kill in history.struck if (kill.who, kill.at_s) == (one.who, one.killed_s))
         by_s = min(kill.at_s + BY_PEERS_S, kill.until_s + BY_SUCCESSOR_S)
         is_alone = not any(
             other.kind == "clock" or (other.at_s <= by_s and other.until_s + BY_PEERS_S >= kill.at_s)
             for other in history.struck
-            if other is not kill
+            if other is not kill and other.who in (*servers, one.who, OF_ALL)
         )
         if is_alone and one.at_s > by_s:
             yield f"what {one.who} had at {kill.at_s:.1f} s was free only after {one.at_s - kill.at_s:.1f} s"
@@ -338,6 +390,8 @@ def nothing_left(history: History) -> Iterator[str]:
     """At the end nothing is left in Redis that serves no task."""
     for key in history.left:
         yield f"{key} is left"
+    for name in history.stuck:
+        yield f"{name} goes on for ever"
 
 
 def describe(history: History, task_id: str) -> str:

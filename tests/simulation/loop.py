@@ -8,7 +8,7 @@ import asyncio
 import heapq
 from asyncio import events
 from collections.abc import Callable
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, Final
 
 from tests.simulation.page import Page
@@ -18,6 +18,18 @@ __all__ = ["MACHINE", "OUTSIDE", "Loop", "Machine", "StuckError"]
 BEGIN_WALL_NS: Final = 1_700_000_000 * 10**9
 BEGIN_MONOTONIC_NS: Final = 1_000 * 10**9
 MOST_STEPS_AT_ONCE: Final = 200_000
+
+
+class Timer(asyncio.TimerHandle):
+    """A handle, made with nothing that only debugging needs."""
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: Any, loop: Any, context: Context | None
+    ) -> None:
+        self._when, self._callback, self._args, self._loop = when, callback, args, loop
+        self._context = copy_context() if context is None else context
+        self._cancelled, self._scheduled = False, True
+        self._source_traceback = self._repr = None
 
 
 class StuckError(Exception):
@@ -83,29 +95,43 @@ class Loop(asyncio.BaseEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Schedule; of two timers for one instant, the one that was made first comes first."""
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-        timer._scheduled = True  # type: ignore[attr-defined]
+        timer = Timer(when, callback, args, self, context)
         self._made += 1
         heapq.heappush(self._timers, (when, self._made, timer))
         return timer
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Timer:
+        handle = Timer(0.0, callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Leave it in the heap: it is passed over when its time comes."""
 
     def _run_once(self) -> None:
-        ready = self._ready  # type: ignore[attr-defined]
+        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
         if not ready:
             self._jump()
-        while self._timers and self._timers[0][0] <= self.time():
-            timer = heapq.heappop(self._timers)[2]
-            timer._scheduled = False  # type: ignore[attr-defined]
-            ready.append(timer)
-        for _ in range(len(ready)):
+        now_s = self.time()
+        while timers and timers[0][0] <= now_s:
+            ready.append(heapq.heappop(timers)[2])
+        count = len(ready)
+        self.steps += count
+        self._at_once += count
+        for _ in range(count):
             handle = ready.popleft()
             if not handle._cancelled:
-                self._run(handle)
+                machine = handle._context.get(MACHINE)
+                if machine is not None and (machine.is_still or machine.is_dead):
+                    machine.held.append(handle)  # of a dead one, too: collected, its coroutines would be closed
+                    continue
+                if machine is not self._on:
+                    self.set_clock(machine)
+                handle._run()
         if self._at_once > MOST_STEPS_AT_ONCE:
-            raise StuckError(f"{self._at_once} steps at one instant")
+            raise StuckError(f"{self._at_once} steps at one instant, the last {handle}")
 
     def _jump(self) -> None:
         """Go to the instant of the next timer."""
@@ -120,17 +146,6 @@ class Loop(asyncio.BaseEventLoop):
         if due_ns > self.now_ns:
             self.now_ns, self._at_once = due_ns, 0
             self.set_clock(self._on)
-
-    def _run(self, handle: Any) -> None:
-        machine = handle._context.get(MACHINE)
-        if machine is not None and (machine.is_still or machine.is_dead):
-            machine.held.append(handle)  # of a dead one, too: collected, its coroutines would be closed
-            return
-        if machine is not self._on:
-            self.set_clock(machine)
-        self.steps += 1
-        self._at_once += 1
-        handle._run()
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], Any], host: str = "", port: int = 0, **options: Any

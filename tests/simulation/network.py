@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import select
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -33,6 +34,7 @@ class Network:
         self.seed, self.loop, self.store, self.tell = seed, loop, store, tell
         self.wires: list[Wire] = []
         self.listeners: list[Wire] = []
+        self._pushed = select.poll()
         self.faults: list[Fault] = []
         self.made = Counter[str]()
         self.requests = 0
@@ -65,18 +67,32 @@ class Network:
         names = {command[0].upper() for command in commands}
         if b"SUBSCRIBE" in names or any(command[1:2] == [b"TRACKING"] for command in commands):
             self.listeners.append(wire)
+            self._pushed.register(wire.line.fileno, select.POLLIN)
         if self.listeners and not names <= _READS:
             self.store.flush_pushes()
-            for listener in self.listeners:
-                if pushed := listener.line.pushed():
-                    self.tell("push", listener, pushed)
-                    listener.answer(pushed)
+            if ready := {fileno for fileno, _ in self._pushed.poll(0)}:
+                self._hand_on(ready)
         told = [
             [_OF_ONE_RUN.sub(b"", word) for word in words[: 2 if words[0] == b"CLIENT" else None]] for words in commands
         ]
         shown = replies if names.isdisjoint(_NOT_TOLD) and told == commands else b"..."
         self.tell("request", wire, told, shown)
         return replies
+
+    def _hand_on(self, ready: set[int]) -> None:
+        for listener in self.listeners:
+            if listener.line.fileno in ready:
+                pushed = listener.line.pushed()
+                self.tell("push", listener, pushed)
+                listener.answer(pushed)
+
+    def forget(self, wire: "Wire") -> None:
+        """Take off a wire that has ended."""
+        self.wires.remove(wire)
+        if wire in self.listeners:
+            self.listeners.remove(wire)
+            self._pushed.unregister(wire.line.fileno)
+        self.store.close(wire.line)
 
     def cut(self, who: Machine | None, *, silently: bool = False) -> None:
         """Break the connections of a machine, or all."""
@@ -87,6 +103,13 @@ class Network:
 def delay_s(random: Random) -> float:
     """Draw how long bytes travel: mostly up to a millisecond."""
     return random.uniform(0.0001, 0.001) if random.random() < 0.99 else random.uniform(0.001, 0.1)
+
+
+def whole_transactions(commands: list[Any], count: int) -> int:
+    """Return how many of the first commands have an effect: those of an open transaction have none."""
+    names = [command[0].upper() for command in commands[:count]]
+    last = max((at for at, name in enumerate(names) if name == b"MULTI"), default=count)
+    return count if b"EXEC" in names[last:] else last
 
 
 class Wire(asyncio.Transport):
@@ -168,7 +191,7 @@ class Wire(asyncio.Transport):
             self.answer(self._network.carry_out(self, commands))
             return
         # Some of the pipeline is carried out, nothing is answered, and the client may not even learn of the end.
-        count = self._random.randint(0, len(commands))
+        count = whole_transactions(commands, self._random.randint(0, len(commands)))
         self._network.tell("lost", self, count, len(commands))
         if count:
             self._network.carry_out(self, commands[:count])
@@ -193,10 +216,7 @@ class Wire(asyncio.Transport):
         if not self._is_open:
             return
         self._is_open = False
-        self._network.wires.remove(self)
-        if self in self._network.listeners:
-            self._network.listeners.remove(self)
-        self._network.store.close(self.line)
+        self._network.forget(self)
         if not silently and not self._is_closing:
             self._loop.call_later(delay_s(self._random), self._lose, context=self.machine.context)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
@@ -21,42 +22,76 @@ from fastq.worker.shared.report import FailureReport
 __all__ = ["Fate", "SimulatedPool", "draw_fate"]
 
 START_S = 0.5
+GRACE_S = 5.0
+HANGS_S = 3600.0
+MAY_HANG_S = 60.0
+"""Only what has a shorter time limit hangs, so that runs come to an end."""
 
 
 class Fate(NamedTuple):
-    """How long a handler takes, and the kind and data of its end."""
+    """How long a handler takes, and the kind and data of its end.
+
+    ``tells`` is what it writes after which share of its time: a result, progress or a checkpoint. One that ``ignores``
+    what it is told is killed with its child after the grace.
+    """
 
     takes_s: float
     kind: EventKind
     data: bytes = b""
+    tells: tuple[tuple[float, EventKind, bytes], ...] = ()
+    ignores: bool = False
 
 
-def draw_fate(of_task: Random, of_attempt: Random) -> Fate:
-    """Draw: a task takes about as long each time; most attempts end well, some fail, or die with their child."""
-    takes_s = of_task.expovariate(1 / 0.3) if of_task.random() < 0.93 else of_task.choice((12, 25, 50, 100, 200))
+def draw_fate(of_task: Random, of_attempt: Random, run: str = "") -> Fate:
+    """Draw: a task takes about as long each time; most attempts end well, some fail, hang, or die with their child.
+
+    What a run writes names the run.
+    """
+    takes_s = of_task.expovariate(1 / 0.3) if of_task.random() < 0.93 else of_task.choice((12, 25, 50, 100))
     takes_s, chance = takes_s * of_attempt.uniform(0.8, 1.2), of_attempt.random()
+    kinds = (EventKind.WRITTEN, EventKind.PROGRESS, EventKind.CHECKPOINT)
+    tells = tuple(
+        (at, of_attempt.choice(kinds), f'"{run} {nth}"'.encode())
+        for nth, at in enumerate(sorted(of_attempt.random() for _ in range(of_attempt.choice((0, 0, 0, 1, 3)))))
+    )
+    ignores = of_attempt.random() < 0.3
     if chance < 0.1:
-        return Fate(takes_s, EventKind.FAILED, FailureReport("ValueError: by chance").encode())
+        return Fate(takes_s, EventKind.FAILED, FailureReport("ValueError: by chance").encode(), tells, ignores)
     if chance < 0.14:
-        return Fate(takes_s, EventKind.CRASHED, b"died with signal SIGSEGV")
+        return Fate(takes_s, EventKind.CRASHED, b"died with signal SIGSEGV", tells, ignores)
     if chance < 0.16:
-        return Fate(takes_s, EventKind.SKIP_RETRY, FailureReport("SkipRetry: by chance", final="SkipRetry").encode())
-    return Fate(takes_s, EventKind.RESULT, b"a result") if chance < 0.3 else Fate(takes_s, EventKind.DONE)
+        report = FailureReport("SkipRetry: by chance", final="SkipRetry").encode()
+        return Fate(takes_s, EventKind.SKIP_RETRY, report, tells, ignores)
+    if chance < 0.2:
+        return Fate(HANGS_S, EventKind.DONE, b"", tells, ignores)
+    if chance < 0.4:
+        return Fate(takes_s, EventKind.RESULT, f'"{run} end"'.encode(), tells, ignores)
+    return Fate(takes_s, EventKind.DONE, b"", tells, ignores)
+
+
+@dataclass(slots=True)
+class _Run:
+    running: Running
+    fate: Fate
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+    is_told: bool = False
+    checkpoints: int = 0
 
 
 class SimulatedPool:
     """A ``Pool`` whose children run one plain task each; ``note`` is told of each begin and end of a handler."""
 
     def __init__(
-        self, children: int, fate_of: Callable[[Submission], Fate], note: Callable[[str, Submission, str], None]
+        self, children: int, fate_of: Callable[[Submission], Fate], note: Callable[[str, Submission, Event], None]
     ) -> None:
         self._children, self._fate_of, self._note = children, fate_of, note
         self._listener = PoolListener()
         self._waiting: list[Submission] = []
-        self._runs: dict[Submission, tuple[Running, asyncio.TimerHandle]] = {}
+        self._runs: dict[Submission, _Run] = {}
+        self._number = 0
         self._is_closed = False
         self._changed = asyncio.Event()
-        self.description = AppDescription({"work": Sort.PLAIN}).encode()
+        self.description = AppDescription({"work": Sort.PLAIN, "batch": Sort.PLAIN, "tick": Sort.PLAIN}).encode()
 
     @property
     def free(self) -> int:
@@ -91,34 +126,60 @@ class SimulatedPool:
         while self._waiting and len(self._runs) < self._children and not self._is_closed:
             one = self._waiting.pop(0)
             fate = self._fate_of(one)
-            if one.timeout_ns and fate.takes_s > one.timeout_ns / 1e9:
-                fate = Fate(one.timeout_ns / 1e9, EventKind.TIMEOUT)
-            timer = loop.call_later(fate.takes_s, self._end, one, fate)
-            self._runs[one] = Running(one, 1000 + len(self._runs), int(loop.time() * 1e9), 0), timer
-            self._note("begins", one, "")
+            limit_s = one.timeout_ns / 1e9
+            if fate.takes_s == HANGS_S and not 0 < limit_s < MAY_HANG_S:
+                fate = fate._replace(takes_s=1.0)
+            takes_s, kind, data = fate.takes_s, fate.kind, fate.data
+            if 0 < limit_s < takes_s:
+                takes_s, kind, data = limit_s + GRACE_S * fate.ignores, EventKind.TIMEOUT, b""
+            self._number += 1
+            running = Running(one, 1000 + self._number, int(loop.time() * 1e9), 0)
+            run = self._runs[one] = _Run(running, fate)
+            for share, told, what in fate.tells:
+                run.timers.append(loop.call_later(share * min(takes_s, fate.takes_s), self._tell, one, told, what))
+            run.timers.append(loop.call_later(takes_s, self._end, one, kind, data))
+            self._note("begins", one, Event(kind, one))
 
-    def _end(self, one: Submission, fate: Fate) -> None:
-        del self._runs[one]
-        self._note("ends", one, fate.kind.name)
+    def _tell(self, one: Submission, kind: EventKind, data: bytes) -> None:
+        run = self._runs[one]
+        number = 0
+        if kind is EventKind.CHECKPOINT:
+            number = run.checkpoints = run.checkpoints + 1
+        event = Event(kind, one, data, number)
+        self._note("tells", one, event)
+        self._listener.on_events([event])
+
+    def _end(self, one: Submission, kind: EventKind, data: bytes) -> None:
+        run = self._runs.pop(one)
+        for timer in run.timers:
+            timer.cancel()
+        event = Event(kind, one, data, int(asyncio.get_running_loop().time() * 1e9) - run.running.started_ns)
+        self._note("ends", one, event)
         self._begin()
         self._changed.set()
-        self._listener.on_events([Event(fate.kind, one, fate.data, int(fate.takes_s * 1e9))])
+        self._listener.on_events([event])
         self._listener.on_room()
 
     def cancel(self, submission: Submission) -> CancelOutcome:
         if submission in self._waiting:
             self._waiting.remove(submission)
             return CancelOutcome.WITHDRAWN
-        if submission not in self._runs:
+        run = self._runs.get(submission)
+        if run is None or run.is_told:
             return CancelOutcome.TOO_LATE
-        self._runs[submission][1].cancel()
-        asyncio.get_running_loop().call_later(0.01, self._end, submission, Fate(0.01, EventKind.CANCELED))
+        run.is_told = True
+        run.timers[-1].cancel()
+        after_s = GRACE_S if run.fate.ignores else 0.01
+        loop = asyncio.get_running_loop()
+        run.timers.append(loop.call_later(after_s, self._end, submission, EventKind.CANCELED, b""))
         return CancelOutcome.TOLD
 
     def running(self) -> list[Running]:
-        return [running for running, _ in self._runs.values()]
+        return [run.running for run in self._runs.values()]
 
-    def note_saved(self, submission: Submission, number: int) -> None: ...
+    def note_saved(self, submission: Submission, number: int) -> None:
+        if submission in self._runs:
+            self._note("saved", submission, Event(EventKind.CHECKPOINT, submission, b"", number))
 
     def announce_stop(self) -> None: ...
 
@@ -145,8 +206,10 @@ class SimulatedPool:
     async def stop(self) -> None:
         self._is_closed = True
         runs, self._runs = self._runs, {}
-        for one, (_, timer) in runs.items():
-            timer.cancel()
-            self._note("ends", one, EventKind.ABORTED.name)
-        if runs:
-            self._listener.on_events([Event(EventKind.ABORTED, one) for one in runs])
+        aborted = [Event(EventKind.ABORTED, one) for one in runs]
+        for run, event in zip(runs.values(), aborted, strict=True):
+            for timer in run.timers:
+                timer.cancel()
+            self._note("ends", event.submission, event)
+        if aborted:
+            self._listener.on_events(aborted)

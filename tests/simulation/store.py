@@ -2,9 +2,10 @@
 
 import os
 import socket
+import struct
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from tests.simulation.page import Page
 __all__ = ["Line", "Store"]
 
 START_WITHIN_S: Final = 10
+REPLY_WITHIN_S: Final = 30
 _MARK: Final = b"end of replies"
 _MARKED: Final = b"$%d\r\n%s\r\n" % (len(_MARK), _MARK)
 _PING: Final = b"".join((b"*2\r\n$4\r\nPING\r\n", _MARKED))
@@ -32,6 +34,8 @@ class Line:
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(path)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", REPLY_WITHIN_S, 0))
+        self.fileno = self._socket.fileno()
         self.number = self.carry_out([(b"CLIENT", b"ID")])[1:-2]
 
     def carry_out(self, commands: Sequence[Sequence[bytes]]) -> bytes:
@@ -40,7 +44,10 @@ class Line:
         self._socket.sendall(b"".join(packed) + _PING)
         got = bytearray()
         while not got.endswith(_MARKED):
-            piece = self._socket.recv(1 << 20)
+            try:
+                piece = self._socket.recv(1 << 20)
+            except BlockingIOError:
+                raise TimeoutError(f"no reply to {list(commands)}, but {bytes(got)!r}") from None
             if not piece:
                 raise ConnectionError("redis-server closed a connection of the simulation")
             got += piece
@@ -99,9 +106,14 @@ class Store:
 
     def ask(self, *words: str) -> Any:
         """Carry out a command of the simulation's own; it takes no simulated time."""
+        return self.ask_all([words])[0]
+
+    def ask_all(self, commands: Iterable[Sequence[str]]) -> list[Any]:
+        """Carry out commands as one pipeline."""
         reader = hiredis.Reader(encoding="utf-8", errors="surrogateescape")
-        reader.feed(self._control.carry_out([[word.encode() for word in words]]))
-        return reader.gets()
+        packed = [[word.encode() for word in words] for words in commands]
+        reader.feed(self._control.carry_out(packed))
+        return [reader.gets() for _ in packed]
 
     def begin(self) -> None:
         """Be as after a start."""

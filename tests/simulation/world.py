@@ -6,6 +6,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any, Final
@@ -14,26 +15,42 @@ from uuid import uuid4
 from fastq import AsyncClient
 from fastq.broker.operations.presence import ServerIdentity
 from fastq.errors import BrokerError, DuplicateTaskError, FastqError, TaskIDConflictError
-from fastq.pool.main.protocol import Submission
+from fastq.pool.main.protocol import Event, EventKind, Submission
 from fastq.server.base.config import ServerConfig
 from fastq.server.base.this_process import ProcessFacts
 from fastq.server.wiring.process import ProcessOptions, ServerProcess
+from fastq.wire.codec import decode_task_message
+from tests.simulation.actors import await_results, inspect
+from tests.simulation.combiner import SimulatedCombiner
 from tests.simulation.faults import REDIS, REFUSED, Fault, draw_faults
-from tests.simulation.judge import Answered, Began, Ended, Freed, History, Sent, Struck, judge
+from tests.simulation.happenings import Acted, Collected, Saved, Wrote
+from tests.simulation.judge import Answered, Began, Ended, Freed, History, Sent, Struck
 from tests.simulation.loop import OUTSIDE, Loop, Machine
 from tests.simulation.network import URL, Network
 from tests.simulation.page import Page
 from tests.simulation.pool import Fate, SimulatedPool, draw_fate
+from tests.simulation.producers import GROUP, group_tasks, produce_blocking, schedule
+from tests.simulation.rules import judge_all
 from tests.simulation.store import Store
 
 __all__ = ["Report", "World"]
 
 QUEUES: Final = {"default": 2, "low": 1}
 SERVERS: Final = ("server-1", "server-2", "server-3")
+STATES: Final = ("pending", "active", "scheduled", "retry", "archived", "completed")
 PRODUCER: Final = "producer"
+ACTORS: Final = {
+    "client": await_results,
+    "inspector": inspect,
+    "grouper": group_tasks,
+    "blocking": produce_blocking,
+    "scheduler-1": schedule,
+    "scheduler-2": schedule,
+}
+GROUPS: Final[dict[str, Any]] = {"group_aggregator": "simulated:combine", "group_grace_period": 5, "group_max_size": 6}
 RATE: Final = 3.0
 """Tasks a second."""
-DRAIN_S: Final = 1800.0
+DRAIN_S: Final = 900.0
 SUPERVISOR_S: Final = 2.0
 GRAVES: Final[list[object]] = []
 """What was left in the middle: collected, its coroutines would run their ``finally``."""
@@ -79,8 +96,13 @@ class World:
         self.network = Network(seed, self.loop, store, self.tell)
         self.history = History()
         within_s = tasks / RATE + 20
-        drawn = draw_faults(seed, [*SERVERS, PRODUCER], within_s, Random(f"{seed} count").choice((0, 1, 3, 6, 10, 16)))
+        drawn = draw_faults(
+            seed, [*SERVERS, PRODUCER, *ACTORS], within_s, Random(f"{seed} count").choice((0, 1, 3, 6, 10, 12, 16))
+        )
         self.faults = drawn if faults is None else faults
+        self.queues = list(QUEUES)
+        self.queue_of: dict[str, str] = {}
+        self.is_produced = False
         self.machines: dict[str, Machine] = {}
         self._serving: dict[str, ServerProcess] = {}
         self._pids = count(1)
@@ -94,7 +116,7 @@ class World:
         self.story.append(line)
 
     @property
-    def _now_s(self) -> float:
+    def now_s(self) -> float:
         return self.loop.elapsed_s
 
     # Machines -----------------------------------------------------------------------------------------------------
@@ -107,12 +129,13 @@ class World:
     async def _serve(self, machine: Machine) -> None:
         """Be a server under a supervisor, which starts it again when it ends by an error."""
         while True:
-            config = ServerConfig(concurrency=4, queues=QUEUES)
+            config = ServerConfig(concurrency=4, queues=QUEUES, **GROUPS)
             server = ServerProcess(
                 ProcessOptions("simulated:app", URL, config),
                 identity=ServerIdentity(machine.name, 1, str(uuid4())),
                 own_process=SimulatedProcess(machine.name, next(self._pids)),
                 make_pool=lambda config, forks: SimulatedPool(4, self._fate_of, self._note_run(machine)),
+                make_aggregation_child=lambda *_: SimulatedCombiner(Random(f"{self.seed} {machine} combiner")),
             )
             self._serving[machine.name] = server
             try:
@@ -127,19 +150,54 @@ class World:
         task: Any = submission.key
         self._attempts[task.id] += 1
         of_task = Random(f"{self.seed} {task.id}")
-        return draw_fate(of_task, Random(f"{self.seed} {task.id} {self._attempts[task.id]}"))
+        nth = self._attempts[task.id]
+        return draw_fate(of_task, Random(f"{self.seed} {task.id} {nth}"), f"{self._name_of(task)} {nth}")
 
-    def _note_run(self, machine: Machine) -> Callable[[str, Submission, str], None]:
-        def note(what: str, submission: Submission, kind: str) -> None:
+    @staticmethod
+    def _name_of(task: Any) -> str:
+        """Return what the history calls a task: of those that are submitted under one id, each by its payload."""
+        payload = decode_task_message(task.view.data).payload.decode()
+        return payload if payload.startswith(f"{task.id}#") else task.id
+
+    def _note_run(self, machine: Machine) -> Callable[[str, Submission, Event], None]:
+        told: dict[Submission, str] = {}
+        states: dict[tuple[Submission, int], str] = {}
+
+        def note(what: str, submission: Submission, event: Event) -> None:
             task: Any = submission.key
-            self.tell("handler", machine, what, task.id, kind)
-            owner, left_s = self._lease(task.queue, task.id)
-            if what == "begins":
-                self.history.note(Began(self._now_s, task.id, machine.name, task.view.retried, owner))
-            else:
-                self.history.note(Ended(self._now_s, task.id, machine.name, kind, owner, left_s))
+            name, data, note = self._name_of(task), event.data.decode(errors="replace"), self.history.note
+            self.tell("handler", machine, what, name, event.kind.name, event.data)
+            match what:
+                case "begins":
+                    state = decode_task_message(task.view.data).headers.get("fastq-checkpoint", "")
+                    told[submission] = ""
+                    self._note_made(task)
+                    owner, _ = self._lease(task.queue, task.id)
+                    note(Began(self.now_s, name, machine.name, task.view.retried, owner, state))
+                case "ends":
+                    result = data if event.kind is EventKind.RESULT else told.pop(submission, "")
+                    owner, left_s = self._lease(task.queue, task.id)
+                    note(Ended(self.now_s, name, machine.name, event.kind.name, owner, left_s, result))
+                case "tells":
+                    if event.kind is EventKind.WRITTEN:
+                        told[submission] = data
+                    states[submission, event.ran_ns] = data
+                    self.history.others.append(Wrote(self.now_s, name, event.kind.name, data))
+                case "saved":
+                    self.history.others.append(Saved(self.now_s, name, states[submission, event.ran_ns]))
 
         return note
+
+    def _note_made(self, task: Any) -> None:
+        """Note the first run of a task that a scheduler or an aggregator has made."""
+        if task.view.type == "work" or task.id in self.history.sent:
+            return
+        message = decode_task_message(task.view.data)
+        self.queue_of[task.id] = task.queue
+        self.history.note(Sent(self.now_s, task.id, self.now_s, message.retry, "", message.retention > 0))
+        self.history.note(Answered(self.now_s, task.id, True))
+        if task.view.type == "batch":
+            self.history.others.append(Collected(self.now_s, task.id, tuple(message.payload.decode().split())))
 
     def _lease(self, queue: str, task_id: str) -> tuple[str, float]:
         """Return whose a lease is (the mark behind the point of its score), and how long it still lasts."""
@@ -159,17 +217,16 @@ class World:
     async def _enqueue(self, client: AsyncClient, task_id: str, draw: Random) -> None:
         lock = f"lock-{draw.randrange(5)}" if draw.random() < 0.1 else ""
         delay_s = draw.uniform(0.1, 20) if draw.random() < 0.2 else 0.0
-        max_retry = draw.choice((0, 1, 3))
+        max_retry = draw.choice((0, 1, 2))
         retention = 86_400 if draw.random() < 0.5 else 0
         options: dict[str, Any] = {"queue": draw.choice(list(QUEUES)), "max_retry": max_retry, "retention": retention}
         options |= {"process_in": delay_s} if delay_s else {}
         options |= {"unique": 3_600} if lock else {}
         options |= {"timeout": draw.uniform(10, 30)} if draw.random() < 0.3 else {}
+        self.queue_of[task_id] = options["queue"]
         payload = (options["queue"] + lock if lock else task_id).encode()
         self.history.note(
-            Sent(
-                self._now_s, task_id, self._now_s + delay_s, max_retry, payload.decode() if lock else "", retention > 0
-            )
+            Sent(self.now_s, task_id, self.now_s + delay_s, max_retry, payload.decode() if lock else "", retention > 0)
         )
         may_be_there = False
         while True:
@@ -179,15 +236,17 @@ class World:
                 # Of an id that was sent before: an earlier try was carried out, and its reply was lost.
                 is_there = may_be_there and (isinstance(error, TaskIDConflictError) or await self._is_known(task_id))
                 self.tell("answer", task_id, type(error).__name__, is_there)
-                self.history.note(Answered(self._now_s, task_id, is_there))
+                self.history.note(Answered(self.now_s, task_id, is_there))
                 return
             except BrokerError as error:
                 self.tell("no answer", task_id, str(error), error.maybe_applied)
                 may_be_there |= error.maybe_applied
+                if may_be_there and not retention:
+                    return  # a second try may be a second task, as the first may have run and gone
                 await asyncio.sleep(0.5)
             else:
                 self.tell("answer", task_id, "acknowledged")
-                self.history.note(Answered(self._now_s, task_id, True))
+                self.history.note(Answered(self.now_s, task_id, True))
                 return
 
     async def _is_known(self, task_id: str) -> bool:
@@ -198,14 +257,14 @@ class World:
     # Faults -------------------------------------------------------------------------------------------------------
 
     async def _strike(self, fault: Fault) -> None:
-        await asyncio.sleep(fault.begins_s - self._now_s)
+        await asyncio.sleep(fault.begins_s - self.now_s)
         machine = self.machines.get(fault.who)
         if fault.kind in ("stop", "kill") and (
-            machine is None or machine.is_still or machine.is_dead or fault.who == PRODUCER
+            machine is None or machine.is_still or machine.is_dead or fault.who not in SERVERS
         ):
             return
         self.tell("fault", fault.who, fault.kind, fault.lasts_s)
-        self.history.note(Struck(self._now_s, self._now_s + fault.lasts_s, fault.who, fault.kind))
+        self.history.note(Struck(self.now_s, self.now_s + fault.lasts_s, fault.who, fault.kind))
         self.network.faults.append(fault)
         self._begin(fault, machine)
         await asyncio.sleep(fault.lasts_s)
@@ -239,11 +298,11 @@ class World:
 
     async def _free(self, fault: Fault) -> None:
         """Wait until a dead server has no lease any more."""
-        at_s, mark = self._now_s, self._serving[fault.who].owner.fraction
+        at_s, mark = self.now_s, self._serving[fault.who].owner.fraction
         leases = [f"asynq:{{{queue}}}:lease" for queue in QUEUES]
         while any(float(score) % 1 == mark for key in leases for score in self._scores(key)):
             await asyncio.sleep(0.5)
-        self.history.note(Freed(self._now_s, fault.who, at_s))
+        self.history.note(Freed(self.now_s, fault.who, at_s))
 
     def _scores(self, key: str) -> list[str]:
         return list(self._store.ask("ZRANGE", key, "0", "-1", "WITHSCORES")[1::2])
@@ -266,18 +325,25 @@ class World:
     def places(self) -> dict[str, list[str]]:
         """Return the lists and sets that name each id."""
         found: defaultdict[str, list[str]] = defaultdict(list)
-        for queue in QUEUES:
-            for state in ("pending", "active", "scheduled", "retry", "archived", "completed"):
-                key = f"asynq:{{{queue}}}:{state}"
-                command = "LRANGE" if state in ("pending", "active") else "ZRANGE"
-                for task_id in self._store.ask(command, key, "0", "-1"):
-                    found[task_id].append(state)
+        places = [(queue, state) for queue in QUEUES for state in STATES]
+        for (_, state), ids in zip(places, self._store.ask_all(map(whole, *zip(*places, strict=True))), strict=True):
+            for task_id in ids:
+                found[task_id].append(state)
         return found
+
+    def active(self, queue: str) -> list[str]:
+        """Return the ids of the tasks that servers have."""
+        ids: list[str] = self._store.ask(*whole(queue, "active"))
+        return ids
 
     def _are_ended(self) -> bool:
         places = self.places()
+        gone = {one.id for one in self.history.all_of(Acted) if one.what in ("delete", "forget")}
+        if any(self._store.ask_all(("ZCARD", f"asynq:{{{queue}}}:g:{GROUP}") for queue in QUEUES)):
+            return False
         return all(
-            set(places.get(task_id, ())) <= {"completed", "archived"} and (task_id in places or self._is_done(task_id))
+            set(places.get(task_id, ())) <= {"completed", "archived"}
+            and (task_id in places or task_id in gone or self._is_done(task_id))
             for task_id in self.history.acknowledged
         )
 
@@ -292,7 +358,7 @@ class World:
         left = [key for key in keys if key.partition("}:")[2] in names]
         # The lock of an archived task stays until its time is up, as in asynq.
         left += [key for key in keys if "}:unique:" in key and self._store.ask("GET", key) not in ended]
-        of_tasks = [key for key in keys if "}:t:" in key and key.partition("}:t:")[2].split(":")[0] not in ended]
+        of_tasks = [key for key in keys if "}:t:" in key and key.partition("}:t:")[2] not in ended]
         return sorted(left + of_tasks)
 
     async def _run(self) -> None:
@@ -300,16 +366,26 @@ class World:
             self._start(name, self._serve)
         self._start(PRODUCER, self._produce)
         producing = self._work[-1]
+        for name, act in ACTORS.items():
+            self._start(name, partial(act, self))
+        acting = self._work[-len(ACTORS) :]
         await asyncio.gather(*(self._strike(fault) for fault in self.faults))
         while not producing.done():
             await asyncio.sleep(1.0)
         producing.result()
-        until_s = self._now_s + DRAIN_S
-        while self._now_s < until_s and not self._are_ended():
+        self.is_produced = True
+        until_s = self.now_s + DRAIN_S
+        while self.now_s < until_s and not all(one.done() for one in acting):
+            await asyncio.sleep(1.0)
+        self.history.stuck = [name for name, one in zip(ACTORS, acting, strict=True) if not one.done()]
+        for one in acting:
+            if one.done():
+                one.result()
+        while self.now_s < until_s and not self._are_ended():
             await asyncio.sleep(5.0)
         for server in self._serving.values():
             server.begin_shutdown()
-        await asyncio.sleep(60.0)
+        await asyncio.wait(self._work, timeout=60.0)  # of dead servers it never ends
         self.history.places = self.places()
         self.history.left = self._left()
 
@@ -325,14 +401,19 @@ class World:
         runs = sum(map(len, history.runs.values()))
         return {
             "seed": self.seed,
-            "broken": judge(history),
+            "broken": judge_all(history),
             "trace": self._hash.hexdigest()[:16],
-            "simulated_s": round(self._now_s, 1),
+            "simulated_s": round(self.now_s, 1),
             "steps": self.loop.steps,
             "acknowledged": len(history.acknowledged),
             "runs": runs,
             "faults": len(history.struck),
         }
+
+
+def whole(queue: str, state: str) -> tuple[str, ...]:
+    """Return the command that reads all ids of a list or set."""
+    return "LRANGE" if state in ("pending", "active") else "ZRANGE", f"asynq:{{{queue}}}:{state}", "0", "-1"
 
 
 def refused(fault: Fault) -> str:

@@ -124,6 +124,7 @@ class ServerProcess:
         identity: ServerIdentity | None = None,
         make_pool: Callable[[PoolConfig, ForkServer], Pool] = ProcessPool,
         own_process: OwnProcess | None = None,
+        make_aggregation_child: Callable[[ServerConfig, float, str, ForkServer], AggregationChild] = AggregationChild,
     ) -> None:
         self._options = options
         config = self.config = options.config
@@ -143,6 +144,7 @@ class ServerProcess:
         self.stall = StallWatch(self._clock, options.timing.stall_s)
         self.in_flight = InFlight.of(self.owner, self.stall, self._clock, options.timing)
         self.tasks, self.stats = self.in_flight.tasks, self.in_flight.stats
+        self._make_aggregation_child = make_aggregation_child
         self._make_writers()
         self._make_processor()
         self._make_watchers(options.timing)
@@ -209,7 +211,7 @@ class ServerProcess:
             timing,
             commands,
             clock,
-            AggregationChild(config, timing.aggregation_s, self._options.app, self.forks),
+            self._make_aggregation_child(config, timing.aggregation_s, self._options.app, self.forks),
             self.stats,
         )
         lost = _lost_tasks(self)

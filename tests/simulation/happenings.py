@@ -1,0 +1,81 @@
+"""What a history also has: who was told what, what was done by hand, ticks, counters. It knows nothing of fastq."""
+
+from typing import NamedTuple
+
+__all__ = ["Acted", "Collected", "Grouped", "Happening", "Paused", "Saved", "Ticked", "Told", "Wrote"]
+
+
+class Told(NamedTuple):
+    """A handle learned how its task ended; ``is_written`` is whether Redis said so at that instant."""
+
+    at_s: float
+    id: str
+    kind: str
+    """Done, failed or gone."""
+    result: str
+    is_written: bool
+
+
+class Wrote(NamedTuple):
+    """A handler wrote a result, progress or a checkpoint; ``run`` names the run."""
+
+    at_s: float
+    id: str
+    kind: str
+    data: str
+
+
+class Saved(NamedTuple):
+    """A handler was told that its checkpoint is saved."""
+
+    at_s: float
+    id: str
+    data: str
+
+
+class Acted(NamedTuple):
+    """An inspector did something with a task, was refused (False), or does not know (None).
+
+    To forget a task is to delete it once it is not needed any more.
+    """
+
+    at_s: float
+    id: str
+    what: str
+    is_done: bool | None
+
+
+class Paused(NamedTuple):
+    """A queue that was paused; ``taken`` are the tasks that servers took of it meanwhile."""
+
+    at_s: float
+    queue: str
+    taken: tuple[str, ...]
+
+
+class Ticked(NamedTuple):
+    """A scheduler composed the task of a tick."""
+
+    at_s: float
+    name: str
+    due_s: float
+    id: str
+
+
+class Grouped(NamedTuple):
+    """A task was put into a group, or (None) may have been."""
+
+    at_s: float
+    id: str
+    is_acknowledged: bool | None
+
+
+class Collected(NamedTuple):
+    """Tasks of a group went into one task; ``id`` is that task's, which has begun now."""
+
+    at_s: float
+    id: str
+    members: tuple[str, ...]
+
+
+Happening = Told | Wrote | Saved | Acted | Paused | Ticked | Grouped | Collected

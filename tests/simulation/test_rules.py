@@ -1,0 +1,90 @@
+"""Each further rule of the judge: a history that keeps it, and one that breaks it."""
+
+from typing import Any
+
+import pytest
+
+from fastq.broker.scripts import load_script
+from tests.simulation.happenings import Acted, Collected, Grouped, Happening, Paused, Saved, Ticked, Told, Wrote
+from tests.simulation.judge import Answered, Began, Ended, History, Sent
+from tests.simulation.rules import judge_all
+from tests.simulation.story import story_of
+
+DONE = (Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "RESULT", "s", 25.0, "one"))
+LONG = (Began(1.1, "a", "s", 0, "s"), Ended(60, "a", "s", "DONE", "s", 25.0))
+AGAIN = (
+    Began(1.1, "a", "s", 0, "s"),
+    Ended(2, "a", "s", "FAILED", "s", 25.0),
+    Began(30, "a", "s", 1, "s", "two"),
+    Ended(31, "a", "s", "DONE", "s", 25.0),
+)
+FAILED = (Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "FAILED", "s", 25.0))
+KEPT = {"a": ["completed"]}
+WROTE = (Wrote(1.2, "a", "CHECKPOINT", "one"), Wrote(1.3, "a", "CHECKPOINT", "two"))
+BATCHES = (Collected(3, "x", ("m",)), Collected(4, "y", ("m",)))
+TICKS = (Ticked(1, "t", 6, "a"), Ticked(1, "t", 6, "b"))
+FEW_TICKS = (Ticked(1, "t", 6, "a"), Ticked(2, "t", 12, "a"), Ticked(3, "t", 24, "a"))
+
+
+def test_a_story_has_what_names_the_task_and_all_faults() -> None:
+    sha = load_script("dequeue").sha
+    trace = [
+        "1.5 request s#1 [[b'EVALSHA', b'" + sha + "', b'5', b't1']]",
+        "2.0 fault s 'kill' 3.0",
+        "3.0 push s#2 b't2'",
+    ]
+    told = [line.split() for line in story_of("t1", trace)]
+    assert [words[1] for words in told] == ["request", "fault"]
+    assert told[0][3].startswith("[[dequeue,")
+
+
+def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[str, list[str]]) -> set[str]:
+    made = History()
+    made.note(Sent(1, "a", 1, 1, "", True))
+    made.note(Answered(1, "a", True))
+    for one in runs:
+        made.note(one)
+    made.others, made.places = list(others), places
+    return {line.partition(":")[0] for line in judge_all(made)}
+
+
+@pytest.mark.parametrize(
+    ("runs", "others", "places", "fault"),
+    [
+        (DONE, (Told(2.1, "a", "done", "one", True),), KEPT, ""),
+        (DONE, (Told(2.1, "a", "done", "two", True),), KEPT, "results"),
+        (DONE, (Told(2.1, "a", "done", "one", False),), KEPT, "results"),
+        (DONE, (Told(2.1, "a", "failed", "", True),), KEPT, "results"),
+        (DONE, (Told(2.1, "a", "gone", "", True),), KEPT, "results"),
+        (DONE, (Told(40, "a", "done", "one", True),), KEPT, "results_in_time"),
+        (DONE, (Told(600, "a", "nothing", "", True),), KEPT, "results_in_time"),
+        (AGAIN, (*WROTE, Saved(1.4, "a", "two")), KEPT, ""),
+        (AGAIN, WROTE[:1], KEPT, "checkpoints"),
+        (
+            (*AGAIN[:2], Began(30, "a", "s", 1, "s", "one"), AGAIN[3]),
+            (*WROTE, Saved(1.4, "a", "two")),
+            KEPT,
+            "checkpoints",
+        ),
+        (LONG, (Acted(20, "a", "cancel", True),), KEPT, "canceled"),
+        (LONG, (Acted(55, "a", "cancel", True),), KEPT, ""),
+        (DONE, (Acted(3, "a", "delete", True),), {}, ""),
+        (DONE, (Acted(3, "a", "delete", True),), KEPT, "deleted"),
+        (AGAIN, (*WROTE, Acted(3, "a", "delete", True)), {}, "deleted"),
+        (DONE, (Paused(5, "low", ()),), KEPT, ""),
+        (DONE, (Paused(5, "low", ("a",)),), KEPT, "paused"),
+        (DONE, (Grouped(1, "m", True), BATCHES[0]), KEPT, ""),
+        (DONE, (Grouped(1, "m", True),), KEPT, "groups"),
+        (DONE, (Grouped(1, "m", True), *BATCHES), KEPT, "groups"),
+        (DONE, (Grouped(1, "m", False), BATCHES[0]), KEPT, "groups"),
+        (DONE, TICKS, KEPT, ""),
+        (DONE, TICKS, {**KEPT, "b": ["pending"]}, "ticks"),
+        (DONE, FEW_TICKS, KEPT, "ticks_come"),
+        (FAILED, (), {"a": ["archived"]}, "tried_enough"),
+    ],
+)
+def test_the_judge_names_the_broken_rule(
+    runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[str, list[str]], fault: str
+) -> None:
+    found = broken(runs, others, places)
+    assert (fault in found) if fault else found == set()
