@@ -36,7 +36,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", keys.__all__)
+@pytest.mark.parametrize("name", [name for name in keys.__all__ if name != "OWN_ASIDE"])
 def test_every_key_is_there(name: str) -> None:
     found = getattr(keys, name)
     key = found if isinstance(found, str) else found(*(NAMES[one] for one in inspect.signature(found).parameters))

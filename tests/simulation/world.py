@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import logging
+import os
 import random
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
@@ -87,6 +88,7 @@ class World:
         self.seed, self._tasks, self._store = seed, tasks, store
         page.seed(seed)
         random.seed(seed)
+        os.getpid = lambda: 1  # it is in the names of schedulers
         self.loop = Loop(page)
         page.switch(True)
         store.page.set(self.loop.wall_ns(), self.loop.now_ns)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from fastq._prioritizer import Prioritizer
 from fastq.broker.operations.control import ServerOrder
@@ -83,6 +83,8 @@ FOREVER_S: Final = 1e9
 _log = logging.getLogger("fastq")
 _pool_log = logging.getLogger("fastq.pool")
 
+MakeAggregationChild: TypeAlias = Callable[[ServerConfig, float, str, ForkServer], AggregationChild]
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
@@ -124,7 +126,7 @@ class ServerProcess:
         identity: ServerIdentity | None = None,
         make_pool: Callable[[PoolConfig, ForkServer], Pool] = ProcessPool,
         own_process: OwnProcess | None = None,
-        make_aggregation_child: Callable[[ServerConfig, float, str, ForkServer], AggregationChild] = AggregationChild,
+        make_aggregation_child: MakeAggregationChild = AggregationChild,
     ) -> None:
         self._options = options
         config = self.config = options.config
@@ -144,10 +146,9 @@ class ServerProcess:
         self.stall = StallWatch(self._clock, options.timing.stall_s)
         self.in_flight = InFlight.of(self.owner, self.stall, self._clock, options.timing)
         self.tasks, self.stats = self.in_flight.tasks, self.in_flight.stats
-        self._make_aggregation_child = make_aggregation_child
         self._make_writers()
         self._make_processor()
-        self._make_watchers(options.timing)
+        self._make_watchers(options.timing, make_aggregation_child)
         self._make_fetcher()
         self._make_keepers()
         self.actors = self._in_order()
@@ -191,7 +192,7 @@ class ServerProcess:
         )
         self.presence = ServerPresence(self.identity, config, self.pool.running, self.pool.census, clock)
 
-    def _make_watchers(self, timing: Timing) -> None:
+    def _make_watchers(self, timing: Timing, make_aggregation_child: MakeAggregationChild) -> None:
         """Make the actors that beat, listen, and look for what is due or was left behind."""
         config, commands, clock, outage = self.config, self.commands, self._clock, self.stats.outage
         queues = list(config.queues)
@@ -211,7 +212,7 @@ class ServerProcess:
             timing,
             commands,
             clock,
-            self._make_aggregation_child(config, timing.aggregation_s, self._options.app, self.forks),
+            make_aggregation_child(config, timing.aggregation_s, self._options.app, self.forks),
             self.stats,
         )
         lost = _lost_tasks(self)
