@@ -2,7 +2,6 @@
 
 import argparse
 import ctypes
-import faulthandler
 import gc
 import json
 import os
@@ -11,19 +10,21 @@ import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 from typing import Any, Final
 
+from tests.simulation.choice import SITES, Sites
 from tests.simulation.faults import Fault
 from tests.simulation.page import Page
 from tests.simulation.planted import PLANTED, plant
-from tests.simulation.store import Store, real_s
+from tests.simulation.store import real_s
 
 HERE: Final = Path(__file__).parent
 BUILT: Final = HERE.parents[1] / "build" / "simulation"
 NO_RANDOM_ADDRESSES: Final = 0x0040000
 LIMIT_S: Final = 60
-"""Of real time, for one seed."""
+"""Of the processor's time, for one seed."""
 
 
 def build_shim() -> Path:
@@ -50,34 +51,27 @@ def run_seed(
     seed: int,
     tasks: int,
     page: Page,
-    store: Store,
+    sites: Sites,
     *,
     faults: list[Fault] | None = None,
     told: Path | None = None,
     of_task: str = "",
+    site_name: str = "",
 ) -> dict[str, object]:
     """Run a seed in a fork, so that it sees nothing of what another has left in modules."""
     from tests.simulation.world import World  # once for all seeds, but after a mistake is planted
 
+    site = sites.of(seed, site_name)
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         os.close(reading)
-        faulthandler.register(signal.SIGALRM, chain=True)
-        signal.alarm(LIMIT_S)
-        gc.disable()  # when it runs depends on what ran before
-        world = World(seed, tasks, page, store, faults)
         try:
-            report = world.run()
-        finally:
-            if of_task:
-                from tests.simulation.story import story_of
-
-                print(*story_of(of_task, world.story), sep="\n", flush=True)  # noqa: T201
-            if told:
-                told.write_text("\n".join(world.story) + "\n", "utf-8", errors="backslashreplace")
-        report["drawn"] = world.faults
-        os.write(writing, json.dumps(report).encode())
+            report = live(World(seed, tasks, page, site, faults), told=told, of_task=of_task)
+            os.write(writing, json.dumps(report).encode())
+        except BaseException:  # noqa: BLE001 - the rest of this stack is the parent's
+            traceback.print_exc()
+            os._exit(1)
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
@@ -90,33 +84,58 @@ def run_seed(
     return found
 
 
-def shrink(seed: int, tasks: int, page: Page, store: Store) -> list[Fault]:
+def give_up(*_: object) -> None:
+    raise SystemExit(f"the run took {LIMIT_S} s")  # nothing on the way takes it for an error of its own
+
+
+def live(world: Any, *, told: Path | None, of_task: str) -> dict[str, object]:
+    """Let a world happen, in this process."""
+    for one in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(one, give_up)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+    signal.alarm(10 * LIMIT_S)  # where it waits for redis-server
+    gc.disable()  # when it runs depends on what ran before
+    try:
+        report: dict[str, object] = world.run()
+    finally:
+        if of_task:
+            from tests.simulation.story import story_of
+
+            print(*story_of(of_task, world.story), sep="\n", flush=True)  # noqa: T201
+        if told:
+            told.write_text("\n".join(world.story) + "\n", "utf-8", errors="backslashreplace")
+    return report | {"drawn": world.faults}
+
+
+def shrink(seed: int, tasks: int, page: Page, sites: Sites) -> list[Fault]:
     """Take away faults one by one for as long as a promise stays broken; return those that are left."""
-    left = [Fault(*one) for one in run_seed(seed, tasks, page, store)["drawn"]]  # type: ignore[attr-defined]
+    left = [Fault(*one) for one in run_seed(seed, tasks, page, sites)["drawn"]]  # type: ignore[attr-defined]
     for fault in list(left):
         fewer = [one for one in left if one is not fault]
-        if run_seed(seed, tasks, page, store, faults=fewer)["broken"]:
+        if run_seed(seed, tasks, page, sites, faults=fewer)["broken"]:
             left = fewer
     return left
 
 
-def find_planted(names: list[str], seeds: range, tasks: int, page: Page, store: Store) -> int:
+def find_planted(names: list[str], seeds: range, tasks: int, page: Page, sites: Sites) -> int:
     """Tell for each mistake how many seeds it took to find it."""
     missed = 0
     for name in names:
+        for seed in seeds:
+            sites.of(seed, PLANTED[name].site)  # started here, it is also stopped
         child = os.fork()  # a mistake is planted before its module is imported
         if not child:
             plant(PLANTED[name])
-            os._exit(0 if is_found(name, seeds, tasks, page, store) else 1)
+            os._exit(0 if is_found(name, seeds, tasks, page, sites) else 1)
         missed += os.waitpid(child, 0)[1] != 0
     print(f"{len(names) - missed} of {len(names)} mistakes found")  # noqa: T201
     return 1 if missed else 0
 
 
-def is_found(name: str, seeds: range, tasks: int, page: Page, store: Store) -> bool:
+def is_found(name: str, seeds: range, tasks: int, page: Page, sites: Sites) -> bool:
     """Tell how many seeds it takes to find the mistake that is planted."""
     for tried, seed in enumerate(seeds, 1):
-        broken: Any = run_seed(seed, tasks, page, store)["broken"]
+        broken: Any = run_seed(seed, tasks, page, sites, site_name=PLANTED[name].site)["broken"]
         if broken:
             print(f"{name}: seed {seed}, {tried} seeds: {broken[0][:150]}", flush=True)  # noqa: T201
             return True
@@ -124,20 +143,20 @@ def is_found(name: str, seeds: range, tasks: int, page: Page, store: Store) -> b
     return False
 
 
-def end(page: Page, store: Store) -> None:
+def end(page: Page, sites: Sites) -> None:
     """Stop Redis, and remove what the processes have shared."""
-    store.stop()
+    sites.stop()
     page.switch(False)
     shutil.rmtree(page.path.parent)
 
 
-def run_seeds(args: argparse.Namespace, page: Page, store: Store) -> int:
+def run_seeds(args: argparse.Namespace, page: Page, sites: Sites) -> int:
     """Run one seed after the other until Ctrl-C or the last, and tell which broke a promise."""
     began_s, simulated_s, seen, broken = real_s(), 0.0, 0, 0
     try:
         while args.count == 0 or seen < args.count:
             seed = args.seed + seen * args.step
-            report = run_seed(seed, args.tasks, page, store, told=args.story, of_task=args.task)
+            report = run_seed(seed, args.tasks, page, sites, told=args.story, of_task=args.task)
             seen += 1
             simulated_s += float(report.get("simulated_s", 0.0))  # type: ignore[arg-type]
             if args.json:
@@ -146,7 +165,7 @@ def run_seeds(args: argparse.Namespace, page: Page, store: Store) -> int:
                 broken += 1
                 print(f"seed {seed} breaks:", *report["broken"], sep="\n  ", flush=True)  # type: ignore[misc]  # noqa: T201
                 if args.shrink:
-                    print("with these faults:", *shrink(seed, args.tasks, page, store), sep="\n  ")  # noqa: T201
+                    print("with these faults:", *shrink(seed, args.tasks, page, sites), sep="\n  ")  # noqa: T201
     except KeyboardInterrupt:
         pass
     took_s = real_s() - began_s
@@ -178,6 +197,7 @@ def main() -> int:
     parser.add_argument("--step", type=int, default=1, help="from one seed to the next")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes run seeds at once, each on a core")
     parser.add_argument("--tasks", type=int, default=60, help="how many are enqueued")
+    parser.add_argument("--site", choices=[*SITES, "any"], default="single", help="what Redis is; any: by the seed")
     parser.add_argument("--story", type=Path, help="write the trace of the seed to this file")
     parser.add_argument("--task", default="", help="tell the story of one task: who did what and when, and all faults")
     parser.add_argument("--shrink", action="store_true", help="tell which faults a broken promise needs")
@@ -196,14 +216,14 @@ def main() -> int:
             return share(args)
         start_again(shim)
     page = Page(Path(os.environ["FASTQ_SIMULATION"]))
-    store = Store(page.path.parent, BUILT / "clock.so")
+    sites = Sites(args.site, page.path.parent, BUILT / "clock.so")
     try:
         if not args.plant:
-            return run_seeds(args, page, store)
+            return run_seeds(args, page, sites)
         names = list(PLANTED) if args.plant == "all" else [args.plant]
-        return find_planted(names, range(args.seed, args.seed + args.count), args.tasks, page, store)
+        return find_planted(names, range(args.seed, args.seed + args.count), args.tasks, page, sites)
     finally:
-        end(page, store)
+        end(page, sites)
 
 
 if __name__ == "__main__":

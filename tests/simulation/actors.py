@@ -16,7 +16,7 @@ from fastq.errors import (
 from tests.simulation.happenings import Acted, Paused, Told
 from tests.simulation.judge import Answered, Sent, Struck
 from tests.simulation.loop import Machine
-from tests.simulation.network import URL
+from tests.simulation.sites import URL
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

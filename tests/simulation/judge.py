@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from tests.simulation.happenings import Acted, Happening
 
-__all__ = ["Answered", "Began", "Ended", "Freed", "History", "Sent", "Struck", "judge"]
+__all__ = ["Answered", "Began", "Ended", "Freed", "History", "RolledBack", "Sent", "Struck", "judge"]
 
 H = TypeVar("H", bound=NamedTuple)
 
@@ -40,6 +40,8 @@ BY_PEERS_S: Final = 10.0
 """Within so long the tasks of a killed server are taken: six seconds without a sign, and one sign of each side."""
 BY_SUCCESSOR_S: Final = 2.5
 """The same, from its restart."""
+CHILDREN: Final = 4
+"""Of a server; each runs one task."""
 SKEW_S: Final = 2.0
 """How far clocks may differ that did not jump, and Redis' seconds may be rounded."""
 HEALTHY_WAIT_S: Final = 0.3
@@ -107,6 +109,13 @@ class Freed(NamedTuple):
     killed_s: float
 
 
+class RolledBack(NamedTuple):
+    """A write about a task was lost with its Redis, whose successor had not got it."""
+
+    at_s: float
+    id: str
+
+
 class Run(NamedTuple):
     """A run of a handler; ``ended_s`` is infinite, and ``kind`` empty, for one whose server died in it."""
 
@@ -137,6 +146,12 @@ class History:
         self.others: list[Happening] = []
         self.stuck: list[str] = []
         """Who has not come to the end of what it does."""
+        self.rolled_back: dict[str, float] = {}
+        """The tasks that Redis has lost writes about, and when it last did."""
+        self.raised: list[str] = []
+        """What callbacks have raised."""
+        self.stale: list[str] = []
+        """Who talked to a server that was no master any more, though that could be known."""
 
     def all_of(self, kind: type[H]) -> list[H]:
         """Return all that happened of one kind, in order."""
@@ -155,7 +170,7 @@ class History:
         fewer.runs = defaultdict(list, runs)
         return fewer
 
-    def note(self, what: Sent | Answered | Began | Ended | Struck | Freed) -> None:
+    def note(self, what: Sent | Answered | Began | Ended | Struck | Freed | RolledBack) -> None:
         """Add what happened, in the order of time."""
         match what:
             case Sent():
@@ -166,6 +181,8 @@ class History:
                 self.struck.append(what)
             case Freed():
                 self.freed.append(what)
+            case RolledBack():
+                self.rolled_back[what.id] = what.at_s
             case Began():
                 self.runs[what.id].append(
                     Run(what.at_s, what.server, what.retried, what.owner, checkpoint=what.checkpoint)
@@ -190,11 +207,17 @@ class History:
 
     def may_be_unwritten(self, run: Run) -> bool:
         """Return whether a fault could have kept Redis from hearing of a run's end, or its server from its lease."""
-        return self.is_struck(run.server, run.began_s - AFTERMATH_S, min(run.ended_s, run.began_s + 1e9) + WRITTEN_S)
+        until_s = min(run.ended_s, run.began_s + 1e9) + WRITTEN_S
+        return self.is_struck(run.server, run.began_s - AFTERMATH_S, until_s)
 
     def is_quiet(self, from_s: float, to_s: float) -> bool:
         """Return whether no fault at all could show in a stretch of time."""
         return not any(one.at_s <= to_s and one.until_s + AFTERMATH_S >= from_s for one in self.struck)
+
+    def is_behind(self, run: Run) -> bool:
+        """Return whether a run began as soon as a child of its server was free."""
+        on_server = (one for runs in self.runs.values() for one in runs if one.server == run.server)
+        return sum(one.began_s < run.began_s <= one.ended_s for one in on_server) >= CHILDREN
 
     @property
     def acknowledged(self) -> list[str]:
@@ -203,7 +226,7 @@ class History:
 
 def judge(history: History) -> list[str]:
     """Return all broken promises."""
-    of_all = (kept, never_ran, charges, owned, apart, taken_over, nothing_left)
+    of_all = (kept, never_ran, charges, owned, apart, taken_over, nothing_left, moved_on, handled)
     untouched = (once_at_most, reasons, frozen, uncharged, tried_enough, early, waits, unique)
     alone = history.without(history.by_hand())
     found = [f"{rule.__name__}: {fault}" for rule in of_all for fault in rule(history)]
@@ -220,7 +243,7 @@ def kept(history: History) -> Iterator[str]:
         is_done = any(run.kind in DONE for run in history.runs[task_id])
         if len(places) > 1:
             yield f"{task_id} is in {' and '.join(places)}"
-        elif not places and (not is_done or history.sent[task_id].keeps):
+        elif not places and (not is_done or history.sent[task_id].keeps) and task_id not in history.rolled_back:
             yield f"{task_id} is lost: {describe(history, task_id)}"
         elif places and places[0] not in ("completed", "archived"):
             yield f"{task_id} is {places[0]} for ever: {describe(history, task_id)}"
@@ -238,7 +261,7 @@ def never_ran(history: History) -> Iterator[str]:
 def once_at_most(history: History) -> Iterator[str]:
     """A task with max_retry=0 begins once at most."""
     for task_id, runs in history.runs.items():
-        if history.sent[task_id].max_retry == 0 and len(runs) > 1:
+        if history.sent[task_id].max_retry == 0 and len(runs) > 1 and task_id not in history.rolled_back:
             yield f"{task_id} may run once: {describe(history, task_id)}"
 
 
@@ -247,7 +270,8 @@ def reasons(history: History) -> Iterator[str]:
     for task_id, runs in history.runs.items():
         for before, after in pairwise(runs):
             is_failed = before.kind in (*CHARGED, "ABORTED") and before.ended_s <= after.began_s
-            if not is_failed and not history.may_be_unwritten(before):
+            is_undone = history.rolled_back.get(task_id, -1.0) >= before.began_s
+            if not is_failed and not is_undone and not history.may_be_unwritten(before):
                 yield f"{task_id} ran again without a reason: {describe(history, task_id)}"
 
 
@@ -282,7 +306,7 @@ def uncharged(history: History) -> Iterator[str]:
     for task_id, runs in history.runs.items():
         most = history.sent[task_id].max_retry
         for at, (before, after) in enumerate(pairwise(runs)):
-            if any(history.may_be_unwritten(run) for run in runs[: at + 1]):
+            if task_id in history.rolled_back or any(history.may_be_unwritten(run) for run in runs[: at + 1]):
                 break
             failed = sum(run.kind in CHARGED for run in runs[: at + 1])
             if before.kind == "SKIP_RETRY":
@@ -302,6 +326,7 @@ def tried_enough(history: History) -> Iterator[str]:
     for task_id, runs in history.runs.items():
         failed = sum(run.kind in CHARGED for run in runs)
         is_final = any(run.kind == "SKIP_RETRY" or history.may_be_unwritten(run) for run in runs)
+        is_final |= task_id in history.rolled_back
         if history.places.get(task_id) == ["archived"] and failed <= history.sent[task_id].max_retry and not is_final:
             yield f"{task_id} was archived after {failed} attempts: {describe(history, task_id)}"
 
@@ -352,7 +377,8 @@ def waits(history: History) -> Iterator[str]:
             healthy.append(began_s - could_s)
         near = [one for one in history.struck if one.at_s <= began_s and one.until_s >= could_s - AFTERMATH_S]
         longest_s = LONGEST_WAIT_S if any(one.kind in DEATHS for one in near) else BRIEFLY_S
-        if runs and began_s - could_s > longest_s + sum(one.until_s - one.at_s for one in near):
+        longest_s += sum(one.until_s - one.at_s for one in near)
+        if runs and began_s - could_s > longest_s and not history.is_behind(runs[0]):
             yield f"{task_id} waited for {began_s - could_s:.1f} s: {describe(history, task_id)}"
     if len(healthy) >= 10 and median(healthy) > HEALTHY_WAIT_S:
         yield f"{len(healthy)} tasks waited for {median(healthy):.2f} s (median) while nothing failed"
@@ -382,7 +408,7 @@ def unique(history: History) -> Iterator[str]:
     for lock, ids in by_lock.items():
         for before, after in pairwise(ids):
             done_s = [run.ended_s for run in history.runs[before] if run.kind in (*DONE, *CHARGED)]
-            if not done_s or min(done_s) > history.answered[after].at_s:
+            if before not in history.rolled_back and (not done_s or min(done_s) > history.answered[after].at_s):
                 yield f"{after} has the lock {lock} of {before}: {describe(history, before)}"
 
 
@@ -392,6 +418,16 @@ def nothing_left(history: History) -> Iterator[str]:
         yield f"{key} is left"
     for name in history.stuck:
         yield f"{name} goes on for ever"
+
+
+def moved_on(history: History) -> Iterator[str]:
+    """Nobody talks to a former master once the sentinels have named another for a while."""
+    yield from history.stale
+
+
+def handled(history: History) -> Iterator[str]:
+    """No callback raises anything."""
+    yield from history.raised
 
 
 def describe(history: History, task_id: str) -> str:

@@ -12,16 +12,15 @@ import hiredis
 
 from tests.simulation.faults import REDIS, Fault
 from tests.simulation.loop import MACHINE, OUTSIDE, Loop, Machine
-from tests.simulation.store import Store
+from tests.simulation.sites import Server, Site
 
 __all__ = ["Network", "Wire"]
 
-URL: Final = "redis://redis:6379"
 LOST: Final = 0.25
 """The share of requests that a lossy wire spoils."""
 _READS: Final = {b"PING", b"HELLO", b"CLIENT", b"SUBSCRIBE", b"UNSUBSCRIBE", b"EXISTS", b"ACL", b"INFO"}
-_NOT_TOLD: Final = {b"CLIENT", b"INFO", b"HELLO", b"ACL"}
-"""Their replies name memory, CPU, or connections since Redis' start; they are left out of the trace."""
+_NOT_TOLD: Final = {b"CLIENT", b"INFO", b"HELLO", b"ACL", b"COMMAND"}
+"""Their replies name memory, CPU, connections since Redis' start, or are in no order: left out of the trace."""
 
 _OF_ONE_RUN: Final = re.compile(rb'"client_id":\d+,"run_id":"\w+"')
 """What a server tells of its connection, which Redis names anew in each run."""
@@ -30,8 +29,8 @@ _OF_ONE_RUN: Final = re.compile(rb'"client_id":\d+,"run_id":"\w+"')
 class Network:
     """All wires, and the faults that are on now; ``tell`` writes the trace."""
 
-    def __init__(self, seed: int, loop: Loop, store: Store, tell: Callable[..., None]) -> None:
-        self.seed, self.loop, self.store, self.tell = seed, loop, store, tell
+    def __init__(self, seed: int, loop: Loop, site: Site, tell: Callable[..., None]) -> None:
+        self.seed, self.loop, self.site, self.tell = seed, loop, site, tell
         self.wires: list[Wire] = []
         self.listeners: list[Wire] = []
         self._pushed = select.poll()
@@ -44,6 +43,10 @@ class Network:
         """Return a fault of such a kind that is on at a machine now."""
         return next((fault for fault in self.faults if fault.who == who and fault.kind in kinds), None)
 
+    def fault_of(self, server: Server, kind: str) -> Fault | None:
+        """Return a fault of such a kind that is on at a server, or at all."""
+        return self.fault(REDIS, kind) or self.fault(server.name, kind)
+
     async def _connect(self, protocol_factory: Callable[[], Any], host: str, port: int) -> tuple["Wire", Any]:
         machine = MACHINE.get()
         assert machine is not None
@@ -52,26 +55,26 @@ class Network:
         await asyncio.sleep(delay_s(random))
         while self.fault(machine.name, "partition"):
             await asyncio.sleep(1.0)  # SYNs are lost
-        if self.fault(REDIS, "restart"):
+        server = self.site.server_at(host, port)
+        if server is None or self.fault_of(server, "restart"):
             raise ConnectionRefusedError(f"{host}:{port} refuses connections")
         protocol = protocol_factory()
-        wire = Wire(self, machine, protocol, random)
+        wire = Wire(self, machine, server, protocol, random)
         protocol.connection_made(wire)
         return wire, protocol
 
     def carry_out(self, wire: "Wire", commands: list[Any]) -> bytes:
         """Carry out commands at this instant, and hand on what that makes Redis push to others."""
-        self.store.page.set(self.loop.wall_ns(), self.loop.now_ns)
-        replies = wire.line.carry_out(commands)
+        replies = self.site.carry_out(wire.server, wire.line, commands, wire.machine)
         self.requests += 1
         names = {command[0].upper() for command in commands}
         if b"SUBSCRIBE" in names or any(command[1:2] == [b"TRACKING"] for command in commands):
             self.listeners.append(wire)
-            self._pushed.register(wire.line.fileno, select.POLLIN)
-        if self.listeners and not names <= _READS:
-            self.store.flush_pushes()
-            if ready := {fileno for fileno, _ in self._pushed.poll(0)}:
-                self._hand_on(ready)
+            if wire.line.fileno >= 0:
+                self._pushed.register(wire.line.fileno, select.POLLIN)
+        if not names <= _READS:
+            self.site.wrote(wire.server)
+            self.hand_on(wire.server)
         told = [
             [_OF_ONE_RUN.sub(b"", word) for word in words[: 2 if words[0] == b"CLIENT" else None]] for words in commands
         ]
@@ -79,24 +82,28 @@ class Network:
         self.tell("request", wire, told, shown)
         return replies
 
-    def _hand_on(self, ready: set[int]) -> None:
-        for listener in self.listeners:
-            if listener.line.fileno in ready:
-                pushed = listener.line.pushed()
-                self.tell("push", listener, pushed)
-                listener.answer(pushed)
+    def hand_on(self, server: Server) -> None:
+        """Hand on what a server has sent by itself."""
+        if listeners := [listener for listener in self.listeners if listener.server is server]:
+            server.flush_pushes()
+            ready = {-1, *(fileno for fileno, _ in self._pushed.poll(0))}
+            for listener in listeners:
+                if listener.line.fileno in ready and (pushed := listener.line.pushed()):
+                    self.tell("push", listener, pushed)
+                    listener.answer(pushed)
 
     def forget(self, wire: "Wire") -> None:
         """Take off a wire that has ended."""
         self.wires.remove(wire)
         if wire in self.listeners:
             self.listeners.remove(wire)
-            self._pushed.unregister(wire.line.fileno)
-        self.store.close(wire.line)
+            if wire.line.fileno >= 0:
+                self._pushed.unregister(wire.line.fileno)
+        wire.server.close(wire.line)
 
-    def cut(self, who: Machine | None, *, silently: bool = False) -> None:
-        """Break the connections of a machine, or all."""
-        for wire in [wire for wire in self.wires if who is None or wire.machine is who]:
+    def cut(self, who: Machine | Server | None, *, silently: bool = False) -> None:
+        """Break the connections of a machine, those to a server, or all."""
+        for wire in [wire for wire in self.wires if who in (None, wire.machine, wire.server)]:
             wire.break_off(silently=silently)
 
 
@@ -115,10 +122,10 @@ def whole_transactions(commands: list[Any], count: int) -> int:
 class Wire(asyncio.Transport):
     """A connection of a machine to Redis: the transport of its client, and a line to the server."""
 
-    def __init__(self, network: Network, machine: Machine, protocol: Any, random: Random) -> None:
+    def __init__(self, network: Network, machine: Machine, server: Server, protocol: Any, random: Random) -> None:
         super().__init__()
-        self.machine = machine
-        self.line = network.store.open()
+        self.machine, self.server = machine, server
+        self.line = server.open()
         self._name = f"{machine}#{network.made[machine.name]}"
         self._network, self._loop, self._protocol, self._random = network, network.loop, protocol, random
         self._reader = hiredis.Reader()
@@ -172,7 +179,7 @@ class Wire(asyncio.Transport):
     def _waits(self, what: Callable[..., None], *args: Any) -> bool:
         """Return whether bytes cannot pass yet; they try again."""
         network = self._network
-        if network.fault(self.machine.name, "partition") or network.fault(REDIS, "stall"):
+        if network.fault(self.machine.name, "partition") or network.fault_of(self.server, "stall"):
             self._loop.call_later(0.2, what, *args, context=OUTSIDE)
             return True
         return False

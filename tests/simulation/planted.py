@@ -24,6 +24,8 @@ class Mistake(NamedTuple):
     file: str
     old: str
     new: str
+    site: str = ""
+    """The site on which it shows, if not on that of the command line."""
 
     def apply(self, text: str) -> str:
         """Return the text of the file with the edit, whose place stands in it once."""

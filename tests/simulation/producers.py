@@ -15,7 +15,7 @@ from tests.simulation.blocking import blocking, install
 from tests.simulation.happenings import Grouped, Ticked
 from tests.simulation.judge import Answered, Sent
 from tests.simulation.loop import Machine
-from tests.simulation.network import URL
+from tests.simulation.sites import URL
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

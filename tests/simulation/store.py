@@ -38,6 +38,10 @@ class Line:
         self.fileno = self._socket.fileno()
         self.number = self.carry_out([(b"CLIENT", b"ID")])[1:-2]
 
+    def send(self, *words: bytes) -> None:
+        """Send a command whose reply is read as if the server had sent it by itself."""
+        self._socket.sendall(hiredis.pack_command(words))  # type: ignore[arg-type]
+
     def carry_out(self, commands: Sequence[Sequence[bytes]]) -> bytes:
         """Carry out commands, and return the bytes of their replies; a PING behind them shows where these end."""
         packed = [hiredis.pack_command(tuple(command)) for command in commands]  # type: ignore[arg-type]
@@ -68,18 +72,22 @@ class Line:
 
 
 class Store:
-    """The server process."""
+    """A server process; ``options`` are those of its command line beside the usual ones."""
 
-    def __init__(self, directory: Path, shim: Path) -> None:
-        self.page = Page(directory / "redis.page")
+    def __init__(self, directory: Path, shim: Path, name: str = "redis", options: Sequence[str] = ()) -> None:
+        self.name = name
+        self.page = Page(directory / f"{name}.page")
         self.page.set(1_700_000_000 * 10**9, 10**9)
         self.page.switch(True)
-        self._path = str(directory / "redis.sock")
+        self._path = str(directory / f"{name}.sock")
         words = ["redis-server", "--port", "0", "--unixsocket", self._path, "--dir", str(directory), "--save", ""]
-        words += ["--enable-debug-command", "yes", "--logfile", str(directory / "redis.log")]
+        words += ["--enable-debug-command", "yes", "--logfile", str(directory / f"{name}.log"), *options]
         environment = {**os.environ, "LD_PRELOAD": str(shim), "FASTQ_SIMULATION": str(self.page.path)}
         self._process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL)
         self._control = self._first_line()
+        # What is taken from users is not taken from the simulation.
+        self.ask("ACL", "SETUSER", "simulation", "on", "nopass", "~*", "&*", "+@all")
+        self.ask("AUTH", "simulation", "any")
         # Keys expire when they are looked at, not when a timer of the server's own finds them.
         self.ask("DEBUG", "SET-ACTIVE-EXPIRE", "0")
 
@@ -114,6 +122,12 @@ class Store:
         packed = [[word.encode() for word in words] for words in commands]
         reader.feed(self._control.carry_out(packed))
         return [reader.gets() for _ in packed]
+
+    def raw(self, *commands: Sequence[bytes]) -> list[Any]:
+        """Carry out commands of the simulation's own, and return their replies, which may be errors, as bytes."""
+        reader = hiredis.Reader()
+        reader.feed(self._control.carry_out(commands))
+        return [reader.gets() for _ in commands]
 
     def begin(self) -> None:
         """Be as after a start."""

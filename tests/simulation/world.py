@@ -27,12 +27,12 @@ from tests.simulation.faults import REDIS, REFUSED, Fault, draw_faults
 from tests.simulation.happenings import Acted, Collected, Saved, Wrote
 from tests.simulation.judge import Answered, Began, Ended, Freed, History, Sent, Struck
 from tests.simulation.loop import OUTSIDE, Loop, Machine
-from tests.simulation.network import URL, Network
+from tests.simulation.network import Network
 from tests.simulation.page import Page
 from tests.simulation.pool import Fate, SimulatedPool, draw_fate
 from tests.simulation.producers import GROUP, group_tasks, produce_blocking, schedule
 from tests.simulation.rules import judge_all
-from tests.simulation.store import Store
+from tests.simulation.sites import Site
 
 __all__ = ["Report", "World"]
 
@@ -84,24 +84,24 @@ class SimulatedProcess:
 class World:
     """A seed and all that follows from it; ``faults`` in place of the drawn ones, to leave some out."""
 
-    def __init__(self, seed: int, tasks: int, page: Page, store: Store, faults: list[Fault] | None = None) -> None:
-        self.seed, self._tasks, self._store = seed, tasks, store
+    def __init__(self, seed: int, tasks: int, page: Page, site: Site, faults: list[Fault] | None = None) -> None:
+        self.seed, self._tasks, self._site = seed, tasks, site
         page.seed(seed)
         random.seed(seed)
         os.getpid = lambda: 1  # it is in the names of schedulers
         self.loop = Loop(page)
         page.switch(True)
-        store.page.set(self.loop.wall_ns(), self.loop.now_ns)
-        store.begin()
         self.story: list[str] = []
         self._hash = hashlib.sha256()
-        self.network = Network(seed, self.loop, store, self.tell)
+        self.network = Network(seed, self.loop, site, self.tell)
         self.history = History()
+        site.begin(self.network, self.history)
         within_s = tasks / RATE + 20
-        drawn = draw_faults(
-            seed, [*SERVERS, PRODUCER, *ACTORS], within_s, Random(f"{seed} count").choice((0, 1, 3, 6, 10, 12, 16))
-        )
-        self.faults = drawn if faults is None else faults
+        self._actors = ACTORS if site.has_all_actors else {}
+        counts = (0, 1, 3, 6, 10, 12, 16)
+        drawn = draw_faults(seed, [*SERVERS, PRODUCER, *self._actors], within_s, Random(f"{seed} count").choice(counts))
+        self.faults = sorted(drawn + site.draw_faults(seed, within_s)) if faults is None else faults
+        self.loop.set_exception_handler(self._raised)
         self.queues = list(QUEUES)
         self.queue_of: dict[str, str] = {}
         self.is_produced = False
@@ -116,6 +116,12 @@ class World:
         line = f"{self.loop.elapsed_s:.6f} {kind} {who} {' '.join(map(repr, what))}"
         self._hash.update(line.encode())
         self.story.append(line)
+
+    def _raised(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Take what a callback has raised for a broken promise: nothing handles it."""
+        del loop
+        if "handle" in context:
+            self.history.raised.append(repr(context.get("exception")))
 
     @property
     def now_s(self) -> float:
@@ -133,7 +139,7 @@ class World:
         while True:
             config = ServerConfig(concurrency=4, queues=QUEUES, **GROUPS)
             server = ServerProcess(
-                ProcessOptions("simulated:app", URL, config),
+                ProcessOptions("simulated:app", self._site.url, config),
                 identity=ServerIdentity(machine.name, 1, str(uuid4())),
                 own_process=SimulatedProcess(machine.name, next(self._pids)),
                 make_pool=lambda config, forks: SimulatedPool(4, self._fate_of, self._note_run(machine)),
@@ -203,14 +209,14 @@ class World:
 
     def _lease(self, queue: str, task_id: str) -> tuple[str, float]:
         """Return whose a lease is (the mark behind the point of its score), and how long it still lasts."""
-        score = self._store.ask("ZSCORE", f"asynq:{{{queue}}}:lease", task_id)
+        score = self._site.ask("ZSCORE", f"asynq:{{{queue}}}:lease", task_id)
         if score is None:
             return "", 0.0
         return f"{float(score) % 1:.6f}", float(score) - self.loop.wall_ns() / 1e9
 
     async def _produce(self, machine: Machine) -> None:
         draw = Random(f"{self.seed} producer")
-        client = AsyncClient(URL, timeout=10)
+        client = AsyncClient(self._site.url, timeout=10)
         for number in range(self._tasks):
             await asyncio.sleep(draw.expovariate(RATE))
             await self._enqueue(client, f"t{number:04}", draw)
@@ -265,8 +271,11 @@ class World:
             machine is None or machine.is_still or machine.is_dead or fault.who not in SERVERS
         ):
             return
+        if not self._site.may_strike(fault):
+            return
         self.tell("fault", fault.who, fault.kind, fault.lasts_s)
-        self.history.note(Struck(self.now_s, self.now_s + fault.lasts_s, fault.who, fault.kind))
+        struck = self._site.struck_by(fault)
+        self.history.note(Struck(self.now_s, self.now_s + fault.lasts_s, struck, fault.kind))
         self.network.faults.append(fault)
         self._begin(fault, machine)
         await asyncio.sleep(fault.lasts_s)
@@ -288,15 +297,17 @@ class World:
                 machine.ahead_ns += int(fault.amount * 1e9)
             case "restart":
                 self.network.cut(None)
-                self._store.ask("SCRIPT", "FLUSH")
+                self._site.ask_each("SCRIPT", "FLUSH")
             case "forget scripts":
-                self._store.ask("SCRIPT", "FLUSH")
+                self._site.ask_each("SCRIPT", "FLUSH")
             case "oom":
-                self._store.ask("CONFIG", "SET", "maxmemory", "1")
+                self._site.ask_each("CONFIG", "SET", "maxmemory", "1")
             case "no replicas":
-                self._store.ask("CONFIG", "SET", "min-replicas-to-write", "1")
+                self._site.ask_each("CONFIG", "SET", "min-replicas-to-write", "9")
             case "refuse":
-                self._store.ask("ACL", "SETUSER", "default", f"-{refused(fault)}")
+                self._site.ask_each("ACL", "SETUSER", "default", f"-{refused(fault)}")
+            case _:
+                self._site.strike(fault)
 
     async def _free(self, fault: Fault) -> None:
         """Wait until a dead server has no lease any more."""
@@ -307,7 +318,7 @@ class World:
         self.history.note(Freed(self.now_s, fault.who, at_s))
 
     def _scores(self, key: str) -> list[str]:
-        return list(self._store.ask("ZRANGE", key, "0", "-1", "WITHSCORES")[1::2])
+        return list(self._site.ask("ZRANGE", key, "0", "-1", "WITHSCORES")[1::2])
 
     def _end(self, fault: Fault, machine: Machine | None) -> None:
         match fault.kind:
@@ -316,11 +327,13 @@ class World:
             case "kill":
                 self._start(fault.who, self._serve)
             case "oom" if not self.network.fault(REDIS, "oom"):
-                self._store.ask("CONFIG", "SET", "maxmemory", "0")
+                self._site.ask_each("CONFIG", "SET", "maxmemory", "0")
             case "no replicas" if not self.network.fault(REDIS, "no replicas"):
-                self._store.ask("CONFIG", "SET", "min-replicas-to-write", "0")
+                self._site.ask_each("CONFIG", "SET", "min-replicas-to-write", "0")
             case "refuse":
-                self._store.ask("ACL", "SETUSER", "default", "+@all")
+                self._site.ask_each("ACL", "SETUSER", "default", "+@all")
+            case _:
+                self._site.heal(fault)
 
     # The run ------------------------------------------------------------------------------------------------------
 
@@ -328,38 +341,39 @@ class World:
         """Return the lists and sets that name each id."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         places = [(queue, state) for queue in QUEUES for state in STATES]
-        for (_, state), ids in zip(places, self._store.ask_all(map(whole, *zip(*places, strict=True))), strict=True):
+        for (_, state), ids in zip(places, self._site.ask_all(map(whole, *zip(*places, strict=True))), strict=True):
             for task_id in ids:
                 found[task_id].append(state)
         return found
 
     def active(self, queue: str) -> list[str]:
         """Return the ids of the tasks that servers have."""
-        ids: list[str] = self._store.ask(*whole(queue, "active"))
+        ids: list[str] = self._site.ask(*whole(queue, "active"))
         return ids
 
     def _are_ended(self) -> bool:
         places = self.places()
         gone = {one.id for one in self.history.all_of(Acted) if one.what in ("delete", "forget")}
-        if any(self._store.ask_all(("ZCARD", f"asynq:{{{queue}}}:g:{GROUP}") for queue in QUEUES)):
+        if any(self._site.ask_all(("ZCARD", f"asynq:{{{queue}}}:g:{GROUP}") for queue in QUEUES)):
             return False
         return all(
             set(places.get(task_id, ())) <= {"completed", "archived"}
-            and (task_id in places or task_id in gone or self._is_done(task_id))
+            and (task_id in places or task_id in gone or self._is_gone(task_id))
             for task_id in self.history.acknowledged
         )
 
-    def _is_done(self, task_id: str) -> bool:
-        return any(run.kind in ("DONE", "RESULT") for run in self.history.runs[task_id])
+    def _is_gone(self, task_id: str) -> bool:
+        is_lost = task_id in self.history.rolled_back
+        return is_lost or any(run.kind in ("DONE", "RESULT") for run in self.history.runs[task_id])
 
     def _left(self) -> list[str]:
         """Return the keys that serve nothing once all tasks have ended and all servers have stopped."""
-        keys = [key for queue in QUEUES for key in self._store.ask("KEYS", f"asynq:{{{queue}}}:*")]
+        keys = [key for queue in QUEUES for key in self._site.ask("KEYS", f"asynq:{{{queue}}}:*")]
         ended = self.places()
         names = ("lease", "active", "pending", "scheduled", "retry")
         left = [key for key in keys if key.partition("}:")[2] in names]
         # The lock of an archived task stays until its time is up, as in asynq.
-        left += [key for key in keys if "}:unique:" in key and self._store.ask("GET", key) not in ended]
+        left += [key for key in keys if "}:unique:" in key and self._site.ask("GET", key) not in ended]
         of_tasks = [key for key in keys if "}:t:" in key and key.partition("}:t:")[2] not in ended]
         return sorted(left + of_tasks)
 
@@ -368,9 +382,9 @@ class World:
             self._start(name, self._serve)
         self._start(PRODUCER, self._produce)
         producing = self._work[-1]
-        for name, act in ACTORS.items():
+        for name, act in self._actors.items():
             self._start(name, partial(act, self))
-        acting = self._work[-len(ACTORS) :]
+        acting = self._work[len(self._work) - len(self._actors) :]
         await asyncio.gather(*(self._strike(fault) for fault in self.faults))
         while not producing.done():
             await asyncio.sleep(1.0)
@@ -379,7 +393,7 @@ class World:
         until_s = self.now_s + DRAIN_S
         while self.now_s < until_s and not all(one.done() for one in acting):
             await asyncio.sleep(1.0)
-        self.history.stuck = [name for name, one in zip(ACTORS, acting, strict=True) if not one.done()]
+        self.history.stuck = [name for name, one in zip(self._actors, acting, strict=True) if not one.done()]
         for one in acting:
             if one.done():
                 one.result()
@@ -410,6 +424,7 @@ class World:
             "acknowledged": len(history.acknowledged),
             "runs": runs,
             "faults": len(history.struck),
+            "rolled back": len(history.rolled_back),
         }
 
 

@@ -43,7 +43,8 @@ def checkpoints(history: History) -> Iterator[str]:
         saved = [one for one in history.all_of(Saved) if one.id == task_id]
         order = [one.data for one in wrote]
         for run in runs:
-            confirmed = [order.index(one.data) for one in saved if one.at_s <= run.began_s]
+            undone_s = history.rolled_back.get(task_id, -1.0)
+            confirmed = [order.index(one.data) for one in saved if undone_s < one.at_s <= run.began_s]
             if run.checkpoint and run.checkpoint not in order:
                 yield f"{task_id} began with {run.checkpoint!r}, which no run of it wrote: {describe(history, task_id)}"
             elif confirmed and (not run.checkpoint or order.index(run.checkpoint) < max(confirmed)):

@@ -1,0 +1,69 @@
+"""Seeds of each site: a Sentinel site that fails over, a Cluster whose slots move, and who refuses for a while."""
+
+from typing import Any
+
+import pytest
+
+from tests.simulation.judge import Answered, Began, Ended, History, RolledBack, Sent, Struck, judge
+from tests.simulation.test_simulation import needs_clocks, reports, simulate
+
+SITES = ("sentinel", "cluster")
+
+
+@needs_clocks
+@pytest.mark.slow
+@pytest.mark.parametrize("site", SITES)
+def test_the_promises_hold(site: str) -> None:
+    found = reports("--site", site, "--seed", "1", "--count", "4", "--tasks", "80")
+    assert len(found) == 4
+    assert [one for one in found if one["broken"]] == []
+    # A fail-over loses what the replica had not got.
+    assert (sum(one["rolled back"] for one in found) > 0) == (site == "sentinel")
+
+
+@needs_clocks
+@pytest.mark.slow
+@pytest.mark.parametrize("site", SITES)
+def test_the_same_seed_is_the_same_world(site: str) -> None:
+    first = reports("--site", site, "--seed", "11", "--count", "2", "--tasks", "40")
+    again = reports("--site", site, "--seed", "12", "--count", "1", "--tasks", "40")
+    assert first[1]["trace"] == again[0]["trace"]
+    assert first[1]["trace"] != first[0]["trace"]
+
+
+@needs_clocks
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", ["scripts may find half of a queue", "replies of nodes are mixed up"])
+def test_a_planted_mistake_is_found(mistake: str) -> None:
+    assert simulate("--plant", mistake, "--count", "12", "--tasks", "80")[-1] == "1 of 1 mistakes found"
+
+
+def rules(*happened: Sent | Answered | Began | Ended | Struck | RolledBack, place: str = "completed") -> set[str]:
+    history = History()
+    for one in (Sent(1, "a", 1, 0, "", True), Answered(1, "a", True), *happened):
+        history.note(one)
+    history.places = {"a": [place]} if place else {}
+    return {line.partition(":")[0] for line in judge(history)}
+
+
+TWICE: tuple[Any, ...] = (
+    Began(1.1, "a", "s", 0, "s"),
+    Ended(2, "a", "s", "DONE", "s", 25),
+    Began(30, "a", "t", 0, "t"),
+    Ended(31, "a", "t", "DONE", "t", 25),
+)
+
+
+def test_what_redis_has_lost_is_lost_and_may_run_again() -> None:
+    assert rules(place="") == {"kept"}
+    assert rules(RolledBack(2, "a"), place="") == set()
+    assert rules(*TWICE) == {"once_at_most", "reasons"}
+    assert rules(*TWICE, RolledBack(2, "a")) == set()
+
+
+def test_of_another_task_nothing_is_excused() -> None:
+    assert rules(RolledBack(2, "b"), place="") == {"kept"}
+
+
+def test_slots_that_move_are_no_reason_to_run_again() -> None:
+    assert rules(*TWICE, Struck(1, 20, "slots", "move")) == {"once_at_most", "reasons"}
