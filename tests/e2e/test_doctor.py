@@ -71,7 +71,8 @@ def test_what_a_server_that_was_killed_held_is_seen_until_another_has_it(
     db.zadd(keys.lease("default"), {"it": 1_000_000_000})
     assert ("expired leases", "1 in lease") in problems(fastq)
     workers.start("--concurrency", "1").is_ready()
-    view.until("retry", "it")
+    wait_until(lambda: db.hget(keys.task("default", "it"), "lost") == b"1")
+    view.until("active", "it")
     assert problems(fastq) == []
 
 
@@ -88,6 +89,6 @@ def test_what_the_doctor_repairs_runs_under_a_server(
     db.zadd(keys.lease("default"), {"bare": 1_000_000_000})
     workers.start("--concurrency", "1", "--delayed-task-check-interval", "0.05").is_ready()
     view.until("completed", "lost")
-    view.until("retry", "bare")
+    view.until("completed", "bare")
     wait_until(lambda: view.size("active") == 0)
     assert problems(fastq) == []
