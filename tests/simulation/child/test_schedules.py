@@ -29,8 +29,8 @@ def reports(*args: object) -> list[dict[str, Any]]:
 @needs_linux
 @pytest.mark.slow
 def test_the_promises_hold() -> None:
-    found = reports("--seed", 1, "--count", 60)
-    assert len(found) == 60
+    found = reports("--seed", 1, "--count", 150)
+    assert len(found) == 150
     assert [one for one in found if one["broken"]] == []
     kinds = {kind for one in found for kind in one["kinds"]}
     assert kinds >= {"DONE", "TIMEOUT", "CANCELED", "CRASHED", "RETURNED", "RERUN"}
