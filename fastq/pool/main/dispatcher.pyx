@@ -304,7 +304,7 @@ cdef class Dispatcher:
         """
         if queue.async_count < queue.at_once():
             return self.prefetch_ns
-        if now - queue.ended_at > self.prefetch_ns:
+        if not queue.ended_at or now - queue.ended_at > self.prefetch_ns:
             return 0
         return max(self.prefetch_ns, self.prefetch_ns / 2 + queue.charged_ns / queue.count())
 

@@ -165,6 +165,13 @@ def test_coroutines_wait_for_a_row_only_as_many_as_would_start_within_prefetch_t
     assert desk.dispatcher.free(only_async=True) == 0
 
 
+@pytest.mark.parametrize("desk", [(1, 1e9)], indirect=True)
+def test_no_coroutine_waits_for_a_row_before_one_has_ended_on_a_machine_just_started(desk: Desk) -> None:
+    assert now_ns() < 1e9 * S, "it has not been up for as long as prefetch_time"
+    desk.submit_async(*range(300), size=10)
+    assert desk.loads == [4]
+
+
 def test_coroutines_that_wait_for_a_row_too_long_are_returned_and_no_more_are_given() -> None:
     for prefetch_s in (0.05, 0.5, 5.0):
         desk, began_ns = Desk(1, prefetch_s), now_ns()
