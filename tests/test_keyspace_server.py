@@ -48,9 +48,12 @@ from fastq.wire.records import decode_server_info, decode_worker_info
 from fastq.worker.shared.report import FailureReport
 from tests.broker.harness import QUEUE, run
 from tests.keyspace import (
+    RANKS,
     Cells,
     Difference,
+    GoldenStep,
     IntendedDifferences,
+    Moment,
     Place,
     Window,
     differences_between,
@@ -404,3 +407,14 @@ def test_the_comparison_sees_a_wrong_cell(case: str, wrong: str, place: Place, d
             assert place in differences_between(golden(case), snapshot(db), windows)
 
     run(steps)
+
+
+@pytest.mark.parametrize(("scores", "is_seen"), [((100, 100.5), False), ((100, 160), True)])
+def test_the_comparison_sees_members_in_another_order_unless_a_second_more_or_less_decides_it(
+    scores: tuple[float, float], is_seen: bool
+) -> None:
+    cells = {Place("zset", f"score of {name}"): Moment(score) for name, score in zip("ab", scores, strict=True)}
+    window = Window(100, 101)
+    expected = GoldenStep("case", 0, "", {**cells, Place("zset", RANKS): ("a", "b")}, (), (window,))
+    found = {**cells, Place("zset", RANKS): ("b", "a")}
+    assert (Place("zset", RANKS) in differences_between(expected, found, [window])) is is_seen

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.keyspace import Cells, Difference, GoldenStep, Place, Window, differences_between, snapshot
+from tests.keyspace import RANKS, Cells, Difference, GoldenStep, Place, Window, differences_between, snapshot
 
 __all__ = ["OUTCOME", "Pair"]
 
 OF_SERVERS = ("asynq:servers", "asynq:workers", "asynq:fastq:")
 """Only Go's side has a whole server."""
-RANKS = "members by rank"
 OUTCOME = Place("outcome", "")
 
 
