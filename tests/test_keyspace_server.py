@@ -413,7 +413,7 @@ def test_the_comparison_sees_a_wrong_cell(case: str, wrong: str, place: Place, d
 def test_the_comparison_sees_members_in_another_order_unless_a_second_more_or_less_decides_it(
     scores: tuple[float, float], is_seen: bool
 ) -> None:
-    cells = {Place("zset", f"score of {name}"): Moment(score) for name, score in zip("ab", scores, strict=True)}
+    cells: Cells = {Place("zset", f"score of {name}"): Moment(score) for name, score in zip("ab", scores, strict=True)}
     window = Window(100, 101)
     expected = GoldenStep("case", 0, "", {**cells, Place("zset", RANKS): ("a", "b")}, (), (window,))
     found = {**cells, Place("zset", RANKS): ("b", "a")}
