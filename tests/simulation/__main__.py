@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from pathlib import Path
 from typing import Any, Final
@@ -104,7 +105,7 @@ def live(world: Any, *, told: Path | None, of_task: str) -> dict[str, object]:
             print(*story_of(of_task, world.story), sep="\n", flush=True)  # noqa: T201
         if told:
             told.write_text("\n".join(world.story) + "\n", "utf-8", errors="backslashreplace")
-    return report | {"drawn": world.faults}
+    return report | {"cpu_s": round(time.process_time(), 2), "drawn": world.faults}
 
 
 def shrink(seed: int, tasks: int, page: Page, sites: Sites) -> list[Fault]:
@@ -154,7 +155,7 @@ def run_seeds(args: argparse.Namespace, page: Page, sites: Sites) -> int:
     """Run one seed after the other until Ctrl-C or the last, and tell which broke a promise."""
     began_s, simulated_s, seen, broken = real_s(), 0.0, 0, 0
     try:
-        while args.count == 0 or seen < args.count:
+        while (args.count == 0 or seen < args.count) and real_s() - began_s < args.within:
             seed = args.seed + seen * args.step
             report = run_seed(seed, args.tasks, page, sites, told=args.story, of_task=args.task)
             seen += 1
@@ -195,6 +196,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--count", type=int, default=1, help="how many seeds; 0 for all until Ctrl-C")
     parser.add_argument("--step", type=int, default=1, help="from one seed to the next")
+    parser.add_argument("--within", type=float, default=1e9, help="begin no seed after so many seconds")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes run seeds at once, each on a core")
     parser.add_argument("--tasks", type=int, default=60, help="how many are enqueued")
     parser.add_argument("--site", choices=[*SITES, "any"], default="single", help="what Redis is; any: by the seed")

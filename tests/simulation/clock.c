@@ -74,10 +74,14 @@ ssize_t getrandom(void *to, size_t size, unsigned int flags) {
 
 int getentropy(void *to, size_t size) { return getrandom(to, size, 0) < 0 ? -1 : 0; }
 
-/* redis-server takes the seed of its hash tables from /dev/urandom. */
+/* A server takes the seed of its hash tables from /dev/urandom, and from /proc/cpuinfo that it may read the time from
+ * the processor.
+ */
 FILE *fopen64(const char *path, const char *mode) {
     FILE *(*next)(const char *, const char *) = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, "fopen64");
-    return next(page[IS_ON] && !strcmp(path, "/dev/urandom") ? "/dev/zero" : path, mode);
+    if (page[IS_ON] && !strcmp(path, "/dev/urandom")) path = "/dev/zero";
+    if (page[IS_ON] && !strcmp(path, "/proc/cpuinfo")) path = "/dev/null";
+    return next(path, mode);
 }
 
 FILE *fopen(const char *path, const char *mode) { return fopen64(path, mode); }

@@ -37,6 +37,7 @@ NO_BUS: Final = "1"
 class Cluster(Site):
     """The site; ``owners`` has who serves each slot that moves."""
 
+    name = "cluster"
     url = f"redis-cluster://{','.join(HOSTS.values())}"
     names = tuple(HOSTS)
     kinds: ClassVar = {

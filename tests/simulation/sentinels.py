@@ -37,6 +37,7 @@ Unit = list[tuple[bytes, ...]]
 class Pair(Site):
     """The site."""
 
+    name = "sentinel"
     url = f"redis-sentinel://{','.join(f'sentinel-{number + 1}' for number in range(COUNT))}?master={MASTER}"
     names = ("redis-1", "redis-2")
     kinds: ClassVar = {

@@ -68,6 +68,7 @@ def draw_between(random: Random, least: float, most: float) -> float:
 class Site:
     """One Redis, and what all sites do alike."""
 
+    name = "single"
     url = URL
     has_all_actors = True
     """Whether there are more than servers and a producer; the rules on the others know of no write that is lost."""

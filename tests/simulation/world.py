@@ -417,6 +417,7 @@ class World:
         runs = sum(map(len, history.runs.values()))
         return {
             "seed": self.seed,
+            "site": self._site.name,
             "broken": judge_all(history),
             "trace": self._hash.hexdigest()[:16],
             "simulated_s": round(self.now_s, 1),
