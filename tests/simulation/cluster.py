@@ -112,7 +112,6 @@ class Cluster(Site):
 
     def wrote(self, server: Server) -> None:
         """Publish on the other node what was published on this one, as the bus does."""
-        server.flush_pushes()
         data = self._heard[server.name].pushed()
         if not data:
             return
@@ -122,7 +121,6 @@ class Cluster(Site):
         self.set_clock(other)
         while (message := reader.gets()) is not False:
             other.raw((b"PUBLISH", message[2], message[3]))
-        other.flush_pushes()
         self._heard[other.name].pushed()  # its own echo
         self.network.hand_on(other)
 

@@ -70,7 +70,7 @@ class Answered(NamedTuple):
 
 
 class Began(NamedTuple):
-    """A handler began; ``retried`` is what its message says, ``owner`` is who has its lease, empty for nobody."""
+    """A handler began; ``retried`` is what its message says, ``owner`` is the server that has its lease, if any."""
 
     at_s: float
     id: str
@@ -338,7 +338,7 @@ def owned(history: History) -> Iterator[str]:
             is_struck = history.is_struck(run.server, run.began_s - AFTERMATH_S, run.ended_s)
             if not run.kind or is_struck or history.is_struck(run.server, 0, run.ended_s, ("clock",)):
                 continue
-            if not run.owner or run.last_owner != run.owner:
+            if (run.owner, run.last_owner) != (run.server, run.server):
                 owners = f"{run.owner!r}, then {run.last_owner!r}"
                 yield f"{task_id} ran on a lease of {owners}: {describe(history, task_id)}"
             elif run.left_s < LEAST_LEFT_S:

@@ -20,8 +20,14 @@ BEGIN_MONOTONIC_NS: Final = 1_000 * 10**9
 MOST_STEPS_AT_ONCE: Final = 200_000
 
 
+def elapsed_s(at_ns: int) -> float:
+    return (at_ns - BEGIN_MONOTONIC_NS) / 1e9
+
+
 class Timer(asyncio.TimerHandle):
-    """A handle, made with nothing that only debugging needs."""
+    """A handle, made with nothing that only debugging needs; canceled, it stays where it is, and is passed over."""
+
+    __slots__ = ()
 
     def __init__(
         self, when: float, callback: Callable[..., object], args: Any, loop: Any, context: Context | None
@@ -30,6 +36,10 @@ class Timer(asyncio.TimerHandle):
         self._context = copy_context() if context is None else context
         self._cancelled, self._scheduled = False, True
         self._source_traceback = self._repr = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
 
 
 class StuckError(Exception):
@@ -76,7 +86,7 @@ class Loop(asyncio.BaseEventLoop):
 
     @property
     def elapsed_s(self) -> float:
-        return (self.now_ns - BEGIN_MONOTONIC_NS) / 1e9
+        return elapsed_s(self.now_ns)
 
     def wall_ns(self, machine: Machine | None = None) -> int:
         return BEGIN_WALL_NS + self.now_ns - BEGIN_MONOTONIC_NS + (machine.ahead_ns if machine else 0)
@@ -106,9 +116,6 @@ class Loop(asyncio.BaseEventLoop):
         handle = Timer(0.0, callback, args, self, context)
         self._ready.append(handle)  # type: ignore[attr-defined]
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Leave it in the heap: it is passed over when its time comes."""
 
     def _run_once(self) -> None:
         ready, timers = self._ready, self._timers  # type: ignore[attr-defined]

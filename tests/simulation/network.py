@@ -41,7 +41,10 @@ class Network:
 
     def fault(self, who: str, *kinds: str) -> Fault | None:
         """Return a fault of such a kind that is on at a machine now."""
-        return next((fault for fault in self.faults if fault.who == who and fault.kind in kinds), None)
+        for fault in self.faults:
+            if fault.who == who and fault.kind in kinds:
+                return fault
+        return None
 
     def fault_of(self, server: Server, kind: str) -> Fault | None:
         """Return a fault of such a kind that is on at a server, or at all."""
@@ -75,17 +78,19 @@ class Network:
         if not names <= _READS:
             self.site.wrote(wire.server)
             self.hand_on(wire.server)
-        told = [
-            [_OF_ONE_RUN.sub(b"", word) for word in words[: 2 if words[0] == b"CLIENT" else None]] for words in commands
-        ]
-        shown = replies if names.isdisjoint(_NOT_TOLD) and told == commands else b"..."
-        self.tell("request", wire, told, shown)
+        told, is_of_one_run = commands, not names.isdisjoint(_NOT_TOLD)
+        if is_of_one_run or any(_OF_ONE_RUN.search(word) for words in commands for word in words):
+            is_of_one_run = True
+            told = [
+                [_OF_ONE_RUN.sub(b"", word) for word in words[: 2 if words[0] == b"CLIENT" else None]]
+                for words in commands
+            ]
+        self.tell("request", wire, told, b"..." if is_of_one_run else replies)
         return replies
 
     def hand_on(self, server: Server) -> None:
         """Hand on what a server has sent by itself."""
         if listeners := [listener for listener in self.listeners if listener.server is server]:
-            server.flush_pushes()
             ready = {-1, *(fileno for fileno, _ in self._pushed.poll(0))}
             for listener in listeners:
                 if listener.line.fileno in ready and (pushed := listener.line.pushed()):

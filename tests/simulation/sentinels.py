@@ -265,8 +265,6 @@ class Sentinel:
     def close(self, line: "SentinelLine") -> None:
         self._lines.remove(line)
 
-    def flush_pushes(self) -> None: ...
-
     def hear_of(self, address: str, epoch: int) -> None:
         """Take another server for the master, and tell; news of a switch that has been followed by another is none."""
         if epoch <= self.epoch:
@@ -346,14 +344,13 @@ class Stream:
         self._master, self._line = master, master.open()
         self._line.send(b"PSYNC", said["master_replid"].encode(), b"%d" % (int(said["master_repl_offset"]) + 1))
         self._reader = hiredis.Reader()
-        master.flush_pushes()
+        master.raw()
         self._reader.feed(self._line.pushed())
         answer = self._reader.gets()
         assert answer == b"CONTINUE", answer
 
     def read(self) -> Iterator[Unit]:
         """Yield what has been replicated since the last call."""
-        self._master.flush_pushes()
         self._reader.feed(self._line.pushed())
         unit: Unit | None = None
         while (words := self._reader.gets()) is not False:
@@ -379,7 +376,6 @@ def make_backlog(store: Store) -> None:
     """Have a replica ask for all once: only then the server keeps what others can go on from."""
     line: Line = store.open()
     line.send(b"PSYNC", b"?", b"-1")
-    store.flush_pushes()
     for ms in range(0, 60_000, 100):
         store.page.set(1_699_999_900 * 10**9 + ms * 10**6, 10**9 + ms * 10**6)
         if "rdb_bgsave_in_progress:0" in store.ask("INFO", "persistence"):

@@ -56,9 +56,6 @@ class Server(Protocol):
     def close(self, line: Any) -> None:
         """Forget a line."""
 
-    def flush_pushes(self) -> None:
-        """Return once all pushes can be read."""
-
 
 def draw_between(random: Random, least: float, most: float) -> float:
     """Draw so that each order of magnitude is as likely."""

@@ -19,8 +19,12 @@ START_WITHIN_S: Final = 10
 REPLY_WITHIN_S: Final = 30
 _MARK: Final = b"end of replies"
 _MARKED: Final = b"$%d\r\n%s\r\n" % (len(_MARK), _MARK)
-_PING: Final = b"".join((b"*2\r\n$4\r\nPING\r\n", _MARKED))
+_PING: Final = b"*2\r\n$4\r\nPING\r\n"
 _PONG_TO_A_SUBSCRIBER: Final = b"*2\r\n$4\r\npong\r\n"
+_BEGIN: Final = b"$5\r\nbegin\r\n"
+_BEGINS: Final = (_BEGIN, _PONG_TO_A_SUBSCRIBER + _BEGIN)
+_READ_AT_ONCE: Final = 16_000
+"""Bytes of requests, less than what the server reads at once."""
 
 
 def real_s() -> float:
@@ -43,9 +47,20 @@ class Line:
         self._socket.sendall(hiredis.pack_command(words))  # type: ignore[arg-type]
 
     def carry_out(self, commands: Sequence[Sequence[bytes]]) -> bytes:
-        """Carry out commands, and return the bytes of their replies; a PING behind them shows where these end."""
-        packed = [hiredis.pack_command(tuple(command)) for command in commands]  # type: ignore[arg-type]
-        self._socket.sendall(b"".join(packed) + _PING)
+        """Carry out commands, and return the bytes of their replies; a PING behind them shows where these end.
+
+        Whoever has had a reply first is written to last. So a PING before them sees to it that all they make the
+        server send to others is in the sockets when this returns.
+        """
+        packed = b"".join([hiredis.pack_command(tuple(command)) for command in commands])  # type: ignore[arg-type]
+        got = self._exchange(b"".join((_PING, _BEGIN, packed, _PING, _MARKED)), commands)
+        if len(packed) > _READ_AT_ONCE:
+            self._exchange(_PING + _MARKED, commands)
+        begin = next(begin for begin in _BEGINS if got.startswith(begin))
+        return bytes(got[len(begin) : -len(_MARKED)].removesuffix(_PONG_TO_A_SUBSCRIBER))
+
+    def _exchange(self, data: bytes, commands: Sequence[Sequence[bytes]]) -> bytearray:
+        self._socket.sendall(data)
         got = bytearray()
         while not got.endswith(_MARKED):
             try:
@@ -55,10 +70,10 @@ class Line:
             if not piece:
                 raise ConnectionError("redis-server closed a connection of the simulation")
             got += piece
-        return bytes(got.removesuffix(_MARKED).removesuffix(_PONG_TO_A_SUBSCRIBER))
+        return got
 
     def pushed(self) -> bytes:
-        """Return what the server has sent by itself; all of it after ``Store.flush_pushes``."""
+        """Return what the server has sent by itself."""
         got = bytearray()
         try:
             while piece := self._socket.recv(1 << 20, socket.MSG_DONTWAIT):
@@ -107,10 +122,6 @@ class Store:
         """Close a connection; the server has forgotten it when this returns."""
         self._control.carry_out([(b"CLIENT", b"KILL", b"ID", line.number)])
         line.close()
-
-    def flush_pushes(self) -> None:
-        """Return once all that earlier commands make the server push is in the sockets."""
-        self._control.carry_out([])
 
     def ask(self, *words: str) -> Any:
         """Carry out a command of the simulation's own; it takes no simulated time."""

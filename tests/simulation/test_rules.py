@@ -66,6 +66,7 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
             KEPT,
             "checkpoints",
         ),
+        ((*AGAIN[:2], Began(30, "a", "s", 1, "", "one"), AGAIN[3]), (*WROTE, Saved(1.4, "a", "two")), KEPT, "owned"),
         (LONG, (Acted(20, "a", "cancel", True),), KEPT, "canceled"),
         (LONG, (Acted(55, "a", "cancel", True),), KEPT, ""),
         (DONE, (Acted(3, "a", "delete", True),), {}, ""),

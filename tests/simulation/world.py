@@ -3,15 +3,18 @@
 import asyncio
 import hashlib
 import logging
+import marshal
 import os
 import random
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from random import Random
 from typing import Any, Final
 from uuid import uuid4
+
+from redis import utils
 
 from fastq import AsyncClient
 from fastq.broker.operations.presence import ServerIdentity
@@ -26,7 +29,7 @@ from tests.simulation.combiner import SimulatedCombiner
 from tests.simulation.faults import REDIS, REFUSED, Fault, draw_faults
 from tests.simulation.happenings import Acted, Collected, Saved, Wrote
 from tests.simulation.judge import Answered, Began, Ended, Freed, History, Sent, Struck
-from tests.simulation.loop import OUTSIDE, Loop, Machine
+from tests.simulation.loop import OUTSIDE, Loop, Machine, elapsed_s
 from tests.simulation.network import Network
 from tests.simulation.page import Page
 from tests.simulation.pool import Fate, SimulatedPool, draw_fate
@@ -53,10 +56,16 @@ RATE: Final = 3.0
 """Tasks a second."""
 DRAIN_S: Final = 900.0
 SUPERVISOR_S: Final = 2.0
+NO_REFERENCES: Final = 2
+"""The version of marshal whose bytes depend on nothing but values."""
 GRAVES: Final[list[object]] = []
 """What was left in the middle: collected, its coroutines would run their ``finally``."""
 
 Report = dict[str, Any]
+
+# Each connection reads the version of redis-py from a file.
+utils.get_lib_version = cache(utils.get_lib_version)
+utils.get_lib_version()
 
 
 class LogLines(logging.Handler):
@@ -91,7 +100,7 @@ class World:
         os.getpid = lambda: 1  # it is in the names of schedulers
         self.loop = Loop(page)
         page.switch(True)
-        self.story: list[str] = []
+        self._told: list[tuple[int, str, str, tuple[object, ...]]] = []
         self._hash = hashlib.sha256()
         self.network = Network(seed, self.loop, site, self.tell)
         self.history = History()
@@ -113,9 +122,14 @@ class World:
 
     def tell(self, kind: str, who: object, *what: object) -> None:
         """Write a line of the trace."""
-        line = f"{self.loop.elapsed_s:.6f} {kind} {who} {' '.join(map(repr, what))}"
-        self._hash.update(line.encode())
-        self.story.append(line)
+        one = self.loop.now_ns, kind, str(who), what
+        self._hash.update(marshal.dumps(one, NO_REFERENCES))
+        self._told.append(one)
+
+    @property
+    def story(self) -> list[str]:
+        """The trace, in lines."""
+        return [f"{elapsed_s(at_ns):.6f} {kind} {who} {' '.join(map(repr, what))}" for at_ns, kind, who, what in self._told]
 
     def _raised(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Take what a callback has raised for a broken promise: nothing handles it."""
@@ -180,11 +194,11 @@ class World:
                     state = decode_task_message(task.view.data).headers.get("fastq-checkpoint", "")
                     told[submission] = ""
                     self._note_made(task)
-                    owner, _ = self._lease(task.queue, task.id)
+                    owner, _ = self._lease(task.queue, task.id, machine)
                     note(Began(self.now_s, name, machine.name, task.view.retried, owner, state))
                 case "ends":
                     result = data if event.kind is EventKind.RESULT else told.pop(submission, "")
-                    owner, left_s = self._lease(task.queue, task.id)
+                    owner, left_s = self._lease(task.queue, task.id, machine)
                     note(Ended(self.now_s, name, machine.name, event.kind.name, owner, left_s, result))
                 case "tells":
                     if event.kind is EventKind.WRITTEN:
@@ -207,12 +221,14 @@ class World:
         if task.view.type == "batch":
             self.history.others.append(Collected(self.now_s, task.id, tuple(message.payload.decode().split())))
 
-    def _lease(self, queue: str, task_id: str) -> tuple[str, float]:
-        """Return whose a lease is (the mark behind the point of its score), and how long it still lasts."""
+    def _lease(self, queue: str, task_id: str, machine: Machine) -> tuple[str, float]:
+        """Return whose a lease is (by the mark behind the point of its score), and how long it still lasts."""
         score = self._site.ask("ZSCORE", f"asynq:{{{queue}}}:lease", task_id)
         if score is None:
             return "", 0.0
-        return f"{float(score) % 1:.6f}", float(score) - self.loop.wall_ns() / 1e9
+        mark = float(score) % 1
+        is_own = mark == self._serving[machine.name].owner.fraction
+        return machine.name if is_own else f"{mark:.6f}", float(score) - self.loop.wall_ns() / 1e9
 
     async def _produce(self, machine: Machine) -> None:
         draw = Random(f"{self.seed} producer")

@@ -37,7 +37,10 @@ def results_in_time(history: History) -> Iterator[str]:
 
 
 def checkpoints(history: History) -> Iterator[str]:
-    """A run begins with the checkpoint that was saved last, or with a later one; and never with another task's."""
+    """A run begins with the checkpoint that was saved last, or with a later one; and never with another task's.
+
+    A server that stood still may begin, for a moment, what others have run meanwhile.
+    """
     for task_id, runs in history.runs.items():
         wrote = [one for one in history.all_of(Wrote) if one.id == task_id and one.kind == "CHECKPOINT"]
         saved = [one for one in history.all_of(Saved) if one.id == task_id]
@@ -47,6 +50,6 @@ def checkpoints(history: History) -> Iterator[str]:
             confirmed = [order.index(one.data) for one in saved if undone_s < one.at_s <= run.began_s]
             if run.checkpoint and run.checkpoint not in order:
                 yield f"{task_id} began with {run.checkpoint!r}, which no run of it wrote: {describe(history, task_id)}"
-            elif confirmed and (not run.checkpoint or order.index(run.checkpoint) < max(confirmed)):
+            elif confirmed and run.owner == run.server and (not run.checkpoint or order.index(run.checkpoint) < max(confirmed)):
                 known = order[max(confirmed)]
                 yield f"{task_id} began with {run.checkpoint!r} after {known!r} was saved: {describe(history, task_id)}"
