@@ -1,7 +1,6 @@
 """The progress of a command: a terminal line that is rewritten some times a second and removed at the end."""
 
 import time
-from types import TracebackType
 from typing import Final, Self
 
 from fastq.inspector import Progress
@@ -48,5 +47,5 @@ class Look:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._line.clear()

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from types import TracebackType
 from typing import Self
 
 from fastq.demo.worker import end_with_demo, environment, wait_or_kill
@@ -39,7 +38,7 @@ class Pages:
         self.address = line.partition(" ")[0]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.terminate()
         wait_or_kill(self._process)
         assert self._process.stdout is not None

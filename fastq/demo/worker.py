@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from fastq.demo.ledger import LEDGER_VARIABLE
@@ -58,7 +57,7 @@ class Worker:
             )
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """End it, at once if the demo did not finish normally."""
         process, self._process = self._process, None
         if process is None:

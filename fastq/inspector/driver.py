@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
-from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, get_args, overload
 
 from fastq.broker.operation import Flow, Step
@@ -179,9 +178,7 @@ class BlockingDriver(_Driving):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -223,9 +220,7 @@ class AsyncDriver(_Driving):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta, tzinfo
-from types import TracebackType
 from typing import Final, Self, TypeAlias, TypedDict, Unpack
 
 from fastq.broker.transport.open import BlockingRedis
@@ -131,9 +130,7 @@ class PeriodicTaskManager:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
 
     def _follow(self, configs: Sequence[tuple[Hashable, PeriodicTaskConfig]]) -> None:

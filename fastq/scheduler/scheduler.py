@@ -6,7 +6,6 @@ import threading
 import uuid
 from datetime import timedelta, tzinfo
 from enum import Enum, auto
-from types import TracebackType
 from typing import Final, Self, Unpack
 
 from fastq.broker.operations.health import ping
@@ -149,9 +148,7 @@ class Scheduler:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
 
     def _schedule(self, cronspec: str, tz: str | tzinfo | None) -> Schedule:

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Final, Self
 
 __all__ = ["Interrupted", "Interruption"]
@@ -42,7 +42,7 @@ class Interruption:
                 self._before[signum] = signal.signal(signum, self._note)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         for signum, handler in self._before.items() if not self._signum else ():
             signal.signal(signum, handler)
 
