@@ -5,6 +5,7 @@ from typing import Self
 
 from fastq.cli.session import Session, each, emit
 from fastq.inspector.json_records import acted_record
+from fastq.text.human import clean
 
 __all__ = ["Acting"]
 
@@ -23,14 +24,14 @@ class Acting:
         each(self._session, names, act, self._failed)
         return self
 
-    def each(self, names: Sequence[str], act: Callable[[str], str]) -> Self:
-        """Act on each item, and print the line that the action returns."""
+    def each(self, names: Sequence[str], act: Callable[[str], object], done: str = "") -> Self:
+        """Act on each item, and print a line: ``done`` with its name, or what the action returns."""
 
         def act_and_say(name: str) -> None:
             line = act(name)
             self._done += 1
             if not self._as_json:
-                self._session.screen.say(line)
+                self._session.screen.say(done.format(clean(name)) if done else str(line))
 
         return self.look(names, act_and_say)
 

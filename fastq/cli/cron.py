@@ -7,7 +7,7 @@ import click
 
 from fastq.cli.commands import EXITS_OF_MANY, Noun
 from fastq.cli.parameters import json_option
-from fastq.cli.session import Session, each, emit, pass_session
+from fastq.cli.session import Record, Session, emit, pass_session, tell_each
 from fastq.cli.tables import Column, heading, table
 from fastq.inspector.checks import MAX_PAGE
 from fastq.inspector.json_records import entry_record, event_record
@@ -74,13 +74,11 @@ def ls(session: Session, as_json: bool) -> None:
 @pass_session
 def history(session: Session, entry_ids: Sequence[str], page: int, size: int, as_json: bool) -> int:
     """Show when periodic tasks were enqueued, the latest first; Redis keeps 1,000 times an entry."""
-    records = []
 
-    def describe(entry_id: str) -> None:
+    def tell(entry_id: str) -> Record | None:
         events = session.inspector.list_scheduler_enqueue_events(entry_id, page=page, page_size=size)
         if as_json:
-            records.append({"entry_id": entry_id, "events": [event_record(event) for event in events]})
-            return
+            return {"entry_id": entry_id, "events": [event_record(event) for event in events]}
         heading(session.screen, clean(entry_id))
         if events:
             rows = [(clean(event.task_id), stamp(event.enqueue_time)) for event in events]
@@ -88,8 +86,6 @@ def history(session: Session, entry_ids: Sequence[str], page: int, size: int, as
         else:
             session.screen.say("There are no times on this page; they are deleted when the scheduler ends.")
         session.screen.say()
+        return None
 
-    code = each(session, entry_ids, describe)
-    if as_json:
-        emit(records)
-    return code
+    return tell_each(session, entry_ids, tell, as_json=as_json)

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from fastq.cli.parameters import Parsed
 from fastq.common.cpus import whole_cpus
 from fastq.demo.pages import PagesEndedError
 from fastq.demo.run import DemoOptions, QueuesInUseError, run_demo
@@ -32,13 +33,9 @@ $NO_COLOR switches colors off; pipes and files get plain lines.
 Exit codes: 0 all tasks accounted for, 1 some not, or the demo could not run, 2 misused, 130 interrupted."""
 
 
-def _check_url(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    try:
-        if value is not None:
-            parse_redis_uri(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    return value
+def _url(text: str) -> str:
+    parse_redis_uri(text)
+    return text
 
 
 @click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -60,7 +57,7 @@ def _check_url(context: click.Context, option: click.Parameter, value: str | Non
     "--redis",
     "-u",
     metavar="URL",
-    callback=_check_url,
+    type=Parsed("url", _url),
     help="A Redis to use instead of a private one; the queues are demo:critical, demo:default and demo:low, and are "
     "removed at the end.",
 )

@@ -1,6 +1,5 @@
 """``fastq outbox``: the shell command; SQLAlchemy is imported only when it runs."""
 
-import importlib
 from contextlib import closing, suppress
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from fastq.cli.commands import Verb
 from fastq.cli.session import Session, pass_session
 from fastq.cli.streams import say_failure
 from fastq.client import Client
+from fastq.common.extras import import_extra
 from fastq.errors import FastqError
 from fastq.terminal.interruption import Interrupted, Interruption
 
@@ -40,23 +40,15 @@ def outbox(session: Session, database: str, interval: float, burst: bool) -> Non
     DATABASE is a URL of SQLAlchemy, also in $FASTQ_OUTBOX_DATABASE. A task that is in its queue already counts as
     enqueued, so any number of these may run, and end at any point. Needs fastq-worker[sqlalchemy].
     """
+    text = "the outbox needs SQLAlchemy: pip install 'fastq-worker[sqlalchemy]'"
+    module = import_extra(RELAY, ["sqlalchemy"], text)
     with (
         Client(session.url) as client,
-        closing(_relay(database, client)) as relay,
+        closing(module.Relay(database, client)) as relay,
         suppress(Interrupted),
         Interruption() as interruption,
     ):
         _run(session, relay, interruption, None if burst else interval)
-
-
-def _relay(database: str, client: Client) -> Any:
-    try:
-        module = importlib.import_module(RELAY)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "sqlalchemy":
-            raise
-        raise FastqError("the outbox needs SQLAlchemy: pip install 'fastq-worker[sqlalchemy]'") from None
-    return module.Relay(database, client)
 
 
 def _run(session: Session, relay: Any, interruption: Interruption, interval_s: float | None) -> None:

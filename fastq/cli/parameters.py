@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -12,13 +12,15 @@ from fastq.cli.connection import redis_url
 from fastq.common.states import TaskState
 from fastq.errors import FastqError
 from fastq.inspector import Inspector
+from fastq.inspector.checks import check_queue
 from fastq.options import check_text
 
 __all__ = [
-    "GroupName",
+    "GROUP_NAME",
+    "TASK_ID",
     "NumberRange",
+    "Parsed",
     "QueueName",
-    "TaskId",
     "json_option",
     "queue_option",
     "state_option",
@@ -40,33 +42,32 @@ class NumberRange(click.FloatRange):
         return number
 
 
-class _Name(StringParamType):
-    """A name that becomes part of Redis keys; a blank one is a usage error."""
+class Parsed(StringParamType):
+    """A text that a function reads; its ``ValueError`` is a usage error."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check a name."""
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a text."""
+        if not isinstance(value, str):
+            return value
         try:
-            return check_text(value, self.name)
+            return self._parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-class GroupName(_Name):
-    """The name of a group of tasks."""
-
-    name = "group"
+GROUP_NAME: Final = Parsed("group", lambda text: check_text(text, "group"))
+TASK_ID: Final = Parsed("task id", lambda text: check_text(text, "task id"))
 
 
-class TaskId(_Name):
-    """The id of a task."""
-
-    name = "task id"
-
-
-class QueueName(_Name):
+class QueueName(Parsed):
     """The name of a queue; shell completion asks Redis for it."""
 
-    name = "queue"
+    def __init__(self) -> None:
+        super().__init__("queue", check_queue)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """List the queues with this prefix."""

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
-from click.types import StringParamType
 
 from fastq.cli.commands import SETTINGS
-from fastq.cli.parameters import NumberRange, json_option
+from fastq.cli.parameters import NumberRange, Parsed, json_option
 from fastq.cli.plan_records import plan_record
 from fastq.cli.plan_report import show_plan
 from fastq.cli.session import emit
@@ -33,25 +32,8 @@ docs/planning.md has the method, its formulas and its limits.
 Exit codes: 0 done, 1 there is no profile, or it cannot be read; 2 misused."""
 
 
-class _Quantity(StringParamType):
-    """A quantity with its unit."""
-
-    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read it."""
-        if not isinstance(value, str):
-            return value
-        try:
-            return self._parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-_RATE, _SPAN = _Quantity("rate", parse_rate), _Quantity("duration", parse_span)
-_SIZE, _COUNT, _LINK = _Quantity("size", parse_size), _Quantity("count", parse_count), _Quantity("speed", parse_link)
+_RATE, _SPAN = Parsed("rate", parse_rate), Parsed("duration", parse_span)
+_SIZE, _COUNT, _LINK = Parsed("size", parse_size), Parsed("count", parse_count), Parsed("speed", parse_link)
 
 
 _LOAD: Final = (
@@ -94,7 +76,7 @@ def _options(rows: tuple[tuple[str, str, Any, str], ...]) -> Callable[[F], F]:
     "more",
     multiple=True,
     metavar="NAME=VALUE,...",
-    type=_Quantity("load", parse_load),
+    type=Parsed("load", parse_load),
     help="another kind of task: rate=,duration=,payload= and, as above, cpu=,retention=,result=,async",
 )
 @_options(_FLEET)

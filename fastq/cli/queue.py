@@ -1,6 +1,7 @@
 """``fastq queue``: lists, describes, pauses, resumes and removes queues."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import click
@@ -8,7 +9,7 @@ import click
 from fastq.cli.acting import Acting
 from fastq.cli.commands import EXITS_OF_MANY, Noun
 from fastq.cli.parameters import QueueName, json_option
-from fastq.cli.session import Session, askable, each, emit, pass_session
+from fastq.cli.session import Record, Session, askable, emit, pass_session, tell_each
 from fastq.cli.stats import STATE_COLUMNS, state_counts
 from fastq.cli.tables import Cell, Column, facts, heading, table
 from fastq.inspector import QueueInfo
@@ -68,19 +69,15 @@ def ls(session: Session, as_json: bool) -> None:
 @pass_session
 def inspect(session: Session, queues: Sequence[str], as_json: bool) -> int:
     """Describe queues: what is in them, in which states, and what was done today (UTC)."""
-    records = []
 
-    def describe(name: str) -> None:
+    def tell(name: str) -> Record | None:
         info = session.inspector.get_queue_info(name)
         if as_json:
-            records.append(queue_record(info))
-        else:
-            _show(session, info)
+            return queue_record(info)
+        _show(session, info)
+        return None
 
-    code = each(session, queues, describe)
-    if as_json:
-        emit(records)
-    return code
+    return tell_each(session, queues, tell, as_json=as_json)
 
 
 def _show(session: Session, info: QueueInfo) -> None:
@@ -123,21 +120,17 @@ def _show_counters(session: Session, title: str, counters: Sequence[tuple[str, i
 @pass_session
 def history(session: Session, queues: Sequence[str], days: int, as_json: bool) -> int:
     """Show what queues did on each of the last days (UTC), today first; Redis keeps 90 days."""
-    records = []
 
-    def describe(name: str) -> None:
+    def tell(name: str) -> Record | None:
         stats = session.inspector.history(name, days)
         if as_json:
-            records.append({"queue": name, "days": [daily_record(day) for day in stats]})
-            return
+            return {"queue": name, "days": [daily_record(day) for day in stats]}
         heading(session.screen, clean(name))
         _show_counters(session, "DATE", [(f"{day.date}", day.processed, day.failed) for day in stats])
         session.screen.say()
+        return None
 
-    code = each(session, queues, describe)
-    if as_json:
-        emit(records)
-    return code
+    return tell_each(session, queues, tell, as_json=as_json)
 
 
 @queue.verb("pause", examples=["queue pause low", "queue pause next --ahead"], exits=EXITS_OF_MANY)
@@ -147,12 +140,8 @@ def history(session: Session, queues: Sequence[str], days: int, as_json: bool) -
 @pass_session
 def pause(session: Session, queues: Sequence[str], ahead: bool, as_json: bool) -> int:
     """Let servers take nothing more from queues; what runs, runs on."""
-
-    def act(name: str) -> str:
-        session.inspector.pause_queue(name, ahead=ahead)
-        return f"Paused {clean(name)}."
-
-    return Acting(session, as_json=as_json).each(queues, act).end()
+    act = partial(session.inspector.pause_queue, ahead=ahead)
+    return Acting(session, as_json=as_json).each(queues, act, "Paused {}.").end()
 
 
 @queue.verb("resume", "unpause", examples=["queue resume low"], exits=EXITS_OF_MANY)
@@ -161,12 +150,7 @@ def pause(session: Session, queues: Sequence[str], ahead: bool, as_json: bool) -
 @pass_session
 def resume(session: Session, queues: Sequence[str], as_json: bool) -> int:
     """Let servers take tasks from queues again."""
-
-    def act(name: str) -> str:
-        session.inspector.unpause_queue(name)
-        return f"Resumed {clean(name)}."
-
-    return Acting(session, as_json=as_json).each(queues, act).end()
+    return Acting(session, as_json=as_json).each(queues, session.inspector.unpause_queue, "Resumed {}.").end()
 
 
 queue.add("drain", "fastq.cli.queue_drain:drain")

@@ -6,8 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 import click
 
@@ -27,8 +26,9 @@ from fastq.inspector.checks import check_queue
 from fastq.redis_url import is_cluster
 from fastq.terminal.screen import Screen
 
-__all__ = ["Session", "askable", "each", "emit", "pass_session"]
+__all__ = ["Record", "Session", "askable", "each", "emit", "pass_session", "tell_each"]
 
+Record: TypeAlias = dict[str, Any]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if "inspector" in self.__dict__:
             self.inspector.close()
 
@@ -141,6 +141,15 @@ def each(
             code = 1
             if failed is not None:
                 failed[name] = str(error)
+    return code
+
+
+def tell_each(session: Session, names: Sequence[str], tell: Callable[[str], Record | None], *, as_json: bool) -> int:
+    """Describe each item: ``tell`` writes it, or returns its record for JSON. Returns the exit code."""
+    records: list[Record | None] = []
+    code = each(session, names, lambda name: records.append(tell(name)))
+    if as_json:
+        emit(records)
     return code
 
 

@@ -1,7 +1,7 @@
 """``fastq task``: lists and describes tasks, and acts on single tasks."""
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial, wraps
 from typing import Any, Final
 
 import click
@@ -9,9 +9,9 @@ import click
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Noun
-from fastq.cli.parameters import GroupName, QueueName, TaskId, json_option, queue_option, state_option
+from fastq.cli.parameters import GROUP_NAME, TASK_ID, QueueName, json_option, queue_option, state_option
 from fastq.cli.progress import Look
-from fastq.cli.session import Session, each, emit, pass_session
+from fastq.cli.session import Record, Session, emit, pass_session, tell_each
 from fastq.cli.stats import STATES
 from fastq.cli.tables import facts, table
 from fastq.cli.task_filter import filter_options, page_of, read_filter
@@ -45,20 +45,20 @@ MOST_A_PAGE: Final = 10_000
 def ids_option(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command the ids of its tasks, as arguments or, as asynq has it, by ``--id``."""
 
-    @functools.wraps(command)
+    @wraps(command)
     def with_ids(*args: Any, named: Sequence[str], ids: Sequence[str], **more: Any) -> int:
         if not named and not ids:
             raise click.UsageError("Missing argument 'TASK_ID...'.")
         return command(*args, ids=(*named, *ids), **more)
 
     option = click.option(
-        "--id", "-i", "ids", type=TaskId(), multiple=True, metavar="ID", help="the same as TASK_ID; may be repeated"
+        "--id", "-i", "ids", type=TASK_ID, multiple=True, metavar="ID", help="the same as TASK_ID; may be repeated"
     )
-    return option(click.argument("named", type=TaskId(), nargs=-1, metavar="TASK_ID...")(with_ids))
+    return option(click.argument("named", type=TASK_ID, nargs=-1, metavar="TASK_ID...")(with_ids))
 
 
 group_option = click.option(
-    "--group", "-g", type=GroupName(), metavar="GROUP", help="the group of the aggregating tasks"
+    "--group", "-g", type=GROUP_NAME, metavar="GROUP", help="the group of the aggregating tasks"
 )
 
 
@@ -131,14 +131,12 @@ def _found(session: Session, queue: str, state: TaskState, group: str | None, wh
 @pass_session
 def inspect(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
     """Describe tasks, with their payloads, results and last failed attempts."""
-    records = []
 
-    def describe(task_id: str) -> None:
+    def tell(task_id: str) -> Record | None:
         info = session.inspector.get_task_info(queue, task_id)
         attempts = session.inspector.get_failed_attempts(queue, task_id)
         if as_json:
-            records.append({**task_record(info), "failed_attempts": list(map(attempt_record, attempts))})
-            return
+            return {**task_record(info), "failed_attempts": list(map(attempt_record, attempts))}
         pairs = [*task_facts(info, session.now), *attempt_facts(attempts, session.now)]
         pairs.append(("Payload", payload_text(info.payload)))
         if info.result is not None:
@@ -148,11 +146,9 @@ def inspect(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> 
         if lines:
             session.screen.say("\n  ".join([heading, *lines]))
         session.screen.say()
+        return None
 
-    code = each(session, ids, describe)
-    if as_json:
-        emit(records)
-    return code
+    return tell_each(session, ids, tell, as_json=as_json)
 
 
 _ENDS: Final = {"archive": "archived", "delete": "deleted for good"}
@@ -163,7 +159,7 @@ _ENDS: Final = {"archive": "archived", "delete": "deleted for good"}
     examples=["task cancel 9f1c", "task cancel 9f1c --queue default --outcome archive --yes"],
     exits=EXITS_OF_MANY,
 )
-@click.argument("ids", type=TaskId(), nargs=-1, required=True, metavar="TASK_ID...")
+@click.argument("ids", type=TASK_ID, nargs=-1, required=True, metavar="TASK_ID...")
 @click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="the queue, if several queues have the id")
 @click.option(
     "--outcome",
@@ -181,12 +177,8 @@ def cancel(
         where = "any queue" if queue is None else clean(queue)
         listed = ", ".join(map(clean, ids))
         confirm(f"{listed} in {where} will be stopped and {_ENDS[outcome]}.", yes=yes)
-
-    def act(task_id: str) -> str:
-        session.inspector.cancel_processing(task_id, outcome, queue=queue)
-        return f"Asked the servers to stop {clean(task_id)}."
-
-    return Acting(session, as_json=as_json).each(ids, act).end()
+    act = partial(session.inspector.cancel_processing, outcome=outcome, queue=queue)
+    return Acting(session, as_json=as_json).each(ids, act, "Asked the servers to stop {}.").end()
 
 
 @task.verb("run", examples=["task run --queue default 77ab"], exits=EXITS_OF_MANY)
@@ -196,12 +188,8 @@ def cancel(
 @pass_session
 def run(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
     """Move tasks that wait, or were put away, to pending."""
-
-    def act(task_id: str) -> str:
-        session.inspector.run_task(queue, task_id)
-        return f"{clean(task_id)} is pending."
-
-    return Acting(session, as_json=as_json).each(ids, act).end()
+    act = partial(session.inspector.run_task, queue)
+    return Acting(session, as_json=as_json).each(ids, act, "{} is pending.").end()
 
 
 @task.verb("archive", examples=["task archive --queue default 77ab"], exits=EXITS_OF_MANY)
@@ -211,12 +199,8 @@ def run(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
 @pass_session
 def archive(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
     """Move tasks that nobody works on to the archive."""
-
-    def act(task_id: str) -> str:
-        session.inspector.archive_task(queue, task_id)
-        return f"{clean(task_id)} is archived."
-
-    return Acting(session, as_json=as_json).each(ids, act).end()
+    act = partial(session.inspector.archive_task, queue)
+    return Acting(session, as_json=as_json).each(ids, act, "{} is archived.").end()
 
 
 @task.verb("delete", "remove", "rm", examples=["task delete --queue default 77ab --yes"], exits=EXITS_OF_MANY)
@@ -234,12 +218,8 @@ def delete(session: Session, queue: str, ids: Sequence[str], yes: bool, as_json:
         return acting.end()
     listed = ", ".join(f"{clean(info.id)} ({info.state}, {clean(info.type)})" for info in found)
     confirm(f"This deletes from {clean(queue)} for good: {listed}.", yes=yes)
-
-    def act(task_id: str) -> str:
-        session.inspector.delete_task(queue, task_id)
-        return f"{clean(task_id)} is deleted."
-
-    return acting.each([info.id for info in found], act).end()
+    act = partial(session.inspector.delete_task, queue)
+    return acting.each([info.id for info in found], act, "{} is deleted.").end()
 
 
 for _name, _place, *_aliases in (

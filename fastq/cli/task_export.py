@@ -10,7 +10,7 @@ import click
 
 from fastq.cli.bulk import EXIT_SIGNAL, yes_option
 from fastq.cli.commands import Verb
-from fastq.cli.parameters import GroupName, json_option, queue_option, states_option
+from fastq.cli.parameters import GROUP_NAME, json_option, queue_option, states_option
 from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.streams import say_failure, was_closed
@@ -38,7 +38,7 @@ STDOUT: Final = "-"
 )
 @queue_option
 @states_option(EXPORTED, "a state; may be repeated  [default: all]")
-@click.option("--group", "-g", type=GroupName(), metavar="GROUP", help="only this group of the aggregating tasks")
+@click.option("--group", "-g", type=GROUP_NAME, metavar="GROUP", help="only this group of the aggregating tasks")
 @click.option(
     "--output", "-o", default=STDOUT, metavar="FILE", show_default=True, help="the file to write, - for stdout"
 )

@@ -1,13 +1,14 @@
 """``fastq task retry``: runs failed tasks again now, single ones or all that match a filter."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import TO_PENDING, Change, change_many, looking, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Verb
-from fastq.cli.parameters import TaskId, json_option, queue_option, states_option
+from fastq.cli.parameters import TASK_ID, json_option, queue_option, states_option
 from fastq.cli.progress import Look
 from fastq.cli.session import Session, pass_session
 from fastq.cli.task_filter import filter_options, filter_text, read_filter
@@ -29,7 +30,7 @@ __all__ = ["retry"]
     exits=EXITS_OF_MANY,
 )
 @queue_option
-@click.option("--id", "-i", "ids", type=TaskId(), multiple=True, metavar="ID", help="id of a task; may be repeated")
+@click.option("--id", "-i", "ids", type=TASK_ID, multiple=True, metavar="ID", help="id of a task; may be repeated")
 @click.option("--all", "every", is_flag=True, help="all failed tasks, or all that match the filters")
 @states_option(FAILED, "only tasks in this state [default: both]")
 @filter_options
@@ -58,7 +59,8 @@ def retry(
     if ids and (states or any(value is not None for value in more.values())):
         raise click.UsageError("--state, --type, --error and --since go with --all, not with --id")
     if ids:
-        return _retry_named(session, queue, ids, as_json=as_json)
+        run = partial(session.inspector.retry_task, queue)
+        return Acting(session, as_json=as_json).each(ids, run, "{} is pending.").end()
     where = read_filter(known, session.now, **more)
     with looking(), Look(session.notes) as look:
         job = session.inspector.plan_retry(queue, states=known, where=where, progress=look.note)
@@ -69,11 +71,3 @@ def retry(
 
     change_many(session, change, job.total, work, yes=yes, as_json=as_json)
     return 0
-
-
-def _retry_named(session: Session, queue: str, ids: Sequence[str], *, as_json: bool) -> int:
-    def act(task_id: str) -> str:
-        session.inspector.retry_task(queue, task_id)
-        return f"{clean(task_id)} is pending."
-
-    return Acting(session, as_json=as_json).each(ids, act).end()

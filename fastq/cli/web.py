@@ -1,6 +1,5 @@
 """``fastq web``: the shell command; Starlette and uvicorn are imported only when it runs."""
 
-import importlib
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -11,6 +10,7 @@ from fastq.cli.apps import typed_app
 from fastq.cli.commands import Verb
 from fastq.cli.connection import note_given, redis_url, server_is_named
 from fastq.cli.streams import say_failure
+from fastq.common.extras import import_extra
 from fastq.errors import FastqError
 
 __all__ = ["web"]
@@ -116,12 +116,7 @@ def web(context: click.Context, /, **given: Any) -> int:
     Takes asynqmon's flags and variables, too. Roles: viewers look, operators also pause, enqueue, move and cancel,
     admins also delete, stop servers and repair. Needs fastq-worker[web].
     """
-    try:
-        server = importlib.import_module(SERVER)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in PACKAGES:
-            raise
-        raise FastqError(f"the web UI needs {error.name}; install it: pip install 'fastq-worker[web]'") from None
+    server = import_extra(SERVER, PACKAGES, "the web UI needs {}; install it: pip install 'fastq-worker[web]'")
     try:
         if given["new_user"] or given["new_token"]:
             return _print_line(server, given["new_user"], given["new_token"])

@@ -1,7 +1,6 @@
 """``FastqWeb``: the web UI, its REST API and asynqmon's, as an ASGI app."""
 
 import asyncio
-import importlib
 import inspect
 import json
 import logging
@@ -18,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from fastq.app.app import App
 from fastq.client import AsyncClient
+from fastq.common.extras import import_extra
 from fastq.errors import BrokerError, FastqError
 from fastq.inspector import AsyncInspector
 from fastq.inspector.audit import HAS_AUDIT
@@ -279,14 +279,8 @@ class FastqWeb:
 
 
 def _exporter(redis: str | None) -> Exporter:
-    try:
-        exporter: Exporter = importlib.import_module(EXPORTING).Exporter(redis)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "prometheus_client":
-            raise
-        raise FastqError(
-            "metrics need prometheus_client; install it: pip install 'fastq-worker[web,metrics]'"
-        ) from None
+    text = "metrics need prometheus_client; install it: pip install 'fastq-worker[web,metrics]'"
+    exporter: Exporter = import_extra(EXPORTING, ["prometheus_client"], text).Exporter(redis)
     return exporter
 
 

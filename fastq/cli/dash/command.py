@@ -1,16 +1,16 @@
 """``fastq dash``: the shell command; Textual is imported only here, and only when the dashboard runs."""
 
-import importlib
 import sys
 from typing import Final
 
 import click
 
 from fastq.cli.commands import Verb
-from fastq.cli.parameters import QueueName
+from fastq.cli.parameters import Parsed, QueueName
 from fastq.cli.session import Session, pass_session
+from fastq.common.extras import import_extra
 from fastq.common.times import read_duration
-from fastq.errors import FastqError, QueueNotFoundError
+from fastq.errors import QueueNotFoundError
 
 __all__ = ["dash"]
 
@@ -18,13 +18,10 @@ APP: Final = "fastq.cli.dash.app"
 LEAST_S: Final = 1.0
 
 
-def _seconds(context: click.Context, option: click.Parameter, value: str) -> float:
-    try:
-        seconds = read_duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), context, option) from None
+def _seconds(text: str) -> float:
+    seconds = read_duration(text)
     if seconds < LEAST_S:
-        raise click.BadParameter(f"{value!r} is less than {LEAST_S:g}s", context, option)
+        raise ValueError(f"{text!r} is less than {LEAST_S:g}s")
     return seconds
 
 
@@ -34,7 +31,7 @@ def _seconds(context: click.Context, option: click.Parameter, value: str) -> flo
     default="8s",
     show_default=True,
     metavar="DURATION",
-    callback=_seconds,
+    type=Parsed("duration", _seconds),
     help="how often to refresh: seconds, or 1m30s; at least 1s",
 )
 @click.option("--read-only", is_flag=True, help="forbid all changes")
@@ -45,12 +42,8 @@ def dash(session: Session, refresh: float, read_only: bool, queue: str | None) -
 
     Keys are asynq's; ? shows them. Actions that change something ask first. Needs fastq-worker[dash].
     """
-    try:
-        app = importlib.import_module(APP)  # takes a fifth of a second, which no other command should pay for
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("textual", "rich"):
-            raise
-        raise FastqError("the dashboard needs Textual; install it: pip install 'fastq-worker[dash]'") from None
+    text = "the dashboard needs Textual; install it: pip install 'fastq-worker[dash]'"
+    app = import_extra(APP, ["textual", "rich"], text)  # takes a fifth of a second, which no other command should pay
     names = session.inspector.queues()
     if queue is not None and queue not in names:
         raise QueueNotFoundError(queue)
