@@ -36,8 +36,8 @@ BRIEFLY_S: Final = 45.0
 DEATHS: Final = ("kill", "stop", "partition", "clock", "stall")
 BRIEF_FREEZE_S: Final = 25.0
 """No lease ends in a freeze that is shorter: it lasts for 30 s, and is extended every 5 s."""
-BY_PEERS_S: Final = 10.0
-"""Within so long the tasks of a killed server are taken: six seconds without a sign, and one sign of each side."""
+BY_PEERS_S: Final = 12.0
+"""Within so long the tasks of a killed server are taken: eight seconds without a sign, and one sign of each side."""
 BY_SUCCESSOR_S: Final = 2.5
 """The same, from its restart."""
 CHILDREN: Final = 4

@@ -15,11 +15,12 @@ from fastq.broker.operation import Operation, scripted
 from fastq.broker.operations.lease import Owner
 from fastq.wire import keys
 
-__all__ = ["ServerFacts", "Signed", "SilentServer", "forget_signer", "has_client", "identify", "sign", "withdraw_sign"]
+__all__ = ["ServerFacts", "Signed", "SilentServer", "connected", "forget_signer", "identify", "sign", "withdraw_sign"]
 
 FORGET_S: Final = 300
 """After this time without a sign, the leases of a server have long ended."""
 FORMAT: Final = 1
+MOST: Final = 2**40
 MOST_TAKEOVERS: Final = 20
 TAKEOVERS_S: Final = 86_400
 
@@ -51,14 +52,16 @@ class ServerFacts:
 
     @classmethod
     def decode(cls, data: bytes) -> "ServerFacts | None":
-        """Read the JSON; None if it is of another format."""
+        """Read the JSON; None if it is of another format, or says what no server would."""
         try:
             fields = orjson.loads(data)
             if fields.pop("format") != FORMAT:
                 return None
-            return cls(**{name: fields[name] for name in cls.__slots__} | {"queues": tuple(fields["queues"])})
+            facts = cls(**{name: fields[name] for name in cls.__slots__} | {"queues": tuple(fields["queues"])})
+            is_sound = 0 < facts.pid < 2**31 and 0 <= facts.wall_s < MOST and 0 < facts.lease_s <= FORGET_S
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
+        return facts if is_sound else None
 
 
 class SilentServer(NamedTuple):
@@ -96,8 +99,9 @@ def _parse_signed(reply: list[Any]) -> Signed:
 def _silent(found: Iterable[tuple[bytes, int, bytes]]) -> Iterable[SilentServer]:
     for mark, silent_ms, data in found:
         facts = ServerFacts.decode(data)
-        if facts is not None:
-            yield SilentServer(Owner(float(mark)), silent_ms / 1000, facts, data)
+        with suppress(ValueError):
+            if facts is not None:
+                yield SilentServer(Owner(float(mark)), silent_ms / 1000, facts, data)
 
 
 def forget_signer(silent: SilentServer) -> Operation[bool]:
@@ -132,9 +136,14 @@ def _run_id(reply: bytes) -> str:
     return facts.get(b"run_id", b"").decode(errors="replace")
 
 
-def has_client(client_id: int) -> Operation[bool]:
-    """Return whether Redis has a connection with this client; the question goes to the node that gave the id."""
-    return Operation("CLIENT", (), ("LIST", "ID", client_id), lambda reply: bool(reply.strip()), idempotent=True)
+def connected(*client_ids: int) -> Operation[set[int]]:
+    """Return which clients have a connection to Redis; the question goes to the node that gave the ids."""
+    return Operation("CLIENT", (), ("LIST", "ID", *client_ids), _client_ids, idempotent=True)
+
+
+def _client_ids(reply: bytes) -> set[int]:
+    words = (line.partition(b" ")[0].removeprefix(b"id=") for line in bytes(reply).splitlines())
+    return {int(word) for word in words if word.isdigit()}
 
 
 class Takeover(NamedTuple):

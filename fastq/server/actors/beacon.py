@@ -5,9 +5,10 @@ of servers that are gone (``lost_tasks``). Reads: which others' sign is late; at
 is taken before its lease has ended, as always if the user of Redis lacks a right.
 
 A silent server may be frozen, or cut off. It is gone if its process is, which a process of the same host can tell; or
-if Redis has lost the connection of its last sign, unless this server has not heard from Redis for as long either, or
-Redis is not the same process any more. A server that comes back in spite of it gives later leases than those that are
-taken, and finds the others gone.
+if Redis has lost the connection of its last sign, unless this server has not heard from Redis for as long either, Redis
+is not the same process any more, or the server has extended leases since: then it lives, and only its sign is refused.
+A server that comes back in spite of it gives later leases than those that are taken, and finds the others gone. Until
+it has looked, it does not trust its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,15 +20,15 @@ from fastq.broker.operations.signs import (
     ServerFacts,
     SilentServer,
     Takeover,
+    connected,
     forget_signer,
-    has_client,
     identify,
     note_takeover,
     sign,
 )
 from fastq.broker.transport.own_line import OwnLine
 from fastq.common.clock import Moment
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, BrokerOutOfMemoryError
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.lost_tasks import LostTasks
 from fastq.server.base.commands import Commands
@@ -99,6 +100,7 @@ class Beacon(Actor):
         self._owner = in_flight.owner
         self._clock = in_flight.clock
         self._timing = in_flight.timing
+        self._stall = in_flight.stall
         self._takeover_s = takeover_s
         self._lost = lost
         self._tell_servers = tell_servers
@@ -124,11 +126,13 @@ class Beacon(Actor):
             signed = await self._line.run(sign(self._owner, self._facts(), silent_s, most))
         except BrokerError as error:
             self._answered = None
-            await self._line.drop()
-            if is_shared(error):
-                raise
-            self._complain(str(error))
-            return REFUSED_S
+            if not is_shared(error):
+                self._complain(str(error))
+                return REFUSED_S
+            self._stall.doubt()  # from now on others may take our leases
+            if not isinstance(error, BrokerOutOfMemoryError):
+                await self._line.drop()  # the next one leads to another master perhaps
+            raise
         if self._line.opened != self._known.opened:
             return 0.0  # it was sent again on another connection, whose client is not known yet
         self._note_answer(began)
@@ -182,6 +186,7 @@ class Beacon(Actor):
         now = Moment.now(self._clock)
         if self._answered is None or self._answered.until(now) > 2 * self._timing.sign_interval_s:
             self._steady_since_s = now.monotonic_s
+            self._stall.doubt()
         self._answered = asked
 
     async def _look_at(self, silent: SilentServer) -> None:
@@ -189,37 +194,47 @@ class Beacon(Actor):
         queues = [queue for queue in self._queues if queue in silent.facts.queues]
         if not queues or self._seen_to.get(str(silent.owner)) == silent.data:
             return
-        why, is_certain = await self._why_gone(silent)
+        why, until_s = await self._why_gone(silent, queues)
         if not why:
             return
-        until_s = int(silent.facts.wall_s + silent.facts.lease_s + silent.silent_s) + CERTAINLY_S * is_certain
         for queue in queues:
             await self._take(queue, silent, until_s, why)
         if set(queues) == set(silent.facts.queues):
             await self._line.run(forget_signer(silent))
         self._seen_to[str(silent.owner)] = silent.data
 
-    async def _why_gone(self, silent: SilentServer) -> tuple[str, bool]:
-        """Return why a server is gone, empty if it may not be, and whether that is certain."""
+    async def _why_gone(self, silent: SilentServer, queues: Sequence[str]) -> tuple[str, int]:
+        """Return why a server is gone, "" if it may not be, and by when a lease ends that is taken (Unix seconds)."""
         facts = silent.facts
+        last_s = facts.wall_s + facts.lease_s
         process = ProcessFacts(facts.host, facts.boot, facts.namespace, facts.pid, facts.started)
         is_gone = self._process.is_gone(process)
         if is_gone is not None:
-            return ("its process has ended", True) if is_gone else ("", False)
+            return ("its process has ended" if is_gone else ""), int(last_s + silent.silent_s) + CERTAINLY_S
         heard_s = self._clock.monotonic_s() - self._steady_since_s
-        if min(silent.silent_s, heard_s) < self._takeover_s or facts.client_id is None or not facts.run_id:
-            return "", False
-        if facts.run_id != self._known.run_id:
-            return "", False
+        if min(silent.silent_s, heard_s) < self._takeover_s or await self._may_be_connected(facts):
+            return "", 0
+        until_s = int(last_s + self._timing.sign_interval_s) + 1
+        later_s = range(until_s, int(last_s + silent.silent_s) + 2)
+        for queue in queues:
+            if await self._commands.run(list_owned(queue, silent.owner, later_s, 1)):
+                return "", 0
+        return f"no sign of it for {silent.silent_s:.0f} s, and its connection to Redis is closed", until_s
+
+    async def _may_be_connected(self, facts: ServerFacts) -> bool:
+        """Return whether Redis may have the connection of a server's last sign; it has if it is not known."""
+        ours = self._known.client_id
+        if facts.client_id is None or ours is None or not facts.run_id or facts.run_id != self._known.run_id:
+            return True
         try:
-            if await self._line.run(has_client(facts.client_id)) or self._line.opened != self._known.opened:
-                return "", False
+            found = await self._line.run(connected(ours, facts.client_id))
         except BrokerError as error:
             if is_shared(error):
                 raise
             self._complain(str(error))
-            return "", False
-        return f"no sign of it for {silent.silent_s:.0f} s, and its connection to Redis is closed", False
+            return True
+        # An answer that lacks ourselves came from elsewhere, or from a proxy that numbers clients in its own way.
+        return facts.client_id in found or ours not in found
 
     async def _take(self, queue: str, silent: SilentServer, until_s: int, why: str) -> None:
         """Take what a server has leased in a queue, and keep for the doctor that it was done."""

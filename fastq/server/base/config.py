@@ -106,7 +106,7 @@ class ServerConfig:
     )
     takeover_after: Duration = _setting(
         "seconds",
-        6.0,
+        8.0,
         "how long a server whose connection to Redis is closed may be silent before others take its tasks; 0: only "
         "when its leases have ended",
         least=0,

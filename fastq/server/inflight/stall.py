@@ -1,7 +1,7 @@
 """Detects that this process was suspended for so long that other servers may have its leases.
 
 A frozen process (SIGSTOP, a suspended machine, swapping) wakes with its old beliefs. A ticker on the loop notices the
-gap. Until the leases have been extended again, every write checks the owner.
+gap; the beacon notes a sign that failed. Until the leases have been extended again, every write checks the owner.
 """
 
 import asyncio
@@ -62,8 +62,7 @@ class StallWatch:
         """Note that the loop runs, and whether it was stalled before."""
         now = Moment.now(self._clock)
         if self._alive.until(now) > self._stall_s:
-            self._stalled = True
-            self._noticed_s = now.monotonic_s
+            self.doubt()
         self._alive = now
 
     @property
@@ -71,6 +70,11 @@ class StallWatch:
         """Return whether leases may have been lost unnoticed."""
         self.look()
         return self._stalled
+
+    def doubt(self) -> None:
+        """Note that leases may be lost from now on, until they are confirmed."""
+        self._stalled = True
+        self._noticed_s = self._clock.monotonic_s()
 
     def leases_confirmed(self, since_s: float) -> None:
         """Note that a check begun at ``since_s`` (monotonic) found the leases ours; an older stall is over."""

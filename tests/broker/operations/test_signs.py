@@ -12,8 +12,8 @@ from fastq.broker.operations.signs import (
     ServerFacts,
     Signed,
     SilentServer,
+    connected,
     forget_signer,
-    has_client,
     identify,
     sign,
     withdraw_sign,
@@ -99,11 +99,37 @@ def test_a_server_that_ends_in_order_leaves_nothing(bench: QueueBench) -> None:
 
 def test_a_client_is_known_to_redis_while_it_is_connected(bench: QueueBench, url: str) -> None:
     other = Redis.from_url(url)
-    client_id = other.client_id()
-    assert bench.run(has_client(client_id))
-    other.close()
-    bench.db.client_kill_filter(_id=client_id)
-    assert not bench.run(has_client(client_id))
     asks_id, asks_run = identify()
-    assert bench.run(has_client(bench.run(asks_id)))
+    ours, theirs = bench.run(asks_id), other.client_id()
+    assert bench.run(connected(ours, theirs)) == {ours, theirs}
+    other.close()
+    bench.db.client_kill_filter(_id=theirs)
+    assert bench.run(connected(ours, theirs)) == {ours}
     assert bench.run(asks_run) == bench.db.info("server")["run_id"]
+
+
+@pytest.mark.parametrize(
+    ("told", "by"),
+    [
+        (b'"wall_s":4000000000.0', b'"wall_s":1e300'),
+        (b'"wall_s":4000000000.0', b'"wall_s":"now"'),
+        (b'"wall_s":4000000000.0', b'"wall_s":-1.0'),
+        (b'"lease_s":30', b'"lease_s":1000000000'),
+        (b'"lease_s":30', b'"lease_s":0'),
+        (b'"pid":1', b'"pid":9000000000'),
+        (b'"pid":1', b'"pid":-1'),
+    ],
+)
+def test_what_no_server_would_tell_is_passed_over(told: bytes, by: bytes) -> None:
+    assert ServerFacts.decode(FACTS.encode()) == FACTS
+    assert told in FACTS.encode()
+    assert ServerFacts.decode(FACTS.encode().replace(told, by)) is None
+
+
+def test_a_mark_that_is_no_number_hides_no_other(bench: QueueBench) -> None:
+    bench.run(sign(THEIRS, FACTS, 6.0, 10))
+    bench.db.hset(keys.signers(), "x", FACTS.encode())
+    bench.db.zadd(keys.signs(), {"x": bench.db.zscore(keys.signs(), str(THEIRS))})
+    age(bench, THEIRS, 6)
+    bench.db.zincrby(keys.signs(), -6000, "x")
+    assert [one.owner for one in bench.run(sign(OURS, FACTS, 6.0, 10)).silent] == [THEIRS]

@@ -11,6 +11,7 @@ from redis import Redis
 from fastq.broker.operations.lease import Owner
 from fastq.broker.operations.signs import ServerFacts, Takeover, read_takeovers, sign
 from fastq.broker.transport.own_line import OwnLine
+from fastq.errors import BrokerOutOfMemoryError
 from fastq.server.actors.beacon import Beacon
 from fastq.server.actors.lost_tasks import LostTasks
 from fastq.server.base.this_process import ProcessFacts
@@ -21,7 +22,7 @@ from tests.redis_servers import redis_server
 from tests.server.harness import RULES, Bench, logged, on_bench
 from tests.waiting import until
 
-TAKEOVER_S = 6.0
+TAKEOVER_S = 8.0
 HERE = ProcessFacts("here", "boot", "namespace", os.getpid(), "1")
 THERE = replace(HERE, host="there", pid=2)
 
@@ -87,7 +88,7 @@ class Other:
 
 async def heard(bench: Bench, beacon: Beacon) -> None:
     """Let a beacon hear of Redis for longer than others may be silent."""
-    for _ in range(5):
+    for _ in range(6):
         await beacon.tick()
         bench.clock.advance(2)
 
@@ -161,7 +162,7 @@ def test_a_server_elsewhere_is_gone_once_it_is_silent_and_its_connection_closed(
 
     on_bench(db, url, test)
     (said,) = logged(caplog)
-    assert "server theirs is gone: no sign of it for 7 s, and its connection to Redis is closed" in said
+    assert "server theirs is gone: no sign of it for 9 s, and its connection to Redis is closed" in said
 
 
 def test_a_server_that_has_given_a_sign_lately_is_not_gone(db: Redis, url: str) -> None:
@@ -199,7 +200,7 @@ def test_silence_counts_only_while_redis_has_answered_ourselves(what: str, db: R
         other.fall_silent()
         if not await ours.tick():
             await ours.tick()  # the connection was found closed
-        for _ in range(2):
+        for _ in range(3):
             bench.clock.advance(2)
             await ours.tick()
         bench.clock.advance(2)
@@ -227,10 +228,97 @@ def test_a_client_of_another_run_of_redis_proves_nothing(db: Redis, url: str) ->
     on_bench(db, url, test)
 
 
+def test_a_server_that_has_extended_leases_since_its_last_sign_lives(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        other = Other(bench, url)
+        await other.sign()
+        await other.disconnect()  # and it may not connect again, for example because Redis has too many clients
+        other.fall_silent()
+        bench.queue.activate("a", owner=THEIRS, until_s=NOW_S + 30)
+        bench.queue.activate("extended", owner=THEIRS, until_s=NOW_S + 33)
+        ours = beacon(bench)
+        await heard(bench, ours)
+        assert bench.queue.places() == {"active": ["extended", "a"], "lease": ["a", "extended"]}
+        bench.db.zadd(keys.lease(QUEUE), {"extended": THEIRS.score(NOW_S, 32)})  # after its last sign, before the next
+        await ours.tick()
+        await ours.stop()
+        assert bench.queue.places() == {"pending": ["extended", "a"]}
+
+    on_bench(db, url, test)
+
+
+def test_an_answer_that_does_not_know_ourselves_proves_nothing(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        other = Other(bench, url)
+        await other.sign()
+        await other.disconnect()
+        other.fall_silent()
+        bench.queue.activate("a", owner=THEIRS)
+        ours = beacon(bench)
+        await ours.tick()
+        ours._known = ours._known._replace(client_id=other.client_id)  # as a proxy may number its clients
+        await heard(bench, ours)
+        await ours.stop()
+        assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
+
+    on_bench(db, url, test)
+
+
+# Our own leases ----------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_sign_leaves_the_connection_open_which_shows_that_we_live() -> None:
+    async def test(bench: Bench) -> None:
+        ours = beacon(bench)
+        await ours.tick()
+        bench.db.config_set("maxmemory", 1)
+        with pytest.raises(BrokerOutOfMemoryError):
+            await ours.tick()
+        assert bench.db.client_list(client_id=[ours._known.client_id])
+        bench.db.config_set("maxmemory", 0)
+        bench.db.execute_command("ACL", "SETUSER", "default", "-time")
+        await ours.tick()
+        assert bench.db.client_list(client_id=[ours._known.client_id])
+        await ours.stop()
+
+    with redis_server() as server, server.client() as db:
+        on_bench(db, server.url, test)
+
+
+@pytest.mark.parametrize("what", ["a failure", "a gap"])
+def test_a_server_whose_sign_is_late_trusts_its_leases_only_once_they_are_confirmed(what: str) -> None:
+    async def test(bench: Bench) -> None:
+        def trusts() -> bool:
+            return not bench.stall.suspect
+
+        ours = beacon(bench)
+        await ours.tick()
+        bench.stall.leases_confirmed(bench.clock.monotonic_s())
+        bench.clock.advance(2)
+        await ours.tick()
+        assert trusts()
+        if what == "a gap":
+            bench.clock.advance(4.5)
+            await ours.tick()
+        else:
+            bench.db.config_set("maxmemory", 1)
+            with pytest.raises(BrokerOutOfMemoryError):
+                await ours.tick()
+        assert not trusts()
+        bench.stall.leases_confirmed(bench.clock.monotonic_s())
+        assert trusts()
+        await ours.stop()
+
+    with redis_server() as server, server.client() as db:
+        on_bench(db, server.url, test)
+
+
 # What is taken -----------------------------------------------------------------------------------------------------
 
 
-def test_leases_that_it_gave_after_it_came_back_are_left_alone(db: Redis, url: str) -> None:
+def test_leases_that_it_gave_after_it_came_back_are_left_alone(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(bench: Bench) -> None:
         other = Other(bench, url)
         await other.sign()
@@ -238,8 +326,14 @@ def test_leases_that_it_gave_after_it_came_back_are_left_alone(db: Redis, url: s
         ours = beacon(bench)
         await heard(bench, ours)
         other.fall_silent(8)
-        bench.queue.activate("old", owner=THEIRS, until_s=NOW_S + 37)
-        bench.queue.activate("new", owner=THEIRS, until_s=NOW_S + 38)
+        bench.queue.activate("old", owner=THEIRS, until_s=NOW_S + 32)
+        take_all = ours._take_all
+
+        async def come_back(*args: Any) -> int:
+            bench.queue.activate("new", owner=THEIRS, until_s=NOW_S + 38)
+            return await take_all(*args)
+
+        monkeypatch.setattr(ours, "_take_all", come_back)
         await ours.tick()
         await ours.stop()
         assert bench.queue.places() == {"pending": ["old"], "active": ["new"], "lease": ["new"]}

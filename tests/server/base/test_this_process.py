@@ -61,3 +61,7 @@ def test_where_the_system_names_no_boot_nothing_is_told() -> None:
     ours = ThisProcess()
     ours.facts = ProcessFacts("", "", "", 1, "")
     assert ours.is_gone(ProcessFacts("", "", "", 2**22 + 1, "")) is None
+
+
+def test_a_time_namespace_shifts_the_start_of_a_process_so_it_is_named() -> None:
+    assert os.readlink("/proc/self/ns/time") in ThisProcess().facts.namespace

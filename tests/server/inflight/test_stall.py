@@ -57,6 +57,17 @@ def test_suspicion_lasts_until_leases_were_confirmed(clock: ManualClock) -> None
     assert not watch.suspect
 
 
+def test_a_doubt_lasts_until_leases_were_confirmed_after_it(clock: ManualClock) -> None:
+    watch = StallWatch(clock)
+    before_s = clock.monotonic_s()
+    clock.advance(1)
+    watch.doubt()
+    watch.leases_confirmed(since_s=before_s)
+    assert watch.suspect
+    watch.leases_confirmed(since_s=clock.monotonic_s())
+    assert not watch.suspect
+
+
 def test_a_confirmation_that_was_asked_for_before_the_stall_is_none(clock: ManualClock) -> None:
     watch = StallWatch(clock)
     asked_s = clock.monotonic_s()
