@@ -30,7 +30,6 @@ __all__ = [
     "Unlisted",
     "archive_members",
     "commit_set",
-    "count_groups",
     "delete_members",
     "drop_sets",
     "list_sets",
@@ -283,23 +282,20 @@ def relist_groups(queue: str, cursor: int) -> Operation[Relisted]:
 
 
 class Unlisted(NamedTuple):
-    """How many groups one call checked, and how many of them it took off the list."""
+    """How many groups a call checked, how many of them it took off the list, how many groups and sets are left."""
 
     looked_at: int
     groups: int
+    listed: int
+    sets: int
 
 
 def unlist_due_groups(queue: str) -> Operation[Unlisted]:
     """Take up to 500 groups off the list that have no tasks, and for which none is scheduled any more."""
     return scripted(
         "unlist_due_groups",
-        (keys.groups(queue), keys.scheduled(queue), keys.scheduled_groups(queue)),
+        (keys.groups(queue), keys.scheduled(queue), keys.scheduled_groups(queue), keys.aggregation_sets(queue)),
         (keys.group_prefix(queue), STRETCH),
         lambda reply: Unlisted(*reply),
         idempotent=True,
     )
-
-
-def count_groups(queue: str) -> Operation[int]:
-    """Count the listed groups of a queue."""
-    return Operation("SCARD", (keys.groups(queue),), (), int, idempotent=True)

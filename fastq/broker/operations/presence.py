@@ -17,6 +17,7 @@ __all__ = [
     "Serving",
     "clear_server_state",
     "count_servers",
+    "list_server",
     "live_servers",
     "notice_of",
     "publish_server_state",
@@ -65,9 +66,15 @@ class ServerState(NamedTuple):
     notice: bytes
 
 
-def publish_server_state(
-    server: ServerIdentity, state: ServerState, now_s: int, ttl_s: int
-) -> tuple[Operation[int], ...]:
+def list_server(server: ServerIdentity, until_s: int) -> tuple[Operation[int], ...]:
+    """Put a server on the lists of those whose data is current until a Unix second."""
+    return (
+        _add(keys.all_servers(), server.info_key, until_s),
+        _add(keys.all_workers(), server.workers_key, until_s),
+    )
+
+
+def publish_server_state(server: ServerIdentity, state: ServerState, ttl_s: int) -> tuple[Operation[int], ...]:
     """Publish the data of a server for ``ttl_s`` seconds.
 
     Up to 500 tasks or 256 kB are sent in one call, as in asynq; the rest follows in calls of that size.
@@ -75,8 +82,6 @@ def publish_server_state(
     first, *others = _slices(state.workers) or [[]]
     listed = (server.info_key, server.workers_key, server.notice_key)
     return (
-        _add(keys.all_servers(), server.info_key, now_s + ttl_s),
-        _add(keys.all_workers(), server.workers_key, now_s + ttl_s),
         _publish("write_server_state", listed, (ttl_s, state.info, state.notice, *first)),
         *(_publish("add_worker_state", listed[1:2], (ttl_s, *words)) for words in others),
     )

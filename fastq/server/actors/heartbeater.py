@@ -1,15 +1,21 @@
 """The heartbeater: extends the leases of all tasks in flight, and publishes this server for inspectors.
 
 Wakes: every 5 s, the first time at once. Writes: leases of its own tasks (the script names those that are not ours any
-more, which are then canceled and never acked), ServerInfo, WorkerInfo, the notice, for 10 s. If it dies: leases end
-after 30 s and other servers take the tasks over.
+more, which are then canceled and never acked), ServerInfo, WorkerInfo, the notice, for 10 s; at every other beat the
+entries in the lists of servers, for 15 s. If it dies: leases end after 30 s and other servers take the tasks over.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from fastq.broker.operations.lease import extend_leases
-from fastq.broker.operations.presence import ServerIdentity, ServerState, count_servers, publish_server_state
+from fastq.broker.operations.presence import (
+    ServerIdentity,
+    ServerState,
+    count_servers,
+    list_server,
+    publish_server_state,
+)
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
@@ -58,6 +64,8 @@ class Heartbeater(Actor):
         self.is_answered = False
         """Whether Redis, or a node of a cluster, answered the last heartbeat."""
         self._ttl_s = max(1, round(2 * in_flight.timing.heartbeat_interval_s))
+        self._listed_s = max(1, round(3 * in_flight.timing.heartbeat_interval_s))
+        self._list_again_s = self._clock.monotonic_s()
 
     async def tick(self) -> float:
         """Send one heartbeat: the leases first, since they matter more than the published data."""
@@ -65,16 +73,20 @@ class Heartbeater(Actor):
         failures = await self._extend(began_s)
         self.get_on()
         now_s = self._clock.unix_ns() // 1_000_000_000
-        published = publish_server_state(self._identity, self._presence(), now_s, self._ttl_s)
+        is_due = began_s >= self._list_again_s
+        listed = list_server(self._identity, now_s + self._listed_s) if is_due else ()
+        published = publish_server_state(self._identity, self._presence(), self._ttl_s)
         counted = () if self._is_told else (count_servers(now_s),)
         self._is_told = False
-        results = await self._broker.run_many((*published, *counted))
+        results = await self._broker.run_many((*listed, *published, *counted))
         self.is_answered |= any(map(_is_answer, results))
         if counted and not isinstance(servers := results.pop(), BrokerError):  # this is not a failed heartbeat
             self.servers = max(1, servers)
         failures += [result for result in results if isinstance(result, BrokerError)]
         if failures:
             raise failures[0]
+        if is_due:
+            self._list_again_s = began_s + 1.5 * self._timing.heartbeat_interval_s
         return max(0.0, self._timing.heartbeat_interval_s - (self._clock.monotonic_s() - began_s))
 
     def note_servers(self, count: int) -> None:

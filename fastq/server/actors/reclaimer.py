@@ -7,7 +7,6 @@ from typing import Final
 from fastq.broker.operations.aggregate import (
     STRETCH,
     AggregationSet,
-    count_groups,
     drop_sets,
     list_sets,
     relist_groups,
@@ -42,15 +41,16 @@ class Reclaimer:
 
     async def reclaim(self, queue: str, get_on: Callable[[], None]) -> None:
         """Do all of this for one queue; ``get_on`` is called at each step, because it may take long."""
-        await self._give_back_stale(queue, get_on)
-        for one in await self._sets(queue, None, get_on):
-            get_on()
-            await clear_away(self._commands, one)
-        await self._unlist(queue, get_on)
+        groups, sets = await self._unlist(queue, get_on)
+        if sets:
+            await self._give_back_stale(queue, get_on)
+            for one in await self._sets(queue, None, get_on):
+                get_on()
+                await clear_away(self._commands, one)
         if self._aggregates:
             await self._relist(queue, get_on)
-        else:
-            await self._warn(queue)
+        elif groups:
+            self._warn(queue, groups)
 
     async def _give_back_stale(self, queue: str, get_on: Callable[[], None]) -> None:
         now_s = self._clock.unix_ns() // 1_000_000_000
@@ -79,12 +79,17 @@ class Reclaimer:
                 found.foreign[0],
             )
 
-    async def _unlist(self, queue: str, get_on: Callable[[], None]) -> None:
-        """Take groups off the list whose scheduled tasks were deleted, run or archived before they joined them."""
+    async def _unlist(self, queue: str, get_on: Callable[[], None]) -> tuple[int, int]:
+        """Take groups off the list whose scheduled tasks were deleted, run or archived before they joined them.
+
+        Return how many groups and sets there are.
+        """
         for _ in range(STRETCHES_A_ROUND):
             get_on()
-            if (await self._commands.run(unlist_due_groups(queue))).looked_at < STRETCH:
-                return
+            found = await self._commands.run(unlist_due_groups(queue))
+            if found.looked_at < STRETCH:
+                break
+        return found.listed, found.sets
 
     async def _relist(self, queue: str, get_on: Callable[[], None]) -> None:
         for _ in range(STRETCHES_A_ROUND):
@@ -98,8 +103,8 @@ class Reclaimer:
             if not found.cursor:
                 return
 
-    async def _warn(self, queue: str) -> None:
-        if queue not in self._warned and (groups := await self._commands.run(count_groups(queue))):
+    def _warn(self, queue: str, groups: int) -> None:
+        if queue not in self._warned:
             self._warned.add(queue)
             _log.warning(
                 "queue %s has %d groups, but this server has no group_aggregator; their tasks wait for one with it",

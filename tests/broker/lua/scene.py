@@ -197,7 +197,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "acquire": [_acquire(Token("scope", "new", NOW_S + 10), 1, NOW_S)],
     "add_history": [add_history(Q, NOW_S, {"t": [1] * len(_LETTERS)})],
     "add_to_group": [_batch(TaskState.AGGREGATING, _new("x1", **_IN), _new("x2", group="other"))],
-    "add_worker_state": list(publish_server_state(_SERVER, _STATE, NOW_S, 10)[3:4]),
+    "add_worker_state": list(publish_server_state(_SERVER, _STATE, 10)[1:2]),
     "aggregation_check": [
         take_set(AggregationSet(Q, "g", "new"), GroupRule(1, 0, 0), NOW_S, NOW_S + 100),
         take_set(AggregationSet(Q, "g", "new"), GroupRule(1, 0, 1), NOW_S, NOW_S + 100),
@@ -329,6 +329,6 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "write_progress": [write_progress(Q, "a1", OURS, b"{}")],
     "write_result": [write_result(Q, "a1", OURS, b"half")],
     "write_scheduler_entries": list(publish_scheduler("host:1:id", [b"entry"], NOW_S, 10)[1:2]),
-    "write_server_state": list(publish_server_state(_SERVER, _STATE, NOW_S, 10)[2:3]),
+    "write_server_state": list(publish_server_state(_SERVER, _STATE, 10)[:1]),
 }
 """For each script the calls that together use all of its commands."""

@@ -8,7 +8,7 @@ from redis import Redis
 
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Retried
-from fastq.broker.operations.presence import ServerIdentity, ServerState, publish_server_state
+from fastq.broker.operations.presence import ServerIdentity, ServerState, list_server, publish_server_state
 from fastq.pool.shared.event_kind import EventKind
 from fastq.server.inflight.unknown import (
     AT_ONCE,
@@ -40,7 +40,7 @@ async def show(
     notice = ServerNotice("1", tuple(queues), tuple(patterns)).encode()
     info = ServerInfoMessage(PEER.host, PEER.pid, PEER.server_id, 1, dict.fromkeys(queues, 1), False, status, None, 0)
     shown = ServerState(encode_server_info(info), {}, notice)
-    await bench.broker.run_many(publish_server_state(PEER, shown, NOW_S, ttl_s))
+    await bench.broker.run_many((*list_server(PEER, NOW_S + ttl_s), *publish_server_state(PEER, shown, ttl_s)))
 
 
 async def chosen(types: UnknownTypes, *asked: tuple[str, str]) -> set[tuple[str, str]]:

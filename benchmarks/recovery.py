@@ -1,0 +1,256 @@
+"""``python -m benchmarks.recovery``: how soon a dead server's tasks run again, and whether a living one loses any.
+
+Servers work on tasks of 0.2 s, which write down each begin and end in a file. ``supervisor`` kills the one server and
+starts it again at once; ``neighbors`` and ``peers`` kill one of several and leave the rest to the others, which have
+the same host name or (by ``unshare``, as root) each its own; ``freeze`` stops a main process of the peers for a while.
+
+Each second run is held against what is known of the first. ``in hand``: its server was killed before the run had ended.
+``unwritten``: it had ended, and right after the kill its task was still active in Redis, so its end had not been
+written. ``frozen``: the same of a server that stood still. All others are unexplained.
+"""
+
+import argparse
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from fastq import Client, Task
+from tests.ports import free_port
+from tests.redis_servers import RedisServer, redis_server
+from tests.waiting import wait_until
+
+__all__ = ["main"]
+
+ROOT: Final = Path(__file__).parents[1]
+BACKLOG: Final = 40
+WITHIN_S: Final = 150.0
+KINDS: Final = ("supervisor", "neighbors", "peers", "freeze")
+
+
+class Run(NamedTuple):
+    """One run of a task; ``ended_s`` is 0 if it did not end."""
+
+    server: str
+    began_s: float
+    ended_s: float
+
+
+class Strike(NamedTuple):
+    """A server that was struck, until when, and which of its tasks were active right after."""
+
+    server: str
+    at_s: float
+    until_s: float
+    active: frozenset[str]
+
+
+class Site:
+    """Servers on one Redis, the tasks that they are given, and what they tell."""
+
+    def __init__(self, redis: RedisServer, directory: Path, kind: str) -> None:
+        self._redis, self._directory, self._kind = redis, directory, kind
+        self._ledger = directory / "ledger"
+        self._ledger.touch()
+        self.db: Any = redis.client()
+        self._client = Client(redis.tcp_url)
+        self.sent: list[str] = []
+        self.servers: dict[str, subprocess.Popen[bytes]] = {}
+        self._started = 0
+
+    def start(self) -> str:
+        """Start a server, and return its name."""
+        name = f"s{self._started}"
+        self._started += 1
+        worker = [sys.executable, "-m", "fastq.cli.worker", "benchmarks.recovery_app:mux", "--redis"]
+        worker += [self._redis.tcp_url, "--concurrency", "2", "--log-format", "json"]
+        host = f"host-{name}"
+        apart = ["unshare", "--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh"]
+        variables = {**os.environ, "BENCH_LEDGER": str(self._ledger), "BENCH_SERVER": name}
+        with (self._directory / "log").open("ab") as log:
+            self.servers[name] = subprocess.Popen(
+                [*(apart if self._kind in ("peers", "freeze") else ()), *worker], cwd=ROOT, env=variables, stderr=log
+            )
+        return name
+
+    def feed(self) -> None:
+        """Keep tasks waiting."""
+        if (lacking := BACKLOG - self.db.llen("asynq:{default}:pending")) > 0:
+            tasks = [Task("bench:told", task_id=f"t{len(self.sent) + n}") for n in range(lacking)]
+            self._client.enqueue_many(tasks)
+            self.sent += [f"t{len(self.sent) + n}" for n in range(lacking)]
+
+    def runs(self) -> dict[str, list[Run]]:
+        """Return the runs of each task, by their begin."""
+        found: defaultdict[str, list[Run]] = defaultdict(list)
+        for line in self._ledger.read_text().splitlines():
+            what, task_id, server, at_ns = line.split()
+            at_s = int(at_ns) / 1e9
+            if what == "began":
+                found[task_id].append(Run(server, at_s, 0.0))
+                continue
+            nth = max(n for n, run in enumerate(found[task_id]) if run.server == server)
+            found[task_id][nth] = found[task_id][nth]._replace(ended_s=at_s)
+        return found
+
+    def running(self, server: str) -> set[str]:
+        """Return the tasks whose last run is under way in a server."""
+        return {one for one, runs in self.runs().items() if runs[-1].server == server and not runs[-1].ended_s}
+
+    def active(self) -> frozenset[str]:
+        """Return the tasks that Redis has as active."""
+        return frozenset(one.decode() for one in self.db.lrange("asynq:{default}:active", 0, -1))
+
+    def wait(self, is_so: Any, what: str) -> None:
+        """Wait, and keep tasks waiting meanwhile."""
+
+        def fed() -> bool:
+            self.feed()
+            return bool(is_so())
+
+        try:
+            wait_until(fed, WITHIN_S)
+        except AssertionError as error:
+            raise SystemExit(f"{what}: not within {WITHIN_S:.0f} s\n{self.log()}") from error
+
+    def log(self) -> str:
+        """Return what the servers have logged."""
+        return (self._directory / "log").read_text()
+
+    def stop(self) -> None:
+        """Let all tasks run, and stop the servers."""
+        wait_until(lambda: not self.db.llen("asynq:{default}:pending") and not self.active(), WITHIN_S)
+        self.kill()
+        self._client.close()
+
+    def kill(self) -> None:
+        """End what is left of the servers."""
+        for server in self.servers.values():
+            server.terminate()
+        for server in self.servers.values():
+            server.wait()
+
+
+@contextmanager
+def site_of(kind: str) -> Iterator[Site]:
+    """Make a site."""
+    with redis_server(free_port()) as redis, tempfile.TemporaryDirectory() as directory:
+        site = Site(redis, Path(directory), kind)
+        try:
+            yield site
+        finally:
+            site.kill()
+            site.db.close()
+
+
+def kill_one(site: Site, kind: str) -> tuple[Strike, float]:
+    """Kill a server; return the strike, and the seconds until the last task that it had in hand ran again."""
+    victim = random.choice(list(site.servers))
+    site.wait(lambda: site.running(victim), f"{victim} runs no task")
+    time.sleep(random.uniform(0, 1))
+    process = site.servers.pop(victim)
+    process.kill()
+    process.wait()
+    at_s = time.monotonic()
+    if kind == "supervisor":
+        site.start()
+    strike = Strike(victim, at_s, at_s, site.active())
+    orphans = site.running(victim)
+
+    def again() -> list[float]:
+        runs = site.runs()
+        return [after for one in orphans for after in [runs[one][-1].began_s] if after > at_s]
+
+    site.wait(lambda: len(again()) == len(orphans), f"orphans of {victim} do not run")
+    took_s = max(again(), default=at_s) - at_s
+    if kind != "supervisor":
+        site.start()
+        site.wait(lambda: all(map(site.running, site.servers)), "not all servers work")
+    return strike, took_s
+
+
+def freeze_one(site: Site, least_s: float, most_s: float) -> Strike:
+    """Let a main process stand still for a while."""
+    victim = random.choice(list(site.servers))
+    site.wait(lambda: site.running(victim), f"{victim} runs no task")
+    site.servers[victim].send_signal(signal.SIGSTOP)
+    at_s = time.monotonic()
+    until_s = at_s + random.uniform(least_s, most_s)
+    while time.monotonic() < until_s:
+        site.feed()
+        time.sleep(0.1)
+    active = site.active()
+    site.servers[victim].send_signal(signal.SIGCONT)
+    return Strike(victim, at_s, time.monotonic(), active)
+
+
+def explain(site: Site, strikes: Sequence[Strike]) -> tuple[int, Counter[str], list[str]]:
+    """Return how many tasks were lost, how many second runs there are of each kind, and the unexplained ones."""
+    by_server = defaultdict(list)
+    for strike in strikes:
+        by_server[strike.server].append(strike)
+    runs, kinds, odd = site.runs(), Counter[str](), []
+    for task_id, of_task in runs.items():
+        for before, after in zip(of_task, of_task[1:], strict=False):
+            kind = "unexplained"
+            for strike in by_server[before.server]:
+                if before.began_s <= strike.until_s and strike.until_s > strike.at_s:
+                    kind = "frozen" if after.began_s > strike.at_s else kind
+                elif not before.ended_s or before.ended_s > strike.at_s:
+                    kind = "in hand"
+                elif task_id in strike.active:
+                    kind = "unwritten"
+            kinds[kind] += 1
+            if kind == "unexplained":
+                odd.append(f"{task_id}: {of_task}, {by_server[before.server]}")
+    lost = sum(not any(run.ended_s for run in runs.get(one, ())) for one in site.sent)
+    return lost, kinds, odd
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Strike as often as told, and print what became of it; return the exit status."""
+    parser = argparse.ArgumentParser("benchmarks.recovery", description="How soon a dead server's tasks run again.")
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--servers", type=int, default=4, help="but one under a supervisor")
+    parser.add_argument("--seconds", type=float, nargs=2, default=(1.0, 10.0), help="how long a freeze lasts")
+    parser.add_argument("--minutes", type=float, default=60.0, help="begin no other round after this time")
+    parser.add_argument("--log", type=Path, help="write what the servers have logged here")
+    options = parser.parse_args(arguments)
+    ends_s = time.monotonic() + 60 * options.minutes
+    strikes: list[Strike] = []
+    took: list[float] = []
+    with site_of(options.kind) as site:
+        for _ in range(1 if options.kind == "supervisor" else options.servers):
+            site.start()
+        site.wait(lambda: all(map(site.running, list(site.servers))), "not all servers work")
+        while len(strikes) < options.rounds and time.monotonic() < ends_s:
+            if options.kind == "freeze":
+                strikes.append(freeze_one(site, *options.seconds))
+            else:
+                strike, took_s = kill_one(site, options.kind)
+                strikes.append(strike)
+                took.append(took_s)
+        site.stop()
+        lost, kinds, odd = explain(site, strikes)
+        if options.log:
+            options.log.write_text(site.log())
+    print(f"{options.kind}: {len(strikes)} strikes, {len(site.sent)} tasks, lost {lost}, second runs {dict(kinds)}")  # noqa: T201
+    if took:
+        median = statistics.median(took)
+        print(f"last orphan again: median {median:.2f} s, {min(took):.2f} to {max(took):.2f} s")  # noqa: T201
+    print(*odd, sep="\n")  # noqa: T201
+    return 1 if lost or odd else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
