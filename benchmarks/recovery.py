@@ -21,6 +21,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -110,6 +111,10 @@ class Site:
         """Return the tasks that Redis has as active."""
         return frozenset(one.decode() for one in self.db.lrange("asynq:{default}:active", 0, -1))
 
+    def was_lost(self, task_id: str) -> bool:
+        """Return whether a task was lost before."""
+        return bool(self.db.hget(f"asynq:{{default}}:t:{task_id}", "lost"))
+
     def wait(self, is_so: Any, what: str) -> None:
         """Wait, and keep tasks waiting meanwhile."""
 
@@ -128,7 +133,8 @@ class Site:
 
     def stop(self) -> None:
         """Let all tasks run, and stop the servers."""
-        wait_until(lambda: not self.db.llen("asynq:{default}:pending") and not self.active(), WITHIN_S)
+        places = [f"asynq:{{default}}:{name}" for name in ("pending", "active", "retry")]
+        wait_until(lambda: not self.db.exists(*places), WITHIN_S)
         self.kill()
         self._client.close()
 
@@ -153,7 +159,10 @@ def site_of(kind: str) -> Iterator[Site]:
 
 
 def kill_one(site: Site, kind: str) -> tuple[Strike, float]:
-    """Kill a server; return the strike, and the seconds until the last task that it had in hand ran again."""
+    """Kill a server; return the strike, and the seconds until the last task that it had in hand ran again.
+
+    Tasks that were lost before are left out: they wait as for a retry.
+    """
     victim = random.choice(list(site.servers))
     site.wait(lambda: site.running(victim), f"{victim} runs no task")
     time.sleep(random.uniform(0, 1))
@@ -164,7 +173,7 @@ def kill_one(site: Site, kind: str) -> tuple[Strike, float]:
     if kind == "supervisor":
         site.start()
     strike = Strike(victim, at_s, at_s, site.active())
-    orphans = site.running(victim)
+    orphans = {one for one in site.running(victim) if not site.was_lost(one)}
 
     def again() -> list[float]:
         runs = site.runs()
@@ -200,7 +209,7 @@ def explain(site: Site, strikes: Sequence[Strike]) -> tuple[int, Counter[str], l
         by_server[strike.server].append(strike)
     runs, kinds, odd = site.runs(), Counter[str](), []
     for task_id, of_task in runs.items():
-        for before, after in zip(of_task, of_task[1:], strict=False):
+        for before, after in pairwise(of_task):
             kind = "unexplained"
             for strike in by_server[before.server]:
                 if before.began_s <= strike.until_s and strike.until_s > strike.at_s:
@@ -239,16 +248,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             else:
                 strike, took_s = kill_one(site, options.kind)
                 strikes.append(strike)
-                took.append(took_s)
+                took += [took_s] if took_s else []
         site.stop()
         lost, kinds, odd = explain(site, strikes)
         if options.log:
             options.log.write_text(site.log())
-    print(f"{options.kind}: {len(strikes)} strikes, {len(site.sent)} tasks, lost {lost}, second runs {dict(kinds)}")  # noqa: T201
+    print(f"load {os.getloadavg()[0]:.0f}, nice {os.nice(0)}; ", end="")
+    print(f"{options.kind}: {len(strikes)} strikes, {len(site.sent)} tasks, lost {lost}, second runs {dict(kinds)}")
     if took:
         median = statistics.median(took)
-        print(f"last orphan again: median {median:.2f} s, {min(took):.2f} to {max(took):.2f} s")  # noqa: T201
-    print(*odd, sep="\n")  # noqa: T201
+        print(f"last orphan again: median {median:.2f} s, {min(took):.2f} to {max(took):.2f} s")
+    print(*odd, sep="\n")
     return 1 if lost or odd else 0
 
 
