@@ -54,8 +54,12 @@ def new_task_ids(n):
     if n < 0:
         raise ValueError(f"n must not be negative: {n}")
     # A product of Python ints: too big is an error, where a C product would wrap.
-    cdef bytes random = _urandom(n * RANDOM_SIZE)
+    return format_ids(_urandom(n * RANDOM_SIZE))
+
+
+def format_ids(bytes random not None):
+    """Return the ids that random bytes make, 16 each."""
     cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(random)
     cdef Py_ssize_t i
-    cdef Py_ssize_t count = n
+    cdef Py_ssize_t count = len(random) // RANDOM_SIZE
     return [format_id(at + i * RANDOM_SIZE) for i in range(count)]

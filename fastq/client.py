@@ -15,6 +15,7 @@ from fastq.broker.transport.open import AsyncRedis, BlockingRedis, open_async_br
 from fastq.common.clock import SystemClock
 from fastq.common.durations import nanoseconds_of
 from fastq.common.encoding import PayloadCodec
+from fastq.enqueueing.backlog import calling_with, max_pending_of
 from fastq.enqueueing.bulk import enqueue_many, put_part
 from fastq.enqueueing.producer import Producer, as_task
 from fastq.enqueueing.results import EnqueueResults
@@ -60,9 +61,15 @@ class Client:
     With ``wait_replicas``, a task counts as enqueued once so many replicas have it. If they have not confirmed that
     within ``wait_timeout`` (seconds or a timedelta), ``BrokerNotConfirmedError`` is raised: the task is enqueued, and a
     failover may lose it.
+
+    With ``max_pending``, what would make a queue longer than so many pending tasks waits until servers have taken some:
+    for ``full_timeout`` at most (seconds or a timedelta; None: any time, 0: not at all), then ``QueueFullError`` is
+    raised. The client looks at a queue at most once a second, and counts what it sends itself meanwhile; give it more
+    than servers take in a second. ``timeout`` does not include the wait. Scheduled and grouped tasks do not count.
     """
 
     _middleware: tuple[ClientMiddleware, ...] = ()
+    _full_timeout: float | timedelta | None = None
     _through: Sender | None = None  # the middleware around ``_send``, if there is any
 
     def __init__(
@@ -73,11 +80,14 @@ class Client:
         timeout: float | timedelta | None = None,
         wait_replicas: int = 0,
         wait_timeout: float | timedelta = 1.0,
+        max_pending: int | None = None,
+        full_timeout: float | timedelta | None = None,
     ) -> None:
         self._codec = codec
         timeout_s, confirm = _limits(timeout, wait_replicas, wait_timeout)
         self._broker = open_broker(redis, timeout_s=timeout_s, confirm=confirm)
-        self._producer = Producer(SystemClock())
+        self._full_timeout = full_timeout
+        self._producer = Producer(SystemClock(), max_pending_of(max_pending, full_timeout))
         self._waiter = BlockingWaiter(self._broker, SystemClock())
 
     def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
@@ -92,13 +102,20 @@ class Client:
             return self._broker.drive(self._producer.enqueue(task, options))
         return only_info(self._through((with_options(task, check_options(options)),)))
 
-    def enqueue_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> EnqueueResults:
+    def enqueue_many(
+        self, tasks: Iterable[Task], *, max_pending: int | None = None, **options: Unpack[EnqueueOptions]
+    ) -> EnqueueResults:
         """Put many tasks into their queues, a few hundred per round trip; return a result for each.
 
         Takes any iterable, even one that does not fit into memory. Each task is put completely or not at all, but the
         tasks together are not atomic. A duplicate or an id conflict is the result of that task and does not stop the
         others. When Redis fails, the ``BrokerError`` has the results so far in its ``results``.
+
+        ``max_pending`` replaces that of the client for this call: any number of tasks streams through a small Redis.
         """
+        if max_pending is not None:
+            with calling_with(max_pending_of(max_pending, self._full_timeout)):
+                return self.enqueue_many(tasks, **options)
         if self._through is None:
             return self._broker.drive(enqueue_many(self._producer, tasks, options))
         with SentChunks(tasks, options) as chunks:
@@ -204,10 +221,11 @@ class AsyncClient:
 
     ``redis`` is a URL, a ``redis.asyncio`` client (which is used and never closed), or None as for ``Client``. With a
     URL it may be used in any number of event loops; each has connections of its own. ``codec``, ``timeout``,
-    ``wait_replicas`` and ``wait_timeout`` are as for ``Client``.
+    ``wait_replicas``, ``wait_timeout``, ``max_pending`` and ``full_timeout`` are as for ``Client``.
     """
 
     _middleware: tuple[ClientMiddleware[Awaitable[EnqueueResults]], ...] = ()
+    _full_timeout: float | timedelta | None = None
     _through: Sender[Awaitable[EnqueueResults]] | None = None  # the middleware around ``_send``, if there is any
 
     def __init__(
@@ -218,11 +236,14 @@ class AsyncClient:
         timeout: float | timedelta | None = None,
         wait_replicas: int = 0,
         wait_timeout: float | timedelta = 1.0,
+        max_pending: int | None = None,
+        full_timeout: float | timedelta | None = None,
     ) -> None:
         self._codec = codec
         timeout_s, confirm = _limits(timeout, wait_replicas, wait_timeout)
         self._broker = open_async_broker(redis, gather=True, timeout_s=timeout_s, confirm=confirm)
-        self._producer = Producer(SystemClock())
+        self._full_timeout = full_timeout
+        self._producer = Producer(SystemClock(), max_pending_of(max_pending, full_timeout))
         self._waiter = AsyncWaiter(self._broker)
 
     async def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
@@ -235,8 +256,13 @@ class AsyncClient:
             return await self._broker.drive(self._producer.enqueue(task, options))
         return only_info(await self._through((with_options(task, check_options(options)),)))
 
-    async def enqueue_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> EnqueueResults:
+    async def enqueue_many(
+        self, tasks: Iterable[Task], *, max_pending: int | None = None, **options: Unpack[EnqueueOptions]
+    ) -> EnqueueResults:
         """Put many tasks into their queues; return a result for each. See ``Client.enqueue_many``."""
+        if max_pending is not None:
+            with calling_with(max_pending_of(max_pending, self._full_timeout)):
+                return await self.enqueue_many(tasks, **options)
         if self._through is None:
             return await self._broker.drive(enqueue_many(self._producer, tasks, options))
         with SentChunks(tasks, options) as chunks:

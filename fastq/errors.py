@@ -26,6 +26,7 @@ __all__ = [
     "InvalidMessageError",
     "LeaseExpiredError",
     "PayloadError",
+    "QueueFullError",
     "QueueNotEmptyError",
     "QueueNotFoundError",
     "QueuePausedError",
@@ -331,6 +332,22 @@ class BrokerNotConfirmedError(BrokerError):
 
 class BrokerOutOfMemoryError(BrokerError):
     """Raised when Redis has reached its maxmemory and takes no writes."""
+
+
+class QueueFullError(BrokerError):
+    """Raised when a queue has as many tasks as it may have; what it names was not enqueued.
+
+    ``size`` is the number of its tasks as last seen, ``limit`` that which it may have. An error that ends an
+    ``enqueue_many`` has the results so far in ``results``, as any ``BrokerError``.
+    """
+
+    transient = True
+
+    def __init__(self, queue: str = "", size: int = 0, limit: int = 0) -> None:
+        self.queue = queue
+        self.size = size
+        self.limit = limit
+        super().__init__(f"queue is full: it has {size} pending tasks, and max_pending is {limit} (queue={queue!r})")
 
 
 class SkipRetry(Exception):  # noqa: N818 - asynq's name; raised to decide, not to report a defect

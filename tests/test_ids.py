@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from fastq._ids import new_task_id, new_task_ids
+from fastq._ids import format_ids, new_task_id, new_task_ids
 
 FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -57,3 +57,9 @@ def test_fork_does_not_repeat_ids() -> None:
     ids = done.stdout.split()
     assert len(ids) == 12
     assert len(set(ids)) == 12
+
+
+def test_ids_of_given_bytes_are_theirs() -> None:
+    given = bytes(range(48))
+    assert format_ids(given) == [str(uuid.UUID(bytes=given[at : at + 16], version=4)) for at in (0, 16, 32)]
+    assert format_ids(b"") == format_ids(given[:15]) == []

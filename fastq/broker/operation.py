@@ -13,7 +13,20 @@ from fastq.broker.scripts import Script, load_script
 from fastq.errors import BrokerError
 from fastq.wire import keys
 
-__all__ = ["Flow", "Operation", "Pause", "Receive", "Send", "Soon", "Step", "Word", "as_is", "scripted", "together"]
+__all__ = [
+    "Flow",
+    "Operation",
+    "Pause",
+    "Receive",
+    "Send",
+    "Soon",
+    "Step",
+    "Wait",
+    "Word",
+    "as_is",
+    "scripted",
+    "together",
+]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -73,6 +86,11 @@ class Pause:
     """A request to the executor to wait before the flow continues."""
 
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait(Pause):
+    """A pause that is no part of the time of the call, which begins anew after it."""
 
 
 @dataclass(frozen=True, slots=True)

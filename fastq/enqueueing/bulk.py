@@ -6,9 +6,9 @@ A chunk is bounded by count and bytes, so that no script holds Redis for long an
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from os import urandom
 from typing import Any, Final
 
-from fastq._ids import new_task_ids
 from fastq.broker.operation import Flow, Receive, Send
 from fastq.broker.operations.enqueue import (
     EnqueueBatch,
@@ -20,8 +20,9 @@ from fastq.broker.operations.enqueue import (
 )
 from fastq.common.clock import Clock
 from fastq.common.states import TaskState
+from fastq.enqueueing.backlog import limit_of_call
 from fastq.enqueueing.producer import Producer, message_of, new_task_of
-from fastq.enqueueing.results import ChunkResult, Column, EnqueueResults, Texts
+from fastq.enqueueing.results import ChunkResult, Column, EnqueueResults, SeededIds, Texts
 from fastq.errors import BrokerError, not_a_task
 from fastq.options import MAX_INT32, NO_OPTIONS, TaskOptions, check_options, complete
 from fastq.task import Task
@@ -38,13 +39,15 @@ __all__ = [
 
 MAX_CHUNK_TASKS: Final = 500
 MAX_CHUNK_BYTES: Final = 256_000
+SEED_SIZE: Final = 16
 
 
 class Chunk:
     """The composed tasks of one round trip; turns its report into their results."""
 
-    def __init__(self, now_ns: int) -> None:
+    def __init__(self, now_ns: int, seed: bytes) -> None:
         self._now_ns = now_ns
+        self._seed = seed  # of the ids, "" once a task has brought its own
         self._new_tasks: list[NewTask] = []
         self._tasks: list[Task] = []
         self._options: list[TaskOptions] = []
@@ -60,6 +63,8 @@ class Chunk:
         if options is not last:
             positions = self._places.setdefault((options.queue, options.state), [])
             self._last = options, positions
+        if options.task_id:
+            self._seed = b""
         positions.append(len(self._new_tasks))
         self._new_tasks.append(new_task)
         self._tasks.append(task)
@@ -84,7 +89,7 @@ class Chunk:
         first = self._options[0]
         return ChunkResult(
             now_ns=self._now_ns,
-            ids=Texts(new_task.id for new_task in self._new_tasks),
+            ids=SeededIds(self._seed, len(types)) if self._seed else Texts(each.id for each in self._new_tasks),
             types=types[0] if _all_equal(types) else Texts(types),
             options=replace(
                 first, task_id="", unique_key=None, unique_ttl_ns=0, headers=first.headers if keep_tasks else None
@@ -156,10 +161,11 @@ class BulkComposer:
 
     def _next_chunk(self, tasks: Iterator[Task]) -> Chunk:
         now_ns = self._clock.unix_ns()
-        chunk = Chunk(now_ns)
+        seed = urandom(SEED_SIZE)
+        chunk = Chunk(now_ns, seed)
         common: TaskOptions | None = None
         size = 0
-        for task_id, task in zip(new_task_ids(self._most), tasks, strict=False):
+        for task_id, task in zip(SeededIds(seed, self._most).all(), tasks, strict=False):
             if not isinstance(task, Task):
                 raise not_a_task(task)
             if task.options:
@@ -177,7 +183,7 @@ class BulkComposer:
 
 def enqueue_many(producer: Producer, tasks: Iterable[Task], options: Mapping[str, object]) -> Flow[EnqueueResults]:
     """Enqueue tasks chunk by chunk; see ``Client.enqueue_many``."""
-    composer = BulkComposer(check_options(options), producer.clock)
+    composer = BulkComposer(check_options(options), producer.clock, _most_of(producer))
     kept = tuple(tasks) if isinstance(tasks, Sequence) else None
     if kept is not None:
         composer.check(kept)
@@ -186,8 +192,14 @@ def enqueue_many(producer: Producer, tasks: Iterable[Task], options: Mapping[str
 
 def put_part(producer: Producer, tasks: Sequence[Task]) -> Flow[EnqueueResults]:
     """Enqueue a part of the tasks of a call; its caller tells an error how far the whole came."""
-    composer = BulkComposer(NO_OPTIONS, producer.clock, len(tasks))
+    composer = BulkComposer(NO_OPTIONS, producer.clock, min(len(tasks), _most_of(producer)))
     return _put_chunks(producer, composer.chunks(tasks), keep_tasks=True, is_part=True)
+
+
+def _most_of(producer: Producer) -> int:
+    """Return how many tasks go together: no more than a queue may have."""
+    limit = limit_of_call(producer.max_pending)
+    return MAX_CHUNK_TASKS if limit is None else limit.most
 
 
 def _put_chunks(
@@ -195,9 +207,16 @@ def _put_chunks(
 ) -> Flow[EnqueueResults]:
     """Send a chunk, compose the next while Redis works on it, receive; one at a time, so the order is kept."""
     results: list[ChunkResult] = []
+    limit = limit_of_call(producer.max_pending)
     chunk, failure = _next(chunks)
     while chunk is not None:
         batches, due = chunk.batches(), producer.register.due(chunk.queues)
+        if limit is not None:
+            try:
+                yield from producer.backlog.room(batches, limit)
+            except BrokerError as error:
+                failure = error
+                break
         ticket = yield Send(enqueue_operations(batches, due))
         following, failure = _next(chunks)
         report = yield from settle_enqueue(batches, due, (yield Receive(ticket)))

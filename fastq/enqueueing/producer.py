@@ -12,6 +12,7 @@ from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, QueueRegister
 from fastq.common.clock import Clock, at_unix_ns
 from fastq.common.encoding import PayloadCodec
 from fastq.common.states import TaskState
+from fastq.enqueueing.backlog import Backlog, MaxPending
 from fastq.errors import BrokerError, hint_of_call
 from fastq.info import TaskInfo, task_info
 from fastq.options import NO_OPTIONS, TaskOptions, check_options, complete
@@ -29,9 +30,11 @@ PENDING = TaskState.PENDING  # used for each task, and slow to look up in its cl
 class Producer:
     """The flows that enqueue tasks, driven by either kind of client; ``bulk`` has the flow for many tasks."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, max_pending: MaxPending | None = None) -> None:
         self.clock = clock
         self.register = QueueRegister(clock)
+        self.max_pending = max_pending
+        self.backlog = Backlog(clock)
 
     def enqueue(self, task: Task, options: Mapping[str, object]) -> Flow[TaskInfo]:
         """Enqueue one task; the flow raises its error."""
@@ -39,6 +42,8 @@ class Producer:
         return self._put(batch, info)
 
     def _put(self, batch: EnqueueBatch, info: TaskInfo) -> Flow[TaskInfo]:
+        if self.max_pending is not None:
+            yield from self.backlog.room((batch,), self.max_pending)
         due = self.register.due((batch.queue,))
         report = yield from enqueue_batches((batch,), due)
         error = error_of(report.outcomes[0][0], info.queue, info.id)

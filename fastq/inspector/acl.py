@@ -32,7 +32,7 @@ class _Role(NamedTuple):
 
 
 ROLES: Final = {
-    "producer": _Role(f"{ENQUEUING} subscribe", channels=_INBOXES),
+    "producer": _Role(f"{ENQUEUING} llen subscribe", channels=_INBOXES),
     "worker": _Role(
         WORKING,
         (*_SERVERS, keys.semaphore("*")),

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from redis.exceptions import ResponseError
 
-from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Soon, Step
+from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Soon, Step, Wait
 from fastq.broker.transport.confirm import Confirm
 from fastq.broker.transport.credentials import credentials_of
 from fastq.broker.transport.exchange import Command, Exchange, in_pieces
@@ -340,6 +340,8 @@ class BlockingBroker:
             while True:
                 if isinstance(step, Send):
                     limit = self._limit()
+                elif isinstance(step, Wait):
+                    limit = self._limit(step.seconds)
                 elif isinstance(step, Soon) and self._timeout_s is None:
                     limit = Limit.of_rest(step, self._reply_s, limit)
                 try:
@@ -351,8 +353,8 @@ class BlockingBroker:
         except StopIteration as end:
             return cast("T", end.value)
 
-    def _limit(self) -> Limit | None:
-        return None if self._timeout_s is None else Limit.from_now(self._timeout_s)
+    def _limit(self, beside_s: float = 0.0) -> Limit | None:
+        return None if self._timeout_s is None else Limit.from_now(self._timeout_s + beside_s)
 
     def _take(self, step: Step, limit: Limit | None) -> Any:
         match step:

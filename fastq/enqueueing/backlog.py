@@ -1,0 +1,117 @@
+"""Back-pressure for producers: they wait, or are refused, while a queue has more pending tasks than they want.
+
+A client looks at a queue at most once a second, and counts what it sends itself between two looks. Who sets no
+``max_pending`` has no part in this.
+"""
+
+import math
+from collections.abc import Iterable
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from fastq.broker.operation import Flow, Operation, Wait
+from fastq.broker.operations.enqueue import EnqueueBatch
+from fastq.common.clock import Clock
+from fastq.common.durations import nanoseconds_of
+from fastq.common.states import TaskState
+from fastq.errors import QueueFullError
+from fastq.wire import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Backlog", "MaxPending", "calling_with", "limit_of_call", "max_pending_of"]
+
+LOOK_EVERY_S: Final = 1.0
+ASKING_S: Final = 0.005
+
+
+class MaxPending(NamedTuple):
+    """How many pending tasks a queue may have, and how long a producer waits until it has fewer."""
+
+    most: int
+    wait_s: float = math.inf
+
+
+def max_pending_of(most: object, timeout: float | timedelta | None) -> MaxPending | None:
+    """Return the checked limit of a client or a call, None if there is none."""
+    wait_s = math.inf if timeout is None else nanoseconds_of(timeout, name="full_timeout") / 1e9
+    if wait_s < 0:
+        raise ValueError(f"full_timeout must not be negative: {timeout!r}")
+    if most is None:
+        return None
+    if not isinstance(most, int) or isinstance(most, bool):
+        raise TypeError(f"max_pending must be an int, not {type(most).__name__}: {most!r}")
+    if most < 1:
+        raise ValueError(f"max_pending must be at least 1: {most!r}")
+    return MaxPending(most, wait_s)
+
+
+_OF_CALL: Final[ContextVar[MaxPending | None]] = ContextVar("fastq_max_pending", default=None)
+
+
+def limit_of_call(of_client: MaxPending | None) -> MaxPending | None:
+    """Return the limit of the call that sends, else that of its client."""
+    return _OF_CALL.get() or of_client
+
+
+@contextmanager
+def calling_with(limit: MaxPending | None) -> "Iterator[None]":
+    """Apply a limit to what is sent inside, however the middleware of a client may send it."""
+    token = _OF_CALL.set(limit)
+    try:
+        yield
+    finally:
+        _OF_CALL.reset(token)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A queue at the last look at it; ``length`` counts what this client has sent since."""
+
+    at_s: float
+    length: int = 0
+    is_known: bool = False
+    is_asking: bool = False
+
+
+class Backlog:
+    """What a client knows of the length of its queues."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._queues: dict[str, _Seen] = {}
+
+    def room(self, batches: Iterable[EnqueueBatch], limit: MaxPending) -> Flow[None]:
+        """Wait until each queue has fewer pending tasks than it may have; ``QueueFullError`` if that takes too long."""
+        for batch in batches:
+            if batch.state is TaskState.PENDING:
+                yield from self._room(batch.queue, len(batch.tasks), limit)
+
+    def _room(self, queue: str, count: int, limit: MaxPending) -> Flow[None]:
+        until_s = self._clock.monotonic_s() + limit.wait_s
+        seen = self._queues.setdefault(queue, _Seen(-math.inf))
+        while True:
+            now_s = self._clock.monotonic_s()
+            if not seen.is_asking and now_s - seen.at_s >= LOOK_EVERY_S:
+                yield from self._look(queue, seen, now_s)
+            if seen.is_known and seen.length < limit.most:
+                seen.length += count
+                return
+            now_s = self._clock.monotonic_s()
+            if seen.is_known and now_s >= until_s:
+                raise QueueFullError(queue, seen.length, limit.most)
+            pause_s = ASKING_S if seen.is_asking else seen.at_s + LOOK_EVERY_S - now_s
+            yield Wait(max(0.0, min(pause_s, until_s - now_s if seen.is_known else pause_s)))
+
+    def _look(self, queue: str, seen: _Seen, now_s: float) -> Flow[None]:
+        """Ask for the length of a queue; other calls of this client wait for the answer rather than ask, too."""
+        seen.is_asking = True
+        try:
+            seen.length = yield Operation("LLEN", (keys.pending(queue),), (), int, idempotent=True)
+            seen.at_s, seen.is_known = now_s, True
+        finally:
+            seen.is_asking = False
