@@ -165,9 +165,10 @@ def running(
     children: int = 2,
     count: int = 1,
     tree: Path = ROOT,
+    module: str = "fastq.cli.worker",
 ) -> Iterator[list[Worker]]:
     """Run ``fastq-worker``, one or several, of this or another built tree."""
-    command = [sys.executable, "-m", "fastq.cli.worker", app, "--redis", server.tcp_url]
+    command = [sys.executable, "-m", module, app, "--redis", server.tcp_url]
     command += ["--concurrency", str(children), *SETTINGS, *flags]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "benchmarks")}
     processes: list[subprocess.Popen[bytes]] = []

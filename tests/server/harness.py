@@ -31,6 +31,7 @@ from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW_S, OURS, QUEUE, QueueBench, message, queue_bench, run
 from tests.faulty_proxy import Act, Fault, Words
 from tests.manual_clock import ManualClock
+from tests.waiting import until
 
 __all__ = [
     "TRUSTING",
@@ -41,7 +42,7 @@ __all__ = [
     "no_news",
     "on_bench",
     "recoverer",
-    "senders_of",
+    "under_way",
 ]
 
 TRUSTING = replace(STANDARD, settle_s=0.0)
@@ -137,15 +138,14 @@ async def _bench(queue: QueueBench, url: str) -> AsyncIterator[Bench]:
         yield bench
     finally:
         # What was sent for a caller that was cancelled is still under way.
-        if senders := senders_of(bench.commands):
-            await asyncio.wait(senders)
+        await until(lambda: not under_way(bench.commands))
         await bench.watch.close()
         await bench.broker.close()
 
 
-def senders_of(commands: Commands) -> set[asyncio.Task[None]]:
-    """Return the pipelines under way."""
-    return {sender for node in commands._nodes.values() for sender in node._senders}
+def under_way(commands: Commands) -> int:
+    """Return how many pipelines are under way, or about to start."""
+    return sum(node._under_way + node._starting for node in commands._nodes.values())
 
 
 class ScriptFault(Fault):

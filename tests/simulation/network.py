@@ -149,6 +149,12 @@ class Wire(asyncio.Transport):
             self._arrives_s = self._after(self._arrives_s)
             self._loop.call_at(self._arrives_s, self._arrive, bytes(data), context=OUTSIDE)
 
+    def get_protocol(self) -> Any:
+        return self._protocol
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._protocol = protocol
+
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))
 

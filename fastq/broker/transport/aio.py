@@ -18,7 +18,6 @@ from fastq.broker.transport.exchange import Command, Exchange, in_pieces
 from fastq.broker.transport.faults import (
     CONNECT_FAULTS,
     CONNECTION_FAULTS,
-    REFUSALS,
     ClientClosedError,
     NoReply,
     Unsent,
@@ -27,6 +26,7 @@ from fastq.broker.transport.faults import (
     transport_error,
 )
 from fastq.broker.transport.limit import REPLY_S, Limit
+from fastq.broker.transport.line import Answered, Line, line_of
 from fastq.errors import BrokerError
 
 __all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport", "abort_sending", "write_to"]
@@ -61,6 +61,12 @@ class AsyncTransport(Protocol):
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; raise for none of them."""
 
+    def begin(self, commands: Sequence[Command], done: Callable[[list[Any]], None], most_s: float) -> bool:
+        """Do as ``transfer`` on a connection that is open and free, and call ``done``; return false if there is none.
+
+        It takes about ``most_s`` at most.
+        """
+
     def lender(self, key: str | None = None) -> AsyncPool:
         """Return a pool that lends connections to the node of ``key`` (None: any) for exclusive use."""
 
@@ -87,6 +93,7 @@ class AsyncNodeTransport:
         self._credentials = credentials_of(pool)
         self._keep = keep and self._credentials is None  # else each is lent with the last login
         self._kept: list[Any] = []
+        self._ending: set[asyncio.Task[None]] = set()
         self._connect_within_s, self._confirm = terms
         # One connection of a given pool is left for a subscription.
         self._turns = asyncio.Semaphore(max(1, min(MOST_AT_ONCE, getattr(pool, "max_connections", 100) - 1)))
@@ -128,10 +135,53 @@ class AsyncNodeTransport:
                 replies = list(map(given_up, replies))
             return replies if self._confirm is None or lines is commands else self._confirm.replies(commands, replies)
 
+    def begin(self, commands: Sequence[Command], done: Callable[[list[Any]], None], most_s: float) -> bool:
+        """Send the commands on a kept connection, and call ``done`` with their replies."""
+        kept = self._kept[-1] if self._kept and self._confirm is None else None
+        if kept is None or not is_open(kept) or kept.health_check_interval:
+            return False
+        line, words = line_of(kept), packed(commands)
+        if len(pieces := in_pieces(words)) > 1:
+            return False
+        del self._kept[-1]
+
+        def answered(replies: list[Any], fault: Exception | None) -> None:
+            if fault is None and not self._is_closed:
+                note_demotion(kept, replies)
+                if not kept.should_reconnect():
+                    self._kept.append(kept)
+                    done(replies)
+                    return
+            ending = asyncio.create_task(self._end(kept, commands, replies, fault, done))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+        line.ask(pieces[0], len(commands), answered, kept.socket_timeout, most_s)
+        return True
+
+    async def _end(
+        self,
+        connection: Any,
+        commands: Sequence[Command],
+        replies: list[Any],
+        fault: Exception | None,
+        done: Callable[[list[Any]], None],
+    ) -> None:
+        """Give a connection back that is not to be kept."""
+        try:
+            replies = await settled(connection, commands, replies, fault)
+        except Exception as error:  # noqa: BLE001 - whatever came in place of replies
+            replies = [NoReply(error, self.where)] * len(commands)
+        if self._is_closed:
+            await connection.disconnect(nowait=True)
+            replies = list(map(given_up, replies))
+        await self._pool.release(connection)
+        done(replies)
+
     async def _connection(self) -> Any:
         while self._kept:
             kept = self._kept.pop()
-            if kept.is_connected and not kept._reader.at_eof():
+            if is_open(kept):
                 return kept
             await self._pool.release(kept)  # Redis has closed it; the pool connects it again
         credentials, pool = self._credentials, self._pool
@@ -151,12 +201,15 @@ class AsyncNodeTransport:
             await self._pool.release(connection)
 
 
+def is_open(connection: Any) -> bool:
+    """Return whether a redis-py asyncio connection is connected, and Redis has not closed it."""
+    return connection.is_connected and not connection._reader.at_eof()
+
+
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Send commands on a connected redis-py asyncio connection and return the reply or fault of each.
 
-    The connection's ``socket_timeout`` is the longest time without progress. One timer of our own checks that. redis-py
-    would make a timer for each reply, however large it is, and on Python 3.11 a task for each write, which swallows a
-    late cancellation.
+    The connection's ``socket_timeout`` is the longest time without progress.
     """
     try:
         # redis-py's PING, if a client of the user has it: before anything is sent, and with its own timeout.
@@ -167,38 +220,56 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     except BaseException:
         await connection.disconnect(nowait=True)  # canceled between PING and PONG: out of step
         raise
-    replies: list[Any] = []
-    follows = False
-    limit_s = connection.socket_timeout
-    connection.socket_timeout = None
+    answered: asyncio.Future[tuple[list[Any], Exception | None]] = asyncio.get_running_loop().create_future()
+    line: Line | None = None
     try:
-        async with asyncio.timeout(limit_s) as limit:
-            # redis-py's asyncio connections pack in Python, which costs the main process a microsecond per task.
-            packed = [pack_command(cast("Any", command.words)) for command in commands]
-            writer = connection._writer
-            first, *others = in_pieces(packed)
-            await write_to(writer, first)
-            for piece in others:
-                _go_on(limit, limit_s)
-                await write_to(writer, piece)
-            follows = _follow(connection._parser, limit, limit_s)
-            for _ in commands:
-                if not follows:
-                    _go_on(limit, limit_s)
-                replies.append(await _read_reply(connection))
+        line = line_of(connection)
+        first, *others = in_pieces(packed(commands))
+        line.ask(first, len(commands), _once(answered), connection.socket_timeout)
+        for (piece,) in others:
+            await line.go_on(piece)
+        replies, fault = await answered
     except CONNECTION_FAULTS as error:
-        abort_sending(connection)
-        await connection.disconnect(nowait=True)
-        replies.extend([NoReply(_named(error, limit_s), peer_of(connection))] * (len(commands) - len(replies)))
+        replies, fault = [], error
     except BaseException:
+        if line is not None:
+            line.stop()
         abort_sending(connection)
         await connection.disconnect(nowait=True)  # canceled between command and reply: out of step
         raise
-    finally:
-        connection.socket_timeout = limit_s
-        if follows:
-            del connection._parser.read_from_socket
-    return replies
+    return await settled(connection, commands, replies, fault)
+
+
+def packed(commands: Sequence[Command]) -> list[bytes]:
+    """Return the bytes of commands; redis-py's asyncio connections pack in Python, a microsecond a task."""
+    return [pack_command(cast("Any", command.words)) for command in commands]
+
+
+def _once(answered: asyncio.Future[tuple[list[Any], Exception | None]]) -> Answered:
+    def answer(replies: list[Any], fault: Exception | None) -> None:
+        if not answered.done():
+            answered.set_result((replies, fault))
+
+    return answer
+
+
+async def settled(connection: Any, commands: Sequence[Command], replies: list[Any], fault: Exception | None) -> list[Any]:
+    """Return a reply or fault for each command; a connection with a fault is closed."""
+    note_demotion(connection, replies)
+    if fault is None:
+        return replies
+    abort_sending(connection)
+    await connection.disconnect(nowait=True)
+    if not isinstance(fault, CONNECTION_FAULTS):
+        raise fault
+    return [*replies, *[NoReply(fault, peer_of(connection))] * (len(commands) - len(replies))]
+
+
+def note_demotion(connection: Any, replies: Sequence[Any]) -> None:
+    """Let a connection be made anew whose server is no master any more."""
+    for reply in replies:
+        if isinstance(reply, Exception) and is_demoted(reply):
+            connection.mark_for_reconnect()  # behind a name or a proxy, a new one may lead to the master
 
 
 async def write_to(writer: asyncio.StreamWriter | None, piece: list[bytes]) -> None:
@@ -215,43 +286,6 @@ def abort_sending(connection: Any) -> None:
     writer = connection._writer
     if writer is not None and writer.transport.get_write_buffer_size():
         writer.transport.abort()
-
-
-def _go_on(limit: asyncio.Timeout, limit_s: float | None) -> None:
-    if limit_s is not None:
-        limit.reschedule(asyncio.get_running_loop().time() + limit_s)
-
-
-def _follow(parser: Any, limit: asyncio.Timeout, limit_s: float | None) -> bool:
-    """Begin the limit anew with each read of the parser from the socket but the first; false if it has no such."""
-    read = getattr(parser, "read_from_socket", None)
-    if read is None:
-        return False
-    is_first = True
-
-    async def read_on() -> Any:
-        nonlocal is_first
-        if not is_first:
-            _go_on(limit, limit_s)
-        is_first = False
-        return await read()
-
-    parser.read_from_socket = read_on
-    return True
-
-
-def _named(error: Exception, limit_s: float | None) -> Exception:
-    is_ours = isinstance(error, TimeoutError) and not str(error) and limit_s is not None
-    return TimeoutError(f"no reply within {limit_s:g} s") if is_ours else error
-
-
-async def _read_reply(connection: Any) -> Any:
-    try:
-        return await connection.read_response(disable_decoding=True, disconnect_on_error=False)
-    except (ResponseError, *REFUSALS) as error:
-        if is_demoted(error):
-            connection.mark_for_reconnect()  # behind a name or a proxy, a new one may lead to the master
-        return error
 
 
 class AsyncBroker:
@@ -287,6 +321,26 @@ class AsyncBroker:
     async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         """Carry out operations in one round trip; a failed one stands as its ``BrokerError`` in the list."""
         return await self._run_many(operations, self._limit())
+
+    def begin(
+        self, operations: Sequence[Operation[Any]], done: Callable[[Exchange, Exception | None], None], most_s: float
+    ) -> bool:
+        """Send operations on a connection that is open and free; return false if there is none.
+
+        ``done`` is called with the exchange once it has the replies of the first round trip, which take about
+        ``most_s`` at most, and with the defect, if one came up.
+        """
+        exchange = Exchange(operations, self.transport.where)
+
+        def received(replies: list[Any]) -> None:
+            defect: Exception | None = None
+            try:
+                exchange.receive(replies)
+            except Exception as error:  # noqa: BLE001 - whoever asked must hear of an end
+                defect = error
+            done(exchange, defect)
+
+        return self.transport.begin(exchange.commands(), received, most_s)
 
     async def drive(self, flow: Flow[T]) -> T:
         """Run a flow to its end and return its value."""
@@ -347,7 +401,10 @@ class AsyncBroker:
         return [transport_error(fault, operation.name, self._place_of(operation)) for operation in operations]
 
     async def _exchange(self, operations: Sequence[Operation[Any]]) -> list[Any]:
-        exchange = Exchange(operations, self.transport.where)
+        return await self.carry_on(Exchange(operations, self.transport.where))
+
+    async def carry_on(self, exchange: Exchange) -> list[Any]:
+        """Carry an exchange through the round trips that it still needs."""
         while commands := exchange.commands():
             if exchange.pause_s:
                 await asyncio.sleep(exchange.pause_s)

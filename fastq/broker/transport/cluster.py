@@ -307,6 +307,11 @@ class AsyncClusterTransport:
         self._on_change: list[Callable[[], None]] = []
         self._owners = SlotOwners()
 
+    def begin(self, commands: Sequence[Command], done: Callable[[list[Any]], None], most_s: float) -> bool:
+        """Return false: commands find their connections on the way."""
+        del commands, done, most_s
+        return False
+
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Send the commands, one pipeline per node, following redirections."""
         try:

@@ -22,6 +22,9 @@ ATTEMPTS = 4
 
 PIECE_BYTES = 256_000
 
+_ODD = (Exception, NoReply, Unsent, Unconfirmed)
+"""What stands in place of a reply, or around it."""
+
 CONNECT_ATTEMPTS = 3
 """How often a connection is tried at most for any other operation: for about 70 ms if Redis is away, as in asynq."""
 
@@ -66,6 +69,11 @@ class Exchange:
         self.pause_s = 0.0
         self.results: list[Any] = [None] * len(operations)
 
+    @property
+    def is_over(self) -> bool:
+        """Return whether there is nothing to send any more."""
+        return not self._waiting
+
     def commands(self) -> list[Command]:
         """Return the commands to send now, in order; an empty list at the end."""
         return [
@@ -78,18 +86,18 @@ class Exchange:
         """Take one reply, error reply, ``NoReply`` or ``Unsent`` for each command, in their order."""
         waiting, self._waiting = self._waiting, []
         self.pause_s = 0.0
-        # Operations that are sent together are given up together: registering a queue is useless without its task.
-        may_wait_long = all(
-            self._operations[index].idempotent or not isinstance(reply, Unsent)
-            for (index, _), reply in zip(waiting, replies, strict=True)
-        )
+        may_wait_long: bool | None = None
         for (index, as_text), reply in zip(waiting, replies, strict=True):
             operation = self._operations[index]
-            if isinstance(reply, NoScriptError) and not as_text:
+            if not isinstance(reply, _ODD):
+                self.results[index] = operation.parse(reply)
+            elif isinstance(reply, NoScriptError) and not as_text:
                 self._waiting.append((index, True))
             elif isinstance(reply, (NoReply, Unsent)):
                 error = transport_error(reply, operation.name, self._where)
                 if isinstance(reply, Unsent):
+                    if may_wait_long is None:
+                        may_wait_long = self._may_wait_long(waiting, replies)
                     most = ATTEMPTS if may_wait_long else CONNECT_ATTEMPTS
                 else:
                     most = ATTEMPTS if operation.idempotent else 1
@@ -105,6 +113,16 @@ class Exchange:
                 self.results[index] = operation.parse(reply)
         if self.pause_s:
             self._attempt += 1
+
+    def _may_wait_long(self, waiting: Sequence[tuple[int, bool]], replies: Sequence[Any]) -> bool:
+        """Return whether all that could not be sent is idempotent.
+
+        Operations that are sent together are given up together: registering a queue is useless without its task.
+        """
+        return all(
+            self._operations[index].idempotent or not isinstance(reply, Unsent)
+            for (index, _), reply in zip(waiting, replies, strict=True)
+        )
 
     def _fail_or_wait(self, index: int, as_text: bool, error: BrokerError, attempts: int) -> None:
         if self._attempt + 1 < attempts:

@@ -48,6 +48,11 @@ class GatheringTransport:
         """Register a function to call whenever keys get another master."""
         self._transport.on_change(call)
 
+    def begin(self, commands: Sequence[Command], done: Callable[[list[Any]], None], most_s: float) -> bool:
+        """Return false: commands find their connections on the way."""
+        del commands, done, most_s
+        return False
+
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Return the reply or fault of each command; a canceled caller does not affect the others."""
         if self._under_way < MOST_UNDER_WAY:

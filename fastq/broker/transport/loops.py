@@ -42,6 +42,10 @@ class LoopTransport:
         """Send commands on connections of the running loop and return their replies."""
         return self._transport().transfer(commands)
 
+    def begin(self, commands: Sequence[Command], done: Callable[[list[Any]], None], most_s: float) -> bool:
+        """Send commands on a free connection of the running loop; return false if there is none."""
+        return self._transport().begin(commands, done, most_s)
+
     def lender(self, key: str | None = None) -> AsyncPool:
         """Return a pool that lends connections of the running loop for exclusive use."""
         return self._transport().lender(key)

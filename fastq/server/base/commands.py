@@ -10,12 +10,13 @@ of two pipelines is not defined.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from fastq.broker.operation import Operation
 from fastq.broker.transport.aio import AsyncBroker
+from fastq.broker.transport.exchange import Exchange
 from fastq.errors import BrokerError, BrokerTimeoutError
 
 __all__ = ["Commands"]
@@ -94,53 +95,93 @@ class _Node:
         self._broker = broker
         self._waiting: list[_Asked] = []
         self._senders: set[asyncio.Task[None]] = set()
+        self._under_way = 0
         self._starting = 0
 
     def begin(self, operations: Sequence[Operation[Any]], *, joins: bool) -> asyncio.Future[list[Any]]:
         """Queue operations for the next pipeline."""
-        answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[Any]] = loop.create_future()
         self._waiting.append((operations, answer))
-        if len(self._senders) < MOST_UNDER_WAY and not (joins and self._starting):
-            sender = asyncio.create_task(self._send(), name="fastq commands")
-            self._senders.add(sender)
+        if self._under_way + self._starting < MOST_UNDER_WAY and not (joins and self._starting):
             self._starting += 1
+            loop.call_soon(self._start)
         return answer
 
-    async def _send(self) -> None:
-        batch: Sequence[_Asked] = ()
+    def _start(self) -> None:
         self._starting -= 1
-        try:
-            while self._waiting:
-                # Requests that a starting sender can take are left to it.
-                most = max(1, len(self._waiting) - self._starting)
-                taken, self._waiting = self._waiting[:most], self._waiting[most:]
-                # A caller that was canceled before its operations were sent needs no results.
-                batch = [asked for asked in taken if not asked[1].done()]
-                if not batch:
-                    continue
-                results = iter(await self._carry_out([op for operations, _ in batch for op in operations]))
-                for operations, answer in batch:
-                    _give(answer, [next(results) for _ in operations])
-                batch = ()
-        finally:
-            # Removed here rather than in a done callback: a caller that arrives in between would wait for a sender that
-            # has exited.
-            self._senders = {sender for sender in self._senders if sender is not asyncio.current_task()}
-            # Only a closing loop cancels this.
-            for operations, answer in (*batch, *self._waiting):
-                _give(answer, [_unknown("the command connection was closed")] * len(operations))
-            self._waiting = []
+        self._send()
 
-    async def _carry_out(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+    def _send(self) -> None:
+        """Send what waits in a pipeline; what another one, about to start, can take is left to it."""
+        while self._waiting:
+            most = max(1, len(self._waiting) - self._starting)
+            taken, self._waiting = self._waiting[:most], self._waiting[most:]
+            # A caller that was canceled before its operations were sent needs no results.
+            batch = [asked for asked in taken if not asked[1].done()]
+            if batch:
+                break
+        else:
+            return
+        operations = batch[0][0] if len(batch) == 1 else [op for operations, _ in batch for op in operations]
+        self._under_way += 1
+        if not self._broker.begin(operations, partial(self._received, batch, operations), LIMIT_S):
+            self._carry_out(batch, operations, self._broker.run_many(operations))
+
+    def _received(
+        self, batch: Sequence[_Asked], operations: Sequence[Operation[Any]], exchange: Exchange, defect: Exception | None
+    ) -> None:
+        if defect is None and not exchange.is_over:
+            self._carry_out(batch, operations, self._broker.carry_on(exchange))
+        else:
+            self._end(batch, exchange.results if defect is None else _defect(operations, defect))
+
+    def _carry_out(
+        self,
+        batch: Sequence[_Asked],
+        operations: Sequence[Operation[Any]],
+        running: Coroutine[Any, Any, list[Any]],
+    ) -> None:
+        """Wait for the results of a pipeline for which a connection is to be opened, or which takes several round trips."""
+        sender = asyncio.create_task(self._run(batch, operations, running), name="fastq commands")
+        self._senders.add(sender)
+        sender.add_done_callback(self._senders.discard)
+
+    async def _run(
+        self,
+        batch: Sequence[_Asked],
+        operations: Sequence[Operation[Any]],
+        running: Coroutine[Any, Any, list[Any]],
+    ) -> None:
+        results: Sequence[Any] = ()
         try:
             async with asyncio.timeout(LIMIT_S):
-                return await self._broker.run_many(operations)
+                results = await running
         except TimeoutError:
             text = f"no answer within {LIMIT_S:g} s; the outcome is not known"
-            return [BrokerTimeoutError(text, maybe_applied=True)] * len(operations)
+            results = [BrokerTimeoutError(text, maybe_applied=True)] * len(operations)
         except Exception as error:  # noqa: BLE001 - a defect here must not lose what the callers hold
-            _log.exception("unexpected error in a pipeline of %d operations", len(operations))
-            return [_unknown(f"internal error: {error!r}")] * len(operations)
+            results = _defect(operations, error)
+        except asyncio.CancelledError:  # only by a closing loop
+            batch, self._waiting = [*batch, *self._waiting], []
+            results = [_unknown("the command connection was closed")] * sum(len(asked) for asked, _ in batch)
+            raise
+        finally:
+            self._end(batch, results)
+
+    def _end(self, batch: Sequence[_Asked], results: Sequence[Any]) -> None:
+        """Pass on the results of a pipeline, and send the next one."""
+        self._under_way -= 1
+        at = 0
+        for operations, answer in batch:
+            _give(answer, list(results[at : at + len(operations)]))
+            at += len(operations)
+        self._send()
+
+
+def _defect(operations: Sequence[Operation[Any]], error: Exception) -> list[BrokerError]:
+    _log.error("unexpected error in a pipeline of %d operations", len(operations), exc_info=error)
+    return [_unknown(f"internal error: {error!r}")] * len(operations)
 
 
 def _give(answer: asyncio.Future[list[Any]], results: list[Any]) -> None:

@@ -14,7 +14,7 @@ from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, message
 from tests.faulty_proxy import faulty_proxy
 from tests.redis_servers import RedisServer
-from tests.server.harness import Bench, logged, no_news, on_bench, senders_of
+from tests.server.harness import Bench, logged, no_news, on_bench, under_way
 from tests.waiting import until
 
 WRITES: dict[str, Callable[[str], Disposition]] = {
@@ -290,7 +290,7 @@ def test_a_flush_that_is_cancelled_keeps_its_results_in_doubt(db: Redis, url: st
         acking.add([end(task)])
         acking.start()
         acking.wake()
-        while not senders_of(bench.commands):
+        while not under_way(bench.commands):
             await asyncio.sleep(0)
         await acking.stop()
         assert bench.ends.waiting == [task]

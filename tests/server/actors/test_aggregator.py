@@ -22,7 +22,7 @@ from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE
 from tests.manual_clock import ManualClock
 from tests.server.actors.groups import aggregator_on, concat, in_process, join, leftovers, outcome
-from tests.server.harness import Bench, logged, no_news, on_bench, senders_of
+from tests.server.harness import Bench, logged, no_news, on_bench, under_way
 from tests.waiting import PATIENCE_S, until
 
 DUE_S = NOW_S - 60
@@ -428,8 +428,7 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
             for _ in range(number % 12):
                 await asyncio.sleep(0)
             await aggregating.stop()
-        while senders := senders_of(bench.commands):  # what was asked for a set may come after its asker's end
-            await asyncio.wait(senders)
+        await until(lambda: not under_way(bench.commands))  # what was asked for a set may come after its asker's end
         bench.clock.advance(121)
         await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
         last: Aggregator = aggregator_on(bench)

@@ -1,0 +1,170 @@
+"""A connection's line: commands go out together, and their replies are taken off the socket as they come.
+
+redis-py's asyncio connections read each reply through a stream, with a timer and several coroutines; a server would
+spend most of a turn on that. The line stands between the transport of a redis-py connection and its streams. While no
+command awaits a reply, all goes on to the streams, so redis-py connects, logs in and closes as ever.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any, Final, TypeAlias, cast
+
+from hiredis import PushNotification, Reader
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import InvalidResponse
+
+from fastq.broker.transport.faults import REFUSALS
+
+__all__ = ["Answered", "Line", "line_of"]
+
+Answered: TypeAlias = Callable[[list[Any], Exception | None], None]
+"""What is called with the replies, and with the fault for which the others are missing."""
+_MORE: Final = object()
+
+
+class Line(asyncio.Protocol):
+    """What takes the replies; made by ``line_of``."""
+
+    def __init__(self, connection: Any, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._streams = cast("asyncio.StreamReaderProtocol", transport.get_protocol())
+        self._writer = connection._writer
+        self._parser = connection._parser
+        self._reader = Reader(
+            protocolError=InvalidResponse, replyError=connection._parser.parse_error, notEnoughData=_MORE
+        )
+        self._loop = asyncio.get_running_loop()
+        self._answered: Answered | None = None
+        self._replies: list[Any] = []
+        self._awaited = 0
+        self._limit_s = self._until_s = inf
+        self._got_on_s = 0.0
+        self._unsent = inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._pushes: set[asyncio.Future[Any]] = set()
+        transport.set_protocol(self)
+
+    def ask(
+        self, packed: Sequence[Any], count: int, answered: Answered, limit_s: float | None, most_s: float = inf
+    ) -> None:
+        """Send so many packed commands, or the first part of them, and call ``answered`` once.
+
+        The replies may take ``limit_s`` without progress, and about ``most_s`` in all.
+        """
+        if self._transport.is_closing():
+            raise ConnectionError("it was closed meanwhile")
+        self._replies, self._awaited, self._answered = [], count, answered
+        if limit_s is not None:
+            self._limit(limit_s, most_s)
+        self._transport.write(packed[0] if len(packed) == 1 else b"".join(packed))
+
+    async def go_on(self, piece: Any) -> None:
+        """Send another part of the commands, once the parts before it have gone."""
+        await self._writer.drain()
+        if self._transport.is_closing():
+            raise ConnectionError("it was closed meanwhile")
+        self._got_on_s = self._loop.time()
+        self._transport.write(piece)
+
+    def stop(self) -> None:
+        """Call nobody any more; the connection is out of step now."""
+        self._answered = None
+
+    def _limit(self, limit_s: float, most_s: float) -> None:
+        """Begin the time without progress. The timer stays: it is not made anew for each request."""
+        self._got_on_s, self._unsent = self._loop.time(), inf
+        self._until_s = self._got_on_s + most_s
+        if self._timer is not None and limit_s != self._limit_s:
+            self._timer.cancel()
+            self._timer = None
+        self._limit_s = limit_s
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._got_on_s + limit_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._answered is None:
+            return
+        now_s, unsent = self._loop.time(), self._transport.get_write_buffer_size()
+        if 0 < unsent < self._unsent:
+            self._got_on_s = now_s
+        self._unsent = unsent
+        due_s = min(self._got_on_s + self._limit_s, self._until_s)
+        if due_s > now_s:
+            self._timer = self._loop.call_at(due_s, self._look)
+        elif now_s < self._until_s:
+            self._end(TimeoutError(f"no reply within {self._limit_s:g} s"))
+        else:
+            self._end(TimeoutError("the replies did not come to an end"))
+
+    def _end(self, error: Exception | None) -> None:
+        answered, self._answered = self._answered, None
+        replies, self._replies = self._replies, []
+        if answered is not None:
+            answered(replies, error)
+
+    # What the transport calls -------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Take replies."""
+        if self._answered is None:
+            self._streams.data_received(data)
+            return
+        self._got_on_s = self._loop.time()
+        error: Exception | None = None
+        try:
+            self._reader.feed(data)
+            while self._awaited:
+                reply = self._reader.gets(False)
+                if reply is _MORE:
+                    return
+                if isinstance(reply, PushNotification):
+                    self._pass_on(reply)
+                    continue
+                if isinstance(reply, RedisConnectionError) and not isinstance(reply, REFUSALS):
+                    error = reply
+                    break
+                self._replies.append(reply)
+                self._awaited -= 1
+        except InvalidResponse as invalid:
+            error = invalid
+        self._end(error)
+
+    def _pass_on(self, push: Any) -> None:
+        """Let redis-py see a message that is no reply."""
+        handling = asyncio.ensure_future(self._parser.handle_push_response(push))
+        self._pushes.add(handling)
+        handling.add_done_callback(self._pushes.discard)
+
+    def eof_received(self) -> bool | None:
+        """Note that no more replies come."""
+        result = self._streams.eof_received()
+        self._end(RedisConnectionError("Connection closed by server."))
+        return result
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that no more replies come."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._streams.connection_lost(exc)
+        self._end(exc or RedisConnectionError("Connection closed by server."))
+
+    def pause_writing(self) -> None:
+        """Let ``drain`` wait."""
+        self._streams.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Let ``drain`` go on."""
+        self._streams.resume_writing()
+
+
+def line_of(connection: Any) -> Line:
+    """Return the line of a connected redis-py asyncio connection, the same one each time."""
+    writer = connection._writer
+    if writer is None:
+        raise ConnectionError("it was closed meanwhile")
+    transport = writer.transport
+    protocol = transport.get_protocol()
+    return protocol if isinstance(protocol, Line) else Line(connection, transport)
