@@ -2,7 +2,8 @@
 
 Servers work on tasks of 0.2 s, which write down each begin and end in a file. ``supervisor`` kills the one server and
 starts it again at once; ``neighbors`` and ``peers`` kill one of several and leave the rest to the others, which have
-the same host name or (by ``unshare``, as root) each its own; ``freeze`` stops a main process of the peers for a while.
+the same host name or (by ``unshare``, as root) each its own; ``freeze`` stops all main processes of such peers but one,
+each for a while.
 
 Each second run is held against what is known of the first. ``in hand``: its server was killed before the run had ended.
 ``unwritten``: it had ended, and right after the kill its task was still active in Redis, so its end had not been
@@ -187,19 +188,24 @@ def kill_one(site: Site, kind: str) -> tuple[Strike, float]:
     return strike, took_s
 
 
-def freeze_one(site: Site, least_s: float, most_s: float) -> Strike:
-    """Let a main process stand still for a while."""
-    victim = random.choice(list(site.servers))
-    site.wait(lambda: site.running(victim), f"{victim} runs no task")
-    site.servers[victim].send_signal(signal.SIGSTOP)
-    at_s = time.monotonic()
-    until_s = at_s + random.uniform(least_s, most_s)
-    while time.monotonic() < until_s:
+def freeze_some(site: Site, least_s: float, most_s: float) -> list[Strike]:
+    """Let all main processes but one stand still for a while, each for its own."""
+    victims = random.sample(list(site.servers), max(1, len(site.servers) - 1))
+    site.wait(lambda: all(map(site.running, victims)), "not all servers work")
+    began, until, strikes = {}, {}, []
+    for victim in victims:
+        site.servers[victim].send_signal(signal.SIGSTOP)
+        began[victim] = time.monotonic()
+        until[victim] = began[victim] + random.uniform(least_s, most_s)
+    while until:
         site.feed()
+        for victim in [one for one, end_s in until.items() if time.monotonic() >= end_s]:
+            del until[victim]
+            active = site.active()
+            site.servers[victim].send_signal(signal.SIGCONT)
+            strikes.append(Strike(victim, began[victim], time.monotonic(), active))
         time.sleep(0.1)
-    active = site.active()
-    site.servers[victim].send_signal(signal.SIGCONT)
-    return Strike(victim, at_s, time.monotonic(), active)
+    return strikes
 
 
 def explain(site: Site, strikes: Sequence[Strike]) -> tuple[int, Counter[str], list[str]]:
@@ -244,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         site.wait(lambda: all(map(site.running, list(site.servers))), "not all servers work")
         while len(strikes) < options.rounds and time.monotonic() < ends_s:
             if options.kind == "freeze":
-                strikes.append(freeze_one(site, *options.seconds))
+                strikes += freeze_some(site, *options.seconds)
             else:
                 strike, took_s = kill_one(site, options.kind)
                 strikes.append(strike)
