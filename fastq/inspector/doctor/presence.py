@@ -49,8 +49,8 @@ def check_takeovers(takeovers: Sequence[Takeover], vitals: Vitals) -> list[Findi
         Finding(
             "takeovers",
             Level.WARNING,
-            f"{sum(one.tasks for one in lately)} tasks were taken from {len({one.server for one in lately})} servers "
-            "that were gone, within the last hour",
+            f"{sum(one.tasks for one in lately)} tasks were taken within the last hour, from servers that were gone: "
+            f"{len({one.server for one in lately})}",
             why="the servers did not end in order: they were killed, or lost Redis",
             advice="see their logs, and whether the system has killed them for lack of memory",
             count=len(lately),

@@ -11,6 +11,7 @@ from redis import Redis
 from fastq import Client, QueueNotFoundError, Task
 from fastq.broker.operation import Flow, Operation
 from fastq.broker.operations.archive_rule import ArchiveRule, set_archive_rule
+from fastq.broker.operations.signs import Takeover, note_takeover
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
 from fastq.common.states import TaskState
@@ -45,6 +46,19 @@ def test_nothing_is_wrong_with_an_empty_redis(broker: BlockingBroker, db: Redis)
     report = look(broker)
     assert amiss(report) == []
     assert (report.repairs, report.of_level(Level.PROBLEM), report.tasks) == ([], [], 0)
+
+
+def test_what_was_taken_lately_from_dead_servers_is_told(broker: BlockingBroker, db: Redis) -> None:
+    now_s = time.time()
+    for at_s, tasks in ((now_s - 7200, 9), (now_s - 60, 2), (now_s - 5, 3)):
+        takeover = Takeover(at_s, "b:2:y", "a:1:x", "its process has ended", "default", tasks)
+        for operation in note_takeover(takeover):
+            broker.run(operation)
+    (finding,) = (one for one in look(broker).findings if one.check == "takeovers")
+    assert finding.level is Level.WARNING
+    assert finding.seen == "5 tasks were taken within the last hour, from servers that were gone: 1"
+    assert finding.examples[0] == "b:2:y took 3 tasks of queue default from a:1:x: its process has ended"
+    assert len(finding.examples) == 2
 
 
 def test_nothing_is_wrong_with_tasks_of_every_state(broker: BlockingBroker, db: Redis) -> None:
