@@ -19,7 +19,7 @@ from fastq.planning.measure import default_children, measure_profile
 from fastq.planning.model import Fleet, Use, capacity, use
 from fastq.planning.profile import Profile
 from fastq.planning.samples import Extent, Sample
-from fastq.planning.site import Site
+from fastq.planning.testbed import Testbed
 from tests.redis_servers import RedisServer
 
 MEASURED_S = 60.0
@@ -102,7 +102,7 @@ def predicted(profile: Profile, mix: Mix, children: int, others: float = 0.0) ->
     return capacity(profile, mix.loads, fleet, backlog=True) * mix.total
 
 
-def run(site: Site, profile: Profile, mix: Mix) -> Sample:
+def run(site: Testbed, profile: Profile, mix: Mix) -> Sample:
     """Work off what is predicted to take RUN_S."""
     count = min(predicted(profile, mix, site.children) * RUN_S, MOST_BYTES / mix.payload)
     site.enqueue(mix.tasks(site.queue, max(20, round(count)), profile.loop_s))
@@ -124,7 +124,7 @@ def test_mixes_from_a_full_queue_and_a_trickle(tcp_server: RedisServer, capsys: 
     profile = measure_profile(tcp_server.tcp_url, Extent.of(MEASURED_S), children, nothing, nothing)
     drained: dict[str, list[Sample]] = {mix.name: [] for mix in MIXES}
     paced: dict[float, list[Sample]] = {rate: [] for rate in PACES}
-    with Site(tcp_server.tcp_url, children, nothing) as site:
+    with Testbed(tcp_server.tcp_url, children, nothing) as site:
         site.pause()
         end_s = time.monotonic() + AT_MOST_S
         for _ in range(ROUNDS):

@@ -373,8 +373,8 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
             id="the package itself",
         ),
         pytest.param(
-            {"fastq/web/app.py": "from fastq.server import Server"},
-            "fastq/web/app.py:1: fastq.web.app must not import fastq.server: the web UI uses inspector and client only",
+            {"fastq/web/new.py": "from fastq.server import Server"},
+            "fastq/web/new.py:1: fastq.web.new must not import fastq.server: the web UI uses inspector and client only",
             id="the web UI beside the inspector",
         ),
         pytest.param(

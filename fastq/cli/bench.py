@@ -8,18 +8,18 @@ from typing import Final
 
 import click
 
-from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import Verb
+from fastq.cli.destructive import confirm, yes_option
 from fastq.cli.figures import microseconds, percent
 from fastq.cli.parameters import NumberRange, json_option
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.streams import say_failure
 from fastq.cli.tables import Column, facts, heading, table
 from fastq.errors import FastqError
-from fastq.planning.measure import check_room, measure_profile
+from fastq.planning.measure import check_memory, measure_profile
 from fastq.planning.profile import Profile, default_path, save
 from fastq.planning.samples import Extent
-from fastq.planning.site import NEEDED, PREFIX
+from fastq.planning.testbed import NEEDED, PREFIX
 from fastq.terminal.interruption import Interrupted, Interruption
 from fastq.terminal.screen import Screen
 from fastq.text.human import clean, number, size
@@ -94,7 +94,7 @@ def _look(session: Session, extent: Extent, *, yes: bool) -> None:
     info = session.inspector.redis_info()
     if missing := [name for name in NEEDED if name not in info]:
         raise FastqError(f"this Redis does not report {' and '.join(missing)} in its INFO, which the measurement needs")
-    check_room(int(info.get("maxmemory", 0)), int(info["used_memory"]), extent)
+    check_memory(int(info.get("maxmemory", 0)), int(info["used_memory"]), extent)
     keys = sum(int(value.split(",")[0].partition("=")[2]) for name, value in info.items() if _is_database(name))
     left = [queue for queue in session.inspector.queues() if queue.startswith(PREFIX)]
     if left:

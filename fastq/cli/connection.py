@@ -46,7 +46,7 @@ CONNECTION_NAMES: Final = (
     "insecure",
 )
 RUNNER_NAMES: Final = ("redis", "redis_credentials")
-"""Those of them that a command that runs an app has as options and in its file."""
+"""The ones that commands that run an app have, as options and in their file."""
 _FLAGS: Final = frozenset({"cluster", "tls", "insecure"})
 _WITH_USER: Final = frozenset({"redis", "rediss", "redis-cluster", "rediss-cluster"})
 _SECURE: Final = {"redis": "rediss", "redis-cluster": "rediss-cluster", "redis-sentinel": "rediss-sentinel"}

@@ -137,14 +137,14 @@ def _limits(plan: Plan) -> Iterator[Row]:
 
 
 def _verdict(plan: Plan) -> Iterator[tuple[str, str | None]]:
-    room = percent(plan.wish.utilization)
+    limit = percent(plan.wish.utilization)
     if plan.is_enough:
-        yield f"This is enough: nothing is more than {room} busy. The next limit: {plan.limits[0].part}.", "green"
+        yield f"This is enough: nothing is more than {limit} busy. The next limit: {plan.limits[0].part}.", "green"
     elif plan.growth:
         yield f"This is not enough: queues grow by {rate(plan.growth)}. The limit: {plan.limits[0].part}.", "red"
     else:
         over = ", ".join(limit.part for limit in plan.limits if limit.share > plan.wish.utilization)
-        yield f"This works, but with less headroom than asked for. More than {room} busy: {over}.", "yellow"
+        yield f"This works, but with less headroom than asked for. More than {limit} busy: {over}.", "yellow"
     yield from ((line, None) for line in _advice(plan))
 
 

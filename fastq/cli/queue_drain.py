@@ -6,11 +6,11 @@ from typing import Final
 
 import click
 
-from fastq.cli.bulk import EXIT_SIGNAL
 from fastq.cli.commands import Verb
+from fastq.cli.destructive import EXIT_SIGNAL
 from fastq.cli.parameters import QueueName, json_option, states_option
-from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.status_line import StatusLine
 from fastq.cli.streams import say_failure
 from fastq.common.states import TaskState
 from fastq.common.times import read_duration

@@ -5,8 +5,8 @@ from typing import Final
 
 import click
 
-from fastq.cli.bulk import carry_out, confirm, yes_option
 from fastq.cli.commands import Verb
+from fastq.cli.destructive import carry_out, confirm, yes_option
 from fastq.cli.parameters import QueueName, json_option, states_option, type_option
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.streams import say_failure

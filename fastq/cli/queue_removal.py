@@ -6,8 +6,8 @@ from contextlib import suppress
 import click
 
 from fastq.cli.acting import Acting
-from fastq.cli.bulk import carry_out, confirm, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Verb
+from fastq.cli.destructive import carry_out, confirm, yes_option
 from fastq.cli.parameters import json_option
 from fastq.cli.queue import queues_argument
 from fastq.cli.session import Session, pass_session

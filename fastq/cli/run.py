@@ -92,7 +92,7 @@ def _check_names(mux: ServeMux, name: str, payload: str) -> None:
 
 
 def _decoded(payload: str) -> Any:
-    """Return what a payload is in JSON; None for what is none, which its task refuses itself."""
+    """Return the value of a JSON payload; None for other payloads, which the task itself refuses."""
     try:
         return orjson.loads(payload)
     except orjson.JSONDecodeError:

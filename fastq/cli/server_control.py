@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from fastq.cli.acting import Acting
-from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Verb
+from fastq.cli.destructive import confirm, yes_option
 from fastq.cli.parameters import json_option
 from fastq.cli.server_names import name_of, the_server
 from fastq.cli.session import Session, pass_session

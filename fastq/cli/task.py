@@ -7,12 +7,12 @@ from typing import Any, Final
 import click
 
 from fastq.cli.acting import Acting
-from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Noun
+from fastq.cli.destructive import confirm, yes_option
 from fastq.cli.parameters import GROUP_NAME, TASK_ID, QueueName, json_option, queue_option, state_option
-from fastq.cli.progress import Look
 from fastq.cli.session import Record, Session, emit, pass_session, tell_each
 from fastq.cli.stats import STATES
+from fastq.cli.status_line import Look
 from fastq.cli.tables import facts, table
 from fastq.cli.task_filter import filter_options, page_of, read_filter
 from fastq.cli.task_shown import BY_STATE, COMMON, attempt_facts, last_traceback, task_facts

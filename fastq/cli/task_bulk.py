@@ -4,8 +4,8 @@ from typing import Final, Protocol
 
 import click
 
-from fastq.cli.bulk import TO_PENDING, Change, change_many, yes_option
 from fastq.cli.commands import Verb
+from fastq.cli.destructive import TO_PENDING, Change, change_many, yes_option
 from fastq.cli.parameters import json_option, queue_option, state_option
 from fastq.cli.session import Session, pass_session
 from fastq.cli.task import group_option, of_group

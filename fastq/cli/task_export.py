@@ -8,11 +8,11 @@ from typing import BinaryIO, Final
 
 import click
 
-from fastq.cli.bulk import EXIT_SIGNAL, yes_option
 from fastq.cli.commands import Verb
+from fastq.cli.destructive import EXIT_SIGNAL, yes_option
 from fastq.cli.parameters import GROUP_NAME, json_option, queue_option, states_option
-from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.status_line import StatusLine
 from fastq.cli.streams import say_failure, was_closed
 from fastq.cli.task_filter import filter_options, read_filter
 from fastq.common.states import TaskState

@@ -6,11 +6,11 @@ from functools import partial
 import click
 
 from fastq.cli.acting import Acting
-from fastq.cli.bulk import TO_PENDING, Change, change_many, looking, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Verb
+from fastq.cli.destructive import TO_PENDING, Change, change_many, looking, yes_option
 from fastq.cli.parameters import TASK_ID, json_option, queue_option, states_option
-from fastq.cli.progress import Look
 from fastq.cli.session import Session, pass_session
+from fastq.cli.status_line import Look
 from fastq.cli.task_filter import filter_options, filter_text, read_filter
 from fastq.inspector.progress import OnProgress
 from fastq.inspector.retry import FAILED

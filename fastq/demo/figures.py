@@ -30,12 +30,12 @@ class Figures:
 
     @property
     def busy_rate(self) -> float:
-        """Return the runs a second while all queues were full, 0 if there was no such time."""
+        """Return the runs a second while all queues were full; 0 if they never were."""
         return self.busy_runs / self.busy_seconds if self.busy_seconds else 0.0
 
 
 def measure(books: Books, ledger: Mapping[str, Sequence[Run]]) -> Figures:
-    """Compute the figures."""
+    """Compute the figures of a run from what was enqueued and what the handlers wrote down."""
     begun: list[tuple[int, str]] = []
     last_of_backlog: dict[str, int] = {}
     ended_ns = 0

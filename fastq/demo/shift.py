@@ -8,10 +8,10 @@ from fastq.broker.operation import Operation
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.client import Client
 from fastq.demo.books import Books
+from fastq.demo.display import Display
 from fastq.demo.fates import STUCK
 from fastq.demo.findings import QueueCounts, read_counts
 from fastq.demo.ledger import LedgerTail
-from fastq.demo.progress import Progress
 from fastq.demo.worker import Worker
 from fastq.demo.workload import Workload
 from fastq.terminal.interruption import Interruption
@@ -57,7 +57,7 @@ class Shift:
         self, workload: Workload, client: Client, weights: Mapping[str, int], before: Mapping[str, QueueCounts]
     ) -> None:
         """Wait until all is done; raise ``WorkerEndedError``, ``StalledError`` or ``Interrupted`` if that fails."""
-        progress = Progress(self._screen, workload.tasks, weights, before)
+        display = Display(self._screen, workload.tasks, weights, before)
         late_are_in = False
         while not self._is_finished:
             counts = read_counts(self._broker, list(weights))
@@ -66,12 +66,12 @@ class Shift:
                 for _ in self._books.enqueue(client, workload.second_wave()):
                     pass
                 continue
-            progress.show(counts, len(self._books.by_id))
+            display.show(counts, len(self._books.by_id))
             self._note(counts)
             self._cancel_stuck()
             self._worker.check()
             self._interruption.wait(_POLL_S)
-        progress.show(self._last, len(self._books.by_id), last=True)
+        display.show(self._last, len(self._books.by_id), last=True)
 
     def _note(self, counts: Mapping[str, QueueCounts]) -> None:
         now_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""How an ``AsyncClient`` waits: in each event loop, one task hears of ends, and one looks for what it does not hear."""
+"""How an ``AsyncClient`` waits: in each event loop, one task hears of ends, another looks for unheard ones."""
 
 import asyncio
 import logging
@@ -72,7 +72,7 @@ class AsyncWaiter:
         return handle.end
 
     async def _wait_for(self, task: SubmitKey, deadline: Deadline) -> TaskEnd:
-        # Many wait at once, so what one consists of counts: the garbage collector goes through it again and again.
+        # Many wait at once, so a wait consists of few objects: the garbage collector visits them again and again.
         listener = self._listener()
         waits = await listener.listening(deadline)
         heard: asyncio.Future[Ends] = asyncio.get_running_loop().create_future()

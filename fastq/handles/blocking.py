@@ -1,4 +1,4 @@
-"""How a ``Client`` waits: a thread hears of ends and looks for those that it does not hear of.
+"""How a ``Client`` waits: a thread hears of ends, and looks for ends that it has not heard of.
 
 The thread begins with the first submitted task. A process that was forked has one of its own, with another inbox.
 """
@@ -252,7 +252,7 @@ class _Listener:
             subscription.close()
 
     def _hear(self, subscription: BlockingSubscription, within_s: float) -> None:
-        """Hear messages for so long, at least those that are there, unless more and more come."""
+        """Hear messages for a time, and all that have come by then, but no longer than a second more."""
         until_s = self._clock.monotonic_s() + within_s
         while (left_s := until_s - self._clock.monotonic_s()) > -HEAR_MOST_S:
             message = subscription.next(left_s)

@@ -72,7 +72,7 @@ class Collection(Generic[H]):
 def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadline) -> Steps[H]:
     """Give handles the ends of their tasks; ``call`` is called with what is there to be heard.
 
-    Raises what has ended the waits, and ``TimeoutError`` after the deadline.
+    Raises the error that has ended all waits, and ``TimeoutError`` after the deadline.
     """
     pending = collection.pending
     waits.add(pending, call)
@@ -111,7 +111,7 @@ def _hear(collection: Collection[H], deadline: Deadline, within_s: float | None)
 
 
 def without_errors(heard: dict[SubmitKey, Outcome]) -> dict[SubmitKey, TaskEnd]:
-    """Return ends that were heard; raise what has ended the waits."""
+    """Return the ends that were heard; raise the error that has ended the waits, if any."""
     for end in heard.values():
         if isinstance(end, Exception):
             raise end

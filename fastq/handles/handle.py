@@ -14,7 +14,7 @@ __all__ = ["AnyHandle", "AsyncHandle", "Decode", "Handle", "Outcome", "Timeout",
 
 R_co = TypeVar("R_co", covariant=True)
 Decode = Callable[[bytes | None], Any]
-"""What turns the result that is kept of a task into the value that its function returned."""
+"""The function that turns the kept result of a task into the value that the handler returned."""
 Timeout = float | timedelta | None
 Outcome = TaskEnd | Exception
 """The end of a task, or why the client waits no longer."""
@@ -24,7 +24,7 @@ _ELSEWHERE: Final = {
     **dict.fromkeys(("ready", "status", "get_status", "is_finished", "successful", "done"), ".state()"),
     **dict.fromkeys(("revoke", "abort"), ".cancel()"),
 }
-"""What other libraries call it, for those who come from there."""
+"""The names of other libraries, and ours for the same."""
 
 
 class _BlockingWaiter(Protocol):

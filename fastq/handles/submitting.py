@@ -29,7 +29,7 @@ def awaited(task: Task, checked: Mapping[str, Any], inbox: Inbox) -> Task:
 def awaited_together(tasks: Iterable[Task], options: EnqueueOptions, inbox: Inbox) -> tuple[list[Task], EnqueueOptions]:
     """Return tasks, and the options of a call, with which each of them is as ``awaited`` makes it.
 
-    Options of a call cost much less than those of each task.
+    The options of one call cost much less than options of each task.
     """
     checked, listed = check_options(options), list(tasks)
     has_own = set()
@@ -57,7 +57,7 @@ def _check(options: Mapping[str, Any]) -> None:
 
 
 def decoder_of(task: Task) -> Decode:
-    """Return what turns the result of a task into a value: of any but a typed task it stays bytes."""
+    """Return the function that decodes the result of a task; only typed tasks have one, others keep bytes."""
     return task.decode_result if isinstance(task, TaskCall) else _as_it_is
 
 

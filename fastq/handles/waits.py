@@ -80,7 +80,7 @@ class Waits:
         return len(tasks) == 1 and self._last in tasks
 
     def remove(self, tasks: Iterable[SubmitKey], call: Call) -> None:
-        """Have it not called for those that have not ended."""
+        """Have it called no more for the tasks that have not ended."""
         with self._lock:
             for task in tasks:
                 calls = self._calls.get(task, [])
@@ -128,7 +128,7 @@ class Waits:
     def take_message(self, data: bytes | str) -> None:
         """Take the ends in a message to the inbox; drop one that is not well-formed.
 
-        An older server sends no nonces: such an end may be that of an earlier task of the same id, so it is a hint.
+        An older server sends no nonces. Its message may be about an earlier task of the same id, so it is only a hint.
         """
         try:
             ends = read_ends_message(data)
@@ -225,7 +225,7 @@ class Deadline:
 
     @property
     def is_long(self) -> bool:
-        """Return whether it is worth while to ask why it was not enough; who asks again and again need not be told."""
+        """Return whether a timeout should say why: not if it is so short that the caller will ask again and again."""
         return self._timeout_s >= 1.0
 
     def over(self, what: str) -> TimeoutError:
@@ -246,7 +246,7 @@ class Failures:
         self._has_warned = False
 
     def add(self, error: BrokerError) -> None:
-        """Note one; that it is not allowed is logged once."""
+        """Note a failure; if the user lacks the right to subscribe, this is logged once."""
         self._count += 1
         if not error.transient and not self._has_warned:
             self._has_warned = True

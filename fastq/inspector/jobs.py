@@ -62,7 +62,7 @@ class JobMethods(Driver):
 
 
 def _ignore(progress: Progress) -> None:
-    """Take no notice."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)

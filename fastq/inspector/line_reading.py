@@ -194,7 +194,7 @@ def _bytes(text: str, where: str) -> bytes:
 
 
 def _check_agreement(line: Line, found: Read) -> None:
-    """Refuse a line that contradicts its message: somebody has edited it with an intention."""
+    """Refuse a line that contradicts its message: somebody has edited it, and the edit would be lost."""
     score = None if line.score is None else repr(line.score).encode()
     hash_fields = {**line.fields, b"msg": line.message, b"state": line.state.value.encode()}
     listed = WalkedTask(id_word(line.id), score or b"", hash_fields)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 ASKED_EVERY_S: Final = 0.5
 
 PIECES: Final = frozenset({"delete_tasks", "run_tasks", "archive_tasks", "claim_tasks", "run_chosen", "sweep_queue"})
-"""The operations before which work may end: by then, everything that the previous one left open is done."""
+"""The operations before which work may end: by then, everything that the one before left open is done."""
 
 
 @dataclass(slots=True)

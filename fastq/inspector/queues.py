@@ -40,7 +40,7 @@ MANY_GROUPS: Final = 1_000
 SAMPLED_GROUPS: Final = 200
 DAYS_A_TRIP: Final = 3_000
 QUEUES_A_TRIP: Final = 8
-"""Redis carries out what comes in one packet at once; of either this takes some milliseconds."""
+"""Redis carries out all that arrives in one packet before anything else; each of these takes it some milliseconds."""
 
 
 class QueueMethods(Driver):
@@ -58,7 +58,7 @@ class QueueMethods(Driver):
 
         With ``search`` all keys of Redis are scanned, in pieces, to count the tasks of unlisted groups; a queue that is
         itself not listed, but has keys, is described too. With
-        ``estimate`` the tasks in more than 1 000 groups are estimated from about 200 groups: to count those of 100 000
+        ``estimate`` the tasks in more than 1 000 groups are estimated from about 200 groups: to count 100 000
         groups takes Redis 0.1 s.
         """
         now_ns = self._now_ns()

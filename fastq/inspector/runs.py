@@ -64,8 +64,8 @@ class Durations:
 class RunStats:
     """What became of runs that ended in a time that began at ``start`` (UTC).
 
-    ``done`` runs ended without a failure, those of revoked tasks included. ``failed`` runs counted as failures.
-    ``retried`` and ``archived`` say what became of tasks after such a run, or after one that counted as no failure.
+    ``done`` runs ended without a failure, also runs of revoked tasks. ``failed`` runs counted as failures.
+    ``retried`` and ``archived`` count the tasks that were retried or archived after any run.
     ``lost`` tasks were brought back from dead servers. ``run`` has the run times of handlers, ``wait`` how long tasks
     had been pending when a server took them.
     """

@@ -68,7 +68,7 @@ class Listing:
         return list(ids)
 
     def read(self, ids: Sequence[bytes], now_ns: int) -> Flow[list[TaskInfo]]:
-        """Read those of the tasks that are in this state."""
+        """Read the tasks, without those that have left this state."""
         found = yield from read_all_tasks(self.queue, ids)
         infos = (describe(self.queue, task_id, task, now_ns) for task_id, task in zip(ids, found, strict=True))
         return [info for info in infos if info is not None and info.state is self.state]
@@ -292,7 +292,7 @@ def _part(queue: str, task_id: str, field: str, start: int, count: int) -> Flow[
 
 
 def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskInfo | None:
-    """Describe a task; None if there is none, or if it is in a state that asynq does not know."""
+    """Describe a task; None if it does not exist, or is in a state that asynq does not know."""
     if found.message is None or found.state not in STATES:
         return None
     state = TaskState(found.state)

@@ -109,7 +109,7 @@ class QueueCollector(Collector):
             found = read()
         except QueueNotFoundError:
             raise
-        except (FastqError, ValueError) as error:  # ValueError: a counter that is no number
+        except (FastqError, ValueError) as error:  # ValueError: a counter is not a number
             self._failures += 1
             if what not in self._failed:
                 _log.warning("cannot read %s, whose metrics are left out: %s", _written(what), _written(str(error)))
@@ -211,7 +211,7 @@ def _of_schedulers(entries: Sequence[SchedulerEntry], now: datetime) -> list[Met
 
 
 def _ticks(counts: Mapping[str, Mapping[str, int]], entries: Sequence[SchedulerEntry]) -> CounterMetricFamily:
-    """Return the counters of ticks; those of entries that run begin with 0, so that a first tick increases them."""
+    """Return the counters of ticks; a running entry without ticks has 0, so that its first tick is an increase."""
     ticks = CounterMetricFamily(
         "fastq_scheduler_ticks",
         "Ticks of periodic tasks that were enqueued, duplicate, failed or missed.",

@@ -189,8 +189,8 @@ def _needed(profile: Profile, wish: Wish, loads: Sequence[Load]) -> tuple[int, i
     def is_enough(servers: int) -> bool:
         fleet = Fleet(servers, cores, math.ceil(children / servers), wish.async_concurrency, wish.shares_redis)
         shares = use(profile, loads, fleet).shares
-        room = wish.utilization + 1e-9
-        return fleet.children <= MOST_CHILDREN and shares[Part.CORES] <= room and shares[Part.MAIN] <= room
+        most = wish.utilization + 1e-9
+        return fleet.children <= MOST_CHILDREN and shares[Part.CORES] <= most and shares[Part.MAIN] <= most
 
     if wish.shares_redis:
         return children, 1 if is_enough(1) else None
@@ -260,8 +260,8 @@ def _memory(profile: Profile, wish: Wish, fleet: Fleet, found: Use, wait: Waitin
     tasks = queued + running + rate * PREFETCH_S
     steady = profile.redis.used_bytes + tasks * a_task + kept_bytes
     limit = profile.redis.limit_bytes if wish.redis_memory is None else wish.redis_memory
-    room = limit - steady - wish.burst * a_task
-    full_after_s = max(0.0, room) / (growth * a_task) if limit and growth else math.inf
+    left = limit - steady - wish.burst * a_task
+    full_after_s = max(0.0, left) / (growth * a_task) if limit and growth else math.inf
     a_server = profile.server.main_memory_bytes + fleet.children * (
         profile.server.child_memory_bytes + wish.child_memory
     )

@@ -55,7 +55,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Wakes:
-    """The cost of wake-ups beyond that of work in full batches: ``first_s`` CPU seconds per task if tasks are rare.
+    """The cost of wake-ups, which full batches do not have: ``first_s`` CPU seconds per task if tasks are rare.
 
     If tasks arrive less than ``shared_s`` apart, one wake-up serves several.
     """

@@ -54,7 +54,7 @@ class Extent:
 
     @property
     def bytes(self) -> int:
-        """Return the largest number of tasks in Redis at once."""
+        """Return the largest size in Redis, in bytes."""
         return round(_BYTES * max(self.scale, 0.05))
 
     @property

@@ -27,7 +27,7 @@ class TickTask:
 
 
 def compose_tick(entry: Entry, due: datetime, now_ns: int) -> TickTask:
-    """Compose the task of a tick; ``ValueError`` if it cannot be."""
+    """Compose the task of a tick; ``ValueError`` if its options do not fit."""
     registration = entry.registration
     attempt = entry.attempt(due)
     batch, info = compose(attempt.task, registration.checked, now_ns, attempt.task_id)

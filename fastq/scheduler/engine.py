@@ -35,7 +35,7 @@ LONGEST_BACKOFF_S: Final = 5.0
 MOST_AT_ONCE: Final = 100
 MOST_TOLD: Final = 20
 BEAT_AFTER_TICK_S: Final = 1.0
-"""The pause between two heartbeats of which the second publishes what a tick has changed."""
+"""The pause from a heartbeat to the next one, which publishes what a tick has changed."""
 
 _log = logging.getLogger("fastq.scheduler")
 
@@ -117,7 +117,7 @@ class Engine:
             for at in range(0, len(tasks), MOST_AT_ONCE):
                 self._enqueue(tasks[at : at + MOST_AT_ONCE])
             picked = [(entry, ticks) for entry, ticks in picked if ticks and not entry.failures]
-            # What is published of them, above all their next times, is not true any more.
+            # Their published entries are outdated now, above all their next times.
             self._beat_at_s = min(self._beat_at_s, self._beaten_s + BEAT_AFTER_TICK_S)
         self._counts.write(self._broker, self._clock.monotonic_s())
         if self._clock.monotonic_s() >= self._beat_at_s:
@@ -305,7 +305,7 @@ class Engine:
         for entry in self._followed():
             wait_s = entry.retry_at_s - now_s if entry.failures else 0.0
             if entry.next is not None and not (entry.failures and entry.must_recall(now)):
-                # Of one that failed, too: if the clock was set back since, its tick is not due any more.
+                # An entry that failed also waits for its tick: the clock may have been set back since.
                 wait_s = max(wait_s, (entry.next - now).total_seconds())
             elif not entry.failures:
                 continue

@@ -16,7 +16,7 @@ _LISTED: Final = {spec.name: spec for spec in OPTIONS if spec.go}
 def option_strings(options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return options as ``Queue("low")``, ``Timeout(20s)``, without those that asynq has no form for.
 
-    ``TypeError`` and ``ValueError`` are those of the options' checks.
+    Raises the ``TypeError`` or ``ValueError`` of the options' checks.
     """
     return tuple(
         f"{_LISTED[name].go}({form})"

@@ -118,7 +118,7 @@ class PeriodicTaskManager:
         self._scheduler.shutdown()
 
     def ping(self) -> None:
-        """Ask Redis for a sign of life; raise ``BrokerError`` if there is none."""
+        """Ask Redis for a sign of life; ``BrokerError`` if it does not answer."""
         self._scheduler.ping()
 
     def sync(self) -> None:

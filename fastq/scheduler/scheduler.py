@@ -93,7 +93,7 @@ class Scheduler:
         return entry.id
 
     def unregister(self, entry_id: str) -> None:
-        """Remove an entry; ``SchedulerEntryNotFoundError`` if there is none."""
+        """Remove an entry; ``SchedulerEntryNotFoundError`` if there is no such entry."""
         if not self._engine.remove(entry_id):
             raise SchedulerEntryNotFoundError(entry_id)
         self._loop.wake()
@@ -141,7 +141,7 @@ class Scheduler:
             self._loop.stop()
 
     def ping(self) -> None:
-        """Ask Redis for a sign of life; raise ``BrokerError`` if there is none."""
+        """Ask Redis for a sign of life; ``BrokerError`` if it does not answer."""
         self._broker.run(ping())
 
     def __enter__(self) -> Self:

@@ -31,7 +31,7 @@ class TickCounts:
         self._waiting[outcome, task_type] += count
 
     def write(self, broker: BlockingBroker, now_s: float) -> None:
-        """Write what was noted; after an error that is tried again, at most every 5 s by the monotonic ``now_s``."""
+        """Write what was noted; after an error it is tried again, at most every 5 s. ``now_s`` is monotonic."""
         if not self._waiting or now_s < self._write_at_s:
             return
         counts, self._waiting = self._waiting, Counter()

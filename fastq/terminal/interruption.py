@@ -17,7 +17,7 @@ _STEP_S: Final = 0.05
 
 
 class Interrupted(Exception):  # noqa: N818 - no defect
-    """Raised when a signal asks the demo to end."""
+    """Raised when a signal asks the command to end."""
 
     def __init__(self, signum: int) -> None:
         self.signum = signum

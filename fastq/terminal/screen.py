@@ -1,4 +1,4 @@
-"""The output of the demo: a terminal with color and rewritten lines, or plain lines for anything else."""
+"""Output to a terminal with color and rewritten lines, or as plain lines to anything else."""
 
 import os
 import shutil

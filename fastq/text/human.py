@@ -51,7 +51,7 @@ def span(duration: timedelta) -> str:
 
 
 def bound_text(bound: timedelta | None) -> str:
-    """Write the upper bound of a bucket of durations, exact in milliseconds; "-" if there is none."""
+    """Write the upper bound of a bucket of durations, exact in milliseconds; "-" for None."""
     if bound is None:
         return "-"
     return f"{bound.total_seconds() * 1000:g}ms" if bound < timedelta(seconds=1) else span(bound)

@@ -13,7 +13,7 @@ _PLURALS: Final = {"process": "processes", "thread": "threads", "coroutine": "co
 
 
 def places_of(servers: Iterable[ServerInfo]) -> list[Places]:
-    """Add up the places of servers by kind; it is empty for those of Go's servers, which tell one number."""
+    """Add up the places of servers by kind; the kind is empty for Go's servers, which tell only a number."""
     found: dict[str, Places] = {}
     for server in servers:
         for kind, busy, size in server.places or (("", len(server.active_workers), server.concurrency),):
@@ -40,5 +40,5 @@ def _named(each: Places, places: Sequence[Places]) -> str:
 
 
 def fullest(places: Iterable[Places]) -> float:
-    """Return how much of the kind that is used most is in use, from 0 to 1."""
+    """Return the largest share of a kind of places that is in use, from 0 to 1."""
     return max((min(1.0, each.busy / each.size) for each in places if each.size), default=0.0)

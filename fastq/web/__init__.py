@@ -5,7 +5,7 @@ It knows Redis through ``fastq.inspector`` only, but for the form that enqueues,
 """
 
 from fastq.web.access import Role, User
-from fastq.web.app import FastqWeb
+from fastq.web.asgi import FastqWeb
 from fastq.web.auth import BasicAuth, ProxyAuth, TokenAuth
 
 __all__ = ["BasicAuth", "FastqWeb", "ProxyAuth", "Role", "TokenAuth", "User"]

@@ -49,7 +49,7 @@ ACTIONS: Final[Mapping[str, Role]] = {
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Someone who asked, as the authentication named them; ``queues`` are patterns of the queues that they see."""
+    """A user as the authentication named them; ``queues`` are patterns of the queues that they see."""
 
     name: str
     role: Role

@@ -10,7 +10,7 @@ from fastq.common.states import TaskState
 from fastq.errors import BrokerError, QueueNotFoundError, ServerNotListeningError
 from fastq.inspector import ServerInfo, TaskFilter
 from fastq.inspector.jobs import Job, Place, canceling, doing, doing_all, doing_where, may
-from fastq.web.bulk import Order, ask, begin, did, run_as_job
+from fastq.web.orders import Order, ask, begin, did, run_as_job
 from fastq.web.render import page
 from fastq.web.site import Call, Endpoint, Refusal, Route, name_in_path
 from fastq.web.work import Work

@@ -25,8 +25,8 @@ def audit(call: Call, action: str, notes: Mapping[str, Any]) -> None:
 def note_refusal(call: Call, path: str, status: int, text: str) -> None:
     """Write the line of a login that failed, or of an action that was refused.
 
-    It is a warning, of which the log has ten of a kind in ten seconds, since anybody can cause them. The kind is the
-    text that the line is made with.
+    Anybody can cause such lines, so they are warnings: the log has ten of a kind in ten seconds. Lines of one format
+    string are of one kind.
     """
     request = call.request
     line = {**_who(call), "method": request.method, "path": path[:MOST_OF_A_PATH], "outcome": text}

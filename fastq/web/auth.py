@@ -46,7 +46,7 @@ FAILURES: Final = 10
 FORGET_S: Final = 60.0
 MOST_CLIENTS: Final = 10_000
 MOST_WAITING: Final = 10
-"""The logins that wait for their turn; a further one is refused, or one of an address with more failures."""
+"""The logins that wait for their turn; of more, one from the address with the most failures is refused."""
 MOST_OF_A_NAME: Final = 100
 
 
@@ -93,7 +93,7 @@ class _Waiting:
 
 
 class _Counter:
-    """Lets logins be tried one at a time, those of addresses without failures first, and few wait."""
+    """Tries logins one at a time, addresses without failures first; few may wait."""
 
     def __init__(self, failures: _Failures) -> None:
         self._failures = failures
@@ -102,7 +102,7 @@ class _Counter:
 
     @asynccontextmanager
     async def turn(self, client: str) -> AsyncIterator[None]:
-        """Wait for the turn; ``TooManyFailuresError`` where others with fewer failures are waiting, enough of them."""
+        """Wait for the turn; ``TooManyFailuresError`` if too many others with fewer failures wait."""
         count = self._failures.check(client, time.monotonic())
         if self._is_taken:
             own = sum(each.client == client for each in self._waiting)

@@ -28,8 +28,8 @@ MOST_QUEUES: Final = 60
 MOST_LINES: Final = 8
 SETTLE_S: Final = 3.0
 KEPT_S: Final = 10.0
-LONGEST_ERROR: Final = 300
 """How long replies are shown before Prometheus is asked again."""
+LONGEST_ERROR: Final = 300
 LOOKBACK_S: Final = 300
 """How far Prometheus looks back for the last value of a series, and asynqmon for a rate."""
 
@@ -45,7 +45,7 @@ class _Series:
     counters: tuple[str, ...] = ()
 
     def query_of(self, queues: Sequence[str], step_s: int) -> str:
-        """Write the query; a point stands for all of the time since the one before, so that no peak is left out.
+        """Write the query; a point covers the time since the point before it, so that no peak is left out.
 
         Of several exporters of a queue the highest value counts.
         """
@@ -175,7 +175,7 @@ def _look(call: Call, names: Sequence[str], since: str, until: int | None) -> Wo
         times = Times(end_s - POINTS * step_s, end_s, step_s)
         try:
             work.result = await _read(call.site.prometheus, names, times)
-        except (OSError, ValueError, OverflowError) as error:  # also: a host that is no name, times beyond any clock
+        except (OSError, ValueError, OverflowError) as error:  # also an invalid host name, or times beyond the calendar
             work.result = replace(work.result or _Told(), trouble=str(error))
         return ""
 
@@ -192,7 +192,7 @@ async def _read(server: str, names: Sequence[str], times: Times) -> _Told:
     for values in replies:
         most = _most(values)
         for queue, line in values.items():
-            if queue not in names:  # whatever the reply has
+            if queue not in names:  # a reply may hold anything
                 continue
             weights[queue] = weights.get(queue, 0.0) + (_most({queue: line}) / most if most else 0.0)
     chosen = sorted(weights, key=lambda queue: (-weights[queue], queue))[:MOST_LINES]
@@ -237,7 +237,7 @@ def _values(body: bytes, times: Times) -> _Values:
             points = [(at, float(text)) for at, text in row.values]
         except ValueError as error:
             raise msgspec.DecodeError(str(error)) from None
-        # A share of no runs is no number.
+        # Without runs, the share of failed ones is not a number.
         found[row.metric.get("queue", "")] = [each for each in points if math.isfinite(each[1])]
     return {queue: points for queue, points in found.items() if points}
 

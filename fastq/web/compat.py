@@ -44,7 +44,7 @@ DAYS_OF_QUEUE: Final = 10
 DAYS_OF_ALL: Final = 90
 CANCELED_A_PAGE: Final = 100
 NO_QUEUE: Final = "\n"
-"""Stands for no queue in a query of Prometheus."""
+"""A name that no queue has, for a query of Prometheus that must find nothing."""
 
 One: TypeAlias = Callable[[Call, str, str], Awaitable[None]]
 All: TypeAlias = Callable[[Call, str, TaskState, str | None], Awaitable[int]]
@@ -100,7 +100,7 @@ async def queue_stats(call: Call) -> Response:
     """Describe the last 90 days of all queues."""
     found = await call.inspector.histories(await call.view.queues(), DAYS_OF_ALL)
     stats = {name: [daily_json(day) for day in days] for name, days in found.items()}
-    return Response(orjson.dumps({"stats": stats}), media_type="application/json")  # 90 days of each are much
+    return Response(orjson.dumps({"stats": stats}), media_type="application/json")  # 90 days of every queue are large
 
 
 async def list_groups(call: Call) -> Response:

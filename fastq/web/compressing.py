@@ -13,12 +13,12 @@ __all__ = ["compress", "flowing", "takes_gzip"]
 
 LEAST_BYTES: Final = 1_000
 MOST_AT_ONCE: Final = 500_000
-"""More than this is compressed beside the loop."""
+"""A larger reply is compressed in a thread."""
 LEVEL: Final = 4
 _TEXT: Final = ("text/html", "application/json")
 _WINDOW: Final = 16 + 15
 _MEMORY: Final = 6
-"""A stream takes 160 kB: the window, so that what was sent before need not be sent again, and this."""
+"""zlib's memory level: with the window, which refers back to what was sent, a stream takes 160 kB."""
 
 
 def takes_gzip(request: Request) -> bool:

@@ -42,7 +42,7 @@ _RENAMED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """The sums of a day in some time zone, and when the last of the hours in it ends."""
+    """The sums of a day in a time zone, and the end of its last hour."""
 
     date: date
     stats: RunStats
@@ -64,7 +64,7 @@ def zone_of(call: Call) -> tzinfo | None:
 
 
 def days_of(points: Sequence[RunStats], step: timedelta, zone: tzinfo) -> list[Day]:
-    """Sum up points by day; each counts for the day in which its middle lies."""
+    """Sum up points by day; a point counts for the day of its middle."""
     grouped = ((day, list(some)) for day, some in groupby(points, _dating(step, zone)))
     return [Day(day, total_of(some), some[-1].start + step) for day, some in grouped]
 

@@ -5,7 +5,7 @@ from typing import Final
 from starlette.responses import RedirectResponse, Response
 
 from fastq.inspector import Level, Progress, Report
-from fastq.web.bulk import run_as_job
+from fastq.web.orders import run_as_job
 from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
 from fastq.web.work import Work

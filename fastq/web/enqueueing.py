@@ -18,7 +18,7 @@ from fastq.inspector import TaskFilter
 from fastq.options import OPTIONS, OptionKind, OptionSpec
 from fastq.task import Task
 from fastq.text.human import clean
-from fastq.web.bulk import Order, begin
+from fastq.web.orders import Order, begin
 from fastq.web.render import page
 from fastq.web.site import MOST_BODY_BYTES, Call, Refusal, Route, name_in_path
 from fastq.web.typed import MisfitsError, inputs_of, task_of
@@ -36,10 +36,10 @@ _MORE: Final = frozenset({"queue", "headers"})
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What a form shows: the values of its fields, and the payload, None where it is no text to be edited.
+    """What a form shows: the values of its fields, and the payload, None if it cannot be edited as text.
 
-    ``source`` are hidden fields that name the task, or the periodic one, whose payload is taken then, or the typed task
-    whose arguments are fields; ``wrong`` says what is wrong with a field.
+    ``source`` has hidden fields: they name the task or periodic task whose payload is used, or the typed task whose
+    arguments are fields. ``wrong`` says what is wrong with a field.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)

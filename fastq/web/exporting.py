@@ -31,15 +31,15 @@ class Exporter:
         self._registry = CollectorRegistry()
         self._registry.register(QueueCollector(self._inspector))
         ProcessCollector(registry=self._registry)
-        # One thread, and not one of those that pages and logins wait for: who scrapes waits for others who do.
+        # A thread of its own: scrapes wait for one another here, and pages and logins do not wait for scrapes.
         self._thread = ThreadPoolExecutor(1, "metrics")
         self._is_closed = False
 
     async def text(self, accept: str, view: View) -> tuple[bytes, str]:
-        """Return the metrics that a user sees, and their format, one that is accepted."""
+        """Return the metrics that a user sees, in a format that is accepted, and the format's name."""
         try:
             write, kind = choose_encoder(accept)
-        except TypeError:  # of a version that is none
+        except TypeError:  # the header names a version that does not exist
             write, kind = choose_encoder("")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, partial(write, _Seen(self._registry, view))), kind

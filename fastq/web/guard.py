@@ -23,7 +23,7 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
 }
 _BROWSERS: Final = "Mozilla/"
-"""With this all browsers begin their ``User-Agent``, which pages cannot change without asking first."""
+"""The start of every browser's ``User-Agent``; a page cannot change it without asking the server first."""
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([a-z0-9._-]+))(?::\d{1,5})?", re.IGNORECASE | re.ASCII)
 
 
@@ -48,8 +48,8 @@ def is_known_host(host: str, allowed: Sequence[str]) -> bool:
 def is_same_origin(request: Request) -> bool:
     """Return whether an unsafe request was not sent by a page of another origin.
 
-    A browser tells by ``Sec-Fetch-Site``, or by ``Origin`` where the page came over plain HTTP. A request with neither
-    was not sent by a browser. One with two of either is some program's trick.
+    A browser tells by ``Sec-Fetch-Site``, or by ``Origin`` where the page came over plain HTTP. A request without
+    either was not sent by a browser. A program that sends one of them twice wants to trick us.
     """
     sites, origins = request.headers.getlist("sec-fetch-site"), request.headers.getlist("origin")
     if len(sites) > 1 or len(origins) > 1:
@@ -60,16 +60,16 @@ def is_same_origin(request: Request) -> bool:
 
 
 def is_own(origin: str, request: Request) -> bool:
-    """Return whether an origin is that of this server, as the browser knows it."""
+    """Return whether an origin is this server's own, as the browser knows it."""
     host = request.headers.get("host", "").lower()
     return origin.lower() in (f"http://{host}", f"https://{host}")
 
 
 class Source(Enum):
-    """Where a request comes from that only reads."""
+    """Where a request that only reads comes from."""
 
     OWN = auto()
-    """A page of ours, the address bar, a link that somebody clicked, or a program that is no browser."""
+    """A page of ours, the address bar, a link that somebody clicked, or a program other than a browser."""
     LINK = auto()
     """Perhaps a page of another site that leads here by itself; over plain HTTP also a bookmark looks like this."""
     EMBEDDED = auto()
@@ -80,7 +80,7 @@ class Source(Enum):
 
 
 def source_of(request: Request) -> Source:
-    """Return where a request comes from that only reads.
+    """Return where a request that only reads comes from.
 
     Browsers send ``Sec-Fetch-Site`` to names only over TLS. Over plain HTTP, our pages are known by ``Referer``, which
     no other site can send for us; a navigation is known by ``Upgrade-Insecure-Requests``, which no script can set.

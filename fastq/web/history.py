@@ -21,7 +21,7 @@ __all__ = ["HISTORY", "Bar", "bars_of"]
 
 HOUR: Final = timedelta(hours=1)
 SPANS: Final = {"1h": (HOUR, 1), "8h": (8 * HOUR, 5), "24h": (24 * HOUR, 1), "14d": (336 * HOUR, 0)}
-"""The times that are shown, each with how many minutes or hours a bar has; 0 for the days of the viewer."""
+"""The periods shown, each with the minutes or hours of one bar; 0 means a bar a day, in the viewer's zone."""
 MOST_TYPES: Final = 200
 
 
@@ -85,7 +85,7 @@ def _bars(stats: Sequence[RunStats], ends: Sequence[datetime], labels: Sequence[
 
 
 def _places(times: Durations) -> tuple[int, int]:
-    """Return the buckets, from 1, in which half of the durations end, and 95% of them; 0 if there are none."""
+    """Return the buckets, counted from 1, in which half and 95% of the durations end; 0 without durations."""
     found = []
     for share in (0.5, 0.95):
         passed, place = 0, 0
@@ -134,7 +134,7 @@ async def history(call: Call) -> Response:
 async def _read(
     call: Call, names: Sequence[str], length: timedelta, zone: tzinfo | None
 ) -> tuple[list[RunStats], list[tuple[str, RunStats]], list[tuple[str, str, RunStats]]]:
-    """Return the points of all queues together, the total of each queue, and those of the types in each.
+    """Return the sum of all queues' points, the total of each queue, and the totals of its types.
 
     With a ``zone`` they are cut to its last days. The points of a queue are added and forgotten: of a thousand queues
     they would not fit into memory.

@@ -1,6 +1,6 @@
 """Pages that are brought up to date while they are looked at: one look at Redis for all who see the same page.
 
-Each page that is looked at is a room. A poller renders the page of each room every second or two, and sends its
+A page is watched while somebody has it open. A poller renders it every second or two, and sends its
 viewers the parts that have changed, of tables the rows. It ends when nobody looks.
 """
 
@@ -22,7 +22,7 @@ KEEP_ALIVE_S: Final = 15.0
 MOST_VIEWERS: Final = 500
 MOST_OF_A_USER: Final = 100
 LIFE_S: Final = 600.0
-"""Then a browser connects again, and its rights are looked at again."""
+"""After this time a stream ends: the browser connects again, and its user's rights are checked anew."""
 REST: Final = 3
 """After a round the poller rests for at least this many times as long as it took."""
 _ROW: Final = re.compile(r"<tr data-key=.*?</tr>", re.DOTALL)
@@ -59,12 +59,12 @@ class _Viewer:
 
 
 @dataclass(eq=False, slots=True)
-class _Room:
+class _Watched:
     """A page that is looked at: its parts as they were last sent, and its viewers."""
 
     render: Render
     ticks: int
-    """It is renewed at each so many ticks."""
+    """The number of ticks from one renewal to the next."""
     parts: dict[str, str] = field(default_factory=dict)
     viewers: set[_Viewer] = field(default_factory=set)
     trouble: str = ""
@@ -86,30 +86,30 @@ class _Room:
 
 
 class Live:
-    """The rooms of a site, and its poller."""
+    """The watched pages of a site, and their poller."""
 
     def __init__(self) -> None:
-        self._rooms: dict[object, _Room] = {}
+        self._pages: dict[object, _Watched] = {}
         self._poller: asyncio.Task[None] | None = None
         self._is_closed = False
 
     @property
     def viewers(self) -> int:
         """The number of open streams."""
-        return sum(len(room.viewers) for room in self._rooms.values())
+        return sum(len(page.viewers) for page in self._pages.values())
 
     def is_full(self, user: str) -> bool:
         """Return whether a user may open no further stream; ``user`` is empty if there is no login."""
-        own = sum(viewer.user == user for room in self._rooms.values() for viewer in room.viewers)
+        own = sum(viewer.user == user for page in self._pages.values() for viewer in page.viewers)
         return self.viewers >= MOST_VIEWERS or (user != "" and own >= MOST_OF_A_USER)
 
     async def watch(self, key: object, render: Render, ticks: int = 1, user: str = "") -> AsyncIterator[str]:
         """Yield the events for one viewer of a page; viewers with the same key see the same."""
-        room = self._rooms.setdefault(key, _Room(render, ticks))
-        viewer = _Viewer(user, dict(room.parts), room.trouble)
-        if room.parts or room.trouble:
+        page = self._pages.setdefault(key, _Watched(render, ticks))
+        viewer = _Viewer(user, dict(page.parts), page.trouble)
+        if page.parts or page.trouble:
             viewer.wake.set()
-        room.viewers.add(viewer)
+        page.viewers.add(viewer)
         try:
             if self._poller is None or self._poller.done():
                 self._poller = asyncio.get_running_loop().create_task(self._poll(), name="poller of fastq web")
@@ -124,27 +124,27 @@ class Live:
                     if not self._is_closed:
                         yield viewer.take()
         finally:
-            room.viewers.discard(viewer)
-            if not room.viewers and self._rooms.get(key) is room:
-                del self._rooms[key]
+            page.viewers.discard(viewer)
+            if not page.viewers and self._pages.get(key) is page:
+                del self._pages[key]
 
     async def _poll(self) -> None:
         took_s = 0.0
         for tick in count(1):
             await asyncio.sleep(max(TICK_S, REST * took_s))
-            if not self._rooms:
+            if not self._pages:
                 return
             began_s = time.monotonic()
-            for room in list(self._rooms.values()):
-                if tick % room.ticks == 0:
-                    await room.renew()
+            for page in list(self._pages.values()):
+                if tick % page.ticks == 0:
+                    await page.renew()
             took_s = time.monotonic() - began_s
 
     async def close(self) -> None:
         """End all streams; browsers connect again."""
         self._is_closed = True
-        for room in self._rooms.values():
-            for viewer in room.viewers:
+        for page in self._pages.values():
+            for viewer in page.viewers:
                 viewer.wake.set()
         if self._poller is not None:
             self._poller.cancel()
@@ -153,7 +153,7 @@ class Live:
 
 @lru_cache(maxsize=8)
 def changed(html: str, before: str) -> str:
-    """Return a part with the rows that were there before as ``<tr data-same="N">``, N being their number then."""
+    """Return a part in which a row that has not changed is ``<tr data-same="N">``; N was its number before."""
     known = {_lasting(row): at for at, row in reversed(list(enumerate(_ROW.findall(before))))}
     if not known:
         return html

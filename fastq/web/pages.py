@@ -19,11 +19,11 @@ from fastq.inspector.fields import QUEUE, faced
 from fastq.inspector.jobs import may as is_possible
 from fastq.text.fields import text_of
 from fastq.web.acting import ACTING, VERBS, did_of
-from fastq.web.bulk import JOBS
 from fastq.web.charts import CHARTS
 from fastq.web.doctor import DOCTOR
 from fastq.web.enqueueing import ENQUEUEING
 from fastq.web.history import HISTORY, bars_of
+from fastq.web.orders import JOBS
 from fastq.web.payloads import shown
 from fastq.web.problems import problems_of
 from fastq.web.redaction import HIDDEN
@@ -112,7 +112,7 @@ def _count(servers: Sequence[ServerInfo], queue: str) -> int:
 
 
 async def queue(call: Call) -> Response:
-    """Lead on to a state of a queue that has tasks."""
+    """Redirect to a state of a queue that has tasks."""
     info = await _info(call)
     state = next((state for state in _FIRST if getattr(info, state.value)), TaskState.ACTIVE)
     return RedirectResponse(f"{call.base}/queues/{name_in_path(info.queue)}/{state.value}", 303)

@@ -51,7 +51,7 @@ class Past:
         return kept is not None and kept[1] == info.timestamp.date() and now_s < kept[0] + DAYS_KEPT_S
 
     async def lately(self, inspector: AsyncInspector, infos: Sequence[QueueInfo]) -> dict[str, RunHistory | None]:
-        """Return the last hour of those queues of which runs have failed; None if no fastq server serves a queue.
+        """Return the last hour of the queues with failed runs; None for a queue that no fastq server serves.
 
         Go's servers count days only.
         """

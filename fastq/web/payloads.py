@@ -29,7 +29,7 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 class Shown:
     """Bytes as they are shown: ``kind`` is "JSON", "text", "bytes", one of the other forms, or "empty".
 
-    ``size`` is that of all of them. ``others`` are the further forms in which they can be shown.
+    ``size`` is their whole number. ``others`` are further forms in which they can be shown.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class Shown:
 def shown(data: bytes, form: str = "", size: int = 0) -> Shown:
     """Return the beginning of bytes, in the form that suits them, or in one of the others if they have it.
 
-    ``size`` is that of all of them, if the rest was not read.
+    ``size`` is their whole number if the rest was not read.
     """
     if not data:
         return Shown("empty", Markup(""), 0, False)
@@ -84,7 +84,7 @@ def _suited(data: bytes) -> Shown:
 
 
 def preview(data: bytes | None, size: int = 0) -> str:
-    """Return the beginning of bytes on one line; ``size`` is that of all of them, if the rest was not read."""
+    """Return the beginning of bytes on one line; ``size`` is their whole number if the rest was not read."""
     if not data:
         return ""
     size = max(size, len(data))
@@ -96,7 +96,7 @@ def preview(data: bytes | None, size: int = 0) -> str:
 
 
 def _beginning(data: bytes, most: int) -> bytes:
-    """Cut bytes, if they are text between two characters."""
+    """Cut bytes; text is cut between two characters."""
     for end in range(most, max(0, most - 4), -1):
         if end >= len(data) or data[end] & 0xC0 != 0x80:
             return data[:end]
@@ -112,7 +112,7 @@ def _text(data: bytes) -> str | None:
 
 
 def _visible(text: str) -> str:
-    """Replace characters that are not seen, or that turn the text around them, by their numbers."""
+    """Replace invisible characters, and characters that reverse the text around them, by their numbers."""
     return "".join(
         each if each.isprintable() or each in "\n\t" else f"\\u{ord(each):04x}" for each in text.replace("\r\n", "\n")
     )

@@ -18,7 +18,7 @@ MANY_FAILED: Final = 10
 FAILED_SHARE: Final = 0.1
 FEW_FAILED: Final = 3
 MOST_FAILED_SHARE: Final = 0.5
-"""A queue with few runs is in trouble if this share of them has failed."""
+"""The share of failed runs from which a queue with few runs is in trouble."""
 NEARLY_FULL: Final = 0.9
 FEW_ALIKE: Final = 3
 _OPTION: Final = " --queues "
@@ -50,7 +50,7 @@ def problems_of(
 ) -> list[Problem]:
     """Return what is wrong, the worst first.
 
-    ``lately`` has the minutes of queues of which runs have failed; None for one that only Go's servers serve.
+    ``lately`` has the minutes of queues with failed runs; None for a queue that only Go's servers serve.
     """
     served = {queue for server in servers if server.status == "active" for queue in server.queues}
     found = [problem for info in queues for problem in _of_queue(info, info.queue in served, bool(servers))]
@@ -59,7 +59,7 @@ def problems_of(
 
 
 def _folded(found: Sequence[Problem]) -> Iterator[Problem]:
-    """Yield the problems; those that many queues have in the same way are one."""
+    """Yield the problems; the same problem of many queues becomes one."""
     alike: dict[str, list[Problem]] = {}
     for problem in found:
         alike.setdefault(problem.of_many, []).append(problem)

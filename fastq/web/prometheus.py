@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 LIMIT_S: Final = 10.0
 MOST_BYTES: Final = 8_000_000
-"""A reply with more is none: nine are read at a time."""
+"""The bytes that a reply may have; nine replies are held at a time."""
 PIECE_BYTES: Final = 1_000_000
 REDIRECTS: Final = range(300, 400)
 HOUR_S: Final = 3600
@@ -54,11 +54,11 @@ class Times:
 
 
 def check_server(url: str) -> None:
-    """Raise ``ValueError`` unless this can be the URL of a server; an empty one stands for none."""
+    """Raise ``ValueError`` unless this can be the URL of a server; an empty text means no server."""
     try:
         parts = urlsplit(url)
         is_right = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0)
-    except ValueError:  # its port is none
+    except ValueError:  # its port is not a number
         is_right = False
     if not is_right:
         raise ValueError("the URL of Prometheus must be like http://prometheus.example:9090")
@@ -110,7 +110,7 @@ def _json(body: bytes) -> bytes:
 async def ask(server: str, queries: Iterable[str], times: Times, read: Callable[[bytes], T]) -> list[T]:
     """Send range queries, all at once; return the replies as ``read`` reads them, or raise ``OSError``.
 
-    ``read`` runs in a thread, and raises ``msgspec.DecodeError`` for what is no reply of Prometheus.
+    ``read`` runs in a thread, and raises ``msgspec.DecodeError`` for anything but a reply of Prometheus.
     """
     loop, told = asyncio.get_running_loop(), {"start": times.start, "end": times.end, "step": times.step}
     requests = [_request(server, urlencode({"query": query, **told})) for query in queries]
@@ -145,7 +145,7 @@ _OPENER: Final = urllib.request.build_opener(_NoRedirects)
 
 
 def _body(reply: Any) -> bytes:
-    """Read a reply for ``LIMIT_S`` at most: the limit of the socket is one of each of its pieces."""
+    """Read a reply for ``LIMIT_S`` at most: the socket's own limit holds for each piece alone."""
     until_s, body = time.monotonic() + LIMIT_S, bytearray()
     while piece := reply.read1(PIECE_BYTES):
         body += piece

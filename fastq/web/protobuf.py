@@ -11,7 +11,7 @@ MOST_DEPTH: Final = 12
 
 
 def protobuf_lines(data: bytes) -> list[str] | None:
-    """Return a line for each field, those of messages within indented; None if the bytes are no protobuf message."""
+    """Return a line for each field, indented in inner messages; None if the bytes are not a protobuf message."""
     try:
         fields = list(_fields(data))
     except (ValueError, IndexError):
@@ -20,7 +20,7 @@ def protobuf_lines(data: bytes) -> list[str] | None:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes, int]]:
-    """Yield the number, the value and the wire type of each field; ``ValueError`` or ``IndexError`` if it is none."""
+    """Yield number, value and wire type of each field; ``ValueError`` or ``IndexError`` for other bytes."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -20,10 +20,10 @@ FIELDS: Final = ("id", "type", "error", "payload", "queue", "state", "since", "u
 MOST_CHARACTERS: Final = 1_000
 MOST_WORDS: Final = 20
 MOST_TEXT_BYTES: Final = 1_000_000
-"""Text is looked for in the beginning of a payload, no further."""
+"""Text is looked for in this many bytes at the beginning of a payload."""
 MOST_PARSED_BYTES: Final = 256_000
 """The values of a larger JSON payload are not looked at: to parse it would keep all pages waiting."""
-# What is looked for has most often failed.
+# Most searches are for failed tasks.
 ORDER: Final = (
     TaskState.RETRY,
     TaskState.ARCHIVED,

@@ -57,7 +57,7 @@ class Redaction:
         return replace(info, payload=payload, result=result, headers=self._headers(info.headers), **sizes)
 
     def data(self, data: bytes, size: int = 0) -> bytes:
-        """Return a payload or a result as it may be shown; ``size`` is that of all of it, if it was cut."""
+        """Return a payload or a result as it may be shown; ``size`` is its whole size if it was cut."""
         if not self.is_needed or not (data or size):
             return data
         if self.hides or max(len(data), size) > MOST_BYTES or size > len(data):

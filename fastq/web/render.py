@@ -60,7 +60,7 @@ def _latency(info: QueueInfo) -> Markup:
 
 
 def _facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
-    """Return titles and values of a task, those that it has not as empty text."""
+    """Return titles and values of a task; a value that it does not have is an empty text."""
 
     def told(field: Field) -> str:
         value = field.read(info)
@@ -122,7 +122,7 @@ _templates.globals.update(MANY_ROWS=MANY_ROWS)
 
 
 def load_templates() -> None:
-    """Compile all templates, so that no page, and none beside it, waits for that."""
+    """Compile all templates, so that no page waits for that."""
     for name in _templates.list_templates(extensions=["jinja"]):
         _templates.get_template(name)
 

@@ -18,7 +18,7 @@ from fastq.inspector import Progress, QueueInfo, TaskFilter
 from fastq.inspector.jobs import Place, doing_where
 from fastq.inspector.jobs import may as is_possible
 from fastq.web.acting import VERBS, did_of
-from fastq.web.bulk import Order, ask, begin
+from fastq.web.orders import Order, ask, begin
 from fastq.web.payloads import preview
 from fastq.web.query import FIELDS, Query, Subject, pattern_of
 from fastq.web.render import page
@@ -125,13 +125,13 @@ async def search(call: Call) -> Response:
 
 
 def query_for(queue: str, states: str, error: str = "") -> str:
-    """Return the search for the tasks of a queue that failed, as others did if there is an ``error``."""
+    """Return the search for failed tasks of a queue; with ``error``, for those that failed in the same way."""
     words = [f"queue:{_quoted(queue)}", f"state:{states}"]
     return " ".join([*words, f"error:{_quoted(pattern_of(error))}"] if error else words)
 
 
 def _strange_words(text: str) -> list[str]:
-    """Return what looks like a word of the search, but is none, and was looked for as text."""
+    """Return the words that look like fields of the search, but name no field, and were searched as text."""
     names = (name for name in _NAMED.findall(text) if name not in FIELDS)
     return list(dict.fromkeys(names))
 
@@ -172,7 +172,7 @@ async def _walk(call: Call, query: Query, work: Work) -> None:
             looked = before + progress.done
             work.note(Progress(max(total, looked), looked=looked))
 
-        everything = TaskFilter()  # the tests are done here, since they have to let other work be done between them
+        everything = TaskFilter()  # the tests are made here, where other work gets turns between them
         found = call.inspector.find_tasks(place.queue, place.state, everything, group=place.group, progress=note)
         batch: list[TaskInfo] = []
         with suppress(QueueNotFoundError):  # deleted meanwhile

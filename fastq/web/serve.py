@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from fastq.log.setup import set_up_logging
 from fastq.web.access import User
 from fastq.web.addresses import Network, address_of, is_one_of, networks_of
-from fastq.web.app import IS_LET_IN, FastqWeb
+from fastq.web.asgi import IS_LET_IN, FastqWeb
 from fastq.web.auth import auth_of, new_token, new_user_line
 from fastq.web.compat_records import printable_text
 from fastq.web.render import load_templates
@@ -40,14 +40,14 @@ HEAD_S: Final = 10.0
 MOST_CONNECTIONS: Final = 900
 """Below the usual limit of open files, 1024."""
 MOST_OF_AN_ADDRESS: Final = 64
-"""The connections of one address whose requests are not let in, or not there yet; a further one ends the oldest."""
+"""The connections of one address without a request that was let in; a further one ends the oldest."""
 BACKLOG: Final = 32
-"""So many connections are accepted at a time, before those that are too many are closed."""
+"""How many connections are accepted at a time; the surplus ones are closed after that."""
 MOST_UNACCEPTED: Final = 1_024
 """The system drops what is beyond this, and clients try again after a second."""
 UNREAD_S: Final = 30.0
 LEAST_READ_BYTES: Final = 16_384
-"""Less in this time is no reading: what is kept for the client would be kept for hours."""
+"""A client that reads fewer bytes within ``UNREAD_S`` is cut off: its reply would be held for hours."""
 
 
 _log = logging.getLogger("fastq.web")
@@ -57,7 +57,7 @@ _log = logging.getLogger("fastq.web")
 class ServeOptions:
     """Where to listen; ``port`` 0 is any free one. ``say`` gets the line that says where.
 
-    ``trusted`` are the networks of proxies, which have as many connections as they like.
+    ``trusted`` are the networks of proxies, which may have any number of connections.
     """
 
     host: str
@@ -118,7 +118,7 @@ class Protocol(H11Protocol):
     """
 
     trusted: Sequence[Network] = ()
-    """The networks of proxies, whose addresses have as many connections as they like."""
+    """The networks of proxies, which may have any number of connections."""
     _waits: asyncio.TimerHandle | None = None
     _sends: asyncio.TimerHandle | None = None
     _unread = 0

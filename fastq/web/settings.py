@@ -15,7 +15,7 @@ __all__ = ["SETTINGS"]
 
 
 async def settings(call: Call) -> Response:
-    """Show the settings; those of the process to admins who see all queues."""
+    """Show the settings; only admins who see all queues get those of the process."""
     is_shown = call.user.role is Role.ADMIN and call.view.is_of_all
     return page(
         call,

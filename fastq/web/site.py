@@ -45,10 +45,10 @@ class Refusal(Exception):  # noqa: N818 - the reply to a request, not a defect
 
 
 class Exporter(Protocol):
-    """What writes the metrics of a Redis; ``fastq.web.exporting`` has it, which not everybody can import."""
+    """What writes the metrics of a Redis; ``fastq.web.exporting`` has it, and needs prometheus_client."""
 
     async def text(self, accept: str, view: View) -> tuple[bytes, str]:
-        """Return the metrics that a user sees, and their format, one that is accepted."""
+        """Return the metrics that a user sees, in a format that is accepted, and the format's name."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -56,9 +56,9 @@ class Exporter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a ``FastqWeb`` serves; the formatters are None where bytes are shown as they are, as is ``exporter`` where
-    no metrics are.
+    """What a ``FastqWeb`` serves.
 
+    The formatters are None if bytes are shown as they are, ``exporter`` is None if no metrics are served.
     ``queues`` are patterns of the queues that anyone sees. ``name`` is empty for the first Redis, ``others`` are the
     names of the further ones. ``app`` has the typed tasks that the form offers, ``login`` says how users log in.
     """

@@ -22,7 +22,7 @@ EVENTS: Final = "text/event-stream"
 
 
 def in_parts(send: Send) -> Send:
-    """Return a ``send`` that sends no more of a body at a time than the client reads, so that little is held of it."""
+    """Return a ``send`` that sends a body in parts, each after the client has read the part before."""
 
     async def send_parts(message: Message) -> None:
         body, at = message.get("body", b""), 0
@@ -41,7 +41,7 @@ def in_pieces(
     describe: Callable[[TaskHead], Mapping[str, Any]],
     more: Mapping[str, Any],
 ) -> Response:
-    """Return a JSON object with a list of tasks, of which only a piece is held at a time, and then more members."""
+    """Return a JSON object with a list of tasks and more members; only a piece of the list is held at a time."""
 
     async def texts() -> AsyncIterator[str]:
         yield f"{{{json.dumps(name)}: ["
@@ -60,7 +60,7 @@ def in_pieces(
 
 
 def events_of(routes: Sequence[Route]) -> Endpoint:
-    """Return the endpoint that streams what changes on those of the pages that are live."""
+    """Return the endpoint that streams the changes of live pages."""
     live = [route for route in routes if route.live_s]
 
     async def events(call: Call) -> Response:

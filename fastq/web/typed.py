@@ -29,7 +29,7 @@ _HINTS: Final[Mapping[type, str]] = {
     inspect.TimeDeltaType: "duration, such as PT1H30M",
     inspect.UUIDType: "UUID",
 }
-"""The types whose values are one line of text, and how it is written; the others are JSON."""
+"""The types whose values are one line of text, and how such a value is written; values of other types are JSON."""
 _PLACE: Final = re.compile(r"\$\.(\w+)")
 
 
@@ -43,7 +43,7 @@ class MisfitsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A field of the form: ``choices`` are pairs of JSON and text, ``default`` is JSON, empty if there is none."""
+    """A field of the form: ``choices`` are pairs of JSON and text, ``default`` is JSON, or empty."""
 
     name: str
     kind: str

@@ -28,8 +28,8 @@ from fastq.inspector.json_records import (
     task_record,
     time_text,
 )
-from fastq.web.bulk import job_of, run_as_job, sees, stopped
 from fastq.web.days import days_of, zone_of
+from fastq.web.orders import job_of, run_as_job, sees, stopped
 from fastq.web.query import Query
 from fastq.web.render import page
 from fastq.web.search import Found, look
@@ -46,7 +46,7 @@ MOST_A_PAGE: Final = 1_000
 MOST_PAGES: Final = 10**9
 MOST_CHOSEN: Final = 1_000
 MOST_WHOLE: Final = 8_000_000
-"""The bytes of a payload or a result that a reply has at most."""
+"""The most bytes of a payload or a result in a reply."""
 DAYS: Final = 14
 FAILURES: Final = 50
 SETTLE_S: Final = 0.5

@@ -20,14 +20,14 @@ ALL_QUEUES: Final = ("*",)
 MOST_LISTED: Final = 4_000
 """The bytes of each payload, result and error that are read for a list."""
 MOST_OF_PAGE: Final = 8_000_000
-"""The same of all payloads of a list that is sent in pieces, and so of all results and of all errors."""
+"""The bytes of all payloads of a list that is sent in pieces; also of its results, and of its errors."""
 MOST_REDACTED: Final = 64_000
-"""The same where values are redacted: what is cut cannot be redacted, and is hidden."""
+"""The bytes of each where values are redacted: a payload that is cut cannot be redacted, so it is hidden."""
 MOST_OF_ONE: Final = 2_000_000
 WORKING: Final = frozenset(("idle", "busy"))
 UNKNOWN: Final = "unknown"
 PIECE_BYTES: Final = 1_000_000
-"""A larger piece is read only while few others are: memory is bounded by pieces, not by tasks."""
+"""Few pieces larger than this are read at a time, since they take more memory than the others."""
 
 
 class TooLargeError(Exception):
@@ -110,7 +110,7 @@ class View:
         ]
 
     async def task(self, queue: str, task_id: str, most: int = MOST_OF_ONE) -> TaskHead:
-        """Describe a task with so many bytes of payload and result at most."""
+        """Describe a task with at most ``most`` bytes of payload and result."""
         self.require(queue)
         [found] = await self.inspector.get_task_heads(queue, [task_id], most)
         if found is None:
@@ -137,9 +137,9 @@ class View:
     async def pieces(
         self, queue: str, state: TaskState, most: int, *, cuts: bool = True, **more: Any
     ) -> AsyncIterator[Sequence[TaskHead]]:
-        """Read a page of tasks, and return it piece by piece, with so many bytes of each payload and result at most.
+        """Read a page of tasks, and return it piece by piece, with at most ``most`` bytes of each payload and result.
 
-        ``TooLargeError`` where a task has more of them, and is not to be cut.
+        Without ``cuts``, ``TooLargeError`` for a task that has more.
         """
         self.require(queue)
         listed = min(MOST_LISTED, MOST_OF_PAGE // max(more["page_size"], 1))
@@ -189,9 +189,9 @@ def _cut(heads: Sequence[TaskHead], most: int) -> Iterator[tuple[Sequence[TaskHe
 
 
 def _child(child: ChildInfo, seen: Collection[str], is_shared: bool) -> ChildInfo:
-    """Return a worker process as one may see it who sees some tasks of it.
+    """Return a worker process for a user who sees some of its tasks.
 
-    On a server that has other queues too, nobody learns whether it is busy with a task of those.
+    If the server has queues that the user does not see, it is not told whether the process works on one of them.
     """
     ids = tuple(each for each in child.task_ids if each in seen)
     if is_shared and not ids and child.state in WORKING:

@@ -27,18 +27,18 @@ FRESH_S: Final = 5.0
 """How long the result of a lookup is given to those who ask for it again."""
 MOST_LOOKUPS: Final = 12
 MOST_OF_A_USER: Final = 3
-"""The lookups that one user may have going on; a further one ends the one that they looked at least lately."""
+"""The lookups of one user at a time; a further one ends the one that they have not looked at for longest."""
 MOST_KEPT: Final = 40
 """The lookups that are kept, those that have ended included."""
 MOST_AT_ONCE: Final = 4
-"""The requests of a user that are worked on at a time; further ones wait."""
+"""The requests of a user that are answered at a time; further ones wait."""
 MOST_WAITING: Final = 100
 MOST_STREAMS: Final = 20
-"""The replies to a user that are made while they are sent: each holds about a MB for as long as its client reads."""
+"""The streamed replies to a user at a time: each holds about a MB until its client has read it."""
 MOST_LARGE: Final = 4
 """The payloads of more than a MB that are held at a time, for all users."""
 STRETCH_S: Final = 0.01
-"""For so long a computation may keep all pages waiting."""
+"""How long a computation may keep all pages waiting."""
 MOST_RUNNING: Final = 20
 MOST_JOBS: Final = 100
 
@@ -55,11 +55,11 @@ class WorkState(StrEnum):
 
 
 class FullError(Exception):
-    """Raised when so much goes on, of this user or of others, that nothing further can begin."""
+    """Raised when this user, or all users together, have too much going on to begin more."""
 
 
 class Shares:
-    """Lets each user have few requests worked on at a time, so that many of one keep nobody else waiting."""
+    """Limits how many requests of a user are answered at a time, so that nobody keeps the others waiting."""
 
     def __init__(self, most_at_once: int = MOST_AT_ONCE) -> None:
         self._most_at_once = most_at_once
@@ -68,7 +68,7 @@ class Shares:
 
     @asynccontextmanager
     async def one_of(self, user: str) -> AsyncIterator[None]:
-        """Wait until few other requests of a user are worked on; ``FullError`` if many wait."""
+        """Wait until few other requests of a user are being answered; ``FullError`` if many wait."""
         semaphore, count = self._users.get(user) or (asyncio.Semaphore(self._most_at_once), 0)
         if count >= MOST_WAITING:
             raise FullError(f"{count} requests of yours are worked on already")
@@ -95,7 +95,7 @@ class Shares:
 
 
 class Turns:
-    """Lets long computations take turns: one goes on at a time, with turns of the loop between its stretches."""
+    """Lets long computations run one at a time, each in stretches between which the loop does other work."""
 
     def __init__(self) -> None:
         self._large, self._large_of_each = asyncio.Semaphore(MOST_LARGE), Shares(1)
@@ -114,7 +114,7 @@ class Turns:
 
     @asynccontextmanager
     async def large(self, user: str) -> AsyncIterator[None]:
-        """Wait until large payloads may be held for a user: one who reads slowly keeps only the own ones waiting."""
+        """Wait until large payloads may be held for a user; a slow reader delays only their own requests."""
         async with self._large_of_each.one_of(user), self._large:
             yield
 
@@ -133,9 +133,9 @@ class _Stopped(Exception):  # noqa: N818 - no defect
 class Work:
     """A piece of work, its progress and its result.
 
-    ``queues`` are those that it is about, None for all; a user must see all of them to see the work. ``result`` is
-    that of a lookup so far. ``said`` is a sentence about the end. ``owner`` is the user or address that began a lookup
-    and whose limits it counts for, empty for none.
+    ``queues`` are what it is about, None for all; only users who see all of them see the work. ``result`` is what a
+    lookup has found so far. ``said`` is a sentence about the end. ``owner`` is the user or address that began a lookup,
+    and for whose limits it counts; it is empty for other work.
     """
 
     title: str
@@ -267,7 +267,7 @@ class Board:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """End all work, each between two pieces if it comes to one soon."""
+        """End all work: between two pieces if it gets that far within 2 s, else in the middle of one."""
         for work in [*self.jobs.values(), *self._lookups.values()]:
             if work.is_running:
                 work.stop("the end of the web process")

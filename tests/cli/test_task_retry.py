@@ -79,7 +79,7 @@ def test_a_task_that_failed_again_since_it_was_seen_is_left_alone(
         Seeded(db).put("t0", "retry", type="mail", error_msg="another")
         db.delete(keys.task("default", "t1"))
 
-    monkeypatch.setattr("fastq.cli.bulk.confirm", change)
+    monkeypatch.setattr("fastq.cli.destructive.confirm", change)
     assert failing.json("task", "retry", "-q", "default", "--all", "--error", "Timeout")["count"] == 2
     assert pending(db) == ["o0", "o1"]
     assert db.zscore(keys.retry("default"), "t0") == FAR_S

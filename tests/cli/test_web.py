@@ -104,7 +104,7 @@ def test_asynqmons_flags_and_variables_name_the_redis(tmp_path: Path, secured: R
         (["--link", "Logs=javascript:{id}"], "must begin with http:// or https://"),
         (["--link", "Logs=https://x/{uuid}"], "{uuid} is not a field; fields are {id}, {queue}, {type}, {trace_id}"),
         (["--link", "Logs=https://x/{id.__class__}"], "{id.__class__} is not a field"),
-        (["--app", "tests.web.test_app:json"], "'tests.web.test_app:json' must be a fastq.App, not module"),
+        (["--app", "tests.web.test_asgi:json"], "'tests.web.test_asgi:json' must be a fastq.App, not module"),
         (["--port", "99999"], "99999 is not in the range"),
         (["--new-user", "ann"], "write NAME:ROLE, such as ann:operator"),
     ],

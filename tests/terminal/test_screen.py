@@ -7,10 +7,10 @@ import click
 import pytest
 
 from fastq.demo.audit import Audit
+from fastq.demo.display import Display
 from fastq.demo.fates import Fate
 from fastq.demo.figures import measure
 from fastq.demo.findings import QueueCounts
-from fastq.demo.progress import Progress
 from fastq.demo.summary import print_summary
 from fastq.terminal.screen import Screen, grouped
 from tests.demo.sample import Sample
@@ -78,7 +78,7 @@ def test_a_line_that_would_wrap_is_cut() -> None:
 
 def test_progress_on_a_terminal_is_a_block_with_a_line_a_queue() -> None:
     out = Terminal()
-    progress = Progress(Screen(out), 1000, WEIGHTS, counts(0, 0))
+    progress = Display(Screen(out), 1000, WEIGHTS, counts(0, 0))
     progress.show(counts(191, 10), 900)
     lines = click.unstyle(out.text()).splitlines()
     assert len(lines) == 5
@@ -92,7 +92,7 @@ def test_progress_on_a_terminal_is_a_block_with_a_line_a_queue() -> None:
 
 def test_progress_in_a_pipe_is_a_plain_line_now_and_then() -> None:
     out = Terminal("ascii", is_terminal=False)
-    progress = Progress(Screen(out), 1000, WEIGHTS, counts(0, 0))
+    progress = Display(Screen(out), 1000, WEIGHTS, counts(0, 0))
     for _ in range(9):
         progress.show(counts(191, 10), 900)
     assert out.text() == ""

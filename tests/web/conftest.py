@@ -8,7 +8,7 @@ from tests.waiting import PATIENCE_S
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("search.SETTLE_S", "v1.SETTLE_S", "doctor.SETTLE_S", "bulk.QUICK_S"):
+    for name in ("search.SETTLE_S", "v1.SETTLE_S", "doctor.SETTLE_S", "orders.QUICK_S"):
         monkeypatch.setattr(f"fastq.web.{name}", PATIENCE_S)
     monkeypatch.setattr("fastq.inspector.doctor.examination.SECOND_LOOK_S", 0.0)
 

@@ -21,7 +21,7 @@ from fastq.inspector import tasks as inspector_tasks
 from fastq.web import FastqWeb, Role, User, serve, site, work
 from fastq.web.access import ACTIONS
 from fastq.web.addresses import address_of, networks_of
-from fastq.web.app import ROUTES
+from fastq.web.asgi import ROUTES
 from fastq.web.auth import FAILURES, BasicAuth, TooManyFailuresError, _Counter, _Failures, new_user_line
 from fastq.web.view import View, _child
 from fastq.web.work import Work
@@ -30,7 +30,7 @@ from fastq.wire.messages import ChildInfo, SchedulerEntry, TaskMessage
 from tests.inspector.harness import Seeded
 from tests.waiting import PATIENCE_S, wait_until
 from tests.web.serving import Served, serving
-from tests.web.test_app import by_header, filled_path
+from tests.web.test_asgi import by_header, filled_path
 
 NAMES = ("%00", "%ff~FF", "%ED%A0%80", "..%2f%2e%2e", "%0d%0aSet-Cookie:x=1", "x" * 3_000, "{*[")
 BODIES = (b'{"task_ids":' + b"[" * 100_000, b'{"task_ids": ["\\ud800"]}', b"only=%ED%A0%80", b"q=%22&sure=yes")

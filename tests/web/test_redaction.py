@@ -12,7 +12,7 @@ from starlette.requests import Request
 from fastq import Client
 from fastq.web import FastqWeb, Role, User
 from fastq.web.access import ACTIONS
-from fastq.web.app import ROUTES
+from fastq.web.asgi import ROUTES
 from fastq.web.redaction import HIDDEN, Redaction
 from fastq.wire import keys
 from fastq.wire.messages import SchedulerEntry, ServerInfoMessage, WorkerInfo
@@ -20,7 +20,7 @@ from fastq.wire.records import encode_server_info, encode_worker_info
 from tests.cli.dash.scene import FAR_S, publish_entries
 from tests.inspector.harness import Seeded
 from tests.web.serving import Answer, serving
-from tests.web.test_app import filled_path
+from tests.web.test_asgi import filled_path
 
 SECRET = "s3cr3t"
 PAYLOAD = f'{{"user": {{"Password": ["{SECRET}"], "id": 9007199254740993}}, "pass\\u0077ord": "{SECRET}", "n": 1.10}}'

@@ -210,7 +210,7 @@ def test_failed_tasks_lead_to_their_like(url: str, crowd: None) -> None:
 def test_what_was_found_is_deleted_by_a_job_after_a_question(
     url: str, db: Redis, crowd: None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.web.bulk.QUICK_S", PATIENCE_S)
+    monkeypatch.setattr("fastq.web.orders.QUICK_S", PATIENCE_S)
     caplog.set_level(logging.INFO, "fastq.web.audit")
     with serving(FastqWeb(url, auth=None)) as served, Inspector(url) as inspector:
         assert send(served, "/search/delete", q="error:TimeoutError").status == 409  # nobody has searched yet
@@ -245,7 +245,7 @@ def test_a_long_job_is_shown_and_stopped_between_two_tasks(
     url: str, db: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue is so long that the job does not end before it is stopped: Redis is made to wait for that."""
-    monkeypatch.setattr("fastq.web.bulk.QUICK_S", 0.0)
+    monkeypatch.setattr("fastq.web.orders.QUICK_S", 0.0)
     caplog.set_level(logging.INFO, "fastq.web.audit")
     with Client(url) as client, Inspector(url) as inspector:
         client.enqueue_many([_task("t", n) for n in range(1_500)], queue="q")

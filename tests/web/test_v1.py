@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from fastq import Client, Inspector
-from fastq.web import FastqWeb, bulk
+from fastq.web import FastqWeb, orders
 from fastq.web.v1 import ROOT, V1
 from tests.cli.dash.scene import FAR_S, fill_scene
 from tests.inspector.harness import Seeded
@@ -115,12 +115,12 @@ def test_tasks_and_queues_are_acted_on(url: str, db: Redis) -> None:
 
 
 def test_a_job_is_followed_and_stopped(url: str, db: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "QUICK_S", 0.0)
+    monkeypatch.setattr(orders, "QUICK_S", 0.0)
     Seeded(db, "q").add("archived", {f"x{n}": FAR_S for n in range(3_000)})
     with serving(FastqWeb(url, auth=None)) as served:
         status, told = asked(served, "POST", "/queues/q/archived/delete-all")
         assert (status, told["state"]) == (202, "running")
         assert asked(served, "GET", "/jobs")[1]["jobs"][0]["id"] == told["id"]
-        monkeypatch.setattr(bulk, "QUICK_S", PATIENCE_S)
+        monkeypatch.setattr(orders, "QUICK_S", PATIENCE_S)
         assert asked(served, "POST", f"/jobs/{told['id']}/stop")[0] in (200, 409)  # it may have ended meanwhile
         wait_until(lambda: asked(served, "GET", f"/jobs/{told['id']}")[1]["state"] != "running")

@@ -1,4 +1,4 @@
-"""The colors of the dashboard: those of the states are distinguishable on a dark background."""
+"""The colors of the dashboard; the states are easy to tell apart on a dark background."""
 
 from typing import Final
 

@@ -14,7 +14,7 @@ from fastq.errors import QueueNotFoundError
 
 __all__ = ["dash"]
 
-APP: Final = "fastq.cli.dash.app"
+APP: Final = "fastq.cli.dash.dashboard"
 LEAST_S: Final = 1.0
 
 

@@ -109,7 +109,7 @@ class EntryView(View):
     async def look(self) -> None:
         """Read a page of the times."""
         self._events = await self.desk.inspector.list_scheduler_enqueue_events(
-            self._entry.id, page=self._page, page_size=self._grid.room
+            self._entry.id, page=self._page, page_size=self._grid.rows_shown
         )
 
     def draw(self) -> None:

@@ -17,8 +17,8 @@ from fastq.redis_url import is_cluster
 __all__ = ["Desk", "Options"]
 
 AT_ONCE: Final = 4
-HISTORY_S: Final = 3600.0
 """The number of queues that are read at once, each over its own connection."""
+HISTORY_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ class Finder:
         self.found: Found | None = None
         self._starts = [0]
 
-    async def look(self, desk: Desk, room: int, note: Callable[[], None]) -> None:
+    async def look(self, desk: Desk, size: int, note: Callable[[], None]) -> None:
         """Read a page, or search for the text; ``note`` is called meanwhile."""
 
         def keep(found: Found) -> None:
@@ -31,9 +31,9 @@ class Finder:
         place = self.place
         self.total = await desk.inspector.count_tasks(place.queue, place.state, group=place.group)
         if self.text:
-            found = await search(desk.inspector, self.place, self.text, self._starts[-1], room, keep)
+            found = await search(desk.inspector, self.place, self.text, self._starts[-1], size, keep)
         else:
-            found = await read_page(desk.inspector, self.place, self._starts[-1], room)
+            found = await read_page(desk.inspector, self.place, self._starts[-1], size)
             self._starts[-1] = found.start
         self.found = found
 
@@ -43,7 +43,7 @@ class Finder:
         self._starts, self.found = [0], None
 
     def turn(self, by: int) -> bool:
-        """Go to the next or previous page or stretch; False if there is none."""
+        """Go to the next or previous page or stretch; False at the end."""
         if by < 0 and len(self._starts) > 1:
             self._starts.pop()
         elif by > 0 and self.found is not None and self._has_more:

@@ -75,8 +75,8 @@ class Grid(Widget, can_focus=True):
         return [row.key for row in self._rows]
 
     @property
-    def room(self) -> int:
-        """Return the number of visible rows."""
+    def rows_shown(self) -> int:
+        """Return how many rows have a place."""
         return max(1, self.size.height - TITLES)
 
     def show(self, columns: Sequence[Column], rows: Sequence[Row], nothing: str = "") -> None:
@@ -99,8 +99,8 @@ class Grid(Widget, can_focus=True):
         lines = [self._line(layout, [column.title for column in layout.columns], "bold")]
         if not self._rows:
             lines = [Text(self._nothing, style="dim")]
-        self._top = max(min(self._top, self.cursor), self.cursor - self.room + 1, 0)
-        for at in range(self._top, min(self._top + self.room, len(self._rows))):
+        self._top = max(min(self._top, self.cursor), self.cursor - self.rows_shown + 1, 0)
+        for at in range(self._top, min(self._top + self.rows_shown, len(self._rows))):
             lines.append(self._line(layout, layout.rows[at], "", is_current=at == self.cursor))
         text = Text("\n").join(lines)
         text.no_wrap, text.overflow = True, "crop"
@@ -128,7 +128,7 @@ class Grid(Widget, can_focus=True):
 
     def action_leap(self, by: int) -> None:
         """Move by screens."""
-        self._place(self.cursor + by * self.room)
+        self._place(self.cursor + by * self.rows_shown)
 
     def action_first(self) -> None:
         """Move to the first row."""

@@ -24,9 +24,9 @@ from fastq.text.human import clean, number, plural, share
 __all__ = ["QueuesView", "per_second"]
 
 WIDE: Final = 110
-SHORT_NAME: Final = 12
-"""A list that has no room cuts longer names."""
 """The width from which bars and sparklines are longer."""
+SHORT_NAME: Final = 12
+"""A narrow list cuts longer names."""
 
 MORE: Final = sorted(faced(QUEUE, "dash"))
 COLUMNS: Final = (

@@ -90,7 +90,7 @@ class TasksView(Acting):
         if self.lists_groups:
             self._groups = await self.desk.inspector.groups(self.queue)
         else:
-            await self._finder.look(self.desk, self._grid.room, self.draw)
+            await self._finder.look(self.desk, self._grid.rows_shown, self.draw)
 
     async def _begin(self) -> None:
         """Start with the first state that has tasks."""
@@ -104,10 +104,10 @@ class TasksView(Acting):
         return self._is_gone
 
     def refit(self) -> None:
-        """Read as many tasks as there is room for."""
+        """Read as many tasks as fit."""
         super().refit()
         found = self._finder.found
-        if found is not None and not self._finder.text and found.size != self._grid.room:
+        if found is not None and not self._finder.text and found.size != self._grid.rows_shown:
             self.look_now()
 
     def draw(self) -> None:

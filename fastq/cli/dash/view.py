@@ -103,10 +103,10 @@ class View(Screen[None]):
         self.desk.said = ""
         self.draw_frame()
         self.draw()
-        self.call_after_refresh(self.look_now)  # only then is the available room known
+        self.call_after_refresh(self.look_now)  # only then is the size known
 
     def on_resize(self) -> None:
-        """Show as much as there is room for."""
+        """Show as much as fits."""
         self.call_after_refresh(self.refit)
 
     def refit(self) -> None:
@@ -160,10 +160,10 @@ class View(Screen[None]):
     def _foot_text(self) -> Text:
         """Put the messages above the keys: the health of Redis and the last result; one alone may take two lines."""
         health, said, width = str(self.desk.health), self.desk.said, max(1, self.size.width)
-        room = width - 1 if health and said else 2 * width - 1
-        text = Text().append(shortened(f" {said}", room) if said else "", style="yellow")
+        most = width - 1 if health and said else 2 * width - 1
+        text = Text().append(shortened(f" {said}", most) if said else "", style="yellow")
         text.append("\n" if health and said else "")
-        text.append(shortened(f" {health}", room) if health else "", style="bold red").append("\n")
+        text.append(shortened(f" {health}", most) if health else "", style="bold red").append("\n")
         read_only = self.desk.options.read_only
         hints = [hint for hint in (*self.hints(), *self.ALWAYS) if not (hint.acts and read_only)]
         return text.append_text(keys_text(hints, width))

@@ -42,8 +42,8 @@ class Celery(ServeMux[RunningTask]):
     """The tasks of a project, which ``fastq-worker module:app`` runs.
 
     ``main`` is the name of the module for tasks that are defined in ``__main__``. ``broker`` is the URL of the Redis,
-    None for that of the environment. Results are kept there for ``result_expires`` (seconds or a timedelta). All tasks
-    of ``shared_task`` are part of it, whether they are defined before or after it.
+    None for the one of the environment. Results are kept there for ``result_expires`` (seconds or a timedelta). All
+    tasks of ``shared_task`` are part of it, whether they are defined before or after it.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Celery(ServeMux[RunningTask]):
     def send_task(
         self, name: str, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> Result:
-        """Send a task by its name, which may be that of another project; options are those of ``apply_async``."""
+        """Send a task by its name, also one of another project; ``options`` as for ``apply_async``."""
         info = self.client.enqueue(self.message(name, args, kwargs, **options))
         return Result(result_id(info.queue, info.id), self)
 
@@ -131,7 +131,7 @@ class Celery(ServeMux[RunningTask]):
 
     def _set_up_django(self) -> None:
         """Do what Celery does in the workers of a Django project, whether or not it has Django's own tasks."""
-        self._django = importlib.import_module("fastq.contrib.connections")  # who has no Django needs none
+        self._django = importlib.import_module("fastq.contrib.connections")  # only Django projects need Django
         apps = self._django.set_up()
         self.around(self._django.FreshConnections)
         self.child_stop(self._django.close_all)
@@ -179,7 +179,7 @@ class Celery(ServeMux[RunningTask]):
         return result
 
     def _follow(self, running: RunningTask, number: int, link: dict[str, Any], value: object) -> None:
-        """Send a linked task, under an id made of that of its predecessor: a rerun of that one sends it once."""
+        """Send a linked task, under an id made from its predecessor's: if that one runs again, the id is taken."""
         args = link["args"] if link["immutable"] else [value, *link["args"]]
         options = {"task_id": f"{running.id}-link-{number}", **link["options"]}
         try:
@@ -273,7 +273,7 @@ def _called(task: Task[..., Any], call: Mapping[str, Any]) -> object:
 
 
 def _call_of(running: RunningTask) -> dict[str, Any]:
-    """Return the arguments of a task; ``PayloadError`` if its payload is not that of a call."""
+    """Return the arguments of a task; ``PayloadError`` if its payload does not describe a call."""
     try:
         found = decode(running.payload)
     except ValueError as error:

@@ -43,7 +43,7 @@ class Found(NamedTuple):
 def files_of(app: str, directory: Path) -> Sequence[Path]:
     """Return the Python files of a directory, a file, or the package of a dotted name below ``directory``.
 
-    ``FileNotFoundError`` if there is none.
+    ``FileNotFoundError`` if there are no such files.
     """
     place = directory / app
     if not place.exists():

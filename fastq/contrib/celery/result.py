@@ -43,8 +43,8 @@ def key_of(id: str) -> TaskKey:
 class AsyncResult:
     """The state and result of a task.
 
-    ``id`` is that of the result that ``delay`` returned. ``app`` is the ``Celery`` whose Redis has the task, by default
-    the one that was made last.
+    ``id`` is the ``id`` of the result that ``delay`` returned. ``app`` is the ``Celery`` whose Redis has the task, by
+    default the one that was made last.
     """
 
     def __init__(self, id: str, app: Sender | None = None) -> None:

@@ -81,7 +81,7 @@ class Scope:
         return self.find(node.id) if isinstance(node, ast.Name) else None
 
     def fill(self, body: Sequence[ast.AST]) -> None:
-        """Bind the names that these statements bind, without those of functions and classes in them."""
+        """Bind the names that these statements bind, but not what functions and classes in them bind."""
         for node in body:
             self._bind_by(node)
             if not isinstance(node, _OF_THEIR_OWN):
@@ -121,7 +121,7 @@ def nodes_of(tree: ast.Module, project: Project) -> Iterator[tuple[ast.AST, Scop
 
 
 def _walk(node: ast.AST, scope: Scope, around: Scope) -> Iterator[tuple[ast.AST, Scope]]:
-    """Walk a node; ``around`` is the scope that functions in it see: not that of a class."""
+    """Walk a node; ``around`` is the scope that functions in it see, which is never a class."""
     yield node, scope
     inner: Sequence[ast.AST] = []
     if isinstance(node, _Function):

@@ -138,7 +138,7 @@ class Task(Generic[P, R]):
     ) -> NoReturn:
         """Have the running task retried, by raising ``Retry``; out of retries, raise ``exc`` or an error of its own.
 
-        As in Celery it is retried even if the function catches ``Retry``. ``max_retries`` goes before that of the task.
+        As in Celery it is retried even if the function catches ``Retry``. ``max_retries`` replaces the task's own.
         """
         others = {**dict(zip(("args", "kwargs"), arguments, strict=False)), **others}
         if others:

@@ -56,7 +56,7 @@ _OF_DECORATOR: Final[Mapping[str, Any]] = {
 
 
 class TaskSettings(TypedDict, total=False):
-    """The arguments of ``task``: those of Django's decorator, and the options of ``FastqTask``."""
+    """The arguments of ``task``: Django's own, and the options of ``FastqTask``."""
 
     priority: int
     queue_name: str
@@ -117,7 +117,7 @@ class FastqTask(AnyTask):
 class FastqBackend(BaseTaskBackend):
     """The backend of Django's tasks on Redis.
 
-    OPTIONS: ``redis``, the URL, by default that of the environment; ``max_retry``, ``timeout`` and ``retention`` of
+    OPTIONS: ``redis``, the URL, by default the one of the environment; ``max_retry``, ``timeout`` and ``retention`` of
     tasks that say nothing else; ``enqueue_on_commit``, by default True: a task that is enqueued within transactions is
     sent when the last of them has been committed, and never if one is rolled back. If it cannot be sent then, it is
     lost: an error is logged, and ``enqueued_at`` of its result stays None.
@@ -152,7 +152,7 @@ class FastqBackend(BaseTaskBackend):
         return _client(self.redis)
 
     def enqueue(self, task: "Task[P, R]", args: Sequence[Any], kwargs: Mapping[str, Any]) -> "TaskResult[P, R]":
-        """Enqueue a task, once the open transactions are committed; ``TypeError`` for arguments that are no JSON."""
+        """Enqueue a task once the open transactions are committed; ``TypeError`` for arguments that are not JSON."""
         self.validate_task(task)
         task_id = str(uuid.uuid4())
         result: TaskResult[P, R] = TaskResult(

@@ -48,7 +48,7 @@ def fastq_backends() -> list[FastqBackend]:
 
 
 def redis_of(backends: list[FastqBackend]) -> str | None:
-    """Return the URL of their Redis, None for that of the environment."""
+    """Return the URL of their Redis, None for the one of the environment."""
     urls = {backend.redis for backend in backends}
     return urls.pop() if len(urls) == 1 else None
 

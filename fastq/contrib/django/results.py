@@ -45,7 +45,7 @@ def kept_value(value: object, started_at: datetime, worker_id: str) -> dict[str,
 
 
 def result_of(backend: BaseTaskBackend, info: TaskInfo, attempts: Sequence[FailedAttempt]) -> AnyResult:
-    """Return the result of a task of a backend, which has failed in these attempts."""
+    """Return the result of a task; ``attempts`` are its failed ones."""
     status = _STATUS.get(info.state, TaskResultStatus.READY)
     call = orjson.loads(info.payload)
     kept = orjson.loads(info.result) if status == TaskResultStatus.SUCCESSFUL and info.result else {}
@@ -92,7 +92,7 @@ def _finished_at(status: TaskResultStatus, attempts: Sequence[FailedAttempt], ke
 def _worker_ids(
     status: TaskResultStatus, info: TaskInfo, attempts: Sequence[FailedAttempt], kept: dict[str, Any]
 ) -> list[str]:
-    """Return one for each attempt; it is empty where it is not known, as for those before the last five."""
+    """Return a worker id for each attempt; it is empty if it is not known, as before the last five attempts."""
     ids = [one.server for one in attempts]
     if status in (TaskResultStatus.SUCCESSFUL, TaskResultStatus.RUNNING):
         ids.append(kept.get("worker_id", ""))

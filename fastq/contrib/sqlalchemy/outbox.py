@@ -105,7 +105,7 @@ def _task_of(row: OutboxTask) -> Task:
 
 
 class Relay:
-    """The outbox of a database, by its URL, and the client that enqueues; ``FastqError`` for a URL that is none."""
+    """The outbox of a database, by its URL, and the client that enqueues; ``FastqError`` for an invalid URL."""
 
     def __init__(self, database: str, client: Client) -> None:
         self._client = client

@@ -13,7 +13,7 @@ WARN_S: Final = 2.0
 BAD_S: Final = 10.0
 """A lease is 30 s long by its owner's clock, and others wait 30 s more by theirs."""
 RENEWED_S: Final = 6.0
-"""Within this time a server renews its entry once."""
+"""A server renews its entry within this time."""
 WHY: Final = (
     "times are compared across machines: tasks run too early or late, and leases expire while their servers live"
 )

@@ -106,7 +106,7 @@ class _Round:
         return int(self._order.now_ns() / 1e9 + skew_s)
 
     def look_at_nodes(self) -> Flow[None]:
-        """Look at the memory of each master of a cluster; INFO was that of one."""
+        """Look at the memory of each master of a cluster; INFO came from one of them."""
         if not self._is_cluster:
             return
         ranges = yield from ask(cluster_slots())

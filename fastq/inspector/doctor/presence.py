@@ -22,7 +22,7 @@ def stale_before(vitals: Vitals) -> int:
 
 
 def check_registry(registry: Sequence[RegistryEntry], vitals: Vitals) -> Finding:
-    """Find members that their owners have not renewed for a while; nothing removes those of Go by itself."""
+    """Find members that their owners have not renewed for a while; Go's members are never removed by themselves."""
     stale = [one for one in registry if one.expires_s < stale_before(vitals)]
     live = Counter(one.listed_in for one in registry if one not in stale)
     if not stale:

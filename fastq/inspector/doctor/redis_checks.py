@@ -75,7 +75,7 @@ def _role(vitals: Vitals) -> Finding:
 
 
 def _replicas(vitals: Vitals) -> list[Finding]:
-    """Look at what a master with replicas does while it has none; nothing of one that has never had any."""
+    """Check whether a master that has or needs replicas takes writes without them."""
     there, least = vitals.number("connected_slaves") or 0, vitals.min_replicas
     if vitals.text("role") != "master" or not (there or least not in ("0", None)):
         return []
@@ -141,7 +141,7 @@ def _persistence(vitals: Vitals) -> Finding:
 
 
 def check_node_memory(vitals: Vitals, address: str, facts: dict[str, str]) -> Finding | None:
-    """Check the memory of one node of a cluster; None if it is well, as the summary of one of them says."""
+    """Check the memory of one node of a cluster; None if it is fine."""
     found = _memory(replace(vitals, info=facts))
     return None if found.level is Level.OK else replace(found, seen=f"{address}: {found.seen}")
 
@@ -178,7 +178,7 @@ def _eviction(vitals: Vitals) -> Finding:
         return Finding("eviction", level, seen, why, advice)
     if evicted:
         advice = "see below for ids without tasks; after their repair CONFIG RESETSTAT sets the count to 0"
-        return Finding("eviction", Level.WARNING, seen, why.replace("throws", "threw"), advice)
+        return Finding("eviction", Level.WARNING, seen, why, advice)
     return Finding("eviction", Level.OK, seen)
 
 

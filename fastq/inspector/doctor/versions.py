@@ -15,7 +15,7 @@ NAME: Final = "data formats"
 
 
 def check_formats(registry: Sequence[RegistryEntry]) -> Flow[Finding]:
-    """Compare the forms of the data that servers write with each other and with that of this version."""
+    """Compare the data formats of the servers with one another and with this version's."""
     servers = yield from attempt(read_servers([one.key for one in registry if one.listed_in == "servers"]))
     if isinstance(servers, Refused):
         return unseen(NAME, servers.why)

@@ -43,7 +43,7 @@ class Scope:
 
 
 def find_nodes() -> Flow[Sequence[str]]:
-    """Name a queue on each node of a cluster, and any queue where there is none."""
+    """Name a queue on each node of a cluster; without a cluster, any queue."""
     ranges = yield from ask(cluster_slots())
     return ("fastq",) if isinstance(ranges, Refused) else node_tags(ranges)
 

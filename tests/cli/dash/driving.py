@@ -9,7 +9,7 @@ from typing import Any, ParamSpec
 
 from textual.pilot import Pilot
 
-from fastq.cli.dash.app import Dash
+from fastq.cli.dash.dashboard import Dash
 from fastq.cli.dash.desk import Options
 from fastq.cli.dash.view import View
 from tests.waiting import PATIENCE_S

@@ -1,4 +1,4 @@
-"""Name what the admin lists; there are no tables of it."""
+"""Name what the admin lists; it has no tables."""
 
 from typing import Any, ClassVar
 

@@ -45,16 +45,16 @@ __all__ = ["IS_LET_IN", "ROUTES", "FastqWeb"]
 
 ROUTES: Final = [*V1, *API, *METRICS, *PAGES]
 IS_LET_IN: Final = "fastq.web.is_let_in"
-"""Is set in the state of a request that is let in, for the server's limits."""
+"""The key in a request's state that says that it was let in; the server's limits depend on it."""
 STREAMS_TO: Final = "fastq.web.streams_to"
-"""Is whom the reply counts for, in the state of a request whose reply is made while it is sent."""
+"""The key in a request's state with the user for whose limit its streamed reply counts."""
 REFUSED_S: Final = 1.0
 EXPORTING: Final = "fastq.web.exporting"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _OTHER: Final = re.compile(r"/(?:@|%40)([A-Za-z0-9_.-]+)(?=/|$)")
 _LOGINS: Final = {NoneType: "nobody has to", BasicAuth: "name and password", TokenAuth: "token", ProxyAuth: "proxy"}
 _COSTLY: Final = re.compile(r"/(?:api|doctor|events|find|history|metrics|search)(?:/|$)")
-"""The paths that begin something, or read much: not because a page of another site leads there."""
+"""The paths that begin something or read much; a link from another site does not open them at once."""
 
 
 def _UNSAID(request: Request) -> None:  # noqa: N802 - a constant

@@ -17,12 +17,12 @@ from fastq.web.work import Work, WorkState
 __all__ = ["JOBS", "Order", "ask", "begin", "did", "job_of", "run_as_job", "sees", "stopped"]
 
 QUICK_S: Final = 0.4
-"""A job that takes no longer is shown by what it did, not on a page of its own."""
+"""A job that ends within this time gets no page of its own; its result is shown on the page before."""
 ASK_ABOVE: Final = 1_000
 """To destroy more tasks than this, their number has to be typed."""
 FAILURES: Final = 10
 KEPT: Final = frozenset(("all", "group", "id", "only", "q", "state", "to"))
-"""The fields that come again with the answer to a question; whatever else a form had is dropped."""
+"""The fields of a form that its question passes on; the others are dropped."""
 MOST_NAMED: Final = 100
 
 
@@ -30,7 +30,7 @@ MOST_NAMED: Final = 100
 class Order:
     """An action that was asked for: the job, where its form leads back to, and the queues that it is about.
 
-    ``query`` is the search whose tasks it is for, empty if it is for none.
+    ``query`` is the search whose tasks it is for; it is empty for other orders.
     """
 
     verb: str
@@ -164,7 +164,7 @@ def job_of(call: Call) -> Work:
 
 
 def sees(call: Call, work: Work) -> bool:
-    """Return whether a user sees all that a job is about."""
+    """Return whether a user may see every queue that a job works on."""
     return call.view.is_of_all or (work.queues is not None and all(map(call.view.sees, work.queues)))
 
 

@@ -1,4 +1,4 @@
-"""The site of a measurement: a temporary queue and server on the given Redis, deleted at the end.
+"""The testbed of a measurement: a temporary queue and server on the given Redis, deleted at the end.
 
 Nothing else in Redis is read or written. The usage of each process is read before and after.
 """
@@ -28,7 +28,7 @@ from fastq.server.server import Server
 from fastq.task import Task
 from fastq.wire import keys
 
-__all__ = ["NEEDED", "PREFIX", "Site"]
+__all__ = ["NEEDED", "PREFIX", "Testbed"]
 
 PREFIX: Final = "fastq-bench-"
 NEEDED: Final = (
@@ -39,8 +39,7 @@ NEEDED: Final = (
 _APP: Final = "fastq.planning.handlers:mux"
 _POLL_S: Final = 0.01
 _CHECK_S: Final = 0.05
-"""The interval at which the server polls the paused queue; it costs little, and affects no figure of a running
-queue."""
+"""How often the server polls the paused queue; a running queue is not polled, so no figure depends on it."""
 
 
 class _Moment(NamedTuple):
@@ -56,7 +55,7 @@ class _Moment(NamedTuple):
     busy_s: float
 
 
-class Site:
+class Testbed:
     """The environment of a measurement, for a ``with`` block; ``check`` raises when the measurement must end."""
 
     def __init__(self, url: str, children: int, check: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from fastq import Client
 from fastq.web import FastqWeb, Role, TokenAuth, User, auth
 from fastq.web.access import ACTIONS
-from fastq.web.app import ROUTES
+from fastq.web.asgi import ROUTES
 from fastq.web.auth import BasicAuth, ProxyAuth, auth_of, new_token, new_user_line
 from fastq.web.guard import SAFE
 from fastq.web.site import name_in_path

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastq.planning.costs import asleep, costs_of, crowding_of, fit_wakes, others_of, server_of
 from fastq.planning.model import awake
 from fastq.planning.profile import Wakes
-from fastq.planning.reckon import asleep, costs_of, crowding_of, fit_wakes, others_of, server_of
 from fastq.planning.samples import COROUTINE_WAITS, PACES, SINGLY, SIZES, WAIT_S, Extent, Sample, Samples
 from tests.planning.sample import relaxed
 

@@ -80,7 +80,7 @@ class _Waking:
         return fit_wakes([self.point(trial, value, base_s) for trial in trials])
 
     def bunching(self, plain: Wakes, main_s: float) -> float:
-        """Return the wake-ups of coroutines as a part of those of plain tasks."""
+        """Return the wake-ups that coroutines cause, as a share of what plain tasks cause."""
         parts = []
         for trial in COROUTINE_WAITS:
             rate, waking_s = self.point(trial, _main_of, main_s)

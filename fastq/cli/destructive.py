@@ -11,8 +11,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import click
 
-from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit
+from fastq.cli.status_line import StatusLine
 from fastq.cli.streams import say_failure
 from fastq.errors import BrokerError, FastqError
 from fastq.inspector import Progress

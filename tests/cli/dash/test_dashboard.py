@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from fastq.broker.transport.connection import READ_TIMEOUT_S
-from fastq.cli.dash.app import Dash
+from fastq.cli.dash.dashboard import Dash
 from fastq.cli.dash.desk import Options
 from fastq.cli.dash.tasks import TasksView
 from fastq.wire import keys

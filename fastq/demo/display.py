@@ -8,7 +8,7 @@ from typing import Final
 from fastq.demo.findings import QueueCounts
 from fastq.terminal.screen import Screen, grouped
 
-__all__ = ["Progress"]
+__all__ = ["Display"]
 
 _WINDOW_S: Final = 3.0
 _LINE_EVERY_S: Final = 3.0
@@ -16,8 +16,8 @@ _BAR: Final = 40
 _COLOURS: Final = ("red", "yellow", "blue")
 
 
-class Progress:
-    """The display of the demo's progress; rate and shares are those of the last three seconds.
+class Display:
+    """The display of the demo's progress; rate and shares are measured over the last three seconds.
 
     ``before`` are the counts before the first task.
     """
