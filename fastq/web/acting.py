@@ -9,11 +9,10 @@ from starlette.responses import RedirectResponse, Response
 from fastq.common.states import TaskState
 from fastq.errors import BrokerError, QueueNotFoundError, ServerNotListeningError
 from fastq.inspector import ServerInfo, TaskFilter
-from fastq.inspector.jobs import Job, Place, canceling, doing, doing_all, doing_where, may
-from fastq.web.orders import Order, ask, begin, did, run_as_job
+from fastq.inspector.jobs import Job, Place, canceling, doing, doing_all, doing_where
+from fastq.web.orders import Order, ask, begin, delete_as_job, did, require_possible
 from fastq.web.render import page
 from fastq.web.site import Call, Endpoint, Refusal, Route, name_in_path
-from fastq.web.work import Work
 
 __all__ = ["ACTING", "VERBS", "did_of"]
 
@@ -28,7 +27,8 @@ def _doer(verb: str) -> Endpoint:
     async def act(call: Call) -> Response:
         fields = await call.form()
         given = dict(fields)
-        state = _state(call, verb)
+        state = call.state()
+        require_possible(verb, state)
         ids = [given["only"]] if "only" in given else [value for name, value in fields if name == "id"]
         is_all = "all" in given
         if not is_all and not ids:
@@ -51,16 +51,6 @@ def _doer(verb: str) -> Endpoint:
         return RedirectResponse(f"{where}?{did(verb, done, group, missing=len(ids) - job.total)}", 303)
 
     return act
-
-
-def _state(call: Call, verb: str) -> TaskState:
-    try:
-        state = TaskState(call.names["state"])
-    except ValueError:
-        raise Refusal(404, f"there is no state {call.names['state']!r}") from None
-    if not may(verb, state):
-        raise Refusal(400, f"{verb} is not possible for {state} tasks")
-    return state
 
 
 async def _of_all(call: Call, verb: str, state: TaskState, group: str | None) -> Job:
@@ -132,12 +122,7 @@ async def delete(call: Call) -> Response:
         info = await call.view.queue_info(name)
         return page(call, "confirm_queue.jinja", title="delete", section="queues", info=info, back=_queue(call))
 
-    async def do(work: Work) -> str:
-        await call.inspector.delete_queue(name, force="force" in given, progress=work.note)
-        return "The queue is deleted."
-
-    work = Work(f"Delete the queue {name}", call.user.name, frozenset({name}))
-    quick = await run_as_job(call, "queue.delete", work, do)
+    work, quick = await delete_as_job(call, force="force" in given)
     return RedirectResponse(f"{call.base}/" if quick else f"{call.base}/jobs/{work.id}", 303)
 
 

@@ -1,9 +1,9 @@
 """asynqmon's REST API: its paths, status codes, fields and values."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import orjson
 from starlette.responses import PlainTextResponse, Response
@@ -45,9 +45,6 @@ DAYS_OF_ALL: Final = 90
 CANCELED_A_PAGE: Final = 100
 NO_QUEUE: Final = "\n"
 """A name that no queue has, for a query of Prometheus that must find nothing."""
-
-One: TypeAlias = Callable[[Call, str, str], Awaitable[None]]
-All: TypeAlias = Callable[[Call, str, TaskState, str | None], Awaitable[int]]
 
 
 def _json(value: object) -> Response:
@@ -157,16 +154,13 @@ async def get_task(call: Call) -> Response:
 # Actions on one task, on some, and on all of a state ----------------------------------------------------------------
 
 
-async def _delete(call: Call, queue: str, task_id: str) -> None:
-    await call.inspector.delete_task(queue, task_id)
-
-
-async def _run(call: Call, queue: str, task_id: str) -> None:
-    await call.inspector.run_task(queue, task_id)
-
-
-async def _archive(call: Call, queue: str, task_id: str) -> None:
-    await call.inspector.archive_task(queue, task_id)
+async def _act(call: Call, verb: str, task_id: str) -> None:
+    queue, inspector = call.names["queue"], call.inspector
+    if verb == "cancel":
+        await _cancel(call, queue, task_id)
+    else:
+        acts = {"run": inspector.run_task, "archive": inspector.archive_task, "delete": inspector.delete_task}
+        await acts[verb](queue, task_id)
 
 
 async def _cancel(call: Call, queue: str, task_id: str) -> None:
@@ -175,34 +169,22 @@ async def _cancel(call: Call, queue: str, task_id: str) -> None:
     await call.inspector.cancel_processing(task_id, queue=queue)
 
 
-async def _delete_all(call: Call, queue: str, state: TaskState, group: str | None) -> int:
-    return await call.inspector.delete_all_tasks(queue, state, group=group)
-
-
-async def _run_all(call: Call, queue: str, state: TaskState, group: str | None) -> int:
-    return await call.inspector.run_all_tasks(queue, state, group=group)
-
-
-async def _archive_all(call: Call, queue: str, state: TaskState, group: str | None) -> int:
-    return await call.inspector.archive_all_tasks(queue, state, group=group)
-
-
-def _doer(act: One) -> Endpoint:
+def _doer(verb: str) -> Endpoint:
     async def do(call: Call) -> Response:
-        await act(call, call.names["queue"], call.names["id"])
+        await _act(call, verb, call.names["id"])
         return _nothing()
 
     return do
 
 
-def _doer_of_some(act: One, done_name: str, failed_name: str) -> Endpoint:
+def _doer_of_some(verb: str, done_name: str, failed_name: str) -> Endpoint:
     async def do_some(call: Call) -> Response:
         done: list[str] = []
         failed: list[str] = []
         call.notes = {"tasks": done, "failed": failed}
         for task_id in await _task_ids(call):
             try:
-                await act(call, call.names["queue"], task_id)
+                await _act(call, verb, task_id)
             except BrokerError:
                 raise
             except (FastqError, ValueError):
@@ -227,9 +209,11 @@ async def _task_ids(call: Call) -> Sequence[str]:
     return ids
 
 
-def _doer_of_all(act: All, state: TaskState, name: str) -> Endpoint:
+def _doer_of_all(verb: str, state: TaskState, name: str) -> Endpoint:
     async def do_all(call: Call) -> Response:
-        count = await act(call, call.names["queue"], state, call.names.get("group"))
+        of = call.inspector
+        acts = {"run": of.run_all_tasks, "archive": of.archive_all_tasks, "delete": of.delete_all_tasks}
+        count = await acts[verb](call.names["queue"], state, group=call.names.get("group"))
         call.notes = {"count": count}
         return _json({name: count})
 
@@ -270,9 +254,7 @@ async def list_events(call: Call) -> Response:
 
 async def redis_info(call: Call) -> Response:
     """Describe Redis; of a cluster, also where each queue is."""
-    call.require_all_queues("INFO tells of")
-    is_cluster = call.site.is_cluster
-    info = await (call.inspector.cluster_info() if is_cluster else call.inspector.redis_info())
+    is_cluster, info = call.site.is_cluster, await call.redis_info()
     return _json(
         {
             "address": call.inspector.where,
@@ -313,17 +295,13 @@ async def get_metrics(call: Call) -> Response:
 
 # The table ----------------------------------------------------------------------------------------------------------
 
-_ONES: Final[Mapping[str, tuple[One, str, str]]] = {
-    "run": (_run, "pending_ids", "error_ids"),
-    "archive": (_archive, "archived_ids", "error_ids"),
-    "cancel": (_cancel, "canceled_ids", "error_ids"),
-    "delete": (_delete, "deleted_ids", "failed_ids"),
+_NAMES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "run": ("pending_ids", "error_ids", "scheduled"),
+    "archive": ("archived_ids", "error_ids", "archived"),
+    "cancel": ("canceled_ids", "error_ids", ""),
+    "delete": ("deleted_ids", "failed_ids", "deleted"),
 }
-_ALLS: Final[Mapping[str, tuple[All, str]]] = {
-    "run": (_run_all, "scheduled"),
-    "archive": (_archive_all, "archived"),
-    "delete": (_delete_all, "deleted"),
-}
+"""What a reply calls the tasks that were done, the tasks that failed, and the count of all."""
 _OF_STATES: Final[Mapping[TaskState, tuple[str, ...]]] = {
     TaskState.ACTIVE: ("cancel",),
     TaskState.PENDING: ("delete", "archive"),
@@ -342,13 +320,13 @@ def _routes_of_states() -> Iterator[Route]:
         yield Route("GET", tasks, _lister(state))
         for verb in verbs:
             action = f"task.{verb}"
-            act, done, failed = _ONES[verb]
+            done, failed, count = _NAMES[verb]
             deletes = verb == "delete"
-            yield Route("POST", f"{tasks}:batch_{verb}", _doer_of_some(act, done, failed), action)
-            all_of_them = cancel_all if verb == "cancel" else _doer_of_all(_ALLS[verb][0], state, _ALLS[verb][1])
+            yield Route("POST", f"{tasks}:batch_{verb}", _doer_of_some(verb, done, failed), action)
+            all_of_them = cancel_all if verb == "cancel" else _doer_of_all(verb, state, count)
             yield Route("DELETE" if deletes else "POST", f"{tasks}:{verb}_all", all_of_them, action)
             one = f"{tasks}/{{id}}" if deletes else f"{tasks}/{{id}}:{verb}"
-            yield Route("DELETE" if deletes else "POST", one, _doer(act), action)
+            yield Route("DELETE" if deletes else "POST", one, _doer(verb), action)
 
 
 ROUTES: Final = [

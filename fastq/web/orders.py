@@ -7,14 +7,27 @@ from urllib.parse import urlencode
 
 from starlette.responses import RedirectResponse, Response
 
+from fastq.common.states import TaskState
 from fastq.inspector import Progress
-from fastq.inspector.jobs import Job
+from fastq.inspector.jobs import Job, may
 from fastq.web.audit import audit
 from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
 from fastq.web.work import Work, WorkState
 
-__all__ = ["JOBS", "Order", "ask", "begin", "did", "job_of", "run_as_job", "sees", "stopped"]
+__all__ = [
+    "JOBS",
+    "Order",
+    "ask",
+    "begin",
+    "delete_as_job",
+    "did",
+    "job_of",
+    "require_possible",
+    "run_as_job",
+    "sees",
+    "stopped",
+]
 
 QUICK_S: Final = 0.4
 """A job that ends within this time gets no page of its own; its result is shown on the page before."""
@@ -111,6 +124,24 @@ async def run_as_job(
         before = f"; {work.progress.done:,} tasks were done before" if work.progress.done else ""
         raise Refusal(409, f"{work.said or 'it was stopped'}{before}")
     return True
+
+
+async def delete_as_job(call: Call, *, force: bool) -> tuple[Work, bool]:
+    """Begin the job that deletes the queue of the path; return it, and whether it has ended well by now."""
+    name = call.names["queue"]
+
+    async def do(work: Work) -> str:
+        await call.inspector.delete_queue(name, force=force, progress=work.note)
+        return "The queue is deleted."
+
+    work = Work(f"Delete the queue {name}", call.user.name, frozenset({name}))
+    return work, await run_as_job(call, "queue.delete", work, do)
+
+
+def require_possible(verb: str, state: TaskState) -> None:
+    """Refuse an action that tasks of a state cannot have."""
+    if not may(verb, state):
+        raise Refusal(400, f"{verb} is not possible for {state} tasks")
 
 
 def _notes(work: Work) -> dict[str, Any]:

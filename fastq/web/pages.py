@@ -127,7 +127,7 @@ async def _info(call: Call) -> QueueInfo:
 
 async def tasks(call: Call) -> Response:
     """Show a queue, and the tasks of one of its states."""
-    state = _state(call)
+    state = call.state()
     info, servers = await asyncio.gather(_info(call), call.view.servers())
     groups, after, group = await _groups(call) if state is TaskState.AGGREGATING else ([], "", "")
     size = call.number("size", PAGE_SIZE, MOST_A_PAGE)
@@ -177,13 +177,6 @@ async def _groups(call: Call) -> tuple[list[GroupInfo], str, str]:
         call.names["queue"], cursor=asked.get("cursor", ""), page_size=GROUPS_A_PAGE
     )
     return groups, after, asked.get("group") or (groups[0].group if groups else "")
-
-
-def _state(call: Call) -> TaskState:
-    try:
-        return TaskState(call.names["state"])
-    except ValueError:
-        raise Refusal(404, f"there is no state {call.names['state']!r}") from None
 
 
 def _workers(servers: Sequence[ServerInfo], queue: str) -> dict[str, tuple[ServerInfo, WorkerInfo]]:
@@ -347,9 +340,7 @@ def _upcoming(found: SchedulerEntry) -> list[datetime]:
 
 async def redis(call: Call) -> Response:
     """Show Redis."""
-    call.require_all_queues("INFO tells of")
-    is_cluster = call.site.is_cluster
-    info = await (call.inspector.cluster_info() if is_cluster else call.inspector.redis_info())
+    is_cluster, info = call.site.is_cluster, await call.redis_info()
     nodes = await call.inspector.all_cluster_nodes() if is_cluster else []
     return page(call, "redis.jinja", title="Redis", section="redis", info=info, is_cluster=is_cluster, nodes=nodes)
 

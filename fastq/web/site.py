@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from fastq.app.app import App
 from fastq.client import AsyncClient
+from fastq.common.states import TaskState
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import AsyncInspector
 from fastq.web.access import Access, User
@@ -130,6 +131,18 @@ class Call:
         """Refuse what tells of all queues to a user who sees some."""
         if not self.view.is_of_all:
             raise Refusal(403, f"{what} all queues, and you see some of them")
+
+    def state(self) -> TaskState:
+        """Return the state in the path."""
+        try:
+            return TaskState(self.names["state"])
+        except ValueError:
+            raise Refusal(404, f"there is no state {self.names['state']!r}") from None
+
+    async def redis_info(self) -> Mapping[str, str]:
+        """Return INFO, or CLUSTER INFO of a cluster."""
+        self.require_all_queues("INFO tells of")
+        return await (self.inspector.cluster_info() if self.site.is_cluster else self.inspector.redis_info())
 
     def may(self, action: str) -> bool:
         """Return whether the user may take an action here."""

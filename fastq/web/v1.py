@@ -15,7 +15,6 @@ from fastq.common.durations import parse_duration
 from fastq.common.states import TaskState
 from fastq.errors import QueueNotFoundError, TaskNotFoundError
 from fastq.inspector.jobs import Place, canceling, doing, doing_all
-from fastq.inspector.jobs import may as is_possible
 from fastq.inspector.json_records import (
     acted_record,
     attempt_record,
@@ -29,7 +28,7 @@ from fastq.inspector.json_records import (
     time_text,
 )
 from fastq.web.days import days_of, zone_of
-from fastq.web.orders import job_of, run_as_job, sees, stopped
+from fastq.web.orders import delete_as_job, job_of, require_possible, run_as_job, sees, stopped
 from fastq.web.query import Query
 from fastq.web.render import page
 from fastq.web.search import Found, look
@@ -96,7 +95,7 @@ async def groups(call: Call) -> Record:
 
 async def tasks(call: Call) -> Response:
     """List the tasks of a state; those that aggregate by group."""
-    state, group = _state(call), call.request.query_params.get("group")
+    state, group = call.state(), call.request.query_params.get("group")
     size, number = call.number("size", PAGE_SIZE, MOST_A_PAGE), call.number("page", 1, MOST_PAGES)
     if (state is TaskState.AGGREGATING) != (group is not None):
         raise Refusal(400, "group=NAME goes with the state aggregating, and the state aggregating with group=NAME")
@@ -104,13 +103,6 @@ async def tasks(call: Call) -> Response:
     found = await call.view.pieces(call.names["queue"], state, MOST_WHOLE, cuts=False, **more)
     total = await call.inspector.count_tasks(call.names["queue"], state, group=group)
     return in_pieces(call, "tasks", found, task_record, {"total": total})
-
-
-def _state(call: Call) -> TaskState:
-    try:
-        return TaskState(call.names["state"])
-    except ValueError:
-        raise Refusal(404, f"there is no state {call.names['state']!r}") from None
 
 
 async def task(call: Call) -> Record:
@@ -165,8 +157,7 @@ async def events(call: Call) -> Record:
 
 async def redis(call: Call) -> Record:
     """Return INFO, or CLUSTER INFO of a cluster."""
-    call.require_all_queues("INFO tells of")
-    info = await (call.inspector.cluster_info() if call.site.is_cluster else call.inspector.redis_info())
+    info = await call.redis_info()
     return {"address": call.inspector.where, "is_cluster": call.site.is_cluster, "info": dict(info)}
 
 
@@ -213,15 +204,9 @@ async def resume(call: Call) -> Record:
 
 async def delete(call: Call) -> Record:
     """Delete a queue, with its tasks if force=1, as a job."""
-    name, force = call.names["queue"], call.request.query_params.get("force", "") not in ("", "0", "false")
-    await call.view.queue_info(name)
-
-    async def do(work: Work) -> str:
-        await call.inspector.delete_queue(name, force=force, progress=work.note)
-        return "The queue is deleted."
-
-    work = Work(f"Delete the queue {name}", call.user.name, frozenset({name}))
-    await run_as_job(call, "queue.delete", work, do)
+    force = call.request.query_params.get("force", "") not in ("", "0", "false")
+    await call.view.queue_info(call.names["queue"])
+    work, _ = await delete_as_job(call, force=force)
     return _job(work)
 
 
@@ -239,13 +224,13 @@ async def _object(call: Call) -> Mapping[str, Any]:
 
 def _doer_of_chosen(verb: str) -> Read:
     async def do(call: Call) -> Record:
-        state, body = _state(call), await _object(call)
+        state, body = call.state(), await _object(call)
         ids = body.get("ids")
         if body.keys() != {"ids"} or not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
             raise Refusal(400, 'the body must be {"ids": ["…"]}')
         if not 0 < len(ids) <= MOST_CHOSEN:
             raise Refusal(400, f"{len(ids):,} ids are given; from 1 to {MOST_CHOSEN:,} are possible")
-        _require(verb, state)
+        require_possible(verb, state)
         done, failed = 0, dict[str, str]()
         call.notes = {"tasks": ids, "failed": failed}
         for task_id in ids:
@@ -269,8 +254,8 @@ def _doer_of_chosen(verb: str) -> Read:
 
 def _doer_of_all(verb: str) -> Read:
     async def do(call: Call) -> Record:
-        state, group = _state(call), call.request.query_params.get("group")
-        _require(verb, state)
+        state, group = call.state(), call.request.query_params.get("group")
+        require_possible(verb, state)
         place = Place(call.names["queue"], state, group)
         order = doing_all(verb, place, await call.inspector.count_tasks(place.queue, state, group=group))
 
@@ -284,11 +269,6 @@ def _doer_of_all(verb: str) -> Read:
 
     do.__doc__ = f"{verb.capitalize()} all tasks of a state, or of one group, as a job."
     return do
-
-
-def _require(verb: str, state: TaskState) -> None:
-    if not is_possible(verb, state):
-        raise Refusal(400, f"{verb} is not possible for {state} tasks")
 
 
 async def stop(call: Call) -> Record:
