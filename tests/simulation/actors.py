@@ -40,7 +40,7 @@ async def inspect(world: "World", machine: Machine) -> None:
             await pause(world, inspector, draw.choice(world.queues), draw.uniform(1, 12))
         elif (known := [one for one in world.history.acknowledged if one.startswith("t")]) and draw.random() < 0.6:
             what = draw.choice(ACTS)
-            running = [one for one in known if what == "cancel" and one in world.active(world.queue_of[one])]
+            running = [one for one in known if what == "cancel" and one in world.keyspace.active(world.queue_of[one])]
             await act(world, inspector, draw.choice(running or known[-8:]), what)
     await inspector.close()
 
@@ -75,9 +75,9 @@ async def pause(world: "World", inspector: AsyncInspector, queue: str, for_s: fl
     began_s = world.now_s
     is_paused = await until_done(lambda: inspector.pause_queue(queue))
     world.tell("paused", queue, is_paused)
-    before = set(world.active(queue))
+    before = set(world.keyspace.active(queue))
     await asyncio.sleep(for_s)
-    taken = tuple(sorted(set(world.active(queue)) - before)) if is_paused else ()
+    taken = tuple(sorted(set(world.keyspace.active(queue)) - before)) if is_paused else ()
     world.history.others.append(Paused(began_s, queue, taken))
     await until_done(lambda: inspector.unpause_queue(queue))
     world.tell("unpaused", queue)
@@ -146,7 +146,7 @@ async def hear(world: "World", handle: Any, name: str, task_id: str) -> None:
             continue
         except TimeoutError:
             kind = "nothing"
-        places = world.places().get(task_id, [])
+        places = world.keyspace.places().get(task_id, [])
         is_written = places == WRITTEN.get(kind)
         world.tell("told", name, kind, result, is_written)
         world.history.others.append(Told(world.now_s, name, kind, result, is_written))

@@ -2,7 +2,19 @@
 
 from typing import NamedTuple
 
-__all__ = ["Acted", "Collected", "Grouped", "Happening", "Paused", "Saved", "Ticked", "Told", "Wrote"]
+__all__ = [
+    "Acted",
+    "Collected",
+    "Counted",
+    "Grouped",
+    "Happening",
+    "Paused",
+    "Remembered",
+    "Saved",
+    "Ticked",
+    "Told",
+    "Wrote",
+]
 
 
 class Told(NamedTuple):
@@ -78,4 +90,22 @@ class Collected(NamedTuple):
     members: tuple[str, ...]
 
 
-Happening = Told | Wrote | Saved | Acted | Paused | Ticked | Grouped | Collected
+class Counted(NamedTuple):
+    """A number of ends that Redis has at the end: as a counter of all times, or as the sum of a history."""
+
+    where: str
+    what: str
+    """Done, failed, or processed, which is both."""
+    number: int
+
+
+class Remembered(NamedTuple):
+    """A server holds the id of a task, in memory; ``way`` leads there, by types."""
+
+    at_s: float
+    id: str
+    server: str
+    way: str
+
+
+Happening = Told | Wrote | Saved | Acted | Paused | Ticked | Grouped | Collected | Counted | Remembered

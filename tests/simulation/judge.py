@@ -224,15 +224,6 @@ class History:
         return [task_id for task_id, answer in self.answered.items() if answer.is_acknowledged]
 
 
-def judge(history: History) -> list[str]:
-    """Return all broken promises."""
-    of_all = (kept, never_ran, charges, owned, apart, taken_over, nothing_left, moved_on, handled)
-    untouched = (once_at_most, reasons, frozen, uncharged, tried_enough, early, waits, unique)
-    alone = history.without(history.by_hand())
-    found = [f"{rule.__name__}: {fault}" for rule in of_all for fault in rule(history)]
-    return found + [f"{rule.__name__}: {fault}" for rule in untouched for fault in rule(alone)]
-
-
 def kept(history: History) -> Iterator[str]:
     """An acknowledged task is in one place, or has ended well and was not to be kept."""
     deleted = {one.id for one in history.all_of(Acted) if one.what in ("delete", "forget")}
@@ -439,3 +430,15 @@ def describe(history: History, task_id: str) -> str:
         words.append(f"{run.server} {run.began_s:.3f} (retried {run.retried}) {end}")
     words.append("+".join(history.places.get(task_id, ["nowhere"])))
     return "; ".join(words)
+
+
+RULES: Final = (kept, never_ran, charges, owned, apart, taken_over, nothing_left, moved_on, handled)
+OF_UNTOUCHED: Final = (once_at_most, reasons, frozen, uncharged, tried_enough, early, waits, unique)
+"""The rules on tasks to which no inspector has done anything."""
+
+
+def judge(history: History) -> list[str]:
+    """Return all broken promises."""
+    alone = history.without(history.by_hand())
+    found = [f"{rule.__name__}: {fault}" for rule in RULES for fault in rule(history)]
+    return found + [f"{rule.__name__}: {fault}" for rule in OF_UNTOUCHED for fault in rule(alone)]

@@ -5,7 +5,19 @@ from typing import Any
 import pytest
 
 from fastq.broker.scripts import load_script
-from tests.simulation.happenings import Acted, Collected, Grouped, Happening, Paused, Saved, Ticked, Told, Wrote
+from tests.simulation.happenings import (
+    Acted,
+    Collected,
+    Counted,
+    Grouped,
+    Happening,
+    Paused,
+    Remembered,
+    Saved,
+    Ticked,
+    Told,
+    Wrote,
+)
 from tests.simulation.judge import Answered, Began, Ended, History, Sent
 from tests.simulation.rules import judge_all
 from tests.simulation.story import story_of
@@ -82,6 +94,14 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
         (DONE, TICKS, {**KEPT, "b": ["pending"]}, "ticks"),
         (DONE, FEW_TICKS, KEPT, "ticks_come"),
         (FAILED, (), {"a": ["archived"]}, "tried_enough"),
+        (DONE, (Counted("Redis", "processed", 1), Counted("history", "done", 1)), KEPT, ""),
+        (DONE, (Counted("Redis", "processed", 0),), KEPT, "counters"),
+        (DONE, (Counted("Redis", "processed", 2),), KEPT, "counters"),
+        (DONE, (Counted("Redis", "failed", 1),), KEPT, "counters"),
+        (DONE, (Counted("history", "done", 2),), KEPT, "counters"),
+        (DONE, 2 * (Remembered(90, "a", "s", "way"),), KEPT, ""),
+        (DONE, 3 * (Remembered(60, "a", "s", "way"),), KEPT, ""),
+        (DONE, 3 * (Remembered(90, "a", "s", "way"),), KEPT, "memory"),
     ],
 )
 def test_the_judge_names_the_broken_rule(

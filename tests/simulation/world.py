@@ -27,21 +27,21 @@ from fastq.wire.codec import decode_task_message
 from tests.simulation.actors import await_results, inspect
 from tests.simulation.combiner import SimulatedCombiner
 from tests.simulation.faults import REDIS, REFUSED, Fault, draw_faults
-from tests.simulation.happenings import Acted, Collected, Saved, Wrote
+from tests.simulation.happenings import Acted, Collected, Remembered, Saved, Wrote
 from tests.simulation.judge import Answered, Began, Ended, Freed, History, Sent, Struck
+from tests.simulation.keyspace import QUEUES, Keyspace
 from tests.simulation.loop import OUTSIDE, Loop, Machine, elapsed_s
 from tests.simulation.network import Network
 from tests.simulation.page import Page
 from tests.simulation.pool import Fate, SimulatedPool, draw_fate
 from tests.simulation.producers import GROUP, group_tasks, produce_blocking, schedule
+from tests.simulation.remembered import remembered
 from tests.simulation.rules import judge_all
 from tests.simulation.sites import Site
 
 __all__ = ["Report", "World"]
 
-QUEUES: Final = {"default": 2, "low": 1}
 SERVERS: Final = ("server-1", "server-2", "server-3")
-STATES: Final = ("pending", "active", "scheduled", "retry", "archived", "completed")
 PRODUCER: Final = "producer"
 ACTORS: Final = {
     "client": await_results,
@@ -104,6 +104,7 @@ class World:
         self._hash = hashlib.sha256()
         self.network = Network(seed, self.loop, site, self.tell)
         self.history = History()
+        self.keyspace = Keyspace(site)
         site.begin(self.network, self.history)
         within_s = tasks / RATE + 20
         self._actors = ACTORS if site.has_all_actors else {}
@@ -116,6 +117,7 @@ class World:
         self.is_produced = False
         self.machines: dict[str, Machine] = {}
         self._serving: dict[str, ServerProcess] = {}
+        self._pools: list[SimulatedPool] = []
         self._pids = count(1)
         self._work: list[asyncio.Task[None]] = []
         self._attempts: defaultdict[str, int] = defaultdict(int)
@@ -129,7 +131,8 @@ class World:
     @property
     def story(self) -> list[str]:
         """The trace, in lines."""
-        return [f"{elapsed_s(at_ns):.6f} {kind} {who} {' '.join(map(repr, what))}" for at_ns, kind, who, what in self._told]
+        told = [(f"{elapsed_s(at_ns):.6f} {kind} {who}", map(repr, what)) for at_ns, kind, who, what in self._told]
+        return [f"{head} {' '.join(words)}" for head, words in told]
 
     def _raised(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Take what a callback has raised for a broken promise: nothing handles it."""
@@ -156,7 +159,7 @@ class World:
                 ProcessOptions("simulated:app", self._site.url, config),
                 identity=ServerIdentity(machine.name, 1, str(uuid4())),
                 own_process=SimulatedProcess(machine.name, next(self._pids)),
-                make_pool=lambda config, forks: SimulatedPool(4, self._fate_of, self._note_run(machine)),
+                make_pool=lambda config, forks: self._pool(machine),
                 make_aggregation_child=lambda *_: SimulatedCombiner(Random(f"{self.seed} {machine} combiner")),
             )
             self._serving[machine.name] = server
@@ -167,6 +170,10 @@ class World:
                 await asyncio.sleep(SUPERVISOR_S)
             else:
                 return
+
+    def _pool(self, machine: Machine) -> SimulatedPool:
+        self._pools.append(SimulatedPool(4, self._fate_of, self._note_run(machine)))
+        return self._pools[-1]
 
     def _fate_of(self, submission: Submission) -> Fate:
         task: Any = submission.key
@@ -194,11 +201,11 @@ class World:
                     state = decode_task_message(task.view.data).headers.get("fastq-checkpoint", "")
                     told[submission] = ""
                     self._note_made(task)
-                    owner, _ = self._lease(task.queue, task.id, machine)
+                    owner, _ = self._lease(task, machine)
                     note(Began(self.now_s, name, machine.name, task.view.retried, owner, state))
                 case "ends":
                     result = data if event.kind is EventKind.RESULT else told.pop(submission, "")
-                    owner, left_s = self._lease(task.queue, task.id, machine)
+                    owner, left_s = self._lease(task, machine)
                     note(Ended(self.now_s, name, machine.name, event.kind.name, owner, left_s, result))
                 case "tells":
                     if event.kind is EventKind.WRITTEN:
@@ -221,14 +228,12 @@ class World:
         if task.view.type == "batch":
             self.history.others.append(Collected(self.now_s, task.id, tuple(message.payload.decode().split())))
 
-    def _lease(self, queue: str, task_id: str, machine: Machine) -> tuple[str, float]:
-        """Return whose a lease is (by the mark behind the point of its score), and how long it still lasts."""
-        score = self._site.ask("ZSCORE", f"asynq:{{{queue}}}:lease", task_id)
-        if score is None:
-            return "", 0.0
-        mark = float(score) % 1
+    def _lease(self, task: Any, machine: Machine) -> tuple[str, float]:
+        """Return whose a lease is, and how long it still lasts."""
+        mark, until_s = self.keyspace.lease(task.queue, task.id)
         is_own = mark == self._serving[machine.name].owner.fraction
-        return machine.name if is_own else f"{mark:.6f}", float(score) - self.loop.wall_ns() / 1e9
+        owner = "" if mark is None else machine.name if is_own else f"{mark:.6f}"
+        return owner, until_s - self.loop.wall_ns() / 1e9
 
     async def _produce(self, machine: Machine) -> None:
         draw = Random(f"{self.seed} producer")
@@ -275,7 +280,7 @@ class World:
 
     async def _is_known(self, task_id: str) -> bool:
         """Look behind the client: an own lock refuses the second try of a task."""
-        places = self.places()
+        places = self.keyspace.places()
         return task_id in places or bool(self.history.runs.get(task_id))
 
     # Faults -------------------------------------------------------------------------------------------------------
@@ -329,12 +334,9 @@ class World:
         """Wait until a dead server has no lease any more."""
         at_s, mark = self.now_s, self._serving[fault.who].owner.fraction
         leases = [f"asynq:{{{queue}}}:lease" for queue in QUEUES]
-        while any(float(score) % 1 == mark for key in leases for score in self._scores(key)):
+        while any(float(score) % 1 == mark for key in leases for score in self.keyspace.scores(key)):
             await asyncio.sleep(0.5)
         self.history.note(Freed(self.now_s, fault.who, at_s))
-
-    def _scores(self, key: str) -> list[str]:
-        return list(self._site.ask("ZRANGE", key, "0", "-1", "WITHSCORES")[1::2])
 
     def _end(self, fault: Fault, machine: Machine | None) -> None:
         match fault.kind:
@@ -353,24 +355,10 @@ class World:
 
     # The run ------------------------------------------------------------------------------------------------------
 
-    def places(self) -> dict[str, list[str]]:
-        """Return the lists and sets that name each id."""
-        found: defaultdict[str, list[str]] = defaultdict(list)
-        places = [(queue, state) for queue in QUEUES for state in STATES]
-        for (_, state), ids in zip(places, self._site.ask_all(map(whole, *zip(*places, strict=True))), strict=True):
-            for task_id in ids:
-                found[task_id].append(state)
-        return found
-
-    def active(self, queue: str) -> list[str]:
-        """Return the ids of the tasks that servers have."""
-        ids: list[str] = self._site.ask(*whole(queue, "active"))
-        return ids
-
     def _are_ended(self) -> bool:
-        places = self.places()
+        places = self.keyspace.places()
         gone = {one.id for one in self.history.all_of(Acted) if one.what in ("delete", "forget")}
-        if any(self._site.ask_all(("ZCARD", f"asynq:{{{queue}}}:g:{GROUP}") for queue in QUEUES)):
+        if self.keyspace.has_group(GROUP):
             return False
         return all(
             set(places.get(task_id, ())) <= {"completed", "archived"}
@@ -382,16 +370,12 @@ class World:
         is_lost = task_id in self.history.rolled_back
         return is_lost or any(run.kind in ("DONE", "RESULT") for run in self.history.runs[task_id])
 
-    def _left(self) -> list[str]:
-        """Return the keys that serve nothing once all tasks have ended and all servers have stopped."""
-        keys = [key for queue in QUEUES for key in self._site.ask("KEYS", f"asynq:{{{queue}}}:*")]
-        ended = self.places()
-        names = ("lease", "active", "pending", "scheduled", "retry")
-        left = [key for key in keys if key.partition("}:")[2] in names]
-        # The lock of an archived task stays until its time is up, as in asynq.
-        left += [key for key in keys if "}:unique:" in key and self._site.ask("GET", key) not in ended]
-        of_tasks = [key for key in keys if "}:t:" in key and key.partition("}:t:")[2] not in ended]
-        return sorted(left + of_tasks)
+    def _note_remembered(self) -> None:
+        """Note the tasks that servers still know."""
+        but = [self, self.loop, self.network, self.history, *self.machines.values(), *self._pools]
+        for name, server in self._serving.items():
+            for task_id, way in sorted(remembered(server, self.history.sent, but).items()):
+                self.history.others.append(Remembered(self.now_s, task_id, name, way))
 
     async def _run(self) -> None:
         for name in SERVERS:
@@ -415,11 +399,13 @@ class World:
                 one.result()
         while self.now_s < until_s and not self._are_ended():
             await asyncio.sleep(5.0)
+        self._note_remembered()
         for server in self._serving.values():
             server.begin_shutdown()
         await asyncio.wait(self._work, timeout=60.0)  # of dead servers it never ends
-        self.history.places = self.places()
-        self.history.left = self._left()
+        self.history.places = self.keyspace.places()
+        self.history.left = self.keyspace.left()
+        self.history.others += self.keyspace.counts()
 
     def run(self) -> Report:
         """Let it happen; return what was seen, and the broken promises."""
@@ -443,11 +429,6 @@ class World:
             "faults": len(history.struck),
             "rolled back": len(history.rolled_back),
         }
-
-
-def whole(queue: str, state: str) -> tuple[str, ...]:
-    """Return the command that reads all ids of a list or set."""
-    return "LRANGE" if state in ("pending", "active") else "ZRANGE", f"asynq:{{{queue}}}:{state}", "0", "-1"
 
 
 def refused(fault: Fault) -> str:

@@ -1,16 +1,23 @@
 """Further rules of the judge, which know nothing of fastq either."""
 
+from tests.simulation import judge as of_runs
 from tests.simulation.judge import History, judge
 from tests.simulation.rules.by_hand import canceled, deleted, paused
+from tests.simulation.rules.counting import counters, memory
 from tests.simulation.rules.making import groups, ticks, ticks_come
 from tests.simulation.rules.results import checkpoints, results, results_in_time
 
-__all__ = ["judge_all"]
+__all__ = ["judge_all", "names"]
 
-RULES = (results, results_in_time, checkpoints, canceled, deleted, paused, groups, ticks, ticks_come)
+RULES = (results, results_in_time, checkpoints, canceled, deleted, paused, groups, ticks, ticks_come, counters, memory)
 
 
 def judge_all(history: History) -> list[str]:
     """Return all broken promises."""
     found = [f"{rule.__name__}: {fault}" for rule in RULES for fault in rule(history)]
     return judge(history) + found
+
+
+def names() -> set[str]:
+    """Return the names of all rules."""
+    return {rule.__name__ for rule in (*of_runs.RULES, *of_runs.OF_UNTOUCHED, *RULES)}

@@ -50,6 +50,6 @@ def checkpoints(history: History) -> Iterator[str]:
             confirmed = [order.index(one.data) for one in saved if undone_s < one.at_s <= run.began_s]
             if run.checkpoint and run.checkpoint not in order:
                 yield f"{task_id} began with {run.checkpoint!r}, which no run of it wrote: {describe(history, task_id)}"
-            elif confirmed and run.owner == run.server and (not run.checkpoint or order.index(run.checkpoint) < max(confirmed)):
+            elif confirmed and run.owner == run.server and run.checkpoint not in order[max(confirmed) :]:
                 known = order[max(confirmed)]
                 yield f"{task_id} began with {run.checkpoint!r} after {known!r} was saved: {describe(history, task_id)}"

@@ -1,0 +1,76 @@
+"""What Redis has, read past the clients; it takes no simulated time."""
+
+from collections import defaultdict
+from typing import Final
+
+from fastq.wire.history import ALL_TYPES, OUTCOMES, decode_records, sum_of
+from tests.simulation.happenings import Counted
+from tests.simulation.sites import Site
+
+__all__ = ["QUEUES", "Keyspace"]
+
+QUEUES: Final = {"default": 2, "low": 1}
+STATES: Final = ("pending", "active", "scheduled", "retry", "archived", "completed")
+
+
+class Keyspace:
+    """The keys of a site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def lease(self, queue: str, task_id: str) -> tuple[float | None, float]:
+        """Return whose a lease is, by the mark behind the point of its score (None if there is none), and its end."""
+        score = self._site.ask("ZSCORE", f"asynq:{{{queue}}}:lease", task_id)
+        return (None, 0.0) if score is None else (float(score) % 1, float(score))
+
+    def scores(self, key: str) -> list[str]:
+        """Return the scores of a sorted set."""
+        return list(self._site.ask("ZRANGE", key, "0", "-1", "WITHSCORES")[1::2])
+
+    def has_group(self, group: str) -> bool:
+        """Return whether tasks of a group wait."""
+        return any(self._site.ask_all(("ZCARD", f"asynq:{{{queue}}}:g:{group}") for queue in QUEUES))
+
+    def places(self) -> dict[str, list[str]]:
+        """Return the lists and sets that name each id."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        places = [(queue, state) for queue in QUEUES for state in STATES]
+        for (_, state), ids in zip(places, self._site.ask_all(map(whole, *zip(*places, strict=True))), strict=True):
+            for task_id in ids:
+                found[task_id].append(state)
+        return found
+
+    def active(self, queue: str) -> list[str]:
+        """Return the ids of the tasks that servers have."""
+        ids: list[str] = self._site.ask(*whole(queue, "active"))
+        return ids
+
+    def left(self) -> list[str]:
+        """Return the keys that serve nothing once all tasks have ended and all servers have stopped."""
+        keys = [key for queue in QUEUES for key in self._site.ask("KEYS", f"asynq:{{{queue}}}:*")]
+        ended = self.places()
+        names = ("lease", "active", "pending", "scheduled", "retry")
+        left = [key for key in keys if key.partition("}:")[2] in names]
+        # The lock of an archived task stays until its time is up, as in asynq.
+        left += [key for key in keys if "}:unique:" in key and self._site.ask("GET", key) not in ended]
+        of_tasks = [key for key in keys if "}:t:" in key and key.partition("}:t:")[2] not in ended]
+        return sorted(left + of_tasks)
+
+    def counts(self) -> list[Counted]:
+        """Return what Redis and the history have counted."""
+        records: list[tuple[int, ...]] = []
+        counters = {"processed": 0, "failed": 0}
+        for queue in QUEUES:
+            for key in self._site.ask("KEYS", f"asynq:{{{queue}}}:history:????-??-??"):
+                records += decode_records(self._site.ask("HGET", key, ALL_TYPES).encode()).values()
+            for what in counters:
+                counters[what] += int(self._site.ask("GET", f"asynq:{{{queue}}}:{what}") or 0)
+        by_name = dict(zip(OUTCOMES, sum_of(records), strict=False))
+        found = [Counted("history", what, by_name[what]) for what in ("done", "failed")]
+        return found + [Counted("Redis", what, number) for what, number in counters.items()]
+
+
+def whole(queue: str, state: str) -> tuple[str, ...]:
+    """Return the command that reads all ids of a list or set."""
+    return "LRANGE" if state in ("pending", "active") else "ZRANGE", f"asynq:{{{queue}}}:{state}", "0", "-1"

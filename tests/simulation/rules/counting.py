@@ -1,0 +1,54 @@
+"""What Redis and the history count adds up to what has happened."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from tests.simulation.happenings import Acted, Counted, Remembered
+from tests.simulation.judge import CHARGED, DONE, History
+
+__all__ = ["counters", "memory"]
+
+BEAT_S: Final = 30.0
+"""Within so long a server that is well has added to the history what it has counted."""
+LOSING: Final = ("kill", "stop", "cut", "lossy", "slow", "partition", "stall", "restart", "loading", "busy")
+"""Faults after which it may not be known whether Redis has counted, or nobody is left who could count again."""
+FORGOTTEN_S: Final = 60.0
+"""For so long a server may keep a task in mind that has ended: that it was canceled, say."""
+FEW: Final = 2
+"""It may keep longer what it has heard or shown last."""
+
+
+def memory(history: History) -> Iterator[str]:
+    """A server forgets tasks that have ended."""
+    by_server = defaultdict(list)
+    for one in history.all_of(Remembered):
+        times_s = [run.ended_s for run in history.runs.get(one.id, ()) if run.kind]
+        times_s += [act.at_s for act in history.all_of(Acted) if act.id == one.id]
+        if times_s and max(times_s) < one.at_s - FORGOTTEN_S:
+            by_server[one.server].append(f"{one.id} ({one.way})")
+    for server, kept in by_server.items():
+        if len(kept) > FEW:
+            yield f"{server} remembers {', '.join(kept)}"
+
+
+def counters(history: History) -> Iterator[str]:
+    """Each end that was written is counted once, and no other; a server that is struck may lose what it has counted."""
+    if history.rolled_back:
+        return
+    runs = [run for of_task in history.runs.values() for run in of_task]
+    # A task fails without a run that fails if it is canceled before it begins, or archived as its server was lost.
+    unrun = sum(one.what == "cancel" for one in history.all_of(Acted))
+    for task_id, places in history.places.items():
+        of_task = history.runs.get(task_id, [])
+        unrun += places == ["archived"] and not (of_task and of_task[-1].kind in CHARGED)
+    for counted in history.all_of(Counted):
+        kinds = {"done": DONE, "failed": CHARGED, "processed": (*DONE, *CHARGED)}[counted.what]
+        ended = [run for run in runs if run.kind in kinds]
+        most = len(ended) + (unrun if counted.what != "done" else 0)
+        if counted.where == "history":
+            least = sum(not history.is_struck(run.server, run.began_s, run.ended_s + BEAT_S, LOSING) for run in ended)
+        else:
+            least = sum(not history.may_be_unwritten(run) for run in ended)
+        if not least <= counted.number <= most:
+            yield f"{counted.where} counts {counted.number} {counted.what}, not {least} to {most}"
