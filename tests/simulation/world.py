@@ -124,7 +124,7 @@ class World:
 
     def tell(self, kind: str, who: object, *what: object) -> None:
         """Write a line of the trace."""
-        one = self.loop.now_ns, kind, str(who), what
+        one: Any = (self.loop.now_ns, kind, str(who), what)
         self._hash.update(marshal.dumps(one, NO_REFERENCES))
         self._told.append(one)
 

@@ -183,7 +183,8 @@ class AsyncNodeTransport:
             kept = self._kept.pop()
             if is_open(kept):
                 return kept
-            await self._pool.release(kept)  # Redis has closed it; the pool connects it again
+            await kept.disconnect(nowait=True)  # Redis has closed it; the pool connects it again
+            await self._pool.release(kept)
         credentials, pool = self._credentials, self._pool
         lending = pool.get_connection() if credentials is None else credentials.lend_async(pool)
         if self._connect_within_s is None:
@@ -203,7 +204,9 @@ class AsyncNodeTransport:
 
 def is_open(connection: Any) -> bool:
     """Return whether a redis-py asyncio connection is connected, and Redis has not closed it."""
-    return connection.is_connected and not connection._reader.at_eof()
+    if not connection.is_connected or connection._writer.is_closing():  # as a reset leaves it, which is no end of data
+        return False
+    return not connection._reader.at_eof()
 
 
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:

@@ -33,3 +33,24 @@ def test_a_kept_connection_is_used_again_until_redis_closes_it(db: Redis, url: s
         assert not kept.is_connected
 
     asyncio.run(run())
+
+
+def test_no_call_begins_on_a_kept_connection_that_was_reset(url: str) -> None:
+    ping = Operation("PING", (), (), bytes)
+
+    async def run() -> None:
+        broker = open_async_broker(url)
+        try:
+            await broker.run(ping)
+            assert isinstance(broker.transport, LoopTransport)
+            node = broker.transport._transport()
+            assert isinstance(node, AsyncNodeTransport)
+            (kept,) = node._kept
+            kept._writer.transport._force_close(ConnectionResetError())  # as asyncio does at a reset
+            await asyncio.sleep(0)
+            assert not broker.begin([ping], lambda *_: None, 1.0)
+            assert await broker.run(ping)
+        finally:
+            await broker.close()
+
+    asyncio.run(run())
