@@ -16,7 +16,6 @@ from fastq.errors import (
 from tests.simulation.happenings import Acted, Paused, Told
 from tests.simulation.judge import Answered, Sent, Struck
 from tests.simulation.loop import Machine
-from tests.simulation.sites import URL
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -33,7 +32,7 @@ WRITTEN: Final = {"done": ["completed"], "failed": ["archived"], "gone": []}
 async def inspect(world: "World", machine: Machine) -> None:
     """Do by hand what operators do, to tasks and queues."""
     draw = Random(f"{world.seed} {machine}")
-    inspector = AsyncInspector(URL)
+    inspector = AsyncInspector(world.url)
     while not world.is_produced:
         await asyncio.sleep(draw.expovariate(1 / 6))
         if draw.random() < 0.2:
@@ -102,7 +101,7 @@ async def until_done(call: Any) -> bool:
 async def await_results(world: "World", machine: Machine) -> None:
     """Submit tasks under few ids, one after the other, and wait for what they return."""
     draw = Random(f"{world.seed} {machine}")
-    client, inspector = AsyncClient(URL, timeout=10), AsyncInspector(URL)
+    client, inspector = AsyncClient(world.url, timeout=10), AsyncInspector(world.url)
     await asyncio.gather(*(submit_again(world, client, inspector, f"a{nth}", draw) for nth in range(3)))
     await client.close()
     await inspector.close()

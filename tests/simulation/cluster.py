@@ -49,7 +49,6 @@ class Cluster(Site):
     }
 
     own = "move"
-    has_all_actors = False
     counts = (1, 2, 3, 5, 8)
 
     def __init__(self, directory: Path, shim: Path) -> None:

@@ -8,6 +8,7 @@ __all__ = [
     "Counted",
     "Grouped",
     "Happening",
+    "Held",
     "Paused",
     "Remembered",
     "Saved",
@@ -108,4 +109,12 @@ class Remembered(NamedTuple):
     way: str
 
 
-Happening = Told | Wrote | Saved | Acted | Paused | Ticked | Grouped | Collected | Counted | Remembered
+class Held(NamedTuple):
+    """Somebody was given a token of a semaphore, and held it; None as the end if there was none."""
+
+    at_s: float
+    id: str
+    until_s: float | None
+
+
+Happening = Told | Wrote | Saved | Acted | Paused | Ticked | Grouped | Collected | Counted | Remembered | Held

@@ -14,8 +14,8 @@ from fastq.scheduler.entry import Entry, check_registration
 from tests.simulation.blocking import blocking, install
 from tests.simulation.happenings import Grouped, Ticked
 from tests.simulation.judge import Answered, Sent
+from tests.simulation.limited import hold_tokens
 from tests.simulation.loop import Machine
-from tests.simulation.sites import URL
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -28,9 +28,10 @@ PERIOD_S: Final = 6
 
 
 async def group_tasks(world: "World", machine: Machine) -> None:
-    """Fill a group."""
+    """Fill a group, and take tokens beside it."""
+    holding = asyncio.create_task(hold_tokens(world, machine))
     draw = Random(f"{world.seed} {machine}")
-    client = AsyncClient(URL, timeout=10)
+    client = AsyncClient(world.url, timeout=10)
     for number in range(15):
         await asyncio.sleep(draw.expovariate(1.0))
         task_id = f"g{number:03}"
@@ -43,16 +44,18 @@ async def group_tasks(world: "World", machine: Machine) -> None:
         world.tell("grouped", task_id, is_acknowledged)
         world.history.others.append(Grouped(world.now_s, task_id, is_acknowledged))
     await client.close()
+    await holding
 
 
 async def produce_blocking(world: "World", machine: Machine) -> None:
-    """Enqueue by a blocking client."""
+    """Enqueue by a blocking client, and take tokens beside it."""
     install()
-    await blocking(partial(_produce, world, Random(f"{world.seed} {machine}")))
+    producing = blocking(partial(_produce, world, Random(f"{world.seed} {machine}")))
+    await asyncio.gather(producing, hold_tokens(world, machine))
 
 
 def _produce(world: "World", draw: Random) -> None:
-    client = Client(URL, timeout=10)
+    client = Client(world.url, timeout=10)
     for number in range(12):
         time.sleep(draw.expovariate(0.7))
         task_id, queue, max_retry = f"b{number:03}", draw.choice(world.queues), draw.choice((0, 1))
@@ -92,7 +95,7 @@ async def schedule(world: "World", machine: Machine) -> None:
 
 
 def _schedule(world: "World") -> None:
-    scheduler = Scheduler(URL)
+    scheduler = Scheduler(world.url)
     engine: Any = scheduler._engine
     task = Task("tick", b"tick", queue="default", retention=KEEPS_S, max_retry=1)
     registration = check_registration(_Aligned("@every 6s", UTC), task, {}, "tick", "skip")

@@ -28,7 +28,7 @@ COUNT: Final = 3
 DOWN_AFTER_S: Final = 2.0
 FOLLOWED_S: Final = 5.0
 """Within so long after all sentinels have named the new master nobody talks to the former one."""
-_ID: Final = re.compile(rb"t\d{4}")
+_ID: Final = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|t\d{4}|[bg]\d{3}|a\d")
 
 Unit = list[tuple[bytes, ...]]
 """What a master has replicated as one: a command, or those of a script."""
@@ -49,7 +49,6 @@ class Pair(Site):
     }
 
     own = "fail-over"
-    has_all_actors = False
     counts = (1, 2, 3, 5, 8)
 
     def __init__(self, directory: Path, shim: Path) -> None:
@@ -156,8 +155,9 @@ class Pair(Site):
     def _roll_back(self, unit: Unit) -> None:
         for command in unit:
             for word in command:
-                for found in _ID.findall(word):
-                    self.history.note(RolledBack(self.now_s, found.decode()))
+                for found in {id.decode() for id in _ID.findall(word)}:
+                    for name in [found, *(name for name in self.history.sent if name.startswith(f"{found}#"))]:
+                        self.history.note(RolledBack(self.now_s, name))
 
     # Faults -------------------------------------------------------------------------------------------------------
 

@@ -67,8 +67,6 @@ class Site:
 
     name = "single"
     url = URL
-    has_all_actors = True
-    """Whether there are more than servers and a producer; the rules on the others know of no write that is lost."""
     names: tuple[str, ...] = ("redis",)
     kinds: ClassVar[Mapping[str, tuple[float, float]]] = {
         "loading": (0.1, 15.0),

@@ -11,6 +11,7 @@ from tests.simulation.happenings import (
     Counted,
     Grouped,
     Happening,
+    Held,
     Paused,
     Remembered,
     Saved,
@@ -34,6 +35,7 @@ FAILED = (Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "FAILED", "s", 25.0))
 KEPT = {"a": ["completed"]}
 WROTE = (Wrote(1.2, "a", "CHECKPOINT", "one"), Wrote(1.3, "a", "CHECKPOINT", "two"))
 BATCHES = (Collected(3, "x", ("m",)), Collected(4, "y", ("m",)))
+HELD = (Held(50, "y", 55), Held(53, "z", 56))
 TICKS = (Ticked(1, "t", 6, "a"), Ticked(1, "t", 6, "b"))
 FEW_TICKS = (Ticked(1, "t", 6, "a"), Ticked(2, "t", 12, "a"), Ticked(3, "t", 24, "a"))
 
@@ -99,6 +101,10 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
         (DONE, (Counted("Redis", "processed", 2),), KEPT, "counters"),
         (DONE, (Counted("Redis", "failed", 1),), KEPT, "counters"),
         (DONE, (Counted("history", "done", 2),), KEPT, "counters"),
+        (DONE, (*HELD, Held(60, "x", 61)), KEPT, ""),
+        (DONE, (*HELD, Held(54, "x", 55)), KEPT, "semaphores"),
+        (DONE, (*HELD, Held(54, "x", None)), KEPT, ""),
+        (DONE, (*HELD, Held(60, "x", None)), KEPT, "semaphores"),
         (DONE, 2 * (Remembered(90, "a", "s", "way"),), KEPT, ""),
         (DONE, 3 * (Remembered(60, "a", "s", "way"),), KEPT, ""),
         (DONE, 3 * (Remembered(90, "a", "s", "way"),), KEPT, "memory"),

@@ -94,7 +94,7 @@ class World:
     """A seed and all that follows from it; ``faults`` in place of the drawn ones, to leave some out."""
 
     def __init__(self, seed: int, tasks: int, page: Page, site: Site, faults: list[Fault] | None = None) -> None:
-        self.seed, self._tasks, self._site = seed, tasks, site
+        self.seed, self._tasks, self._site, self.url = seed, tasks, site, site.url
         page.seed(seed)
         random.seed(seed)
         os.getpid = lambda: 1  # it is in the names of schedulers
@@ -107,9 +107,8 @@ class World:
         self.keyspace = Keyspace(site)
         site.begin(self.network, self.history)
         within_s = tasks / RATE + 20
-        self._actors = ACTORS if site.has_all_actors else {}
         counts = (0, 1, 3, 6, 10, 12, 16)
-        drawn = draw_faults(seed, [*SERVERS, PRODUCER, *self._actors], within_s, Random(f"{seed} count").choice(counts))
+        drawn = draw_faults(seed, [*SERVERS, PRODUCER, *ACTORS], within_s, Random(f"{seed} count").choice(counts))
         self.faults = sorted(drawn + site.draw_faults(seed, within_s)) if faults is None else faults
         self.loop.set_exception_handler(self._raised)
         self.queues = list(QUEUES)
@@ -156,7 +155,7 @@ class World:
         while True:
             config = ServerConfig(concurrency=4, queues=QUEUES, **GROUPS)
             server = ServerProcess(
-                ProcessOptions("simulated:app", self._site.url, config),
+                ProcessOptions("simulated:app", self.url, config),
                 identity=ServerIdentity(machine.name, 1, str(uuid4())),
                 own_process=SimulatedProcess(machine.name, next(self._pids)),
                 make_pool=lambda config, forks: self._pool(machine),
@@ -237,7 +236,7 @@ class World:
 
     async def _produce(self, machine: Machine) -> None:
         draw = Random(f"{self.seed} producer")
-        client = AsyncClient(self._site.url, timeout=10)
+        client = AsyncClient(self.url, timeout=10)
         for number in range(self._tasks):
             await asyncio.sleep(draw.expovariate(RATE))
             await self._enqueue(client, f"t{number:04}", draw)
@@ -372,7 +371,7 @@ class World:
 
     def _note_remembered(self) -> None:
         """Note the tasks that servers still know."""
-        but = [self, self.loop, self.network, self.history, *self.machines.values(), *self._pools]
+        but = [self, self.loop, self.network, self._site, self.history, *self.machines.values(), *self._pools]
         for name, server in self._serving.items():
             for task_id, way in sorted(remembered(server, self.history.sent, but).items()):
                 self.history.others.append(Remembered(self.now_s, task_id, name, way))
@@ -382,9 +381,9 @@ class World:
             self._start(name, self._serve)
         self._start(PRODUCER, self._produce)
         producing = self._work[-1]
-        for name, act in self._actors.items():
+        for name, act in ACTORS.items():
             self._start(name, partial(act, self))
-        acting = self._work[len(self._work) - len(self._actors) :]
+        acting = self._work[len(self._work) - len(ACTORS) :]
         await asyncio.gather(*(self._strike(fault) for fault in self.faults))
         while not producing.done():
             await asyncio.sleep(1.0)
@@ -393,7 +392,7 @@ class World:
         until_s = self.now_s + DRAIN_S
         while self.now_s < until_s and not all(one.done() for one in acting):
             await asyncio.sleep(1.0)
-        self.history.stuck = [name for name, one in zip(self._actors, acting, strict=True) if not one.done()]
+        self.history.stuck = [name for name, one in zip(ACTORS, acting, strict=True) if not one.done()]
         for one in acting:
             if one.done():
                 one.result()

@@ -4,12 +4,26 @@ from tests.simulation import judge as of_runs
 from tests.simulation.judge import History, judge
 from tests.simulation.rules.by_hand import canceled, deleted, paused
 from tests.simulation.rules.counting import counters, memory
+from tests.simulation.rules.limits import semaphores
 from tests.simulation.rules.making import groups, ticks, ticks_come
 from tests.simulation.rules.results import checkpoints, results, results_in_time
 
 __all__ = ["judge_all", "names"]
 
-RULES = (results, results_in_time, checkpoints, canceled, deleted, paused, groups, ticks, ticks_come, counters, memory)
+RULES = (
+    results,
+    results_in_time,
+    checkpoints,
+    canceled,
+    deleted,
+    paused,
+    groups,
+    ticks,
+    ticks_come,
+    semaphores,
+    counters,
+    memory,
+)
 
 
 def judge_all(history: History) -> list[str]:

@@ -28,7 +28,7 @@ def canceled(history: History) -> Iterator[str]:
 def deleted(history: History) -> Iterator[str]:
     """A task that was deleted is nowhere, and never begins again."""
     for act in history.all_of(Acted):
-        if act.what not in ("delete", "forget") or not act.is_done:
+        if act.what not in ("delete", "forget") or not act.is_done or act.id in history.rolled_back:
             continue
         if history.places.get(act.id):
             yield f"{act.id} was deleted at {act.at_s:.3f}: {describe(history, act.id)}"
@@ -41,5 +41,5 @@ def deleted(history: History) -> Iterator[str]:
 def paused(history: History) -> Iterator[str]:
     """Nobody takes a task of a queue that is paused."""
     for one in history.all_of(Paused):
-        if one.taken:
+        if one.taken and not any(undone_s >= one.at_s for undone_s in history.rolled_back.values()):
             yield f"{', '.join(one.taken)} of queue {one.queue} began while it was paused at {one.at_s:.3f}"

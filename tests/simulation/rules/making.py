@@ -17,7 +17,7 @@ def ticks(history: History) -> Iterator[str]:
     """A tick is enqueued once, by however many schedulers."""
     ids = defaultdict(set)
     for one in history.all_of(Ticked):
-        if history.runs.get(one.id) or history.places.get(one.id):
+        if (history.runs.get(one.id) or history.places.get(one.id)) and one.id not in history.rolled_back:
             ids[one.name, one.due_s].add(one.id)
     for (name, due_s), found in ids.items():
         if len(found) > 1:
@@ -42,6 +42,8 @@ def groups(history: History) -> Iterator[str]:
             batches[member].append(made.id)
     for one in history.all_of(Grouped):
         made_of = batches[one.id]
+        if one.id in history.rolled_back:
+            continue
         if len(made_of) > 1:
             yield f"{one.id} is in {len(made_of)} tasks: {', '.join(made_of)}"
         if one.is_acknowledged and not made_of:

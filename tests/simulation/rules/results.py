@@ -16,6 +16,8 @@ def results(history: History) -> Iterator[str]:
     """A handle is told the end of a run of its own submit, with that run's result, and not before it is written."""
     for told in history.all_of(Told):
         runs = [run for run in history.runs[told.id] if run.ended_s <= told.at_s]
+        if told.id in history.rolled_back:
+            continue
         if not told.is_written:
             yield f"{told.id} was told as {told.kind} before it was written: {describe(history, told.id)}"
         if told.kind == "done" and told.result not in [run.result for run in runs if run.kind in DONE]:
@@ -30,7 +32,7 @@ def results_in_time(history: History) -> Iterator[str]:
     """A handle learns of an end soon, unless it or the server was struck."""
     for told in history.all_of(Told):
         runs = [run for run in history.runs[told.id] if run.ended_s <= told.at_s and run.kind in (*DONE, *CHARGED)]
-        if told.kind == "nothing":
+        if told.kind == "nothing" and told.id not in history.rolled_back:
             yield f"{told.id} was never told: {describe(history, told.id)}"
         elif runs and told.at_s - runs[-1].ended_s > TOLD_S and history.is_quiet(runs[-1].ended_s, told.at_s):
             yield f"{told.id} was told after {told.at_s - runs[-1].ended_s:.1f} s: {describe(history, told.id)}"
