@@ -1,6 +1,7 @@
 """Who else acts in a world: inspectors at random, and clients that wait for results."""
 
 import asyncio
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,8 @@ async def inspect(world: "World", machine: Machine) -> None:
             what = draw.choice(ACTS)
             running = [one for one in known if what == "cancel" and one in world.keyspace.active(world.queue_of[one])]
             await act(world, inspector, draw.choice(running or known[-8:]), what)
+    for queue in world.queues:  # that it was done is lost with a master, perhaps
+        await until_done(partial(inspector.unpause_queue, queue))
     await inspector.close()
 
 

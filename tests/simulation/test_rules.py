@@ -1,6 +1,8 @@
 """Each further rule of the judge: a history that keeps it, and one that breaks it."""
 
-from typing import Any
+import re
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -38,6 +40,13 @@ BATCHES = (Collected(3, "x", ("m",)), Collected(4, "y", ("m",)))
 HELD = (Held(50, "y", 55), Held(53, "z", 56))
 TICKS = (Ticked(1, "t", 6, "a"), Ticked(1, "t", 6, "b"))
 FEW_TICKS = (Ticked(1, "t", 6, "a"), Ticked(2, "t", 12, "a"), Ticked(3, "t", 24, "a"))
+
+KNOWN_TO_THE_JUDGE: Final = {
+    "tests.simulation",
+    "tests.simulation.happenings",
+    "tests.simulation.judge",
+    *(f"tests.simulation.rules.{name}" for name in ("by_hand", "counting", "limits", "making", "results")),
+}
 
 
 def test_a_story_has_what_names_the_task_and_all_faults() -> None:
@@ -115,3 +124,11 @@ def test_the_judge_names_the_broken_rule(
 ) -> None:
     found = broken(runs, others, places)
     assert (fault in found) if fault else found == set()
+
+
+def test_the_judge_knows_nothing_of_fastq() -> None:
+    here = Path(__file__).parent
+    for path in (here / "judge.py", here / "happenings.py", *here.glob("rules/*.py")):
+        modules = [line.split()[1] for line in path.read_text().splitlines() if re.match("(from|import) ", line)]
+        assert not [name for name in modules if name.startswith("fastq")], path
+        assert {name for name in modules if name.startswith("tests")} <= KNOWN_TO_THE_JUDGE, path
