@@ -3,7 +3,7 @@
 ``python -m benchmarks.bench_backpressure --tasks 10_000_000 --max-pending 50_000`` starts a Redis that holds at most
 ``--redis-memory`` MB, a process that enqueues, and one that takes ``--rate`` tasks a second off the queue. It prints
 the memory of both ten times on the way: it should be as flat at the end as after the first tenth. Exit 1 if a task is
-missing, or was refused.
+missing. More may be taken than there are: a chunk whose reply is lost and whose tasks are gone is enqueued again.
 """
 
 import argparse
@@ -45,8 +45,8 @@ def drain(db: Redis, producer: "subprocess.Popen[str]", server: RedisServer, cou
     began_s = time.monotonic()
     print("   tasks  seconds  longest queue  producer MB  Redis MB", flush=True)
     while taken < count:
-        longest = max(longest, int(db.llen(PENDING)))  # type: ignore[arg-type]
-        some = int(take([PENDING], ["asynq:{default}:t:", A_TRIP]))  # type: ignore[arg-type]
+        longest = max(longest, int(db.llen(PENDING)))
+        some = int(take([PENDING], ["asynq:{default}:t:", A_TRIP]))
         taken += some
         if not taken:
             began_s = time.monotonic()
@@ -81,7 +81,7 @@ def main() -> int:
             enqueued, _ = producer.communicate()
     done = enqueued.strip() or "not all"
     print(f"enqueued {done}, taken {taken} of {args.tasks}; the producer's exit code is {producer.returncode}")
-    return int(taken != args.tasks or producer.returncode != 0)
+    return int(taken < args.tasks or producer.returncode != 0)
 
 
 if __name__ == "__main__":

@@ -185,7 +185,7 @@ def setting_line(node: ast.AnnAssign) -> str:
     assert isinstance(node.value, ast.Call)
     _, default, text, *_ = (*node.value.args,)
     value = ast.unparse(default.body if isinstance(default, ast.Lambda) else default)
-    value = "as many as processors" if value == "whole_cpus" else f"`{value}`"
+    value = "as many as processors" if value == "_one_a_cpu" else f"`{value}`"
     what = ast.literal_eval(text).replace("*", r"\*")
     kind = ast.unparse(node.annotation).replace("|", r"\|")  # a bar ends a cell, also within code
     return f"| `{ast.unparse(node.target)}` | `{kind}` | {value} | {what} |"

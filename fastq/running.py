@@ -11,6 +11,7 @@ import orjson
 
 from fastq.checkpoint import MAX_CHECKPOINT_BYTES, Resumable, Stopping, refuse_in_loop
 from fastq.common.clock import at_unix_ns
+from fastq.common.devices import assigned
 from fastq.common.durations import nanoseconds_of
 from fastq.common.encoding import encode_strictly
 from fastq.errors import TaskEndedError
@@ -96,6 +97,11 @@ class RunningTask(Task):
     def max_retry(self) -> int:
         """Return how often it may be retried."""
         return getattr(self, "_limit", self._message.retry)
+
+    @property
+    def device(self) -> str | None:
+        """Return the device that this process was given, as in ``CUDA_VISIBLE_DEVICES``; None without ``devices``."""
+        return assigned()
 
     @property
     def started_at(self) -> datetime:

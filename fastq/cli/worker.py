@@ -25,6 +25,7 @@ _METAVARS = {
     "seconds": "SECONDS",
     "bytes": "SIZE",
     "queues": "NAME=WEIGHT,...",
+    "devices": "auto|DEVICE,...",
     "hook": "MODULE:ATTR",
     "by_queue": "VALUE|QUEUE=VALUE,...",
     "path": "DIRECTORY",
@@ -68,10 +69,10 @@ def _setting_options(command: click.Command) -> click.Command:
 
 def _default(name: str) -> str:
     default = getattr(build_config(), name)
-    if default is None or default == {} or name in ("queues", "retry_delay", "is_failure"):
+    if default in (None, {}, ()) or name in ("queues", "retry_delay", "is_failure"):
         return "" if name != "queues" else "  [default: default=1]"
     if name == "concurrency":
-        return "  [default: the processors]"
+        return "  [default: the processors, or the devices]"
     return f"  [default: {default:g}]" if isinstance(default, float) else f"  [default: {default}]"
 
 

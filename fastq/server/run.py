@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fastq._version import __version__
+from fastq.common.devices import share
 from fastq.errors import BrokerError, ServerStartError
 from fastq.log.output import unblocked_stderr
 from fastq.log.setup import log_text, set_up_logging
@@ -185,7 +186,14 @@ def _log_what_is_served(options: ProcessOptions, process: ServerProcess) -> None
     _log.info("fastq %s on Python %s serves %s", __version__, python, options.app)
     _log.info("%s; queues %s (%s)", process.where, queues, order)
     warn_without_gil()
+    if config.devices:
+        shares = share(config.devices, config.concurrency)
+        _log.info("devices: %s", ", ".join(f"{device} ({_children(count)})" for device, count in shares.items()))
     _log.info("ready: %d children (%s)%s", config.concurrency, config.start_method, at_once)
+
+
+def _children(count: int) -> str:
+    return "1 child" if count == 1 else f"{count} children"
 
 
 def warn_without_gil() -> None:

@@ -169,7 +169,7 @@ class Bench(PoolListener):
         return await self.outcome(key)
 
 
-def settings(argument: str = "", **options: float | str) -> PoolConfig:
+def settings(argument: str = "", **options: float | str | tuple[str, ...]) -> PoolConfig:
     """Make a config for the test runner."""
     config: dict[str, object] = {"runner": RUNNER, "argument": argument, "timeout_grace": 0.2, **options}
     return PoolConfig(**config)  # type: ignore[arg-type]  # keywords collected for brevity; PoolConfig checks them

@@ -13,10 +13,13 @@ import resource
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Sequence
 
+from fastq.common.devices import assigned
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool.shared import layout
 from fastq.pool.shared.event_kind import EventKind
@@ -64,6 +67,14 @@ def nap(order: dict[str, str], context: TaskContext) -> Answer:
 
 def pid(order: dict[str, str], context: TaskContext) -> Answer:
     return EventKind.RESULT, str(os.getpid()).encode()
+
+
+def device(order: dict[str, str], context: TaskContext) -> Answer:
+    """Answer with the process, and the device that it has by its environment and by fastq."""
+    if "file" in order:
+        wait_for(order, context)
+    named = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("HIP_VISIBLE_DEVICES"), assigned()
+    return EventKind.RESULT, f"{os.getpid()} {','.join(map(str, named))}".encode()
 
 
 def spin(order: dict[str, str], context: TaskContext) -> Answer:
@@ -358,7 +369,7 @@ HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
     handler.__name__: handler
     for handler in (
         noop, nap, echo, size, pid, spin, spin_silently, sleep, sleep_surely, hold_gil, hold_gil_in_c, ignore,
-        return_late, decide, clean_up, explain, segfault,
+        return_late, decide, clean_up, explain, segfault, device,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, thread, with_grandchildren, leave_grandchild,
         wait_and_hold_gil, use_terminate, write, save, wait_for_stop, allocate, grow, grow_and_clean_up,
         grow_and_ignore, wait_and_grow, scribble, wrong_answer, raise_error, limits,
@@ -498,6 +509,10 @@ def load(argument: str) -> TestRunner:
             stay_in_c()
         case "lower_limit":
             resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        case "torch":
+            torch = types.ModuleType("torch")
+            torch.cuda = types.SimpleNamespace(is_initialized=lambda: True)  # type: ignore[attr-defined]
+            sys.modules["torch"] = torch
         case "threads":
             threading.Thread(target=threading.Event().wait, name="poller", daemon=True).start()
         case "only_async":

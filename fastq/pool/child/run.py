@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NoReturn, Self
 
+from fastq.common.devices import assign
 from fastq.log.handling import take_locks_by_with
 from fastq.log.traces import own_trace
 from fastq.pool.child.coroutines import Coroutines
@@ -209,8 +210,10 @@ def begin(setup: ChildSetup, spec: str, argument: str, runner: Runner | None = N
 
 
 def main() -> None:
-    """Run a child that the preloader started: ``python -m fastq.pool.child.run MAX_MEMORY RUNNER ARGUMENT FD...``."""
-    max_memory, spec, argument, *fds = sys.argv[1:]
+    """Run a child that the preloader started: ``… fastq.pool.child.run MAX_MEMORY DEVICE RUNNER ARGUMENT FD...``."""
+    max_memory, device, spec, argument, *fds = sys.argv[1:]
+    if device:
+        assign(device)
     setup = ChildSetup.from_fds([int(fd) for fd in fds], int(max_memory))
     for fd in setup.fds():
         os.set_inheritable(fd, False)

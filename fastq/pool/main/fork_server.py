@@ -99,10 +99,12 @@ class ForkServer:
         self._number += 1
         return self._number
 
-    def order(self, user: ForkUser, number: int, fds: list[int], config: PoolConfig) -> PreloaderClient | None:
-        """Order a child of ``config``; return the preloader that forks it, None when none takes orders now."""
+    def order(
+        self, user: ForkUser, number: int, fds: list[int], config: PoolConfig, device: str = ""
+    ) -> PreloaderClient | None:
+        """Order a child of ``config`` with a device; return the preloader that forks it, None if none does now."""
         preloader = self._preloader
-        if not preloader.order(number, fds, config):
+        if not preloader.order(number, fds, config, device):
             return None
         self._children[number] = (user, preloader)
         self._unanswered.add(number)

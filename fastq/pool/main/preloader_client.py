@@ -118,6 +118,7 @@ class PreloaderClient:
                     argument=self._config.argument,
                     start_method=self._config.start_method,
                     soft_limit=given_soft_limit(),
+                    has_devices=bool(self._config.devices),
                     sys_path=os.pathsep.join(sys.path),
                 )
             finally:
@@ -129,8 +130,8 @@ class PreloaderClient:
             far.close()
         return channel
 
-    def order(self, number: int, fds: list[int], config: PoolConfig) -> bool:
-        """Order a child of ``config``; return False if the preloader takes no orders, now or any more."""
+    def order(self, number: int, fds: list[int], config: PoolConfig, device: str = "") -> bool:
+        """Order a child of ``config`` with a device; return False if the preloader takes no orders, now or any more."""
         if self._channel is None:
             return False
         try:
@@ -141,6 +142,7 @@ class PreloaderClient:
                 runner=config.runner,
                 argument=config.argument,
                 max_memory=config.max_memory_per_child,
+                device=device,
             )
         except ChannelBusyError:
             return False

@@ -4,6 +4,9 @@ A child that has run its share of tasks or has grown too big leaves: it gets no 
 while it works on those it has. The successor takes over only when all of these have ended, so that there are never more
 running handlers than seats. A child of an older import of the app leaves once its successor is ready. One successor
 starts at a time.
+
+A child with a device goes before its successor is started, since the device may have no memory for both. At a reload
+one such seat is empty at a time.
 """
 
 import time
@@ -11,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastq.pool.main.child import Child, ChildState
+from fastq.pool.main.config import PoolConfig
 from fastq.pool.main.dispatcher import Dispatcher
 
 __all__ = ["Seat", "Seats"]
@@ -18,8 +22,9 @@ __all__ = ["Seat", "Seats"]
 
 @dataclass(slots=True)
 class Seat:
-    """The place of one child: the child that works, and its successor."""
+    """The place of one child: the child that works, and its successor; ``device`` is theirs, "" for none."""
 
+    device: str = ""
     current: Child | None = None
     successor: Child | None = None
 
@@ -29,12 +34,13 @@ class Seats:
 
     def __init__(
         self,
-        count: int,
+        config: PoolConfig,
         dispatcher: Dispatcher,
-        order: Callable[[], Child | None],
+        order: Callable[[str], Child | None],
         tell: Callable[[str], None],
     ) -> None:
-        self._all = [Seat() for _ in range(count)]
+        devices = config.devices or ("",)
+        self._all = [Seat(devices[number % len(devices)]) for number in range(config.processes)]
         self._dispatcher = dispatcher
         self._order = order
         self._tell = tell
@@ -48,7 +54,7 @@ class Seats:
         """Fill every empty seat with its successor or else a new child."""
         for seat in self._all:
             if seat.current is None:
-                seat.current = seat.successor or self._order()
+                seat.current = seat.successor or self._order(seat.device)
                 seat.successor = None
             if seat.current is not None and seat.current.state is ChildState.READY:
                 seat.current.queue.set_open(True)
@@ -69,20 +75,35 @@ class Seats:
                 continue
             if old.state is ChildState.READY and (old.queue.left == 0 or old.queue.wants_to_leave or old.is_too_big):
                 self._retire(old)
-            if old.state is not ChildState.LEAVING and not (old.state is ChildState.READY and old.is_outdated):
-                continue
-            if seat.successor is None and not self._is_starting_one:
-                seat.successor = self._order()
-                if seat.successor is None and old.state is ChildState.LEAVING and not old.queue.pending:
-                    dismiss(old)  # it is idle, and may hold the memory or descriptors that its successor lacks
-            if seat.successor is None or seat.successor.state is not ChildState.READY:
-                continue
-            if old.state is ChildState.READY:
-                self._retire(old)
-            if not old.queue.pending:
-                dismiss(old)
-                seat.current = None
-                self.fill()
+            if seat.device:
+                self._vacate(seat, old)
+            elif old.state is ChildState.LEAVING or (old.state is ChildState.READY and old.is_outdated):
+                self._replace(seat, old)
+
+    def _replace(self, seat: Seat, old: Child) -> None:
+        """Order the successor of a child that must leave, and seat it once it is ready and the child is idle."""
+        if seat.successor is None and not self._is_starting_one:
+            seat.successor = self._order(seat.device)
+            if seat.successor is None and old.state is ChildState.LEAVING and not old.queue.pending:
+                dismiss(old)  # it is idle, and may hold the memory or descriptors that its successor lacks
+        if seat.successor is None or seat.successor.state is not ChildState.READY:
+            return
+        if old.state is ChildState.READY:
+            self._retire(old)
+        if not old.queue.pending:
+            dismiss(old)
+            seat.current = None
+            self.fill()
+
+    def _vacate(self, seat: Seat, old: Child) -> None:
+        """Dismiss a child that must leave; its successor is ordered once it is dead and its memory is free."""
+        if old.state is ChildState.READY and old.is_outdated and self._are_others_ready(seat):
+            self._retire(old)
+        if old.state is ChildState.LEAVING and not old.queue.pending:
+            dismiss(old)
+
+    def _are_others_ready(self, seat: Seat) -> bool:
+        return all(each.current and each.current.state is ChildState.READY for each in self._all if each is not seat)
 
     @property
     def _is_starting_one(self) -> bool:

@@ -76,7 +76,7 @@ class Supervisor:
         self._has_stop = False  # the app has functions that children call before they exit
         self._has_begun = False  # every seat has had a child that was ready
         self._stop_announced = False
-        self.seats = Seats(config.processes, dispatcher, self._order, reports.on_info)
+        self.seats = Seats(config, dispatcher, self._order, reports.on_info)
         self.only_async = False
         self.description = ""
 
@@ -98,8 +98,8 @@ class Supervisor:
 
     # Orders -------------------------------------------------------------------------------------------------------
 
-    def _order(self) -> Child | None:
-        """Order one more child; return ``None`` if that must wait."""
+    def _order(self, device: str) -> Child | None:
+        """Order one more child, with a device; return ``None`` if that must wait."""
         if not self._forks.takes_orders or self._closed or self._failures.wait_s:
             return None
         if self._failures and any(child.state is ChildState.STARTING for child in self.children):
@@ -110,7 +110,7 @@ class Supervisor:
             self._failed(f"no worker process can be started: {error}")
             return None
         fds = child.order_fds(self._shared_bell)
-        child.preloader = self._forks.order(self, child.number, fds, self._config)
+        child.preloader = self._forks.order(self, child.number, fds, self._config, device)
         if child.preloader is None:
             child.close()
             return None

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fastq.common.devices import assign, assigned, used_by_this_process
 from fastq.pool.child.lifeline import arm
 from fastq.pool.child.loader import RunnerLoadError, load_runner
 from fastq.pool.child.run import ChildSetup, begin
@@ -32,6 +33,10 @@ __all__ = ["main"]
 
 _REAP_MS = 50  # how often to look where there is no pidfd
 _SETTLE_S = 5
+_TOUCHED = (
+    "after the import of the app, so children that are forked cannot use their devices: begin with a device in "
+    "@app.lifespan or @mux.child_start, or use --start-method spawn"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,8 @@ class Preloader:
         if pid == 0:
             os.close(lifeline)
             setup = ChildSetup.from_fds(fds, frame.number("max_memory"))
+            if device := frame.text("device"):
+                assign(device)
             return self._become_child(setup, frame.text("runner"), frame.text("argument"))
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)  # both sides do it, so that it holds from here on
@@ -123,7 +130,16 @@ class Preloader:
         for fd in setup.fds():
             os.set_inheritable(fd, True)
         fds = [str(fd) for fd in setup.fds()]
-        command = [sys.executable, "-m", "fastq.pool.child.run", str(setup.max_memory), spec, argument, *fds]
+        command = [
+            sys.executable,
+            "-m",
+            "fastq.pool.child.run",
+            str(setup.max_memory),
+            assigned() or "",
+            spec,
+            argument,
+            *fds,
+        ]
         os.execv(sys.executable, command)
 
     def _reap(self) -> None:
@@ -148,7 +164,10 @@ def _import_app(channel: Channel, order: Frame) -> Runner | None:
     if order.text("start_method") != "forkserver":
         return None
     try:
-        return load_runner(order.text("runner"), order.text("argument"))
+        runner = load_runner(order.text("runner"), order.text("argument"))
+        if order.number("has_devices") and (what := used_by_this_process()):
+            raise RunnerLoadError(f"{what} {_TOUCHED}", is_misuse=True)
+        return runner
     except RunnerLoadError as error:
         channel.send("failed", text=str(error), is_misuse=error.is_misuse)
         flush_output()

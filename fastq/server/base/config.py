@@ -5,7 +5,8 @@ from its fields.
 """
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
@@ -13,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from fastq._prioritizer import normalize_queues
 from fastq.broker.operations.archive_rule import ArchiveFull, ArchiveRule
 from fastq.common.cpus import whole_cpus
+from fastq.common.devices import find_devices, hidden
 from fastq.common.durations import nanoseconds_of
 from fastq.options import check_text
 from fastq.worker.shared.names import AppNameError, name_of
@@ -42,9 +44,18 @@ LOG_TRACEBACKS: Final = ("never", "archived", "always")
 MAX_LOST: Final = 3
 ALL_OTHERS: Final = "*"
 """The key for all queues that a setting by queue does not name."""
+_DEVICE: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z/_-]*")
 MAX_PORT: Final = 65_535
 MAX_WEIGHT: Final = 2**31 - 1
 """The largest number in a ServerInfo; a server with a larger weight could not publish itself."""
+
+
+class _Default(int):
+    """A number that nobody has chosen."""
+
+
+def _one_a_cpu() -> int:
+    return _Default(whole_cpus())
 
 
 def _setting(kind: str, default: Any, help: str, **limits: Any) -> Any:
@@ -68,10 +79,19 @@ class ServerConfig:
     """
 
     concurrency: int = _setting(
-        "count", whole_cpus, "child processes, each running one plain handler at a time", least=1, most=4096
+        "count",
+        _one_a_cpu,
+        "child processes, each running one plain handler at a time; one for each of --devices if there are any",
+        least=1,
+        most=4096,
     )
     threads: int = _setting(
         "count", 1, "plain handlers that one child runs at once, in threads; for those that wait", least=1, most=1000
+    )
+    devices: Any = _setting(
+        "devices",
+        None,
+        "GPUs that children get by turns, as in CUDA_VISIBLE_DEVICES; auto: those that the driver shows",
     )
     queues: Mapping[str, int] = _setting("queues", lambda: {"default": 1}, "queues and their weights")
     strict_priority: bool = _setting("flag", False, "serve a queue only while those of higher weight are empty")
@@ -139,7 +159,10 @@ class ServerConfig:
         of=UNKNOWN_TASKS,
     )
     start_method: str = _setting(
-        "choice", "forkserver", "how children start; spawn for apps with threads or CUDA at import", of=START_METHODS
+        "choice",
+        "forkserver",
+        "how children start; spawn for apps that start threads or use a GPU at import",
+        of=START_METHODS,
     )
     max_tasks_per_child: int = _setting("count", 0, "replace a child after this many tasks; 0: never", least=0)
     max_memory_per_child: int = _setting("bytes", 0, "replace a child above this memory; 0: no limit", least=0)
@@ -172,6 +195,8 @@ class ServerConfig:
         for setting in fields(self):
             check = _CHECKS[setting_kind(setting)]
             object.__setattr__(self, setting.name, check(setting, getattr(self, setting.name)))
+        if isinstance(self.concurrency, _Default):
+            object.__setattr__(self, "concurrency", len(self.devices) or int(self.concurrency))
         if ArchiveFull.SPILL in self.archive_full.values() and self.archive_spill_to is None:
             raise ValueError("archive_full: spill needs archive_spill_to, the directory to write to")
 
@@ -226,6 +251,28 @@ def _by_queue(setting: Field[Any], value: object) -> dict[str, object]:
     check = _CHECKS[setting.metadata["each"]]
     by_queue = value if isinstance(value, Mapping) else {ALL_OTHERS: value}
     return {check_text(queue, f"{setting.name}: queue name"): check(setting, each) for queue, each in by_queue.items()}
+
+
+def _devices(setting: Field[Any], value: object) -> tuple[str, ...]:
+    """Return the names or numbers of devices; "auto" stands for those that are found."""
+    if value is None or value == () or value == []:
+        return ()
+    if value == "auto":
+        if not (found := find_devices()):
+            raise ValueError(f"{setting.name}: auto finds no GPU: neither a variable nor a driver's file names one")
+        return found
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, Sequence) or not all(type(each) in (str, int) for each in given):
+        raise TypeError(f"{setting.name} must be 'auto', or name devices as in '0,1' or [0, 1], not {value!r}")
+    devices = tuple(str(each).strip() for each in given)
+    for device in devices:
+        if not _DEVICE.fullmatch(device):
+            raise ValueError(f"{setting.name}: {device!r} is neither the number nor the UUID of a device: {value!r}")
+    if len({*devices}) < len(devices):
+        raise ValueError(f"{setting.name}: a device is named twice; children get them by turns anyway: {value!r}")
+    if why := hidden(devices):
+        raise ValueError(f"{setting.name}: {why}")
+    return devices
 
 
 def _path(setting: Field[Any], value: object) -> str | None:
@@ -310,6 +357,7 @@ _CHECKS: Final[dict[str, Callable[[Field[Any], object], object]]] = {
     "queues": _queues,
     "hook": _hook,
     "by_queue": _by_queue,
+    "devices": _devices,
     "path": _path,
     "file": _path,
     "address": _address,

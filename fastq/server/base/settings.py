@@ -162,6 +162,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "bytes": _bytes,
     "flag": _flag,
     "queues": _queues,
+    "devices": str,
     "hook": str,
     "choice": str,
     "path": str,

@@ -509,6 +509,7 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
             **hooks,
         ),
         processes=config.concurrency,
+        devices=config.devices,
         start_method=config.start_method,
         start_timeout=seconds_of(config.start_timeout),
         start_patience=seconds_of(config.start_timeout),

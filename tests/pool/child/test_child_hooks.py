@@ -152,8 +152,8 @@ def test_after_a_failed_start_children_come_one_by_one(tmp_path: Path, monkeypat
 
             order = supervisor.seats._order
 
-            def noted() -> object:
-                child = order()
+            def noted(device: str) -> object:
+                child = order(device)
                 note()
                 return child
 

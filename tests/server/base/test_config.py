@@ -1,9 +1,10 @@
 """ServerConfig: what each setting takes, and that what it does not take is said with its name and value."""
 
+import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, asdict, fields
 from datetime import timedelta
 from typing import Any
 
@@ -96,6 +97,34 @@ def test_the_largest_weight_can_be_published() -> None:
     assert decode_server_info(encode_server_info(info)).queues == {"a": 2**31 - 1}
 
 
+@pytest.mark.parametrize("given", ["0,GPU-7", " 0 , GPU-7 ", [0, "GPU-7"], ("0", "GPU-7")])
+def test_devices_are_named_in_any_form(given: Any) -> None:
+    config = ServerConfig(devices=given)
+    assert config.devices == ("0", "GPU-7")
+    assert ServerConfig(**json.loads(json.dumps(asdict(config)))) == config
+
+
+def test_there_is_a_child_for_each_device_unless_said_otherwise() -> None:
+    assert ServerConfig(devices="0,1,2").concurrency == 3
+    assert ServerConfig(devices="0,1,2", concurrency=5).concurrency == 5
+    assert type(ServerConfig().concurrency) is type(ServerConfig(devices="0").concurrency) is int
+
+
+def test_auto_takes_the_devices_that_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    assert ServerConfig(devices="auto").devices == ("4", "6")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ValueError, match="devices: auto finds no GPU"):
+        ServerConfig(devices="auto")
+
+
+def test_devices_that_the_environment_hides_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    assert ServerConfig(devices=[6]).devices == ("6",)
+    with pytest.raises(ValueError, match="devices: device 0 is not among those of CUDA_VISIBLE_DEVICES='4,6'"):
+        ServerConfig(devices=[0])
+
+
 def local() -> Callable[..., object]:
     def inner() -> None:
         """A hook that no child can import."""
@@ -146,6 +175,12 @@ BAD: list[tuple[str, object, type[Exception], str]] = [
         for address in ("9464", ":9464", "host:", "host:http", "host:65536", "::1:9464", "[host]:1", "host:-1")
     ),
     ("log_tracebacks", "some", ValueError, "log_tracebacks must be one of never, archived, always: 'some'"),
+    ("devices", "0,0", ValueError, "devices: a device is named twice; .*'0,0'"),
+    ("devices", "0,,1", ValueError, "devices: '' is neither the number nor the UUID of a device: '0,,1'"),
+    ("devices", [-1], ValueError, r"devices: '-1' is neither the number nor the UUID of a device: \[-1\]"),
+    ("devices", 4, TypeError, r"devices must be 'auto', or name devices as in '0,1' or \[0, 1\], not 4"),
+    ("devices", [True], TypeError, r"devices must be 'auto', .* not \[True\]"),
+    ("devices", [0.5], TypeError, r"devices must be 'auto', .* not \[0.5\]"),
     ("queues", ["a"], TypeError, r"queues must map queue names to weights, not \['a'\]"),
     ("queues", {"": 1}, ValueError, "queues: .*''"),
     ("queues", {" ": 1}, ValueError, "queues: .*' '"),

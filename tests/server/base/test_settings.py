@@ -64,6 +64,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "takeover_after": [Example(timedelta(seconds=10), "10s", "10"), Example(0, "0", "0")],
     "unknown_tasks": [Example("return", "return", '"return"')],
     "start_method": [Example("spawn", "spawn", '"spawn"')],
+    "devices": [Example([0, "GPU-7"], "0, GPU-7", '[0, "GPU-7"]')],
     "max_tasks_per_child": [Example(1000, "1000", "1000")],
     "max_memory_per_child": [
         Example(512 * 1024**2, "512M", "536870912"),

@@ -1,0 +1,122 @@
+"""GPUs: which ones this machine offers, and which one a child process has been given.
+
+No driver is asked, since that would open it: what the environment and the driver's files say is enough.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+__all__ = ["assign", "assigned", "find_devices", "hidden", "share", "used_by_this_process"]
+
+VARIABLES: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+_ROOT: Final = Path("/")
+_NVIDIA: Final = re.compile(r"nvidia\d+")
+_RENDER: Final = re.compile(r"renderD\d+")
+_IN_USE: Final = frozenset({"/dev/nvidia-uvm", "/dev/kfd"})
+"""What a driver opens once a device is used; others are opened by mere looks at a device, too."""
+_OWN: Final[list[str]] = []
+
+
+def find_devices(root: Path = _ROOT, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Return the devices that a process here may use; ``root`` is where dev, proc and sys are.
+
+    They are those that ``CUDA_VISIBLE_DEVICES`` or ``HIP_VISIBLE_DEVICES`` names, else the numbers of those for which
+    the driver has files, as it counts them: from 0, also in a container that has been given the third.
+    """
+    for name in VARIABLES:
+        if name in environment:
+            return _listed(environment[name])
+    count = _files_of_nvidia(root) or _files_of_amd(root)
+    return tuple(map(str, range(count)))
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """Return the devices of a variable; as in CUDA, those from the first invalid one on are not visible."""
+    devices: list[str] = []
+    for device in map(str.strip, text.split(",")):
+        if not device or device.startswith("-"):
+            break
+        devices.append(device)
+    return tuple(devices)
+
+
+def hidden(devices: Iterable[str], environment: Mapping[str, str] = os.environ) -> str:
+    """Return what forbids the use of some devices, "" if nothing does: a variable that names only others."""
+    for name in VARIABLES:
+        if name in environment and (others := set(devices).difference(visible := _listed(environment[name]))):
+            named = ", ".join(sorted(others))
+            return f"device {named} is not among those of {name}={','.join(visible)!r}"
+    return ""
+
+
+def _files_of_nvidia(root: Path) -> int:
+    """Count the GPUs of NVIDIA; a container may show more in one of both places than it may use."""
+    return _least(_count(root / "dev", _NVIDIA), _count(root / "proc/driver/nvidia/gpus", re.compile(".+")))
+
+
+def _files_of_amd(root: Path) -> int:
+    """Count the GPUs of AMD; other makers have render nodes, too."""
+    if not (root / "dev/kfd").exists():
+        return 0
+    gpus = 0
+    for node in (root / "sys/class/kfd/kfd/topology/nodes").glob("*/gpu_id"):
+        with suppress(OSError):
+            gpus += node.read_text().strip() not in ("", "0")  # 0 is a processor
+    return _least(_count(root / "dev/dri", _RENDER), gpus)
+
+
+def _count(folder: Path, name: re.Pattern[str]) -> int:
+    try:
+        return sum(1 for each in os.listdir(folder) if name.fullmatch(each))
+    except OSError:
+        return 0
+
+
+def _least(one: int, other: int) -> int:
+    return min(one, other) or max(one, other)
+
+
+def share(devices: Iterable[str], children: int) -> dict[str, int]:
+    """Return how many children each device gets, by turns."""
+    listed = list(devices)
+    shares = dict.fromkeys(listed, 0)
+    for number in range(children if listed else 0):
+        shares[listed[number % len(listed)]] += 1
+    return shares
+
+
+# In a child ---------------------------------------------------------------------------------------------------------
+
+
+def assign(device: str) -> None:
+    """Give this process a device, before anything looks for one; those that it starts inherit it."""
+    _OWN[:] = [device]
+    for name in VARIABLES:
+        os.environ[name] = device
+
+
+def assigned() -> str | None:
+    """Return the device of this process, None if it was given none."""
+    return _OWN[0] if _OWN else None
+
+
+def used_by_this_process() -> str:
+    """Return what has begun to use a device in this process, which its forks then cannot do; "" if nothing has."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    with suppress(Exception):  # of a module that only has the name
+        if cuda is not None and cuda.is_initialized():
+            return "CUDA is initialized in torch"
+    opened = _IN_USE.intersection(_open_files())
+    return f"{min(opened)} is open" if opened else ""
+
+
+def _open_files() -> Iterator[str]:
+    with suppress(OSError):  # there is no /proc here
+        for number in os.listdir("/proc/self/fd"):
+            with suppress(OSError):  # closed meanwhile
+                yield os.readlink(f"/proc/self/fd/{number}")
