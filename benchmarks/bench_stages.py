@@ -114,7 +114,7 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
 
     def empty() -> tuple[InFlightTasks, SubmissionMaker]:
         in_flight = InFlightTasks()
-        return in_flight, SubmissionMaker(in_flight, lambda queue, task_type: (False, Tally(queue, task_type)))
+        return in_flight, SubmissionMaker(in_flight, lambda queue, one: (False, Tally(queue, one), None, None))
 
     def take(in_flight: InFlightTasks, maker: SubmissionMaker) -> Any:
         return in_flight, maker.take(QUEUE, leased.ids, leased.messages, 1.0)[0]

@@ -15,6 +15,7 @@ from fastq._version import __version__
 if TYPE_CHECKING:
     from fastq.app.app import App
     from fastq.app.context import Context
+    from fastq.batch import Batch
     from fastq.client import AsyncClient, Client
     from fastq.common.encoding import PayloadCodec
     from fastq.common.states import TaskState
@@ -103,6 +104,7 @@ __all__ = [
     "AsyncHandle",
     "AsyncInspector",
     "BadLinesError",
+    "Batch",
     "BrokerAuthError",
     "BrokerConnectionError",
     "BrokerError",
@@ -199,6 +201,7 @@ _LATER: Final = {
     "AsyncHandle": "fastq.handles.handle",
     "AsyncInspector": "fastq.inspector",
     "BadLinesError": "fastq.errors",
+    "Batch": "fastq.batch",
     "BrokerAuthError": "fastq.errors",
     "BrokerConnectionError": "fastq.errors",
     "BrokerError": "fastq.errors",

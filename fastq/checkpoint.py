@@ -82,6 +82,7 @@ class Unserved:
     """A running task's context where no server runs it: nothing stops it, and its checkpoints are not kept."""
 
     is_stopping = False
+    loop = None
 
     def save(self, data: bytes) -> int:
         """Do nothing."""

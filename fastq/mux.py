@@ -7,10 +7,12 @@ import os.path
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Never, Protocol, TypeAlias, TypeVar
 
 from fastq._muxmatch import PatternIndex
 from fastq._prioritizer import is_blank
+from fastq.batch import Batch, Batching, batching_of, each_entered, each_entered_async
 from fastq.common.callables import is_async, refuse_generator
 from fastq.errors import HandlerNotFoundError
 from fastq.running import RunningTask
@@ -86,7 +88,7 @@ def _middleware_of(enter: Callable[[Any], Any]) -> Callable[[Callable[..., Any]]
 
             @functools.wraps(handler)
             async def around_async(task: object) -> object:
-                manager = enter(task)
+                manager = each_entered_async(enter, task) if isinstance(task, Batch) else enter(task)
                 if isinstance(manager, AbstractAsyncContextManager):
                     async with manager:
                         return await handler(task)
@@ -97,7 +99,7 @@ def _middleware_of(enter: Callable[[Any], Any]) -> Callable[[Callable[..., Any]]
 
         @functools.wraps(handler)
         def around(task: object) -> object:
-            with enter(task):
+            with each_entered(enter, task) if isinstance(task, Batch) else enter(task):
                 return handler(task)
 
         return around
@@ -163,6 +165,7 @@ class _Registered(NamedTuple):
     middleware: tuple[Callable[..., Any], ...] = ()
     threads: bool = True
     terms: Terms | None = None
+    batching: Batching | None = None
 
 
 _NOT_FOUND: Final = _Registered(_not_found)
@@ -189,27 +192,49 @@ class ServeMux(Generic[TaskT]):
         self._included: tuple[ServeMux[TaskT], ...] = ()  # by this one, or by one of these
         self._is_included = False
 
-    def handler(self, pattern: str, *, threads: bool = True) -> Callable[[H], H]:
+    def handler(
+        self,
+        pattern: str,
+        *,
+        threads: bool = True,
+        batch: int | None = None,
+        max_wait: float | timedelta | None = None,
+        max_bytes: int | None = None,
+    ) -> Callable[[H], H]:
         """Register the decorated function; see ``handle``."""
         if callable(pattern):
             raise TypeError(f"@mux.handler needs a pattern: write @mux.handler('type') above {pattern!r}")
 
         def register(handler: H) -> H:
-            self._register(pattern, handler, threads=threads)
+            batching = batching_of(batch, max_wait, max_bytes)
+            self._register(pattern, handler, threads=threads, batching=batching)
             return handler
 
         return register
 
-    def handle(self, pattern: str, handler: Handler[TaskT], *, threads: bool = True) -> None:
+    def handle(
+        self,
+        pattern: str,
+        handler: Callable[..., object],
+        *,
+        threads: bool = True,
+        batch: int | None = None,
+        max_wait: float | timedelta | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
         """Register a handler, ``def`` or ``async def``, for all types that begin with ``pattern``.
 
         Where a child has several threads (``--threads``), a plain handler runs beside others. With ``threads=False``
         it runs alone in its child: for a handler that computes, or is not safe for threads.
 
+        With ``batch``, it gets up to so many tasks at once, as a ``Batch``: those that are there, or those that come
+        within ``max_wait`` of the first, of at most ``max_bytes`` together (1 MB). It returns a list with a result for
+        each, in which an exception lets its task fail, or None. All else is each task's own, as without ``batch``.
+
         A blank or already registered pattern raises ``ValueError``. A generator function, or an object that cannot be
         called, raises ``TypeError``.
         """
-        self._register(pattern, handler, threads=threads)
+        self._register(pattern, handler, threads=threads, batching=batching_of(batch, max_wait, max_bytes))
 
     def use(self, *middleware: Middleware[TaskT]) -> None:
         """Wrap all handlers, also later ones and "not found": ``middleware(next) -> handler``, the first outermost.
@@ -338,6 +363,12 @@ class ServeMux(Generic[TaskT]):
         with self._lock:
             return {pattern: found.terms for pattern, found in self._handlers.items() if found.terms is not None}
 
+    def _batchings(self) -> dict[str, Batching]:
+        """Return how the tasks of batch handlers are put together, by their patterns."""
+        with self._lock:
+            handlers = self._handlers.items()
+            return {pattern: found.batching for pattern, found in handlers if found.batching is not None}
+
     def _check_open(self) -> None:
         """Raise ``RuntimeError`` if this mux is included in another one, which would not see later additions."""
         if self._is_included:
@@ -346,7 +377,13 @@ class ServeMux(Generic[TaskT]):
             )
 
     def _register(
-        self, pattern: str, handler: Callable[..., object], *, threads: bool = True, terms: Terms | None = None
+        self,
+        pattern: str,
+        handler: Callable[..., object],
+        *,
+        threads: bool = True,
+        terms: Terms | None = None,
+        batching: Batching | None = None,
     ) -> None:
         if not isinstance(pattern, str):
             raise TypeError(f"a pattern is a str, not {pattern!r}")
@@ -360,7 +397,7 @@ class ServeMux(Generic[TaskT]):
         _check_takes_a_task(pattern, handler)
         with self._lock:
             self._check_open()
-            self._add(pattern, _Registered(handler, threads=threads, terms=terms))
+            self._add(pattern, _Registered(handler, threads=threads, terms=terms, batching=batching))
 
     def _add(self, pattern: str, registered: _Registered) -> None:
         for taken in {pattern, _twin(pattern)} & self._handlers.keys():

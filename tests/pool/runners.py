@@ -55,6 +55,14 @@ def echo(order: dict[str, str], context: TaskContext) -> Answer:
     return EventKind.RESULT, order["text"].encode()
 
 
+CALL = [1]
+"""Of how many tasks the last call was."""
+
+
+def call_size(order: dict[str, str], context: TaskContext) -> Answer:
+    return EventKind.RESULT, str(CALL[0]).encode()
+
+
 def size(order: dict[str, str], context: TaskContext) -> Answer:
     """Answer with so many bytes."""
     return EventKind.RESULT, b"r" * int(order["size"])
@@ -368,8 +376,8 @@ def raise_error(order: dict[str, str], context: TaskContext) -> Answer:
 HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
     handler.__name__: handler
     for handler in (
-        noop, nap, echo, size, pid, spin, spin_silently, sleep, sleep_surely, hold_gil, hold_gil_in_c, ignore,
-        return_late, decide, clean_up, explain, segfault, device,
+        noop, nap, echo, call_size, size, pid, spin, spin_silently, sleep, sleep_surely, hold_gil, hold_gil_in_c,
+        ignore, return_late, decide, clean_up, explain, segfault, device,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, thread, with_grandchildren, leave_grandchild,
         wait_and_hold_gil, use_terminate, write, save, wait_for_stop, allocate, grow, grow_and_clean_up,
         grow_and_ignore, wait_and_grow, scribble, wrong_answer, raise_error, limits,
@@ -397,6 +405,24 @@ class TestRunner:
             signal_beacon(order, f"started {os.getpid()}")
             await COROUTINES[order["do"]](order)
         return EventKind.RESULT, f"{order['do']} {os.getpid()}".encode()
+
+    def run_batch(self, data: Sequence[bytes], contexts: Sequence[TaskContext]) -> list[Answer] | None:
+        CALL[0] = len(data)
+        return _none_for_all([self.run(*each) for each in zip(data, contexts, strict=True)])
+
+    async def run_batch_async(self, data: Sequence[bytes], contexts: Sequence[TaskContext]) -> list[Answer] | None:
+        CALL[0] = len(data)
+        orders = [json.loads(each) for each in data]
+        for order in orders:
+            if order["do"] in COROUTINES:
+                signal_beacon(order, f"started {os.getpid()}")
+                await COROUTINES[order["do"]](order)
+        of_handlers = zip(orders, contexts, strict=True)
+        return [None if one["do"] in COROUTINES else HANDLERS[one["do"]](one, each) for one, each in of_handlers]
+
+
+def _none_for_all(answers: list[Answer]) -> list[Answer] | None:
+    return answers if any(answer is not None for answer in answers) else None
 
 
 async def async_wait_for(order: dict[str, str]) -> None:

@@ -26,6 +26,7 @@ _TELL_AGAIN_S = 0.002
 
 class _Host(Protocol):
     on_drained: Callable[[], object] | None
+    loop: asyncio.AbstractEventLoop | None
 
     @property
     def wake_fd(self) -> int: ...
@@ -51,11 +52,13 @@ class Coroutines:
         self._telling: asyncio.TimerHandle | None = None
         self._rings = False
 
-    def _loop_of_all(self) -> asyncio.AbstractEventLoop:
+    def make_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop of all coroutines of this child; it is made at the first call."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._loop.set_task_factory(self._stage.make_task)
             asyncio.set_event_loop(self._loop)
+            self._host.loop = self._loop
         return self._loop
 
     def call(self, function: Callable[[], object]) -> None:
@@ -66,7 +69,7 @@ class Coroutines:
         try:
             outcome = self._context.run(function)
             if isawaitable(outcome):
-                loop = self._loop_of_all()
+                loop = self.make_loop()
                 loop.run_until_complete(asyncio.Task(_wait_for(outcome), loop=loop, context=self._context))
         except BaseException as error:
             if self._work.forked:
@@ -77,7 +80,7 @@ class Coroutines:
 
     def serve(self) -> None:
         """Run coroutines until none is left and the next task is a plain one or the child must exit."""
-        loop = self._loop_of_all()
+        loop = self.make_loop()
         self._done = loop.create_future()
         loop.add_reader(self._host.wake_fd, self._wake)
         # A handler that blocks the loop while it waits for room in the ring may consume the wake-up.
@@ -162,13 +165,18 @@ class Coroutines:
             self._done.set_result(None)
 
     async def _run(self, task: Attempt) -> None:
-        kind, answer = EventKind.DONE, None
+        kind = EventKind.DONE
+        answer: Answer | list[Answer] = None
         self._work.enter_async(task)
         try:
             if 0 < task.deadline_ns <= task.started_ns:
                 answer = (EventKind.TIMEOUT, NOT_BEGUN)  # as asynq: a task whose time is up is not started
             else:
-                answer = await self._runner.run_async(task.data, task)
+                answer = await (
+                    self._runner.run_async(task.data, task)
+                    if task.followers is None
+                    else self._runner.run_batch_async(*task.batch)
+                )
         except asyncio.CancelledError:
             kind, answer = task.interruption or EventKind.BROKEN, _if_unasked(task)
         except BaseException:  # SystemExit, too: it must not end the child
@@ -191,7 +199,7 @@ class Coroutines:
             if unseen is running:
                 self._end(task, task.interruption or EventKind.BROKEN, _if_unasked(task))
 
-    def _end(self, task: Attempt, kind: EventKind, answer: Answer) -> None:
+    def _end(self, task: Attempt, kind: EventKind, answer: Answer | list[Answer]) -> None:
         # Called by the coroutine itself: a done callback would cost as much again as everything else here.
         self._work.finish_async(task, kind, answer)
         if not self._rings and self._loop is not None:

@@ -5,6 +5,7 @@ slot table and the command word; writes results and rows. If it dies, its ring a
 tasks it had. If the main process dies, the kernel kills it.
 """
 
+import asyncio
 import errno
 import logging
 import os
@@ -72,6 +73,7 @@ class Host:
         self.max_memory = setup.max_memory
         self.channel = Channel(socket.socket(fileno=setup.control_fd))
         self.on_drained: Callable[[], object] | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._poller = select.poll()
         self._poller.register(setup.control_fd, select.POLLIN)
 
@@ -171,6 +173,8 @@ def _serve(setup: ChildSetup, runner: Runner) -> None:
             hook = getattr(start, "__qualname__", repr(start))
             coroutines.call(start)
         hook = ""
+        if runner.has_async:
+            coroutines.make_loop()
         coroutines.threads.prepare()
     except BaseException as error:  # noqa: BLE001 - whatever it is, this child must not serve
         host.channel.send("unfit", text=own_trace(error), hook=hook)

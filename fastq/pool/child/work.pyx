@@ -19,7 +19,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from fastq.pool.shared cimport atomics as atomic
-from fastq.pool.shared.ring cimport FOUND, Memory, Record, Ring
+from fastq.pool.shared.ring cimport FOUND, Member, Memory, Record, Ring
 from fastq.pool.shared.slots cimport Slots
 
 from fastq.errors import TaskCanceled, TaskEndedError, TaskTimeout
@@ -39,6 +39,7 @@ cdef extern from "Python.h":
 cdef uint32_t ASYNC = layout.TASK_ASYNC
 cdef uint32_t AWAITED = layout.TASK_AWAITED
 cdef uint32_t THREADED = layout.TASK_THREADED
+cdef uint32_t BATCH = layout.TASK_BATCH
 cdef uint32_t EXIT = layout.COMMAND_EXIT
 cdef int ROW_IDLE = layout.ROW_IDLE
 cdef int ROW_RUNNING = layout.ROW_RUNNING
@@ -52,6 +53,7 @@ cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
 cdef uint32_t NO_DESCRIPTORS = layout.REPORT_NO_DESCRIPTORS
 cdef uint32_t DONE = EventKind.DONE
 cdef uint32_t BROKEN = EventKind.BROKEN
+cdef uint32_t TIMEOUT = EventKind.TIMEOUT
 cdef uint32_t WRITTEN = EventKind.WRITTEN
 cdef uint32_t PROGRESS = EventKind.PROGRESS
 cdef uint32_t CHECKPOINT = EventKind.CHECKPOINT
@@ -96,6 +98,10 @@ cdef class Attempt:
     cdef bytes unsent
     # Python's id of the thread whose user code the task is in, and may be interrupted; 0 for none.
     cdef unsigned long thread
+    # The first task of a batch has the others, and all those whose time was not up before it began; they have it.
+    cdef readonly list followers
+    cdef list called
+    cdef Attempt leader
 
     @property
     def interruption(self) -> EventKind | None:
@@ -103,9 +109,19 @@ cdef class Attempt:
         return _INTERRUPTIONS.get(self.work.slots.state(self.row, self.seq))
 
     @property
+    def batch(self) -> tuple[list[bytes], list[Attempt]]:
+        """Return the bytes and the attempts of the tasks of a batch that its call is for."""
+        return [task.data for task in self.called], self.called
+
+    @property
     def is_forked(self) -> bool:
         """Return whether this process is a fork of the one that runs the task."""
         return self.work.forked
+
+    @property
+    def loop(self) -> object:
+        """Return the loop of the child's coroutines, None if it has none."""
+        return self.work.host.loop
 
     def write_result(self, data: bytes) -> None:
         """Send an intermediate result."""
@@ -148,6 +164,7 @@ cdef class Attempt:
 
 include "_at_lock.pxi"
 include "_outbox.pxi"
+include "_batch.pxi"
 
 
 cdef class Work:
@@ -217,7 +234,10 @@ cdef class Work:
                 self.enter_handler(task)
                 if self.slots.state(task.row, task.seq) != ROW_RUNNING:
                     self.tell(task)  # it may have been interrupted already
-                answer = self.runner.run(task.data, task)
+                if task.followers is None:
+                    answer = self.runner.run(task.data, task)
+                else:
+                    answer = self.runner.run_batch(*task.batch)
                 self.leave_handler(task)
             except TaskTimeout:
                 kind = EventKind.TIMEOUT
@@ -261,7 +281,7 @@ cdef class Work:
 
     cdef int tell(self, Attempt task) except -1:
         """Raise in the task that this thread runs if it was interrupted; only once."""
-        if task.told:
+        if task.told or goes_on(self, task):
             return 0
         kind = task.interruption
         if kind is None:
@@ -274,18 +294,14 @@ cdef class Work:
     cdef Attempt take(self, Record *record, int row):
         """Claim a record and begin it in a row; return ``None`` if it was withdrawn."""
         cdef Attempt task = None
-        cdef int64_t absolute
+        cdef bint is_batch = record.kind & BATCH != 0
         cdef bint ours = self.tasks.claim(record)
         if ours:
-            task = Attempt.__new__(Attempt)
-            task.work, task.row, task.seq, task.told = self, row, record.seq, False
-            task.is_awaited, task.is_threaded = record.kind & AWAITED != 0, record.kind & THREADED != 0
+            task = self.attempt(record.seq, row, record.kind)
             task.data = PyBytes_FromStringAndSize(record.data, record.size)
             task.started_ns = atomic.now_ns()
-            task.deadline_ns = task.started_ns + record.a if record.a > 0 else 0
-            if record.b > 0:
-                absolute = max(1, task.started_ns + record.b - atomic.unix_ns())
-                task.deadline_ns = min(task.deadline_ns, absolute) if task.deadline_ns else absolute
+            if not is_batch:
+                task.deadline_ns = deadline_of(task.started_ns, record.a, record.b)
             self.slots.begin(row, task.seq, task.started_ns, task.deadline_ns)
         self.tasks.advance(record)
         self.tasks.publish_head()
@@ -299,7 +315,16 @@ cdef class Work:
                 return None
             if ours:
                 task.data = data
+        if ours and is_batch:
+            open_batch(self, task)
         self.has_begun |= ours
+        return task
+
+    cdef Attempt attempt(self, uint64_t seq, int row, uint32_t kind):
+        """Make the attempt of a task in a row."""
+        cdef Attempt task = Attempt.__new__(Attempt)
+        task.work, task.row, task.seq, task.told = self, row, seq, False
+        task.is_awaited, task.is_threaded = kind & AWAITED != 0, kind & THREADED != 0
         return task
 
     cdef int give_back(self, Attempt task) except -1:
@@ -316,8 +341,14 @@ cdef class Work:
         self.outbox.ring_bell()
         return 0
 
-    cdef void finish(self, Attempt task, uint32_t kind, object answer):
-        """End a task's row and send its outcome."""
+    cdef int finish(self, Attempt task, uint32_t kind, object answer) except -1:
+        """End a task, or a batch."""
+        if task.followers is None:
+            return self.finish_one(task, kind, answer)
+        return finish_batch(self, task, kind, answer)
+
+    cdef int finish_one(self, Attempt task, uint32_t kind, object answer, bint is_silent=False) except -1:
+        """End a task's row and send its outcome; ``is_silent`` if that need not be said of one that is done."""
         cdef int64_t now = atomic.now_ns()
         cdef int state
         data = b""
@@ -340,7 +371,8 @@ cdef class Work:
             if told != kind and not (told in _TOLD_TO_END and kind in _DECISIONS):
                 kind, data = told, TOO_LATE if told in _TOLD_TO_END else b""
         try:
-            self.outbox.send(task, kind, data, now - task.started_ns)
+            if not is_silent or kind != DONE:
+                self.outbox.send(task, kind, data, now - task.started_ns)
         except OSError:  # no memory or no descriptor for the segment
             self.outbox.send(task, BROKEN, traceback.format_exc().encode(), now - task.started_ns)
         if self.max_memory and now - self.measured_at > MEASURE_EVERY:
@@ -348,6 +380,7 @@ cdef class Work:
             self.measure()
         if task.is_awaited and not self.next_is_awaited():
             self.outbox.ring_bell()
+        return 0
 
     cdef bint next_is_awaited(self) except -1:
         """Return whether clients also wait for the next task: they wait for many, so this end may go with others."""
@@ -365,13 +398,14 @@ cdef class Work:
     cdef int write(self, Attempt task, bytes data, uint32_t kind, int64_t number) except -1:
         """Send a result, progress or a checkpoint from user code in any thread."""
         cdef Attempt shielded = None
+        cdef Attempt unit = task if task.leader is None else task.leader
         cdef bint gets_signals = self.outbox.is_own_thread()
         task.check()
         # What ends a task is to raise in user code, not here.
         if gets_signals:
             shielded, self.task = self.task, None
-        elif task.thread == PyThread_get_thread_ident():
-            shielded, task.thread = task, 0
+        elif unit.thread == PyThread_get_thread_ident():
+            shielded, unit.thread = unit, 0
         try:
             self.outbox.send(task, kind, data, number)
             self.outbox.ring_bell()
@@ -464,8 +498,8 @@ cdef class Work:
         self.finish(task, kind, answer)
 
     def was_told(self, task: Attempt) -> bool:
-        """Return whether a coroutine's task was interrupted; True only once."""
-        return self.slots.see(task.row, task.seq)
+        """Return whether a coroutine's task was interrupted, of a batch all; True only once."""
+        return not goes_on(self, task) and self.slots.see(task.row, task.seq)
 
     # Threads ----------------------------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ class Child:
         if self.state in (ChildState.KILLED, ChildState.DEAD):
             return
         self.state = ChildState.KILLED
-        self.blamed = blamed
+        self.blamed = None if blamed is None else blamed.unit
         self.queue.set_open(False)
         if not self.pid or self.status is not None:
             return

@@ -9,6 +9,12 @@ cdef class Estimate:
     cdef int count
     cdef void update(self, double ran_ns) noexcept
 
+# Read only: one object for all tasks that may be in one batch.
+cdef class BatchRule:
+    cdef readonly Py_ssize_t size
+    cdef readonly int64_t wait_ns
+    cdef readonly int64_t max_bytes
+
 cdef class Submission:
     cdef readonly object key
     cdef readonly bytes data
@@ -28,6 +34,17 @@ cdef class Submission:
     cdef double given_ns
     cdef Estimate estimate
     cdef readonly ChildQueue queue
+    # Set right after ``make``: with which others it may be called; None for a task that is called by itself.
+    cdef public BatchRule batch
+    # The first task of a batch has the others, from when they are put together until its end is known; they have it.
+    cdef list followers
+    cdef readonly Submission leader
+    # Of the first: when the batch goes to a child even if it is not full, the bytes of all, and once it has gone, of
+    # how many tasks the call is, and how long it was waited for them.
+    cdef int64_t due_at
+    cdef int64_t batch_bytes
+    cdef readonly int called
+    cdef readonly int64_t gathered_ns
     @staticmethod
     cdef Submission make(object key, bytes data, str type, int64_t timeout_ns, int64_t deadline_unix_ns)
 
@@ -47,6 +64,12 @@ cdef class ChildQueue:
     cdef object channel
     cdef int wake_fd
     cdef dict in_flight
+    # How many of them are not the first of their batch; the rows for these that were given back, and how many were made.
+    cdef Py_ssize_t following
+    cdef list free_places
+    cdef int first_place, made_places
+    # How many calls for a ``BatchRule`` it has.
+    cdef dict calls
     cdef readonly bint open
     cdef readonly int64_t left
     cdef readonly int async_count, thread_count, threads
@@ -77,10 +100,12 @@ cdef class ChildQueue:
     cdef bint is_overdue(self, int64_t now, double grace_ns)
     cdef bint push(self, Submission submission, uint64_t seq) except -1
     cdef bint send_segment(self, bytes data) except -1
+    cdef Py_ssize_t places_left(self) noexcept
     cdef void forget(self, Submission submission)
+    cdef int end_of(self, uint32_t kind, Submission submission, list events, int64_t ran_ns, Estimate mean) except -1
     cdef int collect_sound(self, list events, Estimate mean) except -1
     cdef int collect(self, list events, Estimate mean) except -1
-    cdef bint take_back(self, Submission submission)
+    cdef list take_back(self, Submission submission)
     cdef bint has_results(self) noexcept
     cdef uint32_t report(self) noexcept
     cdef void ring_if_asleep(self) noexcept

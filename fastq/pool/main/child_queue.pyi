@@ -12,6 +12,13 @@ MAX_RESULT: Final[int]
 class Estimate: ...
 
 @final
+class BatchRule:
+    size: int
+    wait_ns: int
+    max_bytes: int
+    def __init__(self, size: int, wait: float = 0.0, max_bytes: int = 1_000_000) -> None: ...
+
+@final
 class Submission:
     key: object
     data: bytes
@@ -23,6 +30,14 @@ class Submission:
     deadline_unix_ns: int
     seq: int
     queue: ChildQueue | None
+    batch: BatchRule | None
+    leader: Submission | None
+    called: int
+    gathered_ns: int
+    @property
+    def unit(self) -> Submission: ...
+    @property
+    def is_among_others(self) -> bool: ...
     def __init__(
         self,
         key: object,
@@ -72,6 +87,7 @@ class ChildQueue:
     def take_back_all(self) -> list[Submission]: ...
     def remaining(self) -> list[Submission]: ...
     def find(self, seq: int) -> Submission | None: ...
+    def runs_on(self, submission: Submission) -> bool: ...
     def oldest_waiting(self) -> int: ...
     def is_deaf(self, now: int, patience_ns: int) -> bool: ...
     def end(self, submission: Submission, kind: EventKind, data: bytes) -> Event: ...

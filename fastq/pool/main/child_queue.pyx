@@ -7,7 +7,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from fastq.pool.shared cimport atomics as atomic
-from fastq.pool.shared.ring cimport FOUND, Memory, Record, Ring
+from fastq.pool.shared.ring cimport FOUND, Member, Memory, Record, Ring
 from fastq.pool.shared.slots cimport Slots
 
 from fastq.pool.shared import layout
@@ -35,7 +35,11 @@ cdef extern from *:
 cdef uint32_t ASYNC = layout.TASK_ASYNC
 cdef uint32_t AWAITED = layout.TASK_AWAITED
 cdef uint32_t THREADED = layout.TASK_THREADED
+cdef uint32_t BATCH = layout.TASK_BATCH
 cdef uint32_t SEGMENT = layout.FLAG_SEGMENT
+cdef uint32_t DONE = EventKind.DONE
+cdef uint32_t BROKEN = EventKind.BROKEN
+cdef uint32_t RETURNED = EventKind.RETURNED
 cdef uint32_t WRITTEN = EventKind.WRITTEN
 cdef uint32_t LAST = max(EventKind)
 cdef Py_ssize_t SLEEPING_AT = layout.SLEEPING_AT
@@ -48,6 +52,7 @@ cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
 # child must get no more tasks then: so the factor is more than 2.
 cdef double LATE_FACTOR = 4
 cdef double FOREVER_NS = 1e18
+cdef Py_ssize_t PLACES = layout.PLACES
 cdef list KINDS = [None, *EventKind]
 MAX_RESULT = 64 * 1024 * 1024
 assert [kind for kind in KINDS[1:]] == list(range(1, len(KINDS)))
@@ -65,12 +70,21 @@ cdef class Estimate:
         self.ns += (ran_ns - self.ns) / self.count
 
 
+cdef class BatchRule:
+    """What a call of many tasks may have: so many tasks, so many bytes; it waits for so many seconds for them."""
+
+    def __init__(self, size: int, wait: float = 0.0, max_bytes: int = 1_000_000) -> None:
+        self.size = size
+        self.wait_ns = <int64_t>(<double>wait * 1e9)
+        self.max_bytes = max_bytes
+
+
 cdef class Submission:
     """A task as the pool sees it.
 
     ``key`` belongs to the caller. Run times are estimated by ``type``. If it ``is_awaited``, its end is reported at
     once, unless the next one in its child is awaited, too. If it ``is_async``, it runs beside others in its child: as a
-    coroutine, or in a thread if it also ``is_threaded``.
+    coroutine, or in a thread if it also ``is_threaded``. Tasks with the same ``batch`` may be run by one call.
     """
 
     def __init__(
@@ -100,6 +114,16 @@ cdef class Submission:
         submission.deadline_unix_ns = deadline_unix_ns
         return submission
 
+    @property
+    def unit(self) -> Submission:
+        """Return the first task of its batch, or this one if it is by itself."""
+        return self if self.leader is None else self.leader
+
+    @property
+    def is_among_others(self) -> bool:
+        """Return whether it is in a call with other tasks."""
+        return self.leader is not None or bool(self.followers)
+
 
 cdef class Event:
     """The record of what became of a submission, all that a child sends of an attempt.
@@ -124,6 +148,9 @@ cdef class Event:
         return event
 
 
+include "_batches.pxi"
+
+
 cdef class ChildQueue:
     """The queue of one child: gives it tasks and takes its results; used once the child is ready."""
 
@@ -138,11 +165,15 @@ cdef class ChildQueue:
         self.channel = channel
         self.wake_fd = channel.fileno()
         self.in_flight = {}
+        self.free_places = []
+        self.first_place = shape.first_place
+        self.calls = {}
         # How many more this child may be given, -1 for any number.
         self.left = max_tasks or -1
 
     cdef Py_ssize_t count(self):
-        return len(self.in_flight)
+        """Return how many calls the child has: a batch is one."""
+        return len(self.in_flight) - self.following
 
     cdef Py_ssize_t at_once(self) noexcept:
         """Return how many of the sorts that it has run side by side; of an idle child, the least of what it may get."""
@@ -152,6 +183,10 @@ cdef class ChildQueue:
         if self.thread_count:
             return self.threads
         return min(self.threads, coroutines) if self.threads and not self.async_count else coroutines
+
+    cdef Py_ssize_t places_left(self) noexcept:
+        """Return for how many more tasks that follow the first of their batch there are rows."""
+        return PLACES - self.following
 
     cdef bint is_mixed(self) noexcept:
         """Return whether the child has both tasks in threads and coroutines."""
@@ -168,7 +203,7 @@ cdef class ChildQueue:
     @property
     def pending(self) -> int:
         """Return how many submissions this child has: waiting, running, or ended but not collected."""
-        return self.count()
+        return len(self.in_flight)
 
     def set_open(self, accepts: bool) -> None:
         """Set whether the dispatcher may give this child more tasks."""
@@ -216,26 +251,33 @@ cdef class ChildQueue:
     cdef bint push(self, Submission submission, uint64_t seq) except -1:
         """Put a submission into the ring; return False if there is no room. After an error it is not in the ring."""
         cdef Record record
-        cdef bytes inline = submission.data
+        cdef bytes data = submission.data
+        cdef bytes inline
         cdef int64_t position
         record.seq, record.flags = seq, 0
         record.kind = (ASYNC if submission.is_async else 0) | (AWAITED if submission.is_awaited else 0)
         record.kind |= THREADED if submission.is_threaded else 0
         record.a, record.b = submission.timeout_ns, submission.deadline_unix_ns
+        if submission.followers:
+            record.kind |= BATCH
+            data = pack_batch(self, submission, seq)
+        inline = data
         if not self.tasks.fits_inline(PyBytes_GET_SIZE(inline)):
             inline = PyBytes_GET_SIZE(inline).to_bytes(8, "little")
             record.flags = SEGMENT
             if not self.tasks.has_room(8):
+                unpack_batch(self, submission)
                 return False
         self.in_flight[seq] = submission  # this may fail, so it comes before anything that the child can see
         position = -1
         try:
-            if not record.flags or self.send_segment(submission.data):
+            if not record.flags or self.send_segment(data):
                 record.data, record.size = PyBytes_AS_STRING(inline), <uint32_t>PyBytes_GET_SIZE(inline)
                 position = self.tasks.push(&record)
         finally:
             if position < 0:
                 del self.in_flight[seq]
+                unpack_batch(self, submission)
         if position < 0:
             return False
         submission.seq, submission.position, submission.queue = seq, <uint64_t>position, self
@@ -248,6 +290,8 @@ cdef class ChildQueue:
         self.thread_count += submission.is_threaded
         self.backlog_ns += submission.charge_ns / (self.at_once() if submission.is_async else 1)
         self.left -= self.left > 0
+        if submission.batch is not None:
+            note_batch(self, submission)
         self.touched = True
         return True
 
@@ -319,8 +363,16 @@ cdef class ChildQueue:
         """Remove a submission that has left this child, and its charges."""
         del self.in_flight[submission.seq]
         submission.queue = None
-        self.charged_ns -= submission.charge_ns
         self.bytes -= PyBytes_GET_SIZE(submission.data)
+        if submission.leader is not None:
+            self.following -= 1
+            self.free_places.append(self.slots.places.pop(submission.seq))
+            submission.leader = None
+            return
+        if submission.batch is not None:
+            self.calls[submission.batch] -= 1
+            submission.followers = None
+        self.charged_ns -= submission.charge_ns
         self.async_count -= submission.is_async
         self.thread_count -= submission.is_threaded
 
@@ -354,10 +406,7 @@ cdef class ChildQueue:
                 raise RingCorruptError(f"a result of kind {record.kind} for {record.seq}, which the child does not have")
             events.append(Event.make(record.kind, submission, data, record.a))
             if record.kind < WRITTEN:
-                self.forget(submission)
-                submission.estimate.update(record.a)
-                mean.update(record.a)
-                ended += 1
+                ended += self.end_of(record.kind, submission, events, record.a, mean)
         self.finished += ended
         if ended:
             self.ended_at = atomic.now_ns()
@@ -365,6 +414,19 @@ cdef class ChildQueue:
         atomic.fence()  # the room is visible before the flag is read
         if atomic.load32(self.memory.base + SPACE_WANTED_AT):
             fq_wake(self.wake_fd)
+        return ended
+
+    cdef int end_of(self, uint32_t kind, Submission submission, list events, int64_t ran_ns, Estimate mean) except -1:
+        """Take a submission off that has ended; return how many have: with the first of a batch, those without an end."""
+        cdef Submission leader = submission.leader
+        cdef int called = max(1, submission.called if leader is None else leader.called)
+        cdef int ended = 1
+        if leader is None:
+            if submission.followers:
+                ended += end_rest(kind, submission, events, ran_ns)
+            submission.estimate.update(ran_ns)
+        self.forget(submission)
+        mean.update(<double>ran_ns / called)
         return ended
 
     def receive_segment(self, size: int, number: int) -> bytes:
@@ -388,22 +450,30 @@ cdef class ChildQueue:
         except ValueError as error:
             raise RingCorruptError(str(error)) from error
 
-    cdef bint take_back(self, Submission submission):
-        """Withdraw a submission; return False if the child has begun it.
+    cdef list take_back(self, Submission submission):
+        """Withdraw a submission with all of its batch; return them, none if the child has begun it.
 
         Then the child must be woken: it may be waiting for a row for this one, and have one for the next.
         """
-        if not self.tasks.take_back(submission.position):
-            return False
-        self.forget(submission)
-        self.given_ns -= submission.charge_ns
+        cdef Submission unit = submission if submission.leader is None else submission.leader
+        if not self.tasks.take_back(unit.position):
+            return []
+        taken = [unit]
+        if unit.followers:
+            taken += unit.followers
+        for submission in reversed(taken):
+            self.forget(submission)
+        self.given_ns -= unit.charge_ns
         self.left += self.left >= 0
-        return True
+        return taken
 
     def take_back_all(self) -> list[Submission]:
         """Withdraw all submissions that the child has not begun, oldest first."""
         cdef Submission submission
-        taken = [submission for submission in list(self.in_flight.values()) if self.take_back(submission)]
+        taken = []
+        for submission in list(self.in_flight.values()):
+            if submission.leader is None:
+                taken += self.take_back(submission)
         if taken:
             self.wake()
         return taken
@@ -423,8 +493,19 @@ cdef class ChildQueue:
             return 0  # saves a look at thousands of coroutines
         for submission in self.in_flight.values():
             if self.tasks.untaken(submission.position):
-                return submission.submitted_at
+                return max(submission.submitted_at, submission.due_at)
         return 0
+
+    def runs_on(self, submission: Submission) -> bool:
+        """Return whether the call that a submission is in goes on for another one that was not told to end."""
+        cdef Submission unit = submission if submission.leader is None else submission.leader
+        cdef Submission other
+        if not unit.followers:
+            return False
+        for other in reversed(unit.followers):
+            if self.slots.is_untold(other.seq):
+                return True
+        return self.slots.is_untold(unit.seq)
 
     def is_deaf(self, now: int, patience_ns: int) -> bool:
         """Return whether the child is idle but has read none of its waiting tasks for ``patience_ns``.

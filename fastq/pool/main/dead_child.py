@@ -2,14 +2,15 @@
 
 Results that the child had sent count. A task that it had not begun waits again. A coroutine that had no step yet goes
 back to its queue. If the child died by itself, the running tasks are charged. If the main process killed it, only the
-blamed task is charged, and those that had been asked to end and did not.
+blamed task is charged, and those that had been asked to end and did not. Of a batch nobody knows which task it was, so
+none is charged, and each runs again alone.
 """
 
 from fastq.pool.main.child import Child, ChildState
 from fastq.pool.main.child_queue import Event, Submission
 from fastq.pool.main.dispatcher import Dispatcher
 from fastq.pool.shared import layout
-from fastq.pool.shared.event_kind import ANOTHER_TASK, EventKind
+from fastq.pool.shared.event_kind import ANOTHER_TASK, ITS_BATCH, EventKind
 from fastq.pool.shared.processes import describe_status
 
 __all__ = ["resolve_dead_child"]
@@ -19,6 +20,7 @@ _ASKED = {
     layout.ROW_CANCELED: EventKind.CANCELED,
     layout.ROW_MEMORY_LIMIT: EventKind.CRASHED,
 }
+_CHARGED = (EventKind.TIMEOUT, EventKind.CRASHED)
 
 
 def resolve_dead_child(child: Child, dispatcher: Dispatcher) -> list[Event]:
@@ -28,30 +30,33 @@ def resolve_dead_child(child: Child, dispatcher: Dispatcher) -> list[Event]:
     dispatcher.collect_last(queue, events)
     dispatcher.put_back(queue.take_back_all())
     for submission in queue.remaining():
-        kind = _verdict(child, submission)
-        data = b""
+        kind, data = _verdict(child, submission), b""
+        if kind in _CHARGED and submission.is_among_others:
+            kind, data = EventKind.RERUN, ITS_BATCH
         if kind is EventKind.CRASHED:
             data = _obituary(child)
-        elif kind is EventKind.RERUN and child.blamed is not None:
+        elif kind is EventKind.RERUN and child.blamed is not None and not data:
             data = ANOTHER_TASK
         events.append(queue.end(submission, kind, data))
     return events
 
 
 def _verdict(child: Child, submission: Submission) -> EventKind:
-    row = child.queue.slots.look(submission.seq)
-    state, seen = (row[0], row[1]) if row else (layout.ROW_IDLE, False)
+    slots, unit = child.queue.slots, submission.unit
+    row, of_unit = slots.look(submission.seq), slots.look(unit.seq)
+    state, seen = row[0] if row else layout.ROW_IDLE, of_unit is not None and of_unit[1]
     was_killed = child.state is ChildState.KILLED
-    if submission.is_async and child.queue.slots.is_unentered(submission.seq):
+    is_blamed = unit is child.blamed
+    if unit.is_async and slots.is_unentered(unit.seq):
         return EventKind.RETURNED  # it waited for its first step
     if state == layout.ROW_ABORTED:
         return EventKind.ABORTED
-    if was_killed and submission is not child.blamed and submission.is_async and not seen:
+    if was_killed and not is_blamed and unit.is_async and not seen:
         # Even if it was asked to end, it could not notice: another task blocked its loop.
         return EventKind.RERUN
     if state in _ASKED:
         return _ASKED[state]
-    return EventKind.CRASHED if not was_killed or submission is child.blamed else EventKind.RERUN
+    return EventKind.CRASHED if not was_killed or is_blamed else EventKind.RERUN
 
 
 def _obituary(child: Child) -> bytes:

@@ -5,6 +5,8 @@ threads it gets as many as can run at once, and those that would start within th
 free child, or is RETURNED in the order of submission, in two cases: it waits behind a task that exceeds its estimate by
 half of ``prefetch_time``, or it has waited for twice that time, here or in a ring.
 
+Tasks with the same ``BatchRule`` are put together here, for one call that counts as one task (``_gathering.pxi``).
+
 A child runs plain tasks or coroutines, never both at once. If every child is busy with one sort and a task of the other
 sort waits, one child is reserved for the waiting sort: it gets no more tasks of its own sort, and runs dry. Beside
 coroutines it runs tasks in threads; then none waits in its ring, where it would keep the other sort from free rows.
@@ -16,7 +18,7 @@ from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from fastq.pool.shared cimport atomics as atomic
-from fastq.pool.main.child_queue cimport Estimate, Event, ChildQueue, Submission
+from fastq.pool.main.child_queue cimport BatchRule, ChildQueue, Estimate, Event, Submission
 from fastq.pool.shared.ring cimport Memory
 
 from fastq.pool.shared import layout
@@ -34,6 +36,8 @@ cdef int64_t MAX_BYTES = 1_000_000
 cdef int MAX_TYPES = 1024
 # For the mean over all types. Wide, so that a run of quick tasks among slow ones does not fetch too many.
 cdef int MEAN_SPAN = 64
+# For the share of a call that a task is. Narrow, since a call may take long, and the next one is to be full.
+cdef int SHARE_SPAN = 16
 # How long a few tasks wait here for a row, or for the child that is reserved for them. After that another server may
 # have one that is free. The child stays reserved for as long after it has run dry: returned tasks come back from Redis much sooner.
 cdef int64_t PATIENCE_NS = 1_000_000_000
@@ -68,6 +72,12 @@ cdef class Dispatcher:
     # The child chosen last in this turn, and the backlog up to which it is chosen again.
     cdef ChildQueue last
     cdef double last_until_ns
+    # The batches that may get more tasks, by their rules, and how many tasks wait behind the first one of a batch.
+    cdef dict open_batches
+    cdef Py_ssize_t following
+    # What share of a call a task is, of those that came lately; 1 until the first one for a batch has come.
+    cdef Estimate share
+    cdef bint has_batches
     # Which sorts have come so far. Once a task of each of them is stuck, all tasks are.
     cdef bint come[SORTS]
 
@@ -81,6 +91,9 @@ cdef class Dispatcher:
         self.estimates = {}
         self.mean = Estimate(MEAN_SPAN)
         self.mean.ns = self.prefetch_ns
+        self.open_batches = {}
+        self.share = Estimate(SHARE_SPAN)
+        self.share.ns = 1
 
     def add(self, queue: ChildQueue) -> None:
         """Add the queue of a ready child."""
@@ -104,7 +117,11 @@ cdef class Dispatcher:
             submission.estimate = self.estimate(submission.type)
             self.come[sort_of(submission)] = True
             self.mean_bytes += (PyBytes_GET_SIZE(submission.data) - self.mean_bytes) / MEAN_SPAN
-            self.waiting.append(submission)
+            self.has_batches |= submission.batch is not None
+            if self.has_batches:
+                self.share.update(1.0 if submission.batch is None else 1.0 / submission.batch.size)
+            if submission.batch is None or gather(self, submission):
+                self.waiting.append(submission)
         return self.dispatch()
 
     cdef Estimate estimate(self, str type):
@@ -137,12 +154,12 @@ cdef class Dispatcher:
             while self.waiting and not (stuck[PLAIN] and stuck[COROUTINE] and stuck[THREAD]):
                 submission = self.waiting[0]
                 sort = sort_of(submission)
-                if not stuck[sort]:
+                if not stuck[sort] and (submission.due_at <= now or not is_open(self, submission)):
                     queue = self.choose(submission, now)
                     if queue is not None and self.push(queue, submission, now):
                         self.waiting.popleft()
                         continue
-                    stuck[sort] = True
+                    stuck[sort] = not is_open(self, submission)  # others need not wait until it is full
                     reserve_child(self.queues, submission.is_async, now)
                 kept.append(submission)
                 self.waiting.popleft()
@@ -165,6 +182,9 @@ cdef class Dispatcher:
             return False
         self.seq += 1
         queue.reserved_until = 0
+        if submission.batch is not None:
+            self.seq += <uint64_t>len(submission.followers)
+            send_off(self, submission, now)
         return True
 
     def take_shortage(self) -> Exception | None:
@@ -173,9 +193,7 @@ cdef class Dispatcher:
         return shortage
 
     cdef list return_all(self):
-        events = [Event.make(RETURNED, submission, b"", 0) for submission in self.waiting]
-        self.waiting.clear()
-        return events
+        return [Event.make(RETURNED, submission, b"", 0) for submission in take_waiting(self)]
 
     cdef ChildQueue choose(self, Submission submission, int64_t now):
         """Return the queue of about the least busy child that may take a submission now, None if none may."""
@@ -201,6 +219,10 @@ cdef class Dispatcher:
             return False
         if count and submission.is_async != (queue.async_count > 0):
             return False
+        if submission.batch is not None:
+            if <Py_ssize_t>len(submission.followers) > queue.places_left() or not may_go(self, queue, submission):
+                return False
+            held += submission.batch_bytes - PyBytes_GET_SIZE(submission.data)
         return starts_at_once(queue, submission) or (
             not queue.is_mixed()  # one that waits for its row keeps the other sort from free ones
             and self.may_wait(queue, submission.estimate.ns, now)
@@ -279,15 +301,15 @@ cdef class Dispatcher:
             most = self.max_records + at_once - 1
             queue.measure_backlog(now)
             rows = self.free_rows(queue, at_once)
-            needs, room = rows > 0, rows
+            needs, room = rows > 0, rows / self.share.ns
             if self.may_wait(queue, mean, now):
                 due = self.due_ns(queue, now)
                 needs |= queue.backlog_ns < due - (1 - ENOUGH) * self.prefetch_ns and count < ENOUGH * most
-                room = max(room, min((due - queue.backlog_ns) * at_once / mean, most - count))
-            room = min(max(room, 1.0 if needs else 0.0), self.places(queue))
+                room = max(room, min((due - queue.backlog_ns) * at_once / mean, (most - count) / self.share.ns))
+            room = min(max(room, 1.0 if needs else 0.0), self.places(queue), 1.0 + queue.places_left())
             any_needs |= needs and room >= 1
             total += min(room, queue.left) if queue.left > 0 else room
-        return max(0, <int64_t>total - <int64_t>len(self.waiting)) if any_needs else 0
+        return max(0, <int64_t>total - <int64_t>len(self.waiting) - self.following) if any_needs else 0
 
     cdef bint may_wait(self, ChildQueue queue, double charge_ns, int64_t now):
         """Return whether a child may have one more task that waits behind those that it runs."""
@@ -344,44 +366,27 @@ cdef class Dispatcher:
         if now >= self.next_return and any([submission.queue is None for submission in stuck]):
             limit = now  # others may have room; not always, as with more children than cores some look stuck
             self.next_return = now + <int64_t>(1.5 * self.prefetch_ns)
-        return events + self.return_late(limit, now)
-
-    cdef list return_late(self, int64_t limit, int64_t now):
-        """Return events for all waiting tasks if the first waited too long, except a few that would come again at once.
-
-        These are those with a reserved child, or with a child that has rows for another sort.
-        """
-        cdef Submission submission
-        cdef ChildQueue queue
-        cdef int patient[SORTS]
-        cdef int sort
-        for sort in range(SORTS):
-            patient[sort] = PATIENT_TASKS if is_any_reserved(self.queues, sort != PLAIN, now) else 0
-        for queue in self.queues:
-            sort = full_sort(queue)
-            if sort != PLAIN:
-                patient[sort] = PATIENT_TASKS
-        staying, leaving = deque(), []
-        for submission in self.waiting:
-            sort = sort_of(submission)
-            if patient[sort] and submission.submitted_at > now - PATIENCE_NS:
-                patient[sort] -= 1
-                staying.append(submission)
-            else:
-                leaving.append(submission)
-        if not leaving or (<Submission>leaving[0]).submitted_at >= limit:
-            return []
-        self.waiting = staying
-        return [Event.make(RETURNED, submission, b"", 0) for submission in leaving]
+        return events + return_late(self, limit, now)
 
     def list_waiting(self) -> list[Submission]:
         """Return the tasks that no child has been given, oldest first."""
-        return list(self.waiting)
+        return all_waiting(self)
+
+    @property
+    def due_at(self) -> int:
+        """Return when the next batch goes even if it is not full; 0 if none waits for tasks."""
+        return next_due(self)
 
     def put_back(self, submissions: list) -> None:
         """Let withdrawn submissions wait again, in the order of submission."""
-        if submissions:
-            self.waiting = deque(sorted([*submissions, *self.waiting], key=_order))
+        cdef Submission submission
+        if not submissions:
+            return
+        again = []
+        for submission in submissions:
+            if submission.batch is None or gather(self, submission):
+                again.append(submission)
+        self.waiting = deque(sorted([*again, *self.waiting], key=_order))
 
     def close(self) -> list[Submission]:
         """Withdraw all tasks that have not begun, here and in the rings, in order; later ones are RETURNED."""
@@ -389,32 +394,63 @@ cdef class Dispatcher:
         self.closed = True
         for queue in self.queues:
             self.put_back(queue.take_back_all())
-        rest = list(self.waiting)
-        self.waiting.clear()
-        return rest
+        return sorted(take_waiting(self), key=_order)
 
     def withdraw(self, submission: Submission) -> bool:
         """Withdraw one submission; return False if it has begun or is unknown."""
         cdef ChildQueue queue = submission.queue
-        if queue is not None:
-            if not queue.take_back(submission):
-                return False
-            queue.wake()
-            return True
-        try:
-            self.waiting.remove(submission)
-        except ValueError:
+        if queue is None:
+            return withdraw_waiting(self, submission)
+        taken = queue.take_back(submission)
+        if not taken:
             return False
+        queue.wake()
+        taken.remove(submission)
+        self.put_back(taken)
         return True
 
     @property
     def pending(self) -> int:
         """Return the number of submissions without a final event."""
         cdef ChildQueue queue
-        cdef Py_ssize_t total = len(self.waiting)
+        cdef Py_ssize_t total = len(self.waiting) + self.following
         for queue in self.queues:
-            total += queue.count()
+            total += len(queue.in_flight)
         return total
+
+
+include "_gathering.pxi"
+
+
+cdef list return_late(Dispatcher desk, int64_t limit, int64_t now):
+    """Return events for all waiting tasks if the first waited too long, except a few that would come again at once.
+
+    These are those with a reserved child, or with a child that has rows for another sort.
+    """
+    cdef Submission submission
+    cdef ChildQueue queue
+    cdef int patient[SORTS]
+    cdef int sort
+    for sort in range(SORTS):
+        patient[sort] = PATIENT_TASKS if is_any_reserved(desk.queues, sort != PLAIN, now) else 0
+    for queue in desk.queues:
+        sort = full_sort(queue)
+        if sort != PLAIN:
+            patient[sort] = PATIENT_TASKS
+    staying, leaving = deque(), []
+    for submission in desk.waiting:
+        sort = sort_of(submission)
+        if submission.due_at > now and is_open(desk, submission):
+            staying.append(submission)  # it waits for others, not for a child
+        elif patient[sort] and submission.submitted_at > now - PATIENCE_NS:
+            patient[sort] -= 1
+            staying.append(submission)
+        else:
+            leaving.append(submission)
+    if not leaving or since(leaving[0]) >= limit:
+        return []
+    desk.waiting = staying
+    return [Event.make(RETURNED, one, b"", 0) for submission in leaving for one in scatter(desk, submission)]
 
 
 cdef inline int sort_of(Submission submission) noexcept:

@@ -66,18 +66,18 @@ class MemoryWatch:
             return
         child.text = f": it had {size}"
         blamed = None if seen.kill_at_ns else _blamed(child, seen, running)
-        if blamed is None:
-            child.kill()  # no task can be blamed: all run again
+        if blamed is None or blamed.is_among_others:
+            child.kill(blamed)  # no task can be blamed: all run again
         elif self._timekeeper.interrupt(child, blamed, ROW_MEMORY_LIMIT, now := now_ns()):
             seen.kill_at_ns = now + self._timekeeper.grace_ns
 
 
 def _running(child: Child) -> list[tuple[int, Submission]]:
-    """Return the running submissions, each after its start time."""
+    """Return the running submissions, each after its start time; of a batch the first."""
     return [
         (row[2], submission)
         for submission in child.queue.remaining()
-        if (row := child.queue.slots.look(submission.seq)) is not None
+        if submission.leader is None and (row := child.queue.slots.look(submission.seq)) is not None
     ]
 
 

@@ -5,6 +5,7 @@ task rings. No call waits for a child except ``start``, ``drain`` and ``stop``, 
 """
 
 import asyncio
+import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -148,6 +149,13 @@ class ProcessPool:
         if not self._busy:
             self._busy, self._busy_since_s = True, asyncio.get_running_loop().time()
             self._schedule(self._tick_s)
+        if self._tick is not None and self._due_in_s() < self._tick.when() - asyncio.get_running_loop().time():
+            self._schedule(self._tick_s)
+
+    def _due_in_s(self) -> float:
+        """Return when the next batch goes even if it is not full."""
+        due_at = self._dispatcher.due_at
+        return (due_at - now_ns()) / 1e9 if due_at else math.inf
 
     @property
     def free(self) -> int:
@@ -295,6 +303,7 @@ class ProcessPool:
     def _schedule(self, delay_s: float) -> None:
         if self._tick is not None:
             self._tick.cancel()
+        delay_s = max(0.0, min(delay_s, self._due_in_s()))
         self._tick = asyncio.get_running_loop().call_later(delay_s, self._on_tick)
 
     def _on_tick(self) -> None:

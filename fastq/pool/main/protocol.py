@@ -10,16 +10,18 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from fastq.log.setup import log_text
-from fastq.pool.main.child_queue import Event, Submission
+from fastq.pool.main.child_queue import BatchRule, Event, Submission
 from fastq.pool.main.preloader_client import PoolStartError
-from fastq.pool.shared.event_kind import ANOTHER_TASK, NOT_BEGUN, TOLD_TO_END, TOO_LATE, EventKind
+from fastq.pool.shared.event_kind import ANOTHER_TASK, ITS_BATCH, NOT_BEGUN, TOLD_TO_END, TOO_LATE, EventKind
 from fastq.pool.shared.runner import Sort
 
 __all__ = [
     "ANOTHER_TASK",
+    "ITS_BATCH",
     "NOT_BEGUN",
     "TOLD_TO_END",
     "TOO_LATE",
+    "BatchRule",
     "CancelOutcome",
     "ChildCensus",
     "Event",

@@ -49,9 +49,15 @@ class Timekeeper:
         self._looks: dict[Child, _Look] = {}
 
     def interrupt(self, child: Child, submission: Submission, reason: int, now_ns: int) -> bool:
-        """Ask a running task to end; return False if it does not run or was asked before."""
+        """Ask a running task to end; return False if it does not run or was asked before.
+
+        The tasks of a batch hear of it once all of them were asked: it is one call.
+        """
         if child.state not in _LIVE or not child.queue.slots.interrupt(submission.seq, reason):
             return False
+        if child.queue.runs_on(submission):
+            return True
+        submission = submission.unit
         self._interrupted[submission.seq] = _Interrupted(child, submission, now_ns + self.grace_ns)
         if self.grace_ns:
             child.signal(submission)

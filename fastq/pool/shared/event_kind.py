@@ -7,7 +7,7 @@ from typing import Final
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool.shared.processes import peak_rss
 
-__all__ = ["ANOTHER_TASK", "NOT_BEGUN", "TOLD_TO_END", "TOO_LATE", "EventKind", "reason_for"]
+__all__ = ["ANOTHER_TASK", "ITS_BATCH", "NOT_BEGUN", "TOLD_TO_END", "TOO_LATE", "EventKind", "reason_for"]
 
 TOO_LATE: Final = b"too late"
 """The data of a TIMEOUT, CANCELED or MEMORY_LIMIT whose handler was asked to end but returned normally, later."""
@@ -18,6 +18,9 @@ NOT_BEGUN: Final = b"not begun"
 
 ANOTHER_TASK: Final = b"another task"
 """The data of a RERUN whose child was killed because of another task, which is charged for it."""
+
+ITS_BATCH: Final = b"its batch"
+"""The data of a RERUN whose child died with the call of several tasks that it was in: it must run again alone."""
 
 
 class EventKind(IntEnum):
@@ -54,7 +57,7 @@ class EventKind(IntEnum):
     """The task ran when the pool was stopped and did not end in time; it gets a free rerun."""
     RERUN = 14
     """The task ran in a child that was killed for another reason; it gets a free rerun. ``data`` is ``ANOTHER_TASK`` if
-    it is known which task was the cause."""
+    it is known which task was the cause, and ``ITS_BATCH`` if it is one of a batch."""
     RETURNED = 15
     """The task never started, and goes back to its queue. Events of one batch are in the order of submission."""
     WRITTEN = 16

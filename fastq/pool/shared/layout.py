@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["PAGE", "VERSION", "Layout"]
 
-VERSION = 8
+VERSION = 9
 MAGIC = 0x46515031  # "FQP1"
 LINE = 64
 PAGE = 4096
@@ -47,6 +47,10 @@ ROW_ENTERED_AT = 24  # u64; child writes the sequence number once the coroutine 
 ROW_THREAD_AT = 32  # u64; the system's id of the thread that runs the task, 0 = none
 ROW_SAVED_AT = 40  # u64; main writes the number of the last checkpoint that is saved
 
+# The first task of a batch has a row as a single one has. The others have rows behind the rings, which the main process
+# gives out, so that each of them can be canceled and can save checkpoints. Unused ones take no memory.
+PLACES = 8192
+
 ROW_IDLE = 0
 ROW_RUNNING = 1
 ROW_TIMED_OUT = 2  # main asked for the end: the deadline has passed
@@ -74,6 +78,7 @@ RECORD_PAD = 4  # empty up to the end of the ring; the next record is at the sta
 TASK_ASYNC = 1  # beside others
 TASK_AWAITED = 2
 TASK_THREADED = 4  # beside others, in a thread
+TASK_BATCH = 8  # several tasks for one call: a count (u64), so many ``Member`` of ring.pxd, then the bytes of each
 FLAG_SEGMENT = 1  # the data is 8 bytes of length; the bytes are in a segment sent over the control socket
 
 # The segment that all children of a pool share.
@@ -85,7 +90,7 @@ BELL_ASLEEP = 1
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of one child's segment: header, slot table, task ring, result ring.
+    """The layout of one child's segment: header, slot table, task ring, result ring, rows of batches.
 
     The last ``threads`` of the ``rows`` are for tasks in threads.
     ``ring_bytes`` is a power of two; a record that would take more than a quarter of it travels in its own segment.
@@ -114,6 +119,11 @@ class Layout:
         return self.task_ring_at + self.ring_bytes
 
     @property
+    def first_place(self) -> int:
+        """Return the number of the first row behind the rings."""
+        return (self.result_ring_at + self.ring_bytes - SLOTS_AT) // ROW_WIDTH
+
+    @property
     def size(self) -> int:
         """Return the bytes of the whole segment."""
-        return self.result_ring_at + self.ring_bytes
+        return self.result_ring_at + self.ring_bytes + PLACES * ROW_WIDTH

@@ -13,6 +13,15 @@ cdef struct Record:
     char *at
     uint64_t end
 
+# One task in a record for a batch; ``row`` is that of the slot table, unless it is the first.
+cdef struct Member:
+    uint64_t seq
+    int64_t timeout
+    int64_t deadline
+    uint32_t row
+    uint32_t kind
+    uint64_t size
+
 cdef enum Look:
     NOTHING = 0
     FOUND = 1

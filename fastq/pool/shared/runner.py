@@ -4,6 +4,7 @@ The pool itself knows neither messages nor handlers. To it, a task is bytes, a t
 estimates run times.
 """
 
+from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
 from typing import Protocol
@@ -54,6 +55,10 @@ class TaskContext(Protocol):
 
         The pool ends such a process: with status 0 if the runner returns, else with that of the raised exception.
         """
+
+    @property
+    def loop(self) -> AbstractEventLoop | None:
+        """Return the loop in which the coroutines of this child run, for a plain task, which runs beside none."""
 
     def write_result(self, data: bytes) -> None:
         """Send ``data`` as an intermediate result, from any thread.
@@ -111,6 +116,12 @@ class Runner(Protocol):
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
         """Return a coroutine that runs the task; it is canceled when the task must end."""
+
+    def run_batch(self, data: Sequence[bytes], contexts: Sequence[TaskContext]) -> list[Answer] | None:
+        """Run several tasks by one call, as ``run`` does; return their answers, None if all are DONE without data."""
+
+    def run_batch_async(self, data: Sequence[bytes], contexts: Sequence[TaskContext]) -> Awaitable[list[Answer] | None]:
+        """Return a coroutine that runs several tasks by one call; it is canceled once all of them must end."""
 
 
 class RunnerMisuseError(Exception):

@@ -33,6 +33,7 @@ cdef class Slots:
         self.memory = memory
         self.rows = memory.base + <Py_ssize_t>layout.SLOTS_AT
         self.count = rows
+        self.places = {}
 
     cdef char *at(self, int row) noexcept:
         return self.rows + row * WIDTH
@@ -43,6 +44,10 @@ cdef class Slots:
         (<int64_t *>(at + DEADLINE_AT))[0] = deadline
         # release: a reader that sees the task sees its own times.
         atomic.store64(at + WORD_AT, seq << 8 | RUNNING)
+
+    cdef void limit(self, int row, int64_t deadline) noexcept:
+        """Set when the time of the row's task is up."""
+        (<int64_t *>(self.at(row) + DEADLINE_AT))[0] = deadline
 
     cdef void enter(self, int row, uint64_t seq) noexcept:
         """Note that the row's coroutine has had its first step."""
@@ -83,6 +88,18 @@ cdef class Slots:
 
     # Main process -----------------------------------------------------------------------------------------------
 
+    cdef int row_of(self, uint64_t seq) except -2:
+        """Return the row that has a task, -1 if none has."""
+        cdef int row
+        if self.places:
+            place = self.places.get(seq)
+            if place is not None:
+                return place if self.running(place) == seq else -1
+        for row in range(self.count):
+            if self.running(row) == seq:
+                return row
+        return -1
+
     cdef bint are_idle(self) noexcept:
         """Return whether no row runs anything."""
         cdef int row
@@ -97,69 +114,81 @@ cdef class Slots:
         cdef int found = 0
         for row in range(self.count):
             found += self.running(row) != 0
+        for row in self.places.values():
+            found += self.running(row) != 0
         return found
 
     def overdue(self, now: int) -> list[int]:
         """Return the sequence numbers of the tasks whose deadline has passed and that were not interrupted."""
         cdef int64_t limit = now
-        cdef int64_t deadline
-        cdef uint64_t word
-        cdef char *at
+        cdef uint64_t seq
         cdef int row
         late = []
         for row in range(self.count):
-            at = self.at(row)
-            word = atomic.load64(at + WORD_AT)
-            if word & 0xFF == RUNNING:
-                deadline = (<int64_t *>(at + DEADLINE_AT))[0]
-                # If the row changed between the two reads, its word did, too.
-                if 0 < deadline <= limit and atomic.load64(at + WORD_AT) == word:
-                    late.append(word >> 8)
+            seq = self.overdue_in(row, limit)
+            if seq:
+                late.append(seq)
+        for row in self.places.values():
+            seq = self.overdue_in(row, limit)
+            if seq:
+                late.append(seq)
         return late
+
+    cdef uint64_t overdue_in(self, int row, int64_t limit) noexcept:
+        """Return the sequence number of the task in a row if it is overdue, else 0."""
+        cdef char *at = self.at(row)
+        cdef uint64_t word = atomic.load64(at + WORD_AT)
+        cdef int64_t deadline
+        if word & 0xFF != RUNNING:
+            return 0
+        deadline = (<int64_t *>(at + DEADLINE_AT))[0]
+        # If the row changed between the two reads, its word did, too.
+        return word >> 8 if 0 < deadline <= limit and atomic.load64(at + WORD_AT) == word else 0
 
     def interrupt(self, seq: int, reason: int) -> bool:
         """Interrupt a running task; return False if it does not run or was interrupted before."""
         cdef uint64_t word = <uint64_t>seq << 8
-        cdef int row
-        for row in range(self.count):
-            if atomic.load64(self.at(row) + WORD_AT) == word | RUNNING:
-                return atomic.swap64(self.at(row) + WORD_AT, word | RUNNING, word | <int>reason)
+        cdef int row = self.row_of(seq)
+        if row >= 0:
+            return atomic.swap64(self.at(row) + WORD_AT, word | RUNNING, word | <int>reason)
         return False
+
+    cdef bint is_untold(self, uint64_t seq) except -1:
+        """Return whether a task runs and was not interrupted."""
+        cdef int row = self.row_of(seq)
+        return row >= 0 and self.state(row, seq) == RUNNING
 
     def note_saved(self, seq: int, number: int) -> None:
         """Let a running task see that its checkpoint of this number is saved.
 
         The numbers of a child only grow, so one that comes too late is no other task's.
         """
-        cdef int row
-        for row in range(self.count):
-            if self.running(row) == <uint64_t>seq and self.saved(row) < <uint64_t>number:
-                atomic.store64(self.at(row) + SAVED_AT, <uint64_t>number)
+        cdef int row = self.row_of(seq)
+        if row >= 0 and self.saved(row) < <uint64_t>number:
+            atomic.store64(self.at(row) + SAVED_AT, <uint64_t>number)
 
     def look(self, seq: int) -> tuple[int, bool, int, int] | None:
         """Return a task's state, whether its coroutine was canceled, start and deadline; None if no row has it."""
-        cdef uint64_t word
+        cdef int row = self.row_of(seq)
         cdef char *at
-        cdef int row
-        for row in range(self.count):
-            at = self.at(row)
-            word = atomic.load64(at + WORD_AT)
-            if word >> 8 == <uint64_t>seq and word:
-                return (
-                    word & 0xFF & ~SEEN,
-                    word & SEEN != 0,
-                    (<int64_t *>(at + START_AT))[0],
-                    (<int64_t *>(at + DEADLINE_AT))[0],
-                )
-        return None
+        cdef uint64_t word
+        if row < 0:
+            return None
+        at = self.at(row)
+        word = atomic.load64(at + WORD_AT)
+        if word >> 8 != <uint64_t>seq:
+            return None
+        return (
+            word & 0xFF & ~SEEN,
+            word & SEEN != 0,
+            (<int64_t *>(at + START_AT))[0],
+            (<int64_t *>(at + DEADLINE_AT))[0],
+        )
 
     def is_unentered(self, seq: int) -> bool:
         """Return whether a task is in a row but its coroutine has not had its first step."""
-        cdef int row
-        for row in range(self.count):
-            if atomic.load64(self.at(row) + WORD_AT) >> 8 == <uint64_t>seq:
-                return atomic.load64(self.at(row) + ENTERED_AT) != <uint64_t>seq
-        return False
+        cdef int row = self.row_of(seq)
+        return row >= 0 and atomic.load64(self.at(row) + ENTERED_AT) != <uint64_t>seq
 
     def in_thread(self, thread: int) -> int:
         """Return the sequence number of the task that runs in a thread, by the system's id of it; 0 for none."""

@@ -2,14 +2,14 @@ from collections.abc import Callable
 from typing import final
 
 from fastq.broker.operations.finish import Completed, Done
-from fastq.pool.main.protocol import Event, Submission
+from fastq.pool.main.protocol import BatchRule, Event, Submission
 from fastq.server.inflight.tally import Tally
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 
 @final
 class SubmissionMaker:
     def __init__(
-        self, tasks: InFlightTasks, look_up: Callable[[str, str], tuple[int, Tally] | tuple[int, Tally, int]]
+        self, tasks: InFlightTasks, look_up: Callable[[str, str], tuple[int, Tally, int | None, BatchRule | None]]
     ) -> None: ...
     def take(
         self, queue: str, ids: list[bytes], messages: list[bytes], now_s: float

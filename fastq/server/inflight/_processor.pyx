@@ -6,7 +6,7 @@ that simply returned. All else is handed back to the processor.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from fastq._codec cimport DATA, DEADLINE, FASTQ_HEADER, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
 from fastq.pool.main.child_queue cimport Event, Submission
@@ -27,6 +27,7 @@ cdef extern from "Python.h":
 cdef object DONE = EventKind.DONE
 cdef object RESULT = EventKind.RESULT
 cdef object WRITTEN = EventKind.WRITTEN
+cdef uint32_t PLAIN = Sort.PLAIN
 cdef uint32_t ASYNC = Sort.ASYNC
 cdef uint32_t THREADED = Sort.THREADED & ~Sort.ASYNC
 cdef int64_t S = 1_000_000_000
@@ -40,8 +41,8 @@ cdef int MAX_KNOWN_TYPES = 10_000
 cdef class SubmissionMaker:
     """The maker of leased tasks' submissions.
 
-    ``look_up`` returns, by queue and type, how such tasks run (a ``Sort``), what counts them, and, if their handler has
-    one, the time limit in seconds of those that say nothing else.
+    ``look_up`` returns, by queue and type, how such tasks run (a ``Sort``), what counts them, and what their handler has:
+    the time limit in seconds of those that say nothing else, and the rule by which they are put together; or None.
     """
 
     cdef InFlightTasks tasks
@@ -98,7 +99,7 @@ cdef class SubmissionMaker:
         if timeout_s == 0 and deadline_s == 0:
             timeout_s = NO_LIMIT_S
         known = self.look(task.queue, <str><object>view.slots[TYPE])
-        if PyTuple_GET_SIZE(known) == 3 and timeout_s == NO_LIMIT_S and deadline_s == 0:
+        if timeout_s == NO_LIMIT_S and deadline_s == 0 and <object>PyTuple_GET_ITEM(known, 2) is not None:
             timeout_s = <object>PyTuple_GET_ITEM(known, 2)
         submission = Submission.make(
             task,
@@ -108,6 +109,11 @@ cdef class SubmissionMaker:
             min(deadline_s, FOREVER_S) * S,
         )
         sort = <object>PyTuple_GET_ITEM(known, 0)
+        if <object>PyTuple_GET_ITEM(known, 3) is not None:
+            if task.is_alone:
+                sort = PLAIN
+            else:
+                submission.batch = <object>PyTuple_GET_ITEM(known, 3)
         submission.is_async, submission.is_threaded = sort & ASYNC != 0, sort & THREADED != 0
         task.tally = <Tally><object>PyTuple_GET_ITEM(known, 1)
         if view.slots[FASTQ_HEADER] != NULL:

@@ -18,8 +18,10 @@ from fastq.errors import InvalidMessageError
 from fastq.mux import Terms
 from fastq.pool.main.protocol import (
     ANOTHER_TASK,
+    ITS_BATCH,
     TOLD_TO_END,
     TOO_LATE,
+    BatchRule,
     CancelOutcome,
     Event,
     EventKind,
@@ -82,6 +84,11 @@ _MAY_RUN_ONCE: Final = (
     b"its worker process was killed %s; this task had begun, and with max_retry=0 it runs at most once"
 )
 
+_CAUSES: Final = {
+    ANOTHER_TASK: b"because of another task in it",
+    ITS_BATCH: b"during a call of several tasks, of which any may be the cause",
+}
+
 _NO_TERMS: Final = Terms()
 _LATE: Final = (EventKind.TIMEOUT, EventKind.MEMORY_LIMIT)
 _DEATHS: Final = (*_LATE, EventKind.CRASHED, EventKind.BROKEN)
@@ -89,6 +96,7 @@ _LAST_SUCCESS: Final = EventKind.RESULT
 _LAST_OF_HANDLERS: Final = EventKind.INVALID
 """Kinds up to this one are ends that the handler or the message decided, so no hook is asked about them."""
 
+Known: TypeAlias = tuple[int, Tally, int | None, BatchRule | None]
 Judge: TypeAlias = Callable[[InFlightTask, EventKind, bytes], Awaitable[FailureReport]]
 
 _log = logging.getLogger("fastq.pool")
@@ -134,9 +142,8 @@ class Processor(PoolListener):
         self._early = early
         self._unknown = unknown
         self._ask_hooks = judge
-        self._make_room = make_room
-        self._failed = failed
-        self._patterns = PatternIndex()
+        self._make_room, self._failed = make_room, failed
+        self.app, self._patterns = AppDescription(), PatternIndex()
         self._maker = SubmissionMaker(self._tasks, self._look_up)
         self.taken = 0
         self.max_tasks = 0
@@ -144,7 +151,7 @@ class Processor(PoolListener):
         self._is_closed = False
         self.failure_log = FailureLog(self._clock)
         self._judging: dict[asyncio.Task[None], InFlightTask] = {}
-        self.app = AppDescription()
+        self._rules: dict[str, BatchRule] = {}
 
     def on_failed(self, error: PoolStartError) -> None:
         """Pass it on that the pool is dead."""
@@ -160,6 +167,7 @@ class Processor(PoolListener):
         if app == self.app:
             return
         self.app, self._patterns = app, PatternIndex()
+        self._rules = {pattern: BatchRule(*limits) for pattern, limits in app.batches.items()}
         for pattern in app.patterns:
             self._patterns.add(pattern)
         self._maker = SubmissionMaker(self._tasks, self._look_up)  # its knowledge of types may be wrong now
@@ -271,14 +279,13 @@ class Processor(PoolListener):
         """Return what counts the tasks of a type."""
         return self._look_up(queue, task_type)[1]
 
-    def _look_up(self, queue: str, task_type: str) -> tuple[int, Tally] | tuple[int, Tally, int]:
-        """Return how the tasks of a type run, what counts them, and the time limit of those that say nothing else."""
+    def _look_up(self, queue: str, task_type: str) -> Known:
+        """Return what ``SubmissionMaker`` asks of the tasks of a type."""
         pattern = self._patterns.find(task_type)
         if pattern is None:
-            return Sort.PLAIN, self._stats.tally(queue, UNKNOWN)
+            return Sort.PLAIN, self._stats.tally(queue, UNKNOWN), None, None
         sort, tally = self.app.patterns.get(pattern, Sort.PLAIN), self._stats.tally(queue, pattern.removesuffix("\0"))
-        limit_s = self.app.terms.get(pattern, _NO_TERMS).limit_s
-        return (sort, tally) if limit_s is None else (sort, tally, limit_s)
+        return sort, tally, self.app.terms.get(pattern, _NO_TERMS).limit_s, self._rules.get(pattern)
 
     def _terms(self, task: InFlightTask) -> Terms:
         pattern = self._patterns.find(task.view.type)
@@ -355,7 +362,8 @@ class Processor(PoolListener):
             return False
         if event.kind is EventKind.RERUN:
             task.reruns += 1
-            task.unexplained_reruns += event.data != ANOTHER_TASK
+            task.unexplained_reruns += event.data not in (ANOTHER_TASK, ITS_BATCH)
+            task.is_alone |= event.data == ITS_BATCH
             return True
         # Not back to the queue: it would come back with this forgotten, and so run forever.
         return event.kind is EventKind.RETURNED and task.reruns > 0
@@ -487,9 +495,8 @@ def requeued(task: InFlightTask) -> InFlightTask:
 def _why_no_rerun(task: InFlightTask, data: bytes, is_closed: bool) -> bytes:
     """Return why a task whose child was killed for another reason does not run again, b"" if it does."""
     if task.view.retry == 0:
-        cause = b"because of another task in it" if data == ANOTHER_TASK else b"for a reason outside of this task"
-        return _MAY_RUN_ONCE % cause
-    if is_closed:
+        return _MAY_RUN_ONCE % _CAUSES.get(data, b"for a reason outside of this task")
+    if is_closed or data == ITS_BATCH:
         return b""
     if data == ANOTHER_TASK:
         return _KILLED_OFTEN if task.reruns >= _MOST_RERUNS else b""

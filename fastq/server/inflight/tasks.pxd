@@ -15,6 +15,7 @@ cdef class InFlightTask:
     cdef public object awaiter
     cdef public int reruns
     cdef public int unexplained_reruns
+    cdef public bint is_alone
     cdef public object canceled
     cdef public object submission
     cdef public Tally tally

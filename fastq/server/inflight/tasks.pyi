@@ -26,6 +26,7 @@ class InFlightTask:
     awaiter: Awaiter | None
     reruns: int
     unexplained_reruns: int
+    is_alone: bool
     canceled: CancelAs | None
     submission: Submission | None
     tally: Tally | None

@@ -24,6 +24,7 @@ cdef class InFlightTask:
     - ``disposition``: what becomes of it, once its run has ended
     - ``reruns``: restarts after its child was killed for another reason
     - ``unexplained_reruns``: those of them for which no other task was charged
+    - ``is_alone``: whether it was in a batch that died with its child, so that it must run alone
     - ``canceled``: what is to become of it once somebody has canceled it
     - ``awaiter``: the client that waits for its end, if one does
     - ``written``: the last result that the handler wrote while it ran

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from fastq.errors import InvalidMessageError
@@ -43,6 +44,26 @@ class DebugLogRunner:
         _log_end(about, answer, context, began_s)
         return answer
 
+    def run_batch(self, data: Sequence[bytes], contexts: Sequence[TaskContext]) -> list[Answer] | None:
+        """Run tasks of a batch handler by one call."""
+        began_s = time.monotonic()
+        about = [_about(one) for one in data]
+        for each in about:
+            _log_line(each, "begins")
+        answers = self._runner.run_batch(data, contexts)
+        _log_ends(about, answers, contexts, began_s)
+        return answers
+
+    async def run_batch_async(self, data: Sequence[bytes], contexts: Sequence[TaskContext]) -> list[Answer] | None:
+        """Run tasks of a batch handler by one call."""
+        began_s = time.monotonic()
+        about = [_about(one) for one in data]
+        for each in about:
+            _log_line(each, "begins")
+        answers = await self._runner.run_batch_async(data, contexts)
+        _log_ends(about, answers, contexts, began_s)
+        return answers
+
 
 def about_current_task() -> dict[str, Any]:
     """Return the facts of the task whose handler logs a line, and how long it has run; nothing outside of handlers."""
@@ -74,6 +95,16 @@ def _log_end(about: dict[str, Any], answer: Answer, context: TaskContext, began_
     ran_s = time.monotonic() - began_s
     if context.interruption is None and (answer is None or answer[0] is EventKind.RESULT):
         _log_line(about, f"is done after {ran_s:.3f} s,", outcome="done", ran_s=round(ran_s, 6))
+
+
+def _log_ends(
+    about: Sequence[dict[str, Any]],
+    answers: Sequence[Answer] | None,
+    contexts: Sequence[TaskContext],
+    began_s: float,
+) -> None:
+    for each, answer, context in zip(about, answers or [None] * len(about), contexts, strict=True):
+        _log_end(each, answer, context, began_s)
 
 
 def _log_line(about: dict[str, Any], what: str, **more: Any) -> None:

@@ -4,7 +4,7 @@ The pool loads this by name, with a JSON argument that names the app and its hoo
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final
 
@@ -28,7 +28,8 @@ from fastq.mux import ServeMux
 from fastq.pool.shared.event_kind import TOLD_TO_END, EventKind, reason_for
 from fastq.pool.shared.runner import Answer, Runner, RunnerMisuseError, TaskContext
 from fastq.running import CURRENT, RunningTask
-from fastq.wire.codec import decode_task_message
+from fastq.wire.codec import TaskMessage, decode_task_message
+from fastq.worker.child.batch_call import BatchCall, decode_all
 from fastq.worker.child.debug_log import DebugLogRunner, about_current_task
 from fastq.worker.child.hooks import (
     DECISIONS,
@@ -116,6 +117,7 @@ class HandlerRunner:
         self.has_plain = not all(app.patterns.values())
         self.description = app.encode()
         self.child_start, self.child_stop = mux.child_hooks()
+        self._batchings = mux._batchings()
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Run a plain task to its end and return its outcome."""
@@ -123,15 +125,62 @@ class HandlerRunner:
             message = decode_task_message(data)
         except InvalidMessageError as error:
             return EventKind.INVALID, str(error).encode()
+        if self._batchings and self._mux.match(message.type)[1] in self._batchings:
+            return _only(self.run_batch([data], [context]))
         task = RunningTask(message, context)
         CURRENT.set(task)  # a task runs in a context of its own
         try:
             outcome = self._mux.dispatch(task.type)(task)
             if outcome is not None and isawaitable(outcome):
-                outcome = self._awaited(task, outcome)
+                outcome = self._awaited(task.type, outcome, context)
             return None if outcome is None else self._returned(task, message.retention, outcome)
         except BaseException as error:  # noqa: BLE001 - SystemExit, too, is a failure of the task alone
             return self._failed(task, error, context)
+
+    def run_batch(self, data: Sequence[bytes], contexts: Sequence[TaskContext]) -> list[Answer] | None:
+        """Run tasks of a batch handler by one call; None if all are done, and there are no results."""
+        call, handler = self._call(data, contexts)
+        if call is None:
+            return [self.run(*each) for each in zip(data, contexts, strict=True)]
+        if not call.batch:
+            return call.answers
+        try:
+            outcome = handler(call.batch)
+            if outcome is not None and isawaitable(outcome):
+                outcome = self._awaited(call.batch.type, outcome, contexts[0])
+        except BaseException as error:  # noqa: BLE001 - as above
+            return call.raised(error)
+        return call.returned(outcome)
+
+    def run_batch_async(self, data: Sequence[bytes], contexts: Sequence[TaskContext]) -> Awaitable[list[Answer] | None]:
+        """Return a coroutine that runs tasks of a batch handler by one call."""
+        return self._run_batch_async(data, contexts)
+
+    async def _run_batch_async(self, data: Sequence[bytes], contexts: Sequence[TaskContext]) -> list[Answer] | None:
+        call, handler = self._call(data, contexts)
+        if call is None:
+            return [await self._run_async(*each) for each in zip(data, contexts, strict=True)]
+        if not call.batch:
+            return call.answers
+        try:
+            outcome = handler(call.batch)
+            if isawaitable(outcome):
+                outcome = await outcome
+        except BaseException as error:  # noqa: BLE001 - as above
+            return call.raised(error)
+        return call.returned(outcome)
+
+    def _call(
+        self, data: Sequence[bytes], contexts: Sequence[TaskContext]
+    ) -> tuple[BatchCall | None, Callable[[Any], object]]:
+        """Return the call for tasks and its handler; no call if a reload has made their handlers others."""
+        messages = decode_all(data)
+        types = [message.type for message in messages if isinstance(message, TaskMessage)]
+        patterns = {self._mux.match(one)[1] for one in set(types)}
+        batching = self._batchings.get(patterns.pop()) if len(patterns) == 1 else None
+        if batching is None:
+            return None, _no_handler
+        return BatchCall(batching, messages, contexts, self._failed, self._returned), self._mux.dispatch(types[0])
 
     def _returned(self, task: RunningTask, retention_s: int, outcome: object) -> Answer:
         refuse_unrun(outcome, f"the handler of {task.type!r}")
@@ -139,12 +188,13 @@ class HandlerRunner:
             return None
         return EventKind.RESULT, encode_returned(task, outcome)
 
-    def _awaited(self, task: RunningTask, outcome: Awaitable[object]) -> object:
+    def _awaited(self, task_type: str, outcome: Awaitable[object], context: TaskContext) -> object:
         if iscoroutine(outcome):
-            if is_async(self._mux.match(task.type)[0]):
-                return asyncio.run(outcome)  # a reload made it async after the task was sent as a plain one
+            if is_async(self._mux.match(task_type)[0]):
+                # One of a batch that killed its child runs alone. Or a reload made the handler async.
+                return _run_in_loop(outcome, context)
             outcome.close()  # otherwise Python warns that it was never awaited
-        raise TypeError(f"the handler of {task.type!r} returned an awaitable; declare it with async def")
+        raise TypeError(f"the handler of {task_type!r} returned an awaitable; declare it with async def")
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
         """Return a coroutine that runs the task."""
@@ -155,6 +205,8 @@ class HandlerRunner:
             message = decode_task_message(data)
         except InvalidMessageError as error:
             return EventKind.INVALID, str(error).encode()
+        if self._batchings and self._mux.match(message.type)[1] in self._batchings:
+            return _only(await self._run_batch_async([data], [context]))
         task = RunningTask(message, context)
         CURRENT.set(task)
         try:
@@ -187,6 +239,29 @@ class HandlerRunner:
         self._trace_limit.ended(now_s)  # the main process counts them
         allowed = self._trace_limit.allows((kind, archives, task.type, type(error).__name__), now_s)
         return trace_of(error) if allowed else None
+
+
+def _only(answers: list[Answer] | None) -> Answer:
+    return answers[0] if answers else None
+
+
+def _no_handler(batch: object) -> object:
+    return batch
+
+
+def _run_in_loop(coroutine: Coroutine[Any, Any, object], context: TaskContext) -> object:
+    """Run a coroutine to its end in the loop of the child's coroutines, if nothing else runs there."""
+    loop = context.loop
+    if loop is None or loop.is_running():
+        return asyncio.run(coroutine)
+    task = loop.create_task(coroutine)
+    try:
+        return loop.run_until_complete(task)
+    except BaseException:
+        if not task.done() and not context.is_forked:  # it was raised in the loop, not in the coroutine
+            task.cancel()
+            loop.run_until_complete(asyncio.wait([task]))
+        raise
 
 
 def _named(error: BaseException, context: TaskContext) -> BaseException:

@@ -18,12 +18,15 @@ class AppDescription(NamedTuple):
 
     ``patterns`` tells of each how its handler runs. ``queues`` has some of the typed tasks that go to each
     queue by themselves, ``urls`` the Redis URLs that the app enqueues to, ``terms`` those of the patterns with any.
+    ``batches`` has of each batch handler how many tasks it gets at most, for how long it waits for them, and how many
+    bytes they have at most.
     """
 
     patterns: Mapping[str, int] = {}
     queues: Mapping[str, Sequence[str]] = {}
     urls: Sequence[str] = ()
     terms: Mapping[str, Terms] = {}
+    batches: Mapping[str, tuple[int, float, int]] = {}
 
     @classmethod
     def of(cls, mux: ServeMux, *, threads: bool = False) -> "AppDescription":
@@ -34,15 +37,18 @@ class AppDescription(NamedTuple):
             for pattern, is_async in mux.patterns().items()
         }
         queues, urls = mux.destinations()
-        return cls(sorts, {queue: names[:MOST_NAMES] for queue, names in queues.items()}, urls, mux._terms())
+        batches = {pattern: one.limits for pattern, one in mux._batchings().items()}
+        few = {queue: names[:MOST_NAMES] for queue, names in queues.items()}
+        return cls(sorts, few, urls, mux._terms(), batches)
 
     def encode(self) -> str:
         """Return the description as JSON."""
         terms = {pattern: tuple(found) for pattern, found in self.terms.items()}
-        return orjson.dumps((self.patterns, self.queues, self.urls, terms)).decode()
+        return orjson.dumps((self.patterns, self.queues, self.urls, terms, self.batches)).decode()
 
     @classmethod
     def decode(cls, text: str) -> "AppDescription":
         """Read what ``encode`` made."""
-        patterns, queues, urls, terms = orjson.loads(text)
-        return cls(patterns, queues, urls, {pattern: Terms._make(found) for pattern, found in terms.items()})
+        patterns, queues, urls, terms, batches = orjson.loads(text)
+        limits = {pattern: (size, wait_s, most) for pattern, (size, wait_s, most) in batches.items()}
+        return cls(patterns, queues, urls, {pattern: Terms._make(found) for pattern, found in terms.items()}, limits)

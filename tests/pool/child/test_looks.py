@@ -50,7 +50,7 @@ class LoopSite(Site):
         self.tasks = Ring(memory, TASK_TAIL_AT, TASK_HEAD_AT, shape.task_ring_at, shape.ring_bytes)
         self.looks = Looks(memory, Memory(bytearray(PAGE)), shape, self, self)  # type: ignore[arg-type]
         self.coroutines = Coroutines(self.looks, Stage(memory), self, self, 1)  # type: ignore[arg-type]
-        self.loop = self.coroutines._loop_of_all()
+        self.loop = self.coroutines.make_loop()
         self.gave_up: list[bool] = []
         self.loop.call_later(PATIENCE_S, self.give_up)
 

@@ -20,16 +20,18 @@ from fastq.pool.shared.layout import (
 )
 from fastq.pool.shared.ring import Memory, Ring
 from fastq.pool.shared.runner import Answer, TaskContext
+from tests.pool.without_batches import WithoutBatches
 
 SHAPE = layout.Layout(4, 1 << 16)
 
 
-class Site:
+class Site(WithoutBatches):
     """A child that runs in the test, which is its runner and host, too; the main process sleeps."""
 
     has_plain, has_async, description = True, False, ""
     child_start = child_stop = ()
     max_memory = 0
+    loop = None
 
     def __init__(self) -> None:
         memory, self.bell = Memory(bytearray(SHAPE.size)), bytearray(PAGE)

@@ -10,7 +10,8 @@ def test_the_widths_of_the_layout_leave_no_overlap() -> None:
     shape = Layout(100, 1 << 16)
     assert shape.task_ring_at >= layout.SLOTS_AT + 100 * layout.ROW_WIDTH
     assert shape.task_ring_at % layout.PAGE == 0
-    assert shape.size == shape.task_ring_at + 2 * (1 << 16)
+    assert layout.SLOTS_AT + shape.first_place * layout.ROW_WIDTH == shape.task_ring_at + 2 * (1 << 16)
+    assert shape.size == shape.task_ring_at + 2 * (1 << 16) + layout.PLACES * layout.ROW_WIDTH
 
 
 def test_no_two_fields_of_a_header_share_bytes() -> None:

@@ -147,7 +147,7 @@ def test_a_client_that_cannot_be_told_costs_one_line(db: Redis, url: str, caplog
     ],
 )
 def test_a_submission_is_awaited_if_its_task_names_an_inbox(headers: dict[str, str], awaiter: Awaiter | None) -> None:
-    maker = SubmissionMaker(InFlightTasks(), lambda queue, task_type: (Sort.PLAIN, Tally(queue, task_type)))
+    maker = SubmissionMaker(InFlightTasks(), lambda queue, task_type: (Sort.PLAIN, Tally(queue, task_type), None, None))
     (task,), _ = maker.take("q", [b"a"], [message("a", queue="q", headers=headers)], 1.0)
     assert task.awaiter == awaiter
     assert task.submission is not None

@@ -6,6 +6,7 @@ from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
 from fastq.pool.main.protocol import Event, EventKind, Sort
 from fastq.server.inflight._processor import SubmissionMaker, split_done
+from fastq.server.inflight.processor import Known
 from fastq.server.inflight.tally import Tally
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, count_ends, count_waits
 from fastq.wire.codec import view_task_message
@@ -18,8 +19,8 @@ def in_flight() -> InFlightTasks:
     return InFlightTasks()
 
 
-def looked_up(queue: str, task_type: str, coroutines: tuple[str, ...] = ()) -> tuple[Sort, Tally]:
-    return Sort.ASYNC if task_type in coroutines else Sort.PLAIN, Tally(queue, task_type)
+def looked_up(queue: str, task_type: str, coroutines: tuple[str, ...] = ()) -> Known:
+    return Sort.ASYNC if task_type in coroutines else Sort.PLAIN, Tally(queue, task_type), None, None
 
 
 def maker(in_flight: InFlightTasks, *coroutines: str) -> SubmissionMaker:
@@ -62,7 +63,7 @@ def test_what_needs_a_closer_look_is_named_by_its_place_and_not_taken(in_flight:
 
 @pytest.mark.parametrize(("sort", "bits"), [(Sort.PLAIN, "00"), (Sort.ASYNC, "10"), (Sort.THREADED, "11")])
 def test_a_submission_says_how_its_task_runs(in_flight: InFlightTasks, sort: Sort, bits: str) -> None:
-    making = SubmissionMaker(in_flight, lambda queue, task_type: (sort, Tally(queue, task_type)))
+    making = SubmissionMaker(in_flight, lambda queue, task_type: (sort, Tally(queue, task_type), None, None))
     (task,), _ = making.take("q", [b"a"], [message("a", queue="q")], 1.0)
     assert task.submission is not None
     assert f"{task.submission.is_async:d}{task.submission.is_threaded:d}" == bits
@@ -72,7 +73,7 @@ def test_a_submission_says_how_its_task_runs(in_flight: InFlightTasks, sort: Sor
 def test_the_limit_of_a_handler_holds_for_tasks_that_say_nothing_else(
     in_flight: InFlightTasks, said: dict[str, int], limit_s: int
 ) -> None:
-    making = SubmissionMaker(in_flight, lambda queue, task_type: (Sort.PLAIN, Tally(queue, task_type), 3))
+    making = SubmissionMaker(in_flight, lambda queue, task_type: (Sort.PLAIN, Tally(queue, task_type), 3, None))
     fields = {"timeout": 0, "deadline": 0, **said}
     (task,), _ = making.take("q", [b"a"], [message("a", queue="q", **fields)], 1.0)
     assert task.submission is not None
@@ -82,7 +83,7 @@ def test_the_limit_of_a_handler_holds_for_tasks_that_say_nothing_else(
 def test_the_handler_of_a_type_is_looked_up_once_for_each_queue(in_flight: InFlightTasks) -> None:
     asked: list[tuple[str, str]] = []
 
-    def look_up(queue: str, task_type: str) -> tuple[int, Tally]:
+    def look_up(queue: str, task_type: str) -> Known:
         asked.append((queue, task_type))
         return looked_up(queue, task_type, ("async",))
 
@@ -99,7 +100,7 @@ def test_the_handler_of_a_type_is_looked_up_once_for_each_queue(in_flight: InFli
 
 
 def test_what_the_question_raises_is_raised(in_flight: InFlightTasks) -> None:
-    def look_up(queue: str, task_type: str) -> tuple[int, Tally]:
+    def look_up(queue: str, task_type: str) -> Known:
         raise LookupError(task_type)
 
     with pytest.raises(LookupError):

@@ -13,6 +13,7 @@ from typing import Any
 from fastq.errors import TaskCanceled, TaskEndedError, TaskTimeout
 from fastq.pool.shared.event_kind import EventKind
 from fastq.pool.shared.runner import Answer, TaskContext
+from tests.pool.without_batches import WithoutBatches
 from tests.simulation.child import baton
 
 __all__ = ["Ledger", "Noted", "Plan", "ScriptRunner", "draw_plan"]
@@ -81,7 +82,7 @@ def draw_plan(chance: random.Random, number: int, sorts: tuple[str, ...], ring_b
     )
 
 
-class ScriptRunner:
+class ScriptRunner(WithoutBatches):
     """Runs plans, in any of the simulated children."""
 
     has_plain = True

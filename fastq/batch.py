@@ -1,0 +1,144 @@
+"""``Batch``: the items of one call of a batch handler, and what it says of each of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from datetime import timedelta
+from operator import index as as_index
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from fastq.common.durations import nanoseconds_of
+from fastq.errors import Retry, no_attribute
+from fastq.running import RunningTask
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    T = TypeVarWithDefault("T", default=RunningTask)
+    Env = TypeVarWithDefault("Env", default=None)
+else:
+    T = TypeVar("T")
+    Env = TypeVar("Env")
+
+__all__ = ["MAX_BATCH", "MAX_BATCH_BYTES", "Batch", "Batching", "batching_of", "each_entered", "each_entered_async"]
+
+MAX_BATCH: Final = 1000
+MAX_WAIT_S: Final = 3600.0
+MAX_BATCH_BYTES: Final = 1_000_000
+"""The bytes of a batch's messages, where the handler says nothing else."""
+_ELSEWHERE: Final = dict.fromkeys(
+    ("id", "queue", "payload", "headers", "retried"),
+    ".contexts, the running task of each item; mux.around enters each of them, mux.use gets the batch",
+)
+
+
+class Batch(list[T], Generic[T, Env]):
+    """The items of one call: a list, beside it ``contexts``, the running task of each, and ``env`` of the app.
+
+    Items of ``ServeMux.handler`` are the running tasks themselves, items of ``App.task`` the arguments. What is said by
+    ``fail`` and ``retry`` goes before what the handler returns or raises.
+    """
+
+    def __init__(self, items: Iterable[T] = (), contexts: Sequence[RunningTask] = (), env: Any = None) -> None:
+        super().__init__(items)
+        self.contexts = tuple(contexts)
+        self.env: Env = env
+        self._size = len(self)
+        self._told: dict[int, BaseException] = {}
+
+    @property
+    def type(self) -> str:
+        """Return the type of the first task."""
+        return self.contexts[0].type if self.contexts else ""
+
+    @property
+    def ids(self) -> list[str]:
+        """Return the ids of the tasks."""
+        return [context.id for context in self.contexts]
+
+    def fail(self, index: int, error: BaseException) -> None:
+        """Let one item fail, as if a handler of its own had raised the error: ``SkipRetry`` and the like decide."""
+        if not isinstance(error, BaseException):
+            raise TypeError(f"an item fails with an exception, not with {error!r}")
+        place = as_index(index)
+        if not -self._size <= place < self._size:
+            raise IndexError(f"the batch has {self._size} items, none at {index}")
+        self._told[place % self._size] = error
+
+    def retry(self, index: int, after: float | timedelta | None = None) -> None:
+        """Let one item fail, and be tried again ``after`` seconds or a ``timedelta``; see ``Retry``."""
+        self.fail(index, Retry(after=after))
+
+    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, "a Batch", name, _ELSEWHERE)
+
+
+def _as_it_is(task: RunningTask) -> tuple[RunningTask, Any]:
+    return task, task
+
+
+class Batching(NamedTuple):
+    """How tasks of a pattern are put together, and what their handler gets of each.
+
+    ``unpack`` returns a task's context and item, or raises what lets it alone fail. ``encode`` is for each result.
+    """
+
+    size: int
+    max_wait_s: float
+    max_bytes: int
+    unpack: Callable[[RunningTask], tuple[RunningTask, Any]] = _as_it_is
+    encode: Callable[[Any], Any] | None = None
+
+    @property
+    def limits(self) -> tuple[int, float, int]:
+        """Return what the main process must know."""
+        return self.size, self.max_wait_s, self.max_bytes
+
+
+def batching_of(
+    batch: int | None, max_wait: float | timedelta | None = None, max_bytes: int | None = None
+) -> Batching | None:
+    """Check the settings of a batch handler; None if ``batch`` is."""
+    if batch is None:
+        if max_wait is not None or max_bytes is not None:
+            raise TypeError("max_wait and max_bytes are for a batch handler: say batch=, the number of its tasks")
+        return None
+    _check_number("batch", batch, MAX_BATCH)
+    if max_bytes is not None:
+        _check_number("max_bytes", max_bytes, 64 * MAX_BATCH_BYTES)
+    wait_s = 0.0 if max_wait is None else nanoseconds_of(max_wait, name="max_wait") / 1e9
+    if not 0 <= wait_s <= MAX_WAIT_S:
+        raise ValueError(f"max_wait must be from 0 to {MAX_WAIT_S:g} s, not {max_wait!r}")
+    return Batching(batch, wait_s, MAX_BATCH_BYTES if max_bytes is None else max_bytes)
+
+
+def _check_number(name: str, value: object, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    if not 1 <= value <= most:
+        raise ValueError(f"{name} must be from 1 to {most}, not {value}")
+
+
+@contextmanager
+def each_entered(enter: Callable[[Any], Any], batch: Batch[Any]) -> Iterator[None]:
+    """Enter the context manager of each task of a batch."""
+    with ExitStack() as stack:
+        for context in batch.contexts:
+            stack.enter_context(enter(context))
+        yield
+
+
+@asynccontextmanager
+async def each_entered_async(enter: Callable[[Any], Any], batch: Batch[Any]) -> "AsyncIterator[None]":
+    """Enter the context manager of each task of a batch, by its async form if it has one."""
+    async with AsyncExitStack() as stack:
+        for context in batch.contexts:
+            manager = enter(context)
+            if isinstance(manager, AbstractAsyncContextManager):
+                await stack.enter_async_context(manager)
+            else:
+                stack.enter_context(manager)
+        yield

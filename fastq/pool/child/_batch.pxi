@@ -1,0 +1,85 @@
+# A batch in the child: several attempts, one call. Included by work.pyx.
+
+cdef int open_batch(Work work, Attempt first) except -1:
+    """Begin the tasks of a batch from what its record holds; the first has the row of the call.
+
+    A task whose time is up ends here, and does not shorten the time of the others.
+    """
+    cdef const char *at = PyBytes_AS_STRING(first.data)
+    cdef uint64_t count = (<uint64_t *>at)[0]
+    cdef const Member *members = <const Member *>(at + sizeof(uint64_t))
+    cdef const char *data = <const char *>(members + count)
+    cdef Attempt task
+    cdef uint64_t nth
+    cdef int64_t least = 0
+    cdef int64_t deadline
+    packed = first.data  # keeps what ``data`` points to
+    first.called = []
+    tasks = []
+    for nth in range(count):
+        task = first if nth == 0 else work.attempt(members[nth].seq, members[nth].row, members[nth].kind)
+        task.started_ns = first.started_ns
+        task.data = PyBytes_FromStringAndSize(data, members[nth].size)
+        data += members[nth].size
+        deadline = deadline_of(first.started_ns, members[nth].timeout, members[nth].deadline)
+        tasks.append(task)
+        if 0 < deadline <= first.started_ns:
+            task.deadline_ns = deadline
+            continue
+        first.called.append(task)
+        if deadline:
+            least = min(least, deadline) if least else deadline
+    first.followers = tasks[1:]
+    if first.called:
+        first.deadline_ns = least
+        work.slots.limit(first.row, least)
+    for task in first.followers:
+        task.leader = first
+        task.deadline_ns = task.deadline_ns or least
+        work.slots.begin(task.row, task.seq, task.started_ns, least)
+        if 0 < task.deadline_ns <= task.started_ns:
+            work.finish_one(task, TIMEOUT, (EventKind.TIMEOUT, NOT_BEGUN))
+    return 0
+
+
+cdef int finish_batch(Work work, Attempt first, uint32_t kind, object answer) except -1:
+    """End the tasks of a batch, the first one last.
+
+    If the runner has answered None, all are done, and the end of the first one says so for all that are not told of.
+    """
+    cdef Attempt task
+    cdef bint is_silent = answer is None and kind == DONE
+    answers, called = answer if isinstance(answer, list) else None, first.called
+    if answers is not None and len(answers) != len(called):
+        answers, answer = None, (BROKEN, f"a runner gave {len(answers)} answers to {len(called)} tasks".encode())
+    its = dict(zip(called, answers)) if answers is not None else {}
+    for task in called:
+        if task is not first:
+            work.finish_one(task, kind, its.get(task, None if answers is not None else answer), is_silent)
+    is_late = first not in called
+    work.finish_one(first, kind, (EventKind.TIMEOUT, NOT_BEGUN) if is_late else its.get(first, None if answers is not None else answer))
+    for task in first.followers:
+        task.leader = None
+    first.followers = first.called = None
+    return 0
+
+
+cdef bint goes_on(Work work, Attempt task) noexcept:
+    """Return whether the call of a task goes on for one that was not told to end."""
+    cdef Attempt other
+    if task.followers is None:
+        return False
+    for other in task.followers:
+        if work.slots.state(other.row, other.seq) == ROW_RUNNING:
+            return True
+    return work.slots.state(task.row, task.seq) == ROW_RUNNING
+
+
+cdef int64_t deadline_of(int64_t now, int64_t timeout, int64_t deadline_unix) noexcept:
+    """Return when the time of a task is up that begins now, 0 for never."""
+    cdef int64_t until = now + timeout if timeout > 0 else 0
+    cdef int64_t absolute
+    if deadline_unix > 0:
+        absolute = max(1, now + deadline_unix - atomic.unix_ns())
+        until = min(until, absolute) if until else absolute
+    return until

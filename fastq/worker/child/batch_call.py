@@ -1,0 +1,114 @@
+"""One call of a batch handler: which tasks are in it, and the answer to each of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fastq.batch import Batch, Batching
+from fastq.errors import InvalidMessageError
+from fastq.pool.shared.event_kind import EventKind
+from fastq.pool.shared.runner import Answer, TaskContext
+from fastq.running import RunningTask
+from fastq.wire.codec import TaskMessage, decode_task_message
+
+__all__ = ["BatchCall", "decode_all"]
+
+Failed = Callable[[RunningTask, BaseException, TaskContext], Answer]
+Returned = Callable[[RunningTask, int, Any], Answer]
+
+
+def decode_all(data: Sequence[bytes]) -> list[TaskMessage | InvalidMessageError]:
+    """Decode messages; what cannot be decoded is its error."""
+    messages: list[TaskMessage | InvalidMessageError] = []
+    for one in data:
+        try:
+            messages.append(decode_task_message(one))
+        except InvalidMessageError as error:
+            messages.append(error)
+    return messages
+
+
+class BatchCall:
+    """The tasks that a handler gets, with the answers to those that it cannot get.
+
+    ``failed`` and ``returned`` make the answer to one task from its error or its result.
+    """
+
+    def __init__(
+        self,
+        batching: Batching,
+        messages: Sequence[TaskMessage | InvalidMessageError],
+        contexts: Sequence[TaskContext],
+        failed: Failed,
+        returned: Returned,
+    ) -> None:
+        self._encode = batching.encode
+        self._failed, self._returned = failed, returned
+        self._contexts = contexts
+        self._answers: list[Answer] = [None] * len(messages)
+        self._places: list[int] = []
+        tasks, items = [], []
+        for place, message in enumerate(messages):
+            if isinstance(message, InvalidMessageError):
+                self._answers[place] = (EventKind.INVALID, str(message).encode())
+                continue
+            task = RunningTask(message, contexts[place])
+            try:
+                task, item = batching.unpack(task)
+            except BaseException as error:  # noqa: BLE001 - it fails alone, whatever it is
+                self._answers[place] = failed(task, error, contexts[place])
+                continue
+            tasks.append(task)
+            items.append(item)
+            self._places.append(place)
+        self.batch: Batch[Any, Any] = Batch(items, tasks, getattr(tasks[0], "env", None) if tasks else None)
+
+    @property
+    def answers(self) -> list[Answer] | None:
+        """Return the answers as they are now, None if all tasks are done and have no result."""
+        return self._answers if any(answer is not None for answer in self._answers) else None
+
+    def returned(self, outcome: object) -> list[Answer] | None:
+        """Return the answers to what the handler has returned."""
+        batch = self.batch
+        if outcome is None:
+            for at, error in batch._told.items():
+                self._fail(at, error)
+            return self.answers
+        if not isinstance(outcome, list | tuple):
+            return self.raised(
+                TypeError(f"a batch handler returns None or a list, a result for each item, not {_kind(outcome)}")
+            )
+        if len(outcome) != len(self._places):
+            return self.raised(
+                ValueError(f"a batch handler returned {len(outcome)} results for {len(self._places)} items")
+            )
+        for at, result in enumerate(outcome):
+            told = batch._told.get(at, result)
+            if isinstance(told, BaseException):
+                self._fail(at, told)
+            elif result is not None:
+                self._keep(at, result)
+        return self.answers
+
+    def raised(self, error: BaseException) -> list[Answer] | None:
+        """Return the answers to an exception: all fail that the handler has not told otherwise."""
+        for at in range(len(self._places)):
+            self._fail(at, self.batch._told.get(at, error))
+        return self.answers
+
+    def _fail(self, at: int, error: BaseException) -> None:
+        place = self._places[at]
+        self._answers[place] = self._failed(self.batch.contexts[at], error, self._contexts[place])
+
+    def _keep(self, at: int, result: object) -> None:
+        task = self.batch.contexts[at]
+        try:
+            plain = result if self._encode is None else self._encode(result)
+            self._answers[self._places[at]] = self._returned(task, task._message.retention, plain)
+        except Exception as error:  # noqa: BLE001 - a result that is none costs its own task
+            self._fail(at, error)
+
+
+def _kind(value: object) -> str:
+    hint = "; it has tolist()" if hasattr(value, "tolist") else ""
+    return f"{type(value).__name__}{hint}"
