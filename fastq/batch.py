@@ -40,6 +40,12 @@ class Batch(list[T], Generic[T, Env]):
     ``fail`` and ``retry`` goes before what the handler returns or raises.
     """
 
+    if not TYPE_CHECKING:  # type parameters have defaults only from Python 3.13 on
+
+        def __class_getitem__(cls, parameters: Any) -> Any:
+            found = parameters if isinstance(parameters, tuple) else (parameters,)
+            return super().__class_getitem__(found if len(found) > 1 else (*found, None))
+
     def __init__(self, items: Iterable[T] = (), contexts: Sequence[RunningTask] = (), env: Any = None) -> None:
         super().__init__(items)
         self.contexts = tuple(contexts)

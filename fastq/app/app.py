@@ -1,14 +1,17 @@
 """``App``: a ServeMux of typed tasks, with the clients that enqueue them and the lifespan of their handlers."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+from fastq.app.batches import BatchDecorator, BatchTask, of_one_item, typed_batching
 from fastq.app.context import Context, Env
 from fastq.app.failure_rule import Backoff, Errors, failure_rule
 from fastq.app.function import ContextTask, TaskFunction, TypedTask
 from fastq.app.handler import handler_of
 from fastq.app.lifespan import Lifespan
 from fastq.app.payload import Payload
+from fastq.batch import batching_of
 from fastq.broker.transport.uri import parse_redis_uri
 from fastq.client import AsyncClient, Client
 from fastq.common.callables import refuse_generator
@@ -126,6 +129,17 @@ class App(ServeMux):
     def task(self, name: Callable[P, R], /) -> TypedTask[P, R]: ...
     @overload
     def task(self, name: str | None = None, /, **settings: Unpack[TaskSettings]) -> _Decorator: ...
+    @overload
+    def task(
+        self,
+        name: str | None = None,
+        /,
+        *,
+        batch: int,
+        max_wait: float | timedelta = 0,
+        max_bytes: int = 1_000_000,
+        **settings: Unpack[TaskSettings],
+    ) -> BatchDecorator: ...
 
     def task(self, name: Any = None, /, **settings: Any) -> Any:
         """Register the decorated function, plain or async, as the task ``name``, by default ``module.function``.
@@ -134,6 +148,10 @@ class App(ServeMux):
         object; ``TypeError`` names a parameter that cannot be. A function that yields is refused, since a call would
         not run it. A name matches only itself and no longer type, unlike a pattern of a mux. ``settings`` are
         ``TaskSettings``.
+
+        With ``batch``, the function gets up to so many tasks at once: it takes a ``Batch[T]``, each task has one
+        argument, a ``T``, and the result is a list with one for each. ``max_wait`` and ``max_bytes`` are those of
+        ``ServeMux.handle``.
         """
         if callable(name):
             return self._register_task(name, None, {})
@@ -224,18 +242,25 @@ class App(ServeMux):
         aliases, is_strict = options.pop("aliases", ()), options.pop("strict", False)
         cron, threads = options.pop("cron", None), options.pop("threads", True)
         rule = failure_rule(*(options.pop(each, None) for each in ("retry_on", "dont_retry_on", "backoff")))
-        payload = Payload(name, function, is_strict=is_strict)
-        kind = ContextTask if payload.takes_context else TypedTask
+        batching = batching_of(*(options.pop(each, None) for each in ("batch", "max_wait", "max_bytes")))
+        single = function if batching is None else of_one_item(name, function)
+        payload = Payload(name, single, is_strict=is_strict)
+        kind: Any = ContextTask if payload.takes_context else TypedTask if batching is None else BatchTask
         task: TaskFunction[..., Any] = kind(self, name, function, payload, options)
         if cron is not None:
             parse(cron)
             task.task()  # raises if it needs arguments: a scheduler has none
-        handler = handler_of(function, payload, self._env, rule)
+        handler: Callable[..., object] = function
+        if batching is None:
+            handler = handler_of(function, payload, self._env, rule)
+        else:
+            payload.env = getattr(single, "env", None)
+            batching = typed_batching(batching, payload, self._env, rule)
         if isinstance(aliases, str):
             raise TypeError(f"aliases of task {name!r} must be a sequence of names, not the one text {aliases!r}")
         task.aliases = tuple(aliases)
         for each in (name, *aliases):
-            self._register(f"{check_text(each, 'alias')}\0", handler, threads=threads)
+            self._register(f"{check_text(each, 'alias')}\0", handler, threads=threads, batching=batching)
         self._tasks[name] = task
         if cron is not None:
             self._crons[name] = cron

@@ -1,0 +1,107 @@
+"""Batch handlers of typed tasks: each task has one argument, and the function gets those of many as a ``Batch``."""
+
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
+from functools import reduce
+from operator import or_
+from types import UnionType
+from typing import Any, Generic, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+
+from fastq.app.annotations import result_encoder
+from fastq.app.context import Context
+from fastq.app.function import TaskFunction
+from fastq.app.payload import Payload
+from fastq.batch import Batch, Batching
+from fastq.hooks import FailureRule
+from fastq.running import RunningTask
+
+__all__ = ["BatchDecorator", "BatchTask", "of_one_item", "typed_batching"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+C = TypeVar("C", covariant=True)
+
+
+class BatchTask(TaskFunction[[T], R], Generic[T, R, C]):
+    """A task function that gets the arguments of many tasks as a ``Batch``; each of them is enqueued by itself."""
+
+    def __call__(self, items: Sequence[T], /) -> C:
+        """Call the function itself; a list is made a ``Batch``."""
+        function: Any = self._function
+        called: C = function(items if isinstance(items, Batch) else Batch(items))
+        return called
+
+
+class BatchDecorator(Protocol):
+    """What ``App.task`` returns for a batch handler; ``R`` is the result of one item."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[Batch[T, Any]], Coroutine[Any, Any, list[R]]], /
+    ) -> BatchTask[T, R, Coroutine[Any, Any, list[R]]]: ...
+    @overload
+    def __call__(self, function: Callable[[Batch[T, Any]], list[R]], /) -> BatchTask[T, R, list[R]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[Batch[T, Any]], Coroutine[Any, Any, None]], /
+    ) -> BatchTask[T, None, Coroutine[Any, Any, None]]: ...
+    @overload
+    def __call__(self, function: Callable[[Batch[T, Any]], None], /) -> BatchTask[T, None, None]: ...
+
+
+def of_one_item(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with the signature that a task of one item has: it takes and returns what a list has of."""
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError:
+        hints = {}  # what takes the function's place says it
+    parameters = list(inspect.signature(function).parameters.values())
+    if len(parameters) != 1:
+        raise TypeError(
+            f"task {name!r} has batch=..., so its function takes the batch alone, not {inspect.signature(function)}; "
+            "contexts and env are attributes of the batch"
+        )
+    hint = hints.get(parameters[0].name, Batch)
+    if Batch not in (hint, get_origin(hint)):
+        raise TypeError(
+            f"task {name!r} has batch=..., so its parameter {parameters[0].name!r} is a Batch of items, not {hint!r}"
+        )
+    item, result = next(iter(get_args(hint)), Any), _item_of(hints.get("return", Any))
+
+    def one(item: Any) -> Any:
+        return item
+
+    stand_in: Any = one
+    parameter = inspect.Parameter(parameters[0].name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=item)
+    stand_in.__signature__ = inspect.Signature([parameter], return_annotation=result)
+    stand_in.__annotations__ = {parameter.name: item, "return": result}
+    stand_in.env = get_args(hint)[1] if get_args(hint) else None
+    made: Callable[..., Any] = stand_in
+    return made
+
+
+def _item_of(hint: Any) -> Any:
+    """Return the result of one item, given that of all: what is in the list and no exception."""
+    if hint is type(None):
+        return hint
+    if get_origin(hint) is not list:
+        return Any
+    (item,) = get_args(hint)
+    if get_origin(item) not in (Union, UnionType):
+        return item
+    kept = [each for each in get_args(item) if not (isinstance(each, type) and issubclass(each, BaseException))]
+    return reduce(or_, kept) if kept else Any
+
+
+def typed_batching(limits: Batching, payload: Payload, env: Callable[[], Any], rule: FailureRule | None) -> Batching:
+    """Return how a batch of typed tasks is made: of each a context with ``env``, and its argument."""
+    argument = payload.caller(lambda item: item)
+
+    def unpack(task: RunningTask) -> tuple[RunningTask, Any]:
+        context: Context[Any] = Context(task._message, task._context)
+        context.env = env()
+        if rule is not None:
+            context._rule = rule
+        return context, argument(task)
+
+    return limits._replace(unpack=unpack, encode=result_encoder(payload.result))
