@@ -62,9 +62,9 @@ def of_one_item(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             "contexts and env are attributes of the batch"
         )
     hint = hints.get(parameters[0].name, Batch)
-    if Batch not in (hint, get_origin(hint)):
+    if not {hint, get_origin(hint)} & {Batch, list, Sequence}:
         raise TypeError(
-            f"task {name!r} has batch=..., so its parameter {parameters[0].name!r} is a Batch of items, not {hint!r}"
+            f"task {name!r} has batch=..., so its parameter {parameters[0].name!r} is a Batch or list, not {hint!r}"
         )
     item, result = next(iter(get_args(hint)), Any), _item_of(hints.get("return", Any))
 
@@ -75,7 +75,7 @@ def of_one_item(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     parameter = inspect.Parameter(parameters[0].name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=item)
     stand_in.__signature__ = inspect.Signature([parameter], return_annotation=result)
     stand_in.__annotations__ = {parameter.name: item, "return": result}
-    stand_in.env = get_args(hint)[1] if get_args(hint) else None
+    stand_in.env = next(iter(get_args(hint)[1:]), None)
     made: Callable[..., Any] = stand_in
     return made
 

@@ -42,8 +42,9 @@ def drain(
 
     Afterwards Redis has the data that a server would leave: results, retries, archive, counters. All known queues are
     drained in turn, unless ``queues`` names some; paused queues are left alone. ``scheduled`` also runs tasks that are
-    not due yet, ``retries`` also runs failed tasks until they are done or archived. Groups wait for
-    ``aggregate_groups``. ``RuntimeError`` after 100 000 runs, because some tasks enqueue themselves forever.
+    not due yet, ``retries`` also runs failed tasks until they are done or archived. A batch handler gets what is there.
+    Groups wait for ``aggregate_groups``. ``RuntimeError`` after 100 000 runs, because some tasks enqueue themselves
+    forever.
 
     >>> from fastq import Client
     >>> from fastq.testing import embedded_redis
@@ -84,9 +85,9 @@ class _Draining:
             queues = self._broker.run(list_queues()) if self._only is None else self._only
             for queue in queues:
                 self._forward(queue, early)
-                for task in self._take(queue):
+                for run in self._work_off(queue, self._take(queue)):
                     found = True
-                    yield self._work(queue, task)
+                    yield run
 
     def _forward(self, queue: str, early: Sequence[TaskState]) -> None:
         now_ns = time.time_ns()
@@ -97,26 +98,41 @@ class _Draining:
             pass
 
     def _take(self, queue: str) -> list[LeasedTask]:
-        leased = self._broker.run(dequeue(queue, 1, self._owner.score(time.time())))
+        leased = self._broker.run(dequeue(queue, self._runner.most, self._owner.score(time.time())))
         return [] if isinstance(leased, NoTasks) else leased.tasks
 
-    def _work(self, queue: str, leased: LeasedTask) -> TaskRun:
+    def _work_off(self, queue: str, leased: Sequence[LeasedTask]) -> Iterator[TaskRun]:
+        """Run tasks, those of a batch handler by one call; what an exception keeps from running goes back."""
         tasks = InFlightTasks()
+        waiting: list[InFlightTask] = []
+        for one in leased:
+            try:
+                waiting.append(tasks.add(queue, view_leased(one), time.monotonic()))
+            except InvalidMessageError as error:
+                yield self._reject(queue, one, error)
         try:
-            task = tasks.add(queue, view_leased(leased), time.monotonic())
-        except InvalidMessageError as error:
-            return self._reject(queue, leased, error)
-        try:
-            run, task.disposition = self._runner.run(task)
-        except BaseException:
-            task.disposition = Requeued(task.id)
-            self._write(tasks, task)
-            raise
-        self._write(tasks, task)
-        return run
+            while waiting:
+                call = self._next_call(waiting)
+                runs = [self._runner.run(call[0])] if len(call) == 1 else self._runner.run_batch(call)
+                for task, (_, disposition) in zip(call, runs, strict=True):
+                    task.disposition = disposition
+                waiting = [task for task in waiting if task not in call]
+                self._write(tasks, call)
+                yield from (run for run, _ in runs)
+        finally:
+            for task in waiting:
+                task.disposition = Requeued(task.id)
+            self._write(tasks, waiting)
 
-    def _write(self, tasks: InFlightTasks, task: InFlightTask) -> None:
-        for call in plan_acks([task], tasks, self._owner, time.time_ns(), checks_done=False):
+    def _next_call(self, waiting: list[InFlightTask]) -> list[InFlightTask]:
+        """Return the first task with those behind it that its handler gets in the same call."""
+        pattern, most = self._runner.batch_of(waiting[0].view.type)
+        if most == 1:
+            return waiting[:1]
+        return [task for task in waiting if self._runner.batch_of(task.view.type)[0] == pattern][:most]
+
+    def _write(self, tasks: InFlightTasks, ended: list[InFlightTask]) -> None:
+        for call in plan_acks(ended, tasks, self._owner, time.time_ns(), checks_done=False) if ended else ():
             self._broker.run(call.operation)
 
     def _reject(self, queue: str, leased: LeasedTask, error: InvalidMessageError) -> TaskRun:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from fastq.broker.operations.ends import TaskKey
+from fastq.broker.operations.finish import Disposition
 from fastq.client import AsyncClient, Client
 from fastq.common.encoding import PayloadCodec
 from fastq.common.states import TaskState
@@ -123,6 +124,32 @@ class _InlineTasks:
             self._waiting[key] = message
         return info
 
+    @property
+    def _waits_for_more(self) -> bool:
+        """Return whether the task that was put last is for a batch handler, which is to get those behind it, too."""
+        return bool(self._backlog) and self._runner.batch_of(self._backlog[-1].type)[1] > 1
+
+    def _next_call(self) -> list[TaskMessage]:
+        """Return the first task that is to run, with those that its handler gets in the same call."""
+        first = self._backlog[0]
+        pattern, most = self._runner.batch_of(first.type)
+        if most == 1:
+            return [first]
+        return [one for one in self._backlog if self._runner.batch_of(one.type)[0] == pattern][:most]
+
+    def _settle_all(self, call: Sequence[TaskMessage], runs: Sequence[tuple[TaskRun, Disposition]]) -> None:
+        """Note the runs of a call; raise the first handler's error if requested."""
+        in_call = {id(message) for message in call}
+        self._backlog = deque(message for message in self._backlog if id(message) not in in_call)
+        errors: list[BaseException] = []
+        for message, (run, _) in zip(call, runs, strict=True):
+            try:
+                self._settle(message, run)
+            except BaseException as error:  # noqa: BLE001 - it is raised once all are noted
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
     def _put_each(self, tasks: Sequence[Task]) -> Iterator[TaskInfo | DuplicateTaskError | TaskIDConflictError]:
         """Put tasks one after the other, and yield each result; the caller runs the task before it continues."""
         for task in tasks:
@@ -176,7 +203,7 @@ class InlineClient(_InlineTasks, Client):
     ``enqueued`` has the infos of all enqueued tasks, ``runs`` the results of those that ran. Tasks that a handler
     enqueues run after it, not within it. Scheduled, grouped and failed tasks wait: see ``waiting`` and ``run_waiting``.
     Ids and unique locks conflict as in Redis while a task waits or is kept. With ``raise_errors``, the ``enqueue`` that
-    ran a handler raises its error.
+    ran a handler raises its error. A batch handler gets the tasks of one ``enqueue_many`` together.
 
     >>> mux = ServeMux()
     >>> @mux.handler("greet")
@@ -203,7 +230,9 @@ class InlineClient(_InlineTasks, Client):
         results = []
         for result in self._put_each(tasks):
             results.append(result)
-            self._work()
+            if not self._waits_for_more:
+                self._work()
+        self._work()
         return EnqueueResults([_InlineResults(results)])
 
     def run_waiting(self) -> list[TaskRun]:
@@ -224,8 +253,10 @@ class InlineClient(_InlineTasks, Client):
             return
         with self._working():
             while self._backlog:
-                run, _ = self._runner.run(_held(self._backlog[0]))
-                self._settle(self._backlog.popleft(), run)
+                call = self._next_call()
+                held = [_held(message) for message in call]
+                runs = [self._runner.run(held[0])] if len(call) == 1 else self._runner.run_batch(held)
+                self._settle_all(call, runs)
 
 
 class AsyncInlineClient(_InlineTasks, AsyncClient):
@@ -261,7 +292,9 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
         results = []
         for result in self._put_each(tasks):
             results.append(result)
-            await self._work()
+            if not self._waits_for_more:
+                await self._work()
+        await self._work()
         return EnqueueResults([_InlineResults(results)])
 
     async def run_waiting(self) -> list[TaskRun]:
@@ -282,8 +315,11 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
             return
         with self._working():
             while self._backlog:
-                run, _ = await self._runner.run_async(_held(self._backlog[0]))
-                self._settle(self._backlog.popleft(), run)
+                call = self._next_call()
+                held = [_held(message) for message in call]
+                is_one = len(call) == 1
+                runs = [await self._runner.run_async(held[0])] if is_one else await self._runner.run_batch_async(held)
+                self._settle_all(call, runs)
 
 
 def _held(message: TaskMessage) -> InFlightTask:

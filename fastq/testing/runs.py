@@ -8,7 +8,7 @@ it.
 import asyncio
 import contextvars
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -99,8 +99,8 @@ def run_task(
     """Run a task's handler, plain or async, in this process and return the run; no Redis is needed.
 
     ``task``, ``payload`` and ``options`` are as for ``Client.enqueue``; ``retried`` is the number of earlier attempts.
-    An exception of the handler does not propagate: see ``error``. Inside a running event loop, an async handler runs on
-    a separate loop in a thread.
+    An exception of the handler does not propagate: see ``error``. A batch handler gets a batch of one. Inside a running
+    event loop, an async handler runs on a separate loop in a thread.
 
     >>> mux = ServeMux()
     >>> @mux.handler("double")
@@ -129,6 +129,28 @@ class MessageRunner:
             raise TypeError(f"mux must be a ServeMux, not {type(mux).__name__}: {mux!r}")
         self._mux = mux
         self._hooks = hooks
+        self._batchings = mux._batchings()
+        self.most = max([1, *(one.size for one in self._batchings.values())])
+        """The most tasks of one call."""
+
+    def batch_of(self, task_type: str) -> tuple[str, int]:
+        """Return the pattern of a type, and how many of its tasks one call may have."""
+        pattern = self._mux.match(task_type)[1]
+        return pattern, self._batchings[pattern].size if pattern in self._batchings else 1
+
+    def run_batch(self, tasks: Sequence[InFlightTask]) -> list[tuple[TaskRun, Disposition]]:
+        """Run tasks of one batch handler by one call."""
+        call = _Call(self._mux, tasks, self._hooks)
+        if self._is_async(call.data[0]):
+            return call.judged(_run_coroutine(_all_awaited(call)))
+        return call.judged(contextvars.copy_context().run(call.runner.run_batch, call.data, call.contexts))
+
+    async def run_batch_async(self, tasks: Sequence[InFlightTask]) -> list[tuple[TaskRun, Disposition]]:
+        """Run tasks of one batch handler as ``run_async`` does."""
+        call = _Call(self._mux, tasks, self._hooks)
+        if self._is_async(call.data[0]):
+            return call.judged(await asyncio.create_task(_all_awaited(call)))
+        return call.judged(await asyncio.to_thread(call.runner.run_batch, call.data, call.contexts))
 
     def run(self, in_flight: InFlightTask) -> tuple[TaskRun, Disposition]:
         """Run a task; return the run and its disposition."""
@@ -154,12 +176,12 @@ class _Attempt:
     def __init__(self, mux: ServeMux, in_flight: InFlightTask, hooks: Hooks) -> None:
         self.context = _Context(_time_is_up_ns(in_flight.view))
         self._in_flight = in_flight
-        self._recorder = _Recorder(hooks)
-        self.runner = HandlerRunner(mux, self._recorder.hooks(), keep_results=True)
+        self.recorder = _Recorder(hooks)
+        self.runner = HandlerRunner(mux, self.recorder.hooks(), keep_results=True)
 
     def judged(self, answer: Answer) -> tuple[TaskRun, Disposition]:
         """Return the run and its disposition."""
-        in_flight, context, recorder = self._in_flight, self.context, self._recorder
+        in_flight, context, recorder = self._in_flight, self.context, self.recorder
         kind, data = answer or (EventKind.DONE, b"")
         error = recorder.error
         if error is not None and not isinstance(error, Exception) and type(error) not in A_FAILURE:
@@ -188,6 +210,46 @@ class _Attempt:
             checkpoint=context.checkpoint,
         )
         return run, disposition
+
+
+class _Call:
+    """One run of several tasks: an attempt of each, and hooks that note what they are told with the task's own."""
+
+    def __init__(self, mux: ServeMux, tasks: Sequence[InFlightTask], hooks: Hooks) -> None:
+        self._attempts = [_Attempt(mux, task, hooks) for task in tasks]
+        self._recorders = {task.id: one.recorder for task, one in zip(tasks, self._attempts, strict=True)}
+        self._recorder = self._attempts[0].recorder
+        self.data = [task.view.data for task in tasks]
+        self.contexts = [one.context for one in self._attempts]
+        own = self._recorder.hooks()
+        self.runner = HandlerRunner(
+            mux,
+            Hooks(
+                self._error_handler,
+                own.is_failure and self._is_failure,
+                own.retry_delay and self._retry_delay,
+            ),
+            keep_results=True,
+        )
+
+    def _error_handler(self, task: RunningTask, error: BaseException) -> None:
+        self._recorder = self._recorders[task.id]  # the other hooks are asked about it next
+        self._recorder._error_handler(task, error)
+
+    def _is_failure(self, error: BaseException) -> bool:
+        return self._recorder._is_failure(error)
+
+    def _retry_delay(self, retried: int, error: BaseException, task: RunningTask) -> Any:
+        return self._recorder._retry_delay(retried, error, task)
+
+    def judged(self, answers: list[Answer] | None) -> list[tuple[TaskRun, Disposition]]:
+        """Return the runs and their dispositions."""
+        of_each = answers or [None] * len(self._attempts)
+        return [one.judged(answer) for one, answer in zip(self._attempts, of_each, strict=True)]
+
+
+async def _all_awaited(call: _Call) -> list[Answer] | None:
+    return await call.runner.run_batch_async(call.data, call.contexts)
 
 
 async def _awaited(runner: HandlerRunner, data: bytes, context: "_Context") -> Answer:

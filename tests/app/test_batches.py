@@ -26,7 +26,7 @@ def test_a_task_has_one_argument_and_the_function_gets_those_of_many(app: App) -
     def embed(texts: Batch[str]) -> list[int]:
         return [len(text) for text in texts]
 
-    assert embed.task("abc").payload == embed.task(texts="abc").payload == b'{"texts":"abc"}'
+    assert embed.task("abc").payload == b'{"texts":"abc"}'
     run = run_task(app, embed.task("abc"))
     assert (run.outcome, run.json()) == (RunOutcome.DONE, 3)
     assert embed(["a", "bc"]) == [1, 2]
@@ -62,10 +62,10 @@ def test_the_batch_has_contexts_and_env(app: App) -> None:
     @app.task("embed", batch=64)
     def embed(texts: Batch[str, str]) -> list[str]:
         assert isinstance(texts.contexts[0], Context)
-        return [f"{texts.env} {context.env} {context.retried}" for context in texts.contexts]
+        return [f"{texts.env} {context.retried}" for context in texts.contexts]
 
     app.child_hooks()[0][0]()
-    assert run_task(app, embed.task("a"), retried=2).json() == "model model 2"
+    assert run_task(app, embed.task("a"), retried=2).json() == "model 2"
 
 
 def test_a_batch_with_an_env_needs_a_lifespan(app: App) -> None:
@@ -90,13 +90,24 @@ def test_rules_for_failures_hold_for_each_item(app: App) -> None:
 def test_functions_that_take_no_batch_are_refused(app: App) -> None:
     with pytest.raises(TypeError, match="takes the batch alone, not"):
 
-        @app.task("two", batch=64)  # type: ignore[call-overload]
+        @app.task("two", batch=64)  # type: ignore[arg-type]
         def two(texts: Batch[str], width: int) -> None: ...
 
-    with pytest.raises(TypeError, match="'texts' is a Batch of items, not list"):
+    with pytest.raises(TypeError, match="'text' is a Batch or list, not"):
 
-        @app.task("listed", batch=64)  # type: ignore[arg-type]
-        def listed(texts: list[str]) -> None: ...
+        @app.task("single", batch=64)  # type: ignore[arg-type]
+        def single(text: str) -> None: ...
 
+    settings: Any = {"max_wait": 5}
     with pytest.raises(TypeError, match="say batch="):
-        app.task("waits", max_wait=5)(lambda: None)  # type: ignore[call-overload]
+        app.task("waits", **settings)(lambda: None)
+
+
+def test_a_function_of_a_list_gets_the_batch_too(app: App) -> None:
+    @app.task("embed", batch=64)
+    def embed(texts: list[str]) -> list[int]:
+        assert isinstance(texts, Batch)
+        return [len(text) for text in texts]
+
+    assert embed.task("abc").payload == b'{"texts":"abc"}'
+    assert run_task(app, embed.task("abc")).json() == 3

@@ -21,11 +21,11 @@ def app() -> App:
 
 
 def run(app: App, error: BaseException, retried: int = 0, **settings: Any) -> TaskRun:
-    @app.task("t", **settings)
     def job(ctx: Context) -> None:
         raise error
 
-    return run_task(app, job.task(), retried=retried)
+    task: Any = app.task("t", **settings)(job)
+    return run_task(app, task.task(), retried=retried)
 
 
 RULES: list[tuple[dict[str, Any], BaseException, RunOutcome]] = [

@@ -36,6 +36,12 @@ MISTAKES = {
     ),
     "a handle that is not awaited": ("assert_type(await done, int)", "done + 1"),
     "an argument of the wrong type, submitted": ("charge.submit(7, cents=100)", 'charge.submit(7, cents="1")'),
+    "an item of the wrong type": ('embed.task("text"), TaskCall[float]', "embed.task(7), TaskCall[float]"),
+    "an item of another class": ('insert.submit(Address("Lange Str. 1", "Ulm"))', 'insert.submit("Ulm")'),
+    "a batch that is none": ("def embed(texts: Batch[str, Env])", "def embed(texts: str)"),
+    "a batch handler that returns no list": ("-> list[float]:", "-> float:"),
+    "a size that is none": ('"insert", batch=500', '"insert", batch="500"'),
+    "a wait without a batch": ('"insert", batch=500', '"insert", max_wait=1'),
     "a lifespan that yields nothing": (
         "def env() -> Iterator[Env]:\n    yield Env",
         "def env() -> Env:\n    return Env",

@@ -12,6 +12,7 @@ from fastq import (
     App,
     AsyncClient,
     AsyncHandle,
+    Batch,
     Client,
     Context,
     EnqueueResults,
@@ -57,6 +58,26 @@ async def later(ctx: Context[Env], order: int) -> int:
     return order
 
 
+@app.task("embed", batch=64, max_wait=timedelta(milliseconds=50), queue="inference")
+def embed(texts: Batch[str, Env]) -> list[float]:
+    assert_type(texts[0], str)
+    assert_type(texts.env, Env)
+    assert_type(texts.contexts[0].retried, int)
+    texts.fail(0, ValueError("empty"))
+    texts.retry(1, after=5)
+    return [float(len(text)) for text in texts]
+
+
+@app.task("insert", batch=500)
+async def insert(rows: Batch[Address]) -> None:
+    assert_type(rows[0].city, str)
+
+
+@app.handler("raw", batch=64, max_wait=0.05)
+def raw(batch: Batch) -> list[int]:
+    return [task.retried for task in batch]
+
+
 @app.lifespan
 def env() -> Iterator[Env]:
     yield Env(1000)
@@ -65,6 +86,14 @@ def env() -> Iterator[Env]:
 @App().lifespan
 async def async_env() -> AsyncIterator[Env]:
     yield Env(1000)
+
+
+def producer_of_batches() -> None:
+    assert_type(embed.task("text"), TaskCall[float])
+    assert_type(embed.submit("text").result(), float)
+    assert_type(embed(["a", "b"]), list[float])
+    assert_type(insert.submit(Address("Lange Str. 1", "Ulm")).result(), None)
+    embed.enqueue_many(embed.task(text) for text in ("a", "b"))
 
 
 def producer() -> None:
