@@ -186,6 +186,8 @@ def split_done(events: list[Event], now_s: int) -> tuple[list[InFlightTask], lis
     others = []
     for event in events:
         task = event.submission.key
+        if event.submission.called and event.ran_ns > 0 and event.kind < WRITTEN and task.tally is not None:
+            task.tally.count_call(event.submission.called, event.submission.gathered_ns)
         if not task.in_flight:
             continue
         if event.kind is not DONE and event.kind is not RESULT:

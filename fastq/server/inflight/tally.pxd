@@ -21,11 +21,14 @@ cdef class Tally:
     cdef readonly Histogram run_s
     cdef readonly Histogram wait_s
     cdef readonly Histogram attempts
+    cdef readonly Histogram call_tasks
+    cdef readonly Histogram call_wait_s
     cdef public int64_t lost
     cdef int64_t by_outcome[OUTCOMES]
     cdef int64_t by_kind[KINDS]
     cdef int64_t excused
     cdef int64_t taken[HISTORY]
+    cdef int count_call(self, int tasks, int64_t gathered_ns) except -1
     cdef int fill(self, int64_t *counts) noexcept
     cdef void count(self, object disposition, int failure, int64_t retried) noexcept
 

@@ -22,6 +22,8 @@ class Tally:
     run_s: Histogram
     wait_s: Histogram
     attempts: Histogram
+    call_tasks: Histogram | None
+    call_wait_s: Histogram | None
     lost: int
     def __init__(self, queue: str, type: str) -> None: ...
     def take(self) -> list[int] | None: ...

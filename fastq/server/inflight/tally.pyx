@@ -22,6 +22,7 @@ assert EventKind.ABORTED == KINDS, "the kinds from ABORTED on are not ends of at
 cdef int DONE = ENDS.index(Done), RETRIED = ENDS.index(Retried), REQUEUED = ENDS.index(Requeued)
 
 ATTEMPT_BOUNDS = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 25.0)
+CALL_BOUNDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 OUTCOME_NAMES = (*(fate.outcome for fate in FATES.values()), "deleted", "snoozed")
 # The counters of the history that each end adds to.
 cdef list IN_HISTORY = [
@@ -72,7 +73,8 @@ cdef class Tally:
     """The counts of one queue's tasks of one type: ends that are written, causes of failures, waits and run times.
 
     ``attempts`` has the number of the last attempt of each task that is not retried. ``type`` is the pattern of the app that matched, so that an app has a bounded number of tallies. ``lost`` tasks were
-    brought back from dead servers.
+    brought back from dead servers. A batch handler has ``call_tasks``, how many tasks its calls had, and
+    ``call_wait_s``, how long it was waited for them; None for others.
     """
 
     def __init__(self, queue: str, type: str) -> None:
@@ -94,6 +96,14 @@ cdef class Tally:
                     return DELETED
                 return SNOOZED if at == RETRIED and not failure else at
         return -1
+
+    cdef int count_call(self, int tasks, int64_t gathered_ns) except -1:
+        """Count a call of a batch handler."""
+        if self.call_tasks is None:
+            self.call_tasks, self.call_wait_s = Histogram(CALL_BOUNDS), Histogram(history.BOUNDS_S)
+        self.call_tasks.add(tasks)
+        self.call_wait_s.add(gathered_ns / 1e9)
+        return 0
 
     cdef void count(self, object disposition, int failure, int64_t retried) noexcept:
         cdef int outcome = Tally.outcome_of(disposition, failure)

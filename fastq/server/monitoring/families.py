@@ -67,12 +67,29 @@ def _by_type(tallies: list[Tally]) -> Iterator[Family]:
         "The last attempts of tasks that were not retried, by their numbers.",
         ((labels(queue=tally.queue, type=tally.type), tally.attempts) for tally in tallies),
     )
+    yield from _of_batches([tally for tally in tallies if tally.call_tasks is not None])
     yield Family(
         "fastq_tasks_lost",
         "counter",
         "Tasks that were brought back from dead servers.",
         ((labels(queue=tally.queue, type=tally.type), tally.lost) for tally in tallies),
     )
+
+
+def _of_batches(tallies: list[Tally]) -> Iterator[Family]:
+    if tallies:
+        yield Family(
+            "fastq_batch_tasks",
+            "histogram",
+            "How many tasks the calls of batch handlers had.",
+            ((labels(queue=tally.queue, type=tally.type), tally.call_tasks) for tally in tallies),
+        )
+        yield Family(
+            "fastq_batch_wait_seconds",
+            "histogram",
+            "How long the first task of a call waited for the others.",
+            ((labels(queue=tally.queue, type=tally.type), tally.call_wait_s) for tally in tallies),
+        )
 
 
 def _of_tasks(process: ServerProcess) -> Iterator[Family]:
