@@ -1,6 +1,6 @@
 """Mistakes that a run must find (``planted.toml``): ``python -m tests.simulation --plant NAME``.
 
-An edit is made as its module is imported.
+An edit is made as its module is imported, or its script read.
 """
 
 import sys
@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_loader
 from pathlib import Path
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 __all__ = ["PLANTED", "Mistake", "plant", "read_mistakes"]
 
@@ -70,3 +70,10 @@ class _Finder(MetaPathFinder):
 def plant(mistake: Mistake) -> None:
     """Plant a mistake in this process, before it imports what the mistake is in."""
     sys.meta_path.insert(0, _Finder(mistake))
+    read, place = Path.read_text, ROOT / "fastq" / mistake.file
+
+    def read_text(path: Path, *args: Any, **options: Any) -> str:
+        text = read(path, *args, **options)
+        return mistake.apply(text) if path == place and path.suffix == ".lua" else text
+
+    Path.read_text = read_text  # type: ignore[assignment, method-assign]
