@@ -6,11 +6,13 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -27,6 +29,7 @@ __attribute__((constructor)) static void map_page(void) {
     void *found = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof nothing, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0) close(fd);
     if (found != MAP_FAILED) page = found;
+    if (getenv("FASTQ_SIMULATION_SERVER")) prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 int clock_gettime(clockid_t clock, struct timespec *at) {

@@ -98,6 +98,7 @@ class Store:
         words = ["redis-server", "--port", "0", "--unixsocket", self._path, "--dir", str(directory), "--save", ""]
         words += ["--enable-debug-command", "yes", "--logfile", str(directory / f"{name}.log"), *options]
         environment = {**os.environ, "LD_PRELOAD": str(shim), "FASTQ_SIMULATION": str(self.page.path)}
+        environment["FASTQ_SIMULATION_SERVER"] = "1"  # it ends with its parent, in whatever way that ends
         self._process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL)
         self._control = self._first_line()
         # What is taken from users is not taken from the simulation.
