@@ -273,8 +273,9 @@ class Processes:
         self._number += 1
         return self._number
 
-    def order(self, user: object, number: int, fds: list[int], config: PoolConfig) -> object:
+    def order(self, user: object, number: int, fds: list[int], config: PoolConfig, device: str) -> object:
         """Order a child."""
+        del device
         self._known.add(number)
         self._orders.append((number, [os.dup(fd) for fd in fds], config))
         return self.preloader
