@@ -29,8 +29,12 @@ class Keyspace:
         return list(self._site.ask("ZRANGE", key, "0", "-1", "WITHSCORES")[1::2])
 
     def has_group(self, group: str) -> bool:
-        """Return whether tasks of a group wait."""
-        return any(self._site.ask_all(("ZCARD", f"asynq:{{{queue}}}:g:{group}") for queue in QUEUES))
+        """Return whether tasks of a group wait, or are in a set of which no task has been made."""
+        counts: list[tuple[str, ...]] = []
+        for queue in QUEUES:
+            counts.append(("ZCARD", f"asynq:{{{queue}}}:g:{group}"))
+            counts.append(("ZCOUNT", f"asynq:{{{queue}}}:aggregation_sets", "-inf", "(inf"))
+        return any(self._site.ask_all(counts))
 
     def places(self) -> dict[str, list[str]]:
         """Return the lists and sets that name each id."""
