@@ -7,6 +7,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -59,8 +60,7 @@ def with_numpy() -> Embedder:
 
 def with_torch() -> Embedder:
     """Make a model on the child's own GPU, else on the processor."""
-    import torch
-
+    torch: Any = import_module("torch")
     place = "cuda" if torch.cuda.is_available() else "cpu"
     kind = torch.float16 if place == "cuda" else torch.float32
     torch.manual_seed(7)
@@ -70,17 +70,16 @@ def with_torch() -> Embedder:
         for _ in range(LAYERS)
     ]
 
-    @torch.inference_mode()
     def embed(texts: Sequence[str]) -> list[bytes]:
         words, starts = numbers(texts)
-        rows = table(torch.tensor(words, device=place), torch.tensor(starts, device=place))
-        for up, down in layers:
-            rows = rows + down(torch.relu(up(rows)))
-        rows = torch.nn.functional.normalize(rows.float(), dim=1).half().cpu().numpy()
+        with torch.inference_mode():
+            rows = table(torch.tensor(words, device=place), torch.tensor(starts, device=place))
+            for up, down in layers:
+                rows = rows + down(torch.relu(up(rows)))
+            rows = torch.nn.functional.normalize(rows.float(), dim=1).half().cpu().numpy()
         return [row.tobytes() for row in rows]
 
-    made: Embedder = embed
-    return made
+    return embed
 
 
 def load() -> Embedder:
