@@ -318,6 +318,8 @@ def tried_enough(history: History) -> Iterator[str]:
         failed = sum(run.kind in CHARGED for run in runs)
         is_final = any(run.kind == "SKIP_RETRY" or history.may_be_unwritten(run) for run in runs)
         is_final |= task_id in history.rolled_back
+        # It was in a batch that died with its child, and may begin only once.
+        is_final |= history.sent[task_id].max_retry == 0 and any(run.kind == "RERUN" for run in runs)
         if history.places.get(task_id) == ["archived"] and failed <= history.sent[task_id].max_retry and not is_final:
             yield f"{task_id} was archived after {failed} attempts: {describe(history, task_id)}"
 

@@ -7,6 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 from fastq.pool.main.protocol import (
+    ITS_BATCH,
     CancelOutcome,
     Event,
     EventKind,
@@ -73,16 +74,25 @@ def draw_fate(of_task: Random, of_attempt: Random, run: str = "") -> Fate:
 class _Run:
     running: Running
     fate: Fate
+    ends_s: float
+    is_among_others: bool
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
     is_told: bool = False
     checkpoints: int = 0
 
 
 class SimulatedPool:
-    """A ``Pool`` whose children run one plain task each; ``note`` is told of each begin and end of a handler."""
+    """A ``Pool`` whose children run one plain task each; ``note`` is told of each begin and end of a handler.
+
+    With ``batch``, tasks of the type "work" are run by calls of up to so many, which take as many children.
+    """
 
     def __init__(
-        self, children: int, fate_of: Callable[[Submission], Fate], note: Callable[[str, Submission, Event], None]
+        self,
+        children: int,
+        fate_of: Callable[[Submission], Fate],
+        note: Callable[[str, Submission, Event], None],
+        batch: int = 0,
     ) -> None:
         self._children, self._fate_of, self._note = children, fate_of, note
         self._listener = PoolListener()
@@ -91,7 +101,9 @@ class SimulatedPool:
         self._number = 0
         self._is_closed = False
         self._changed = asyncio.Event()
-        self.description = AppDescription({"work": Sort.PLAIN, "batch": Sort.PLAIN, "tick": Sort.PLAIN}).encode()
+        patterns = {"work": Sort.PLAIN, "batch": Sort.PLAIN, "tick": Sort.PLAIN}
+        batches = {"work": (batch, 0.0, 1_000_000)} if batch else {}
+        self.description = AppDescription(patterns, batches=batches).encode()
 
     @property
     def free(self) -> int:
@@ -122,23 +134,43 @@ class SimulatedPool:
         self._begin()
 
     def _begin(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._waiting and len(self._runs) < self._children and not self._is_closed:
-            one = self._waiting.pop(0)
-            fate = self._fate_of(one)
-            limit_s = one.timeout_ns / 1e9
-            if fate.takes_s == HANGS_S and not 0 < limit_s < MAY_HANG_S:
-                fate = fate._replace(takes_s=1.0)
-            takes_s, kind, data = fate.takes_s, fate.kind, fate.data
-            if 0 < limit_s < takes_s:
-                takes_s, kind, data = limit_s + GRACE_S * fate.ignores, EventKind.TIMEOUT, b""
-            self._number += 1
-            running = Running(one, 1000 + self._number, int(loop.time() * 1e9), 0)
-            run = self._runs[one] = _Run(running, fate)
-            for share, told, what in fate.tells:
-                run.timers.append(loop.call_later(share * min(takes_s, fate.takes_s), self._tell, one, told, what))
-            run.timers.append(loop.call_later(takes_s, self._end, one, kind, data))
-            self._note("begins", one, Event(kind, one))
+            first = self._waiting[0]
+            call = [first]
+            if first.batch is not None:
+                most = min(first.batch.size, self._children - len(self._runs))
+                call = [one for one in self._waiting if one.batch is first.batch][:most]
+            self._waiting = [one for one in self._waiting if one not in call]
+            self._call(call)
+
+    def _call(self, call: Sequence[Submission]) -> None:
+        """Begin a call; those of several tasks end together, and none is charged for what kills their child."""
+        fates = [self._fate_of(one) for one in call]
+        limit_s = min((one.timeout_ns / 1e9 for one in call if one.timeout_ns > 0), default=0.0)
+        if not 0 < limit_s < MAY_HANG_S:
+            fates = [fate._replace(takes_s=1.0) if fate.takes_s == HANGS_S else fate for fate in fates]
+        takes_s, of_all = max(fate.takes_s for fate in fates), None
+        dies = [fate.takes_s for fate in fates if fate.kind is EventKind.CRASHED]
+        if dies and len(call) > 1:
+            takes_s, of_all = min(dies), (EventKind.RERUN, ITS_BATCH)
+        if 0 < limit_s < takes_s:
+            ignores = any(fate.ignores for fate in fates)
+            takes_s = limit_s + GRACE_S * ignores
+            of_all = (EventKind.RERUN, ITS_BATCH) if ignores and len(call) > 1 else (EventKind.TIMEOUT, b"")
+        for one, fate in zip(call, fates, strict=True):
+            self._run(one, fate, takes_s, *(of_all or (fate.kind, fate.data)), len(call) > 1)
+
+    def _run(
+        self, one: Submission, fate: Fate, takes_s: float, kind: EventKind, data: bytes, is_among_others: bool
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._number += 1
+        running = Running(one, 1000 + self._number, int(loop.time() * 1e9), 0)
+        run = self._runs[one] = _Run(running, fate, loop.time() + takes_s, is_among_others)
+        for share, told, what in fate.tells:
+            run.timers.append(loop.call_later(share * min(takes_s, fate.takes_s), self._tell, one, told, what))
+        run.timers.append(loop.call_later(takes_s, self._end, one, kind, data))
+        self._note("begins", one, Event(kind, one))
 
     def _tell(self, one: Submission, kind: EventKind, data: bytes) -> None:
         run = self._runs[one]
@@ -169,8 +201,10 @@ class SimulatedPool:
             return CancelOutcome.TOO_LATE
         run.is_told = True
         run.timers[-1].cancel()
-        after_s = GRACE_S if run.fate.ignores else 0.01
         loop = asyncio.get_running_loop()
+        after_s = GRACE_S if run.fate.ignores else 0.01
+        if run.is_among_others:
+            after_s = run.ends_s - loop.time()  # it is marked, and the others go on
         run.timers.append(loop.call_later(after_s, self._end, submission, EventKind.CANCELED, b""))
         return CancelOutcome.TOLD
 

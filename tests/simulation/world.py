@@ -171,7 +171,7 @@ class World:
                 return
 
     def _pool(self, machine: Machine) -> SimulatedPool:
-        self._pools.append(SimulatedPool(4, self._fate_of, self._note_run(machine)))
+        self._pools.append(SimulatedPool(4, self._fate_of, self._note_run(machine), batch=(0, 3)[self.seed % 2]))
         return self._pools[-1]
 
     def _fate_of(self, submission: Submission) -> Fate:
