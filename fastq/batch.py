@@ -21,7 +21,16 @@ else:
     T = TypeVar("T")
     Env = TypeVar("Env")
 
-__all__ = ["MAX_BATCH", "MAX_BATCH_BYTES", "Batch", "Batching", "batching_of", "each_entered", "each_entered_async"]
+__all__ = [
+    "MAX_BATCH",
+    "MAX_BATCH_BYTES",
+    "Batch",
+    "Batching",
+    "as_it_is",
+    "batching_of",
+    "each_entered",
+    "each_entered_async",
+]
 
 MAX_BATCH: Final = 1000
 MAX_WAIT_S: Final = 3600.0
@@ -82,7 +91,8 @@ class Batch(list[T], Generic[T, Env]):
             raise no_attribute(self, "a Batch", name, _ELSEWHERE)
 
 
-def _as_it_is(task: RunningTask) -> tuple[RunningTask, Any]:
+def as_it_is(task: RunningTask) -> tuple[RunningTask, Any]:
+    """Return a running task as its own item."""
     return task, task
 
 
@@ -95,7 +105,7 @@ class Batching(NamedTuple):
     size: int
     max_wait_s: float
     max_bytes: int
-    unpack: Callable[[RunningTask], tuple[RunningTask, Any]] = _as_it_is
+    unpack: Callable[[RunningTask], tuple[RunningTask, Any]] = as_it_is
     encode: Callable[[Any], Any] | None = None
 
     @property

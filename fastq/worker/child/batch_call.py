@@ -1,9 +1,10 @@
 """One call of a batch handler: which tasks are in it, and the answer to each of them."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from fastq.batch import Batch, Batching
+from fastq.batch import Batch, Batching, as_it_is
 from fastq.errors import InvalidMessageError
 from fastq.pool.shared.event_kind import EventKind
 from fastq.pool.shared.runner import Answer, TaskContext
@@ -18,6 +19,8 @@ Returned = Callable[[RunningTask, int, Any], Answer]
 
 def decode_all(data: Sequence[bytes]) -> list[TaskMessage | InvalidMessageError]:
     """Decode messages; what cannot be decoded is its error."""
+    with suppress(InvalidMessageError):
+        return [decode_task_message(one) for one in data]
     messages: list[TaskMessage | InvalidMessageError] = []
     for one in data:
         try:
@@ -45,27 +48,41 @@ class BatchCall:
         self._failed, self._returned = failed, returned
         self._contexts = contexts
         self._answers: list[Answer] = [None] * len(messages)
-        self._places: list[int] = []
-        tasks, items = [], []
+        self._is_all_done = True
+        if batching.unpack is as_it_is and not any(map(_is_invalid, messages)):
+            self._places: Sequence[int] = range(len(messages))
+            tasks = [RunningTask(*each) for each in zip(messages, contexts, strict=True)]  # type: ignore[arg-type]
+            self.batch: Batch[Any, Any] = Batch(tasks, tasks)
+        else:
+            self._unpack(batching, messages)
+
+    def _unpack(self, batching: Batching, messages: Sequence[TaskMessage | InvalidMessageError]) -> None:
+        """Make the batch of those tasks that the handler can get; the others have their answers."""
+        tasks, items, places = [], [], []
         for place, message in enumerate(messages):
             if isinstance(message, InvalidMessageError):
-                self._answers[place] = (EventKind.INVALID, str(message).encode())
+                self._answer(place, (EventKind.INVALID, str(message).encode()))
                 continue
-            task = RunningTask(message, contexts[place])
+            task = RunningTask(message, self._contexts[place])
             try:
                 task, item = batching.unpack(task)
             except BaseException as error:  # noqa: BLE001 - it fails alone, whatever it is
-                self._answers[place] = failed(task, error, contexts[place])
+                self._answer(place, self._failed(task, error, self._contexts[place]))
                 continue
             tasks.append(task)
             items.append(item)
-            self._places.append(place)
-        self.batch: Batch[Any, Any] = Batch(items, tasks, getattr(tasks[0], "env", None) if tasks else None)
+            places.append(place)
+        self._places = places
+        self.batch = Batch(items, tasks, getattr(tasks[0], "env", None) if tasks else None)
+
+    def _answer(self, place: int, answer: Answer) -> None:
+        self._answers[place] = answer
+        self._is_all_done &= answer is None
 
     @property
     def answers(self) -> list[Answer] | None:
         """Return the answers as they are now, None if all tasks are done and have no result."""
-        return self._answers if any(answer is not None for answer in self._answers) else None
+        return None if self._is_all_done else self._answers
 
     def returned(self, outcome: object) -> list[Answer] | None:
         """Return the answers to what the handler has returned."""
@@ -98,15 +115,19 @@ class BatchCall:
 
     def _fail(self, at: int, error: BaseException) -> None:
         place = self._places[at]
-        self._answers[place] = self._failed(self.batch.contexts[at], error, self._contexts[place])
+        self._answer(place, self._failed(self.batch.contexts[at], error, self._contexts[place]))
 
     def _keep(self, at: int, result: object) -> None:
         task = self.batch.contexts[at]
         try:
             plain = result if self._encode is None else self._encode(result)
-            self._answers[self._places[at]] = self._returned(task, task._message.retention, plain)
+            self._answer(self._places[at], self._returned(task, task._message.retention, plain))
         except Exception as error:  # noqa: BLE001 - a result that is none costs its own task
             self._fail(at, error)
+
+
+def _is_invalid(message: object) -> bool:
+    return type(message) is InvalidMessageError
 
 
 def _kind(value: object) -> str:

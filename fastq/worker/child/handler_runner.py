@@ -175,8 +175,8 @@ class HandlerRunner:
     ) -> tuple[BatchCall | None, Callable[[Any], object]]:
         """Return the call for tasks and its handler; no call if a reload has made their handlers others."""
         messages = decode_all(data)
-        types = [message.type for message in messages if isinstance(message, TaskMessage)]
-        patterns = {self._mux.match(one)[1] for one in set(types)}
+        types = list({message.type for message in messages if type(message) is TaskMessage})
+        patterns = {self._mux.match(one)[1] for one in types}
         batching = self._batchings.get(patterns.pop()) if len(patterns) == 1 else None
         if batching is None:
             return None, _no_handler
