@@ -163,7 +163,11 @@ def main() -> None:
     """Run the ways that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, default=10_000)
-    parser.add_argument("--ways", default="one,list", help="one: a text a task; list: --size texts in a task")
+    parser.add_argument(
+        "--ways",
+        default="one,batch,list",
+        help="one: a call a task; batch: a call for up to 64; list: --size texts in a task",
+    )
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--children", type=int, default=0, help="default: one for each GPU, else one")
     parser.add_argument("--devices", default=None, help="as of fastq-worker  [default: auto if there is a GPU]")
@@ -190,7 +194,7 @@ def main() -> None:
         site = Site(url, folder, args)
         for way in ways:
             measure(site, args, way, texts)
-        kill(site, args, ways[0], texts)
+        kill(site, args, "batch" if "batch" in ways else ways[0], texts)
 
 
 if __name__ == "__main__":

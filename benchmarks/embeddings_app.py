@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fastq import App, Context
+from fastq import App, Batch, Context
 
 __all__ = ["BACKEND", "Embedder", "app", "load", "made"]
 
@@ -111,6 +111,12 @@ def embed_one(ctx: Context[Embedder], text: str) -> bytes:
     return ctx.env([text])[0]
 
 
+@app.task("text.embed_batch", queue="embed", timeout=60, batch=64)
+def embed_batch(texts: Batch[str, Embedder]) -> list[bytes]:
+    """Embed the texts of up to 64 tasks in one call; each task has its own result, and its own retries."""
+    return texts.env(texts)
+
+
 @app.task("texts.embed", queue="embed", timeout=60)
 def embed_list(ctx: Context[Embedder], texts: list[str]) -> list[bytes]:
     """Embed the texts of a task: the producer has put many into one, which succeed or fail together."""
@@ -121,5 +127,7 @@ def made(way: str, texts: Sequence[str], size: int) -> Iterator[Any]:
     """Yield the tasks of a way to embed some texts."""
     if way == "one":
         yield from map(embed_one.task, texts)
+    elif way == "batch":
+        yield from map(embed_batch.task, texts)
     else:
         yield from (embed_list.task(list(texts[at : at + size])) for at in range(0, len(texts), size))
