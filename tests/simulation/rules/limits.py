@@ -9,6 +9,8 @@ from tests.simulation.judge import History
 __all__ = ["semaphores"]
 
 TOKENS: Final = 2
+UNDER_WAY_S: Final = 1.0
+"""For so long a token may be on its way, there or back."""
 
 
 def semaphores(history: History) -> Iterator[str]:
@@ -18,7 +20,8 @@ def semaphores(history: History) -> Iterator[str]:
     held = [(one.at_s, one.until_s, one.id) for one in history.all_of(Held) if one.until_s is not None]
     for one in history.all_of(Held):
         others = [id for from_s, to_s, id in held if from_s <= one.at_s < to_s and id != one.id]
+        near = [id for from_s, to_s, id in held if from_s - UNDER_WAY_S <= one.at_s < to_s + UNDER_WAY_S]
         if one.until_s is not None and len(others) >= TOKENS:
             yield f"{one.id} has a token at {one.at_s:.3f} beside {' and '.join(others)}"
-        if one.until_s is None and len(others) < TOKENS and history.is_quiet(one.at_s, one.at_s):
-            yield f"{one.id} got no token at {one.at_s:.3f}, though {len(others)} were held"
+        if one.until_s is None and len(near) < TOKENS and history.is_quiet(one.at_s, one.at_s):
+            yield f"{one.id} got no token at {one.at_s:.3f}, though {len(near)} were held"
