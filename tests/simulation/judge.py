@@ -21,6 +21,8 @@ OF_ALL: Final = "redis"
 """Who is struck where that strikes all servers."""
 DONE: Final = ("DONE", "RESULT")
 CHARGED: Final = ("FAILED", "CRASHED", "TIMEOUT", "SKIP_RETRY", "CANCELED")
+RETURNED: Final = ("ABORTED", "RERUN")
+"""How a run ends that is not to blame: with its server, or with the child of its call."""
 AFTERMATH_S: Final = 40.0
 """For so long after a fault its consequences may show: a lease of 30 s, and a round of who looks for ended ones."""
 WRITTEN_S: Final = 5.0
@@ -214,6 +216,11 @@ class History:
         """Return whether no fault at all could show in a stretch of time."""
         return not any(one.at_s <= to_s and one.until_s + AFTERMATH_S >= from_s for one in self.struck)
 
+    def is_among_others(self, run: Run) -> bool:
+        """Return whether a run began by a call that runs others, too."""
+        began = [one for runs in self.runs.values() for one in runs if one.began_s == run.began_s]
+        return sum(one.server == run.server for one in began) > 1
+
     def is_behind(self, run: Run) -> bool:
         """Return whether a run began as soon as a child of its server was free."""
         on_server = (one for runs in self.runs.values() for one in runs if one.server == run.server)
@@ -260,7 +267,7 @@ def reasons(history: History) -> Iterator[str]:
     """A task runs again only if its run failed, or if its server was struck, so that its end may be unknown."""
     for task_id, runs in history.runs.items():
         for before, after in pairwise(runs):
-            is_failed = before.kind in (*CHARGED, "ABORTED") and before.ended_s <= after.began_s
+            is_failed = before.kind in (*CHARGED, *RETURNED) and before.ended_s <= after.began_s
             is_undone = history.rolled_back.get(task_id, -1.0) >= before.began_s
             if not is_failed and not is_undone and not history.may_be_unwritten(before):
                 yield f"{task_id} ran again without a reason: {describe(history, task_id)}"
@@ -276,7 +283,7 @@ def frozen(history: History) -> Iterator[str]:
                 if one.kind == "clock" or (one.at_s <= after.began_s and one.until_s >= before.began_s - AFTERMATH_S)
             ]
             only_froze = {(one.who, one.kind) for one in near} == {(before.server, "stop")}
-            is_failed = before.kind in (*CHARGED, "ABORTED") and before.ended_s <= after.began_s
+            is_failed = before.kind in (*CHARGED, *RETURNED) and before.ended_s <= after.began_s
             if only_froze and not is_failed and sum(one.until_s - one.at_s for one in near) < BRIEF_FREEZE_S:
                 yield f"{task_id} was taken from a frozen server: {describe(history, task_id)}"
 

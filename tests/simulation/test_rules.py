@@ -37,6 +37,7 @@ FAILED = (Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "FAILED", "s", 25.0))
 KEPT = {"a": ["completed"]}
 WROTE = (Wrote(1.2, "a", "CHECKPOINT", "one"), Wrote(1.3, "a", "CHECKPOINT", "two"))
 BATCHES = (Collected(3, "x", ("m",)), Collected(4, "y", ("m",)))
+LATER = (Began(3, "a", "s", 0, "s"), Ended(4, "a", "s", "DONE", "s", 25.0))
 HELD = (Held(50, "y", 55), Held(53, "z", 56))
 TICKS = (Ticked(1, "t", 6, "a"), Ticked(1, "t", 6, "b"))
 FEW_TICKS = (Ticked(1, "t", 6, "a"), Ticked(2, "t", 12, "a"), Ticked(3, "t", 24, "a"))
@@ -92,6 +93,13 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
         ((*AGAIN[:2], Began(30, "a", "s", 1, "", "one"), AGAIN[3]), (*WROTE, Saved(1.4, "a", "two")), KEPT, "owned"),
         (LONG, (Acted(20, "a", "cancel", True),), KEPT, "canceled"),
         (LONG, (Acted(55, "a", "cancel", True),), KEPT, ""),
+        (
+            (*LONG, Sent(1, "b", 1, 1, "", True), Began(1.1, "b", "s", 0, "s")),
+            (Acted(20, "a", "cancel", True),),
+            KEPT,
+            "",
+        ),
+        ((Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "RERUN", "s", 25.0), *LATER), (), KEPT, ""),
         (DONE, (Acted(3, "a", "delete", True),), {}, ""),
         (DONE, (Acted(3, "a", "delete", True),), KEPT, "deleted"),
         (AGAIN, (*WROTE, Acted(3, "a", "delete", True)), {}, "deleted"),

@@ -16,12 +16,16 @@ SENT_S: Final = 0.5
 
 
 def canceled(history: History) -> Iterator[str]:
-    """A run that is canceled ends, unless its server or the wires are struck."""
+    """A run that is canceled ends, unless its server or the wires are struck, or its call has others to run."""
     for act in history.all_of(Acted):
         for run in history.runs[act.id]:
             is_running = act.what == "cancel" and act.is_done and run.began_s < act.at_s < run.ended_s - HEARD_S
-            ways = (run.server, "inspector")
-            if is_running and not any(history.is_struck(one, act.at_s - BACK_S, act.at_s + HEARD_S) for one in ways):
+            is_dead = history.is_struck(run.server, run.began_s, act.at_s, ("kill",))
+            if not is_running or is_dead or history.is_among_others(run):
+                continue
+            if not any(
+                history.is_struck(one, act.at_s - BACK_S, act.at_s + HEARD_S) for one in (run.server, "inspector")
+            ):
                 yield f"{act.id} went on after its cancellation at {act.at_s:.3f}: {describe(history, act.id)}"
 
 
