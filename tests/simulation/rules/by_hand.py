@@ -13,6 +13,8 @@ HEARD_S: Final = 8.0
 BACK_S: Final = 10.0
 """Within so long a server listens again that was cut off."""
 SENT_S: Final = 0.5
+LONGEST_S: Final = 12.0
+"""No queue is paused for longer."""
 
 
 def canceled(history: History) -> Iterator[str]:
@@ -45,5 +47,9 @@ def deleted(history: History) -> Iterator[str]:
 def paused(history: History) -> Iterator[str]:
     """Nobody takes a task of a queue that is paused."""
     for one in history.all_of(Paused):
-        if one.taken and not any(undone_s >= one.at_s for undone_s in history.rolled_back.values()):
+        may_be_lost = any(
+            fault.kind == "fail-over" and fault.at_s <= one.at_s + LONGEST_S and fault.until_s >= one.at_s
+            for fault in history.struck
+        )
+        if one.taken and not may_be_lost:
             yield f"{', '.join(one.taken)} of queue {one.queue} began while it was paused at {one.at_s:.3f}"

@@ -37,8 +37,9 @@ def counters(history: History) -> Iterator[str]:
     if history.rolled_back:
         return
     runs = [run for of_task in history.runs.values() for run in of_task]
-    # A task fails without a run that fails if it is canceled before it begins, or archived as its server was lost.
-    unrun = sum(one.what == "cancel" for one in history.all_of(Acted))
+    # A task fails without a run that fails if it is canceled before it begins, or archived as its server or its call
+    # was lost.
+    unrun = sum(one.what == "cancel" for one in history.all_of(Acted)) + sum(run.kind == "RERUN" for run in runs)
     for task_id, places in history.places.items():
         of_task = history.runs.get(task_id, [])
         unrun += places == ["archived"] and not (of_task and of_task[-1].kind in CHARGED)
