@@ -6,8 +6,8 @@ the same host name or (by ``unshare``, as root) each its own; ``freeze`` stops a
 each for a while.
 
 Each second run is held against what is known of the first. ``in hand``: its server was killed before the run had ended.
-``unwritten``: it had ended, and right after the kill its task was still active in Redis, so its end had not been
-written. ``frozen``: the same of a server that stood still. All others are unexplained.
+``unwritten``: it had ended, and its task was still active in Redis when its server, stopped for a moment, was killed,
+so its end had not been written. ``frozen``: the same of a server that stood still. All others are unexplained.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Run(NamedTuple):
 
 
 class Strike(NamedTuple):
-    """A server that was struck, until when, and which of its tasks were active right after."""
+    """A server that was struck, until when, and which tasks were active when it could write no more."""
 
     server: str
     at_s: float
@@ -184,12 +184,15 @@ def kill_one(site: Site, kind: str) -> tuple[Strike, float]:
     site.wait(lambda: site.running(victim), f"{victim} runs no task")
     time.sleep(random.uniform(0, 1))
     process = site.servers.pop(victim)
+    process.send_signal(signal.SIGSTOP)
+    stat = Path(f"/proc/{process.pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+    at_s = time.monotonic()
+    strike = Strike(victim, at_s, at_s, site.active())  # it writes no more, and nobody takes yet
     process.kill()
     process.wait()
-    at_s = time.monotonic()
     if kind == "supervisor":
         site.start()
-    strike = Strike(victim, at_s, at_s, site.active())
     orphans = {one for one in site.running(victim) if not site.was_lost(one)}
 
     def again() -> list[float]:
