@@ -1,6 +1,5 @@
 """Actors on a real Redis and a clock that the test moves, with tasks held as after a dequeue."""
 
-import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine

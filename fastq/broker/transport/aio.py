@@ -256,7 +256,9 @@ def _once(answered: asyncio.Future[tuple[list[Any], Exception | None]]) -> Answe
     return answer
 
 
-async def settled(connection: Any, commands: Sequence[Command], replies: list[Any], fault: Exception | None) -> list[Any]:
+async def settled(
+    connection: Any, commands: Sequence[Command], replies: list[Any], fault: Exception | None
+) -> list[Any]:
     """Return a reply or fault for each command; a connection with a fault is closed."""
     note_demotion(connection, replies)
     if fault is None:

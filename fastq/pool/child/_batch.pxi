@@ -54,13 +54,24 @@ cdef int finish_batch(Work work, Attempt first, uint32_t kind, object answer) ex
         answers, answer = None, (BROKEN, f"a runner gave {len(answers)} answers to {len(called)} tasks".encode())
     its = dict(zip(called, answers)) if answers is not None else {}
     for task in called:
-        if task is not first:
+        if is_silent and task is not first and task.unsent is None and not task.is_awaited:
+            end_silently(work, task)
+        elif task is not first:
             work.finish_one(task, kind, its.get(task, None if answers is not None else answer), is_silent)
     is_late = first not in called
     work.finish_one(first, kind, (EventKind.TIMEOUT, NOT_BEGUN) if is_late else its.get(first, None if answers is not None else answer))
     for task in first.followers:
         task.leader = None
     first.followers = first.called = None
+    return 0
+
+
+cdef int end_silently(Work work, Attempt task) except -1:
+    """End a task that is done and of which nothing need be said, unless it was told to end meanwhile."""
+    cdef int state = work.slots.end(task.row, task.seq)
+    if state != ROW_RUNNING:
+        told = _INTERRUPTIONS.get(state, EventKind.BROKEN)
+        work.outbox.send(task, told, TOO_LATE if told in _TOLD_TO_END else b"", atomic.now_ns() - task.started_ns)
     return 0
 
 

@@ -364,12 +364,12 @@ cdef class ChildQueue:
         del self.in_flight[submission.seq]
         submission.queue = None
         self.bytes -= PyBytes_GET_SIZE(submission.data)
-        if submission.leader is not None:
-            self.following -= 1
-            self.free_places.append(self.slots.places.pop(submission.seq))
-            submission.leader = None
-            return
         if submission.batch is not None:
+            if submission.leader is not None:
+                self.following -= 1
+                self.free_places.append(self.slots.places.pop(submission.seq))
+                submission.leader = None
+                return
             self.calls[submission.batch] -= 1
             submission.followers = None
         self.charged_ns -= submission.charge_ns
@@ -405,8 +405,13 @@ cdef class ChildQueue:
             if submission is None or not 0 < record.kind <= LAST:
                 raise RingCorruptError(f"a result of kind {record.kind} for {record.seq}, which the child does not have")
             events.append(Event.make(record.kind, submission, data, record.a))
-            if record.kind < WRITTEN:
+            if record.kind < WRITTEN and submission.batch is not None:
                 ended += self.end_of(record.kind, submission, events, record.a, mean)
+            elif record.kind < WRITTEN:
+                self.forget(submission)
+                submission.estimate.update(record.a)
+                mean.update(record.a)
+                ended += 1
         self.finished += ended
         if ended:
             self.ended_at = atomic.now_ns()

@@ -129,7 +129,11 @@ class _Node:
             self._carry_out(batch, operations, self._broker.run_many(operations))
 
     def _received(
-        self, batch: Sequence[_Asked], operations: Sequence[Operation[Any]], exchange: Exchange, defect: Exception | None
+        self,
+        batch: Sequence[_Asked],
+        operations: Sequence[Operation[Any]],
+        exchange: Exchange,
+        defect: Exception | None,
     ) -> None:
         if defect is None and not exchange.is_over:
             self._carry_out(batch, operations, self._broker.carry_on(exchange))

@@ -67,7 +67,7 @@ def _by_type(tallies: list[Tally]) -> Iterator[Family]:
         "The last attempts of tasks that were not retried, by their numbers.",
         ((labels(queue=tally.queue, type=tally.type), tally.attempts) for tally in tallies),
     )
-    yield from _of_batches([tally for tally in tallies if tally.call_tasks is not None])
+    yield from _of_batches(tallies)
     yield Family(
         "fastq_tasks_lost",
         "counter",
@@ -77,19 +77,13 @@ def _by_type(tallies: list[Tally]) -> Iterator[Family]:
 
 
 def _of_batches(tallies: list[Tally]) -> Iterator[Family]:
-    if tallies:
-        yield Family(
-            "fastq_batch_tasks",
-            "histogram",
-            "How many tasks the calls of batch handlers had.",
-            ((labels(queue=tally.queue, type=tally.type), tally.call_tasks) for tally in tallies),
-        )
-        yield Family(
-            "fastq_batch_wait_seconds",
-            "histogram",
-            "How long the first task of a call waited for the others.",
-            ((labels(queue=tally.queue, type=tally.type), tally.call_wait_s) for tally in tallies),
-        )
+    calls = [(labels(queue=one.queue, type=one.type), one.call_tasks, one.call_wait_s) for one in tallies]
+    sizes = [(of, tasks) for of, tasks, _ in calls if tasks is not None]
+    waits = [(of, wait_s) for of, _, wait_s in calls if wait_s is not None]
+    if sizes:
+        yield Family("fastq_batch_tasks", "histogram", "How many tasks the calls of batch handlers had.", sizes)
+        text = "How long the first task of a call waited for the others and for a child."
+        yield Family("fastq_batch_wait_seconds", "histogram", text, waits)
 
 
 def _of_tasks(process: ServerProcess) -> Iterator[Family]:

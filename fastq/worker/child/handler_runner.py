@@ -6,6 +6,7 @@ The pool loads this by name, with a JSON argument that names the app and its hoo
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from inspect import isawaitable, iscoroutine
+from operator import attrgetter
 from typing import Any, Final
 
 import orjson
@@ -24,7 +25,7 @@ from fastq.errors import (
 from fastq.hooks import Hooks
 from fastq.log.limit import LogLimit
 from fastq.log.setup import log_apps_lines, set_up_logging
-from fastq.mux import ServeMux
+from fastq.mux import MAX_ROUTES, ServeMux
 from fastq.pool.shared.event_kind import TOLD_TO_END, EventKind, reason_for
 from fastq.pool.shared.runner import Answer, Runner, RunnerMisuseError, TaskContext
 from fastq.running import CURRENT, RunningTask
@@ -85,6 +86,7 @@ def _resolve_mux(app: str) -> ServeMux:
     return mux
 
 
+_TYPE: Final = attrgetter("type")
 _WITHOUT_HANDLER: Final = (HandlerNotFoundError, PayloadError)
 """Errors of tasks whose handler was not called: their tracebacks have only frames of fastq."""
 
@@ -118,6 +120,7 @@ class HandlerRunner:
         self.description = app.encode()
         self.child_start, self.child_stop = mux.child_hooks()
         self._batchings = mux._batchings()
+        self._known: dict[str, bool] = {}  # types, and whether their handler is one for batches
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Run a plain task to its end and return its outcome."""
@@ -125,7 +128,7 @@ class HandlerRunner:
             message = decode_task_message(data)
         except InvalidMessageError as error:
             return EventKind.INVALID, str(error).encode()
-        if self._batchings and self._mux.match(message.type)[1] in self._batchings:
+        if self._batchings and self._is_for_batches(message.type):
             return _only(self.run_batch([data], [context]))
         task = RunningTask(message, context)
         CURRENT.set(task)  # a task runs in a context of its own
@@ -174,13 +177,23 @@ class HandlerRunner:
         self, data: Sequence[bytes], contexts: Sequence[TaskContext]
     ) -> tuple[BatchCall | None, Callable[[Any], object]]:
         """Return the call for tasks and its handler; no call if a reload has made their handlers others."""
-        messages = decode_all(data)
-        types = list({message.type for message in messages if type(message) is TaskMessage})
+        messages, is_valid = decode_all(data)
+        readable = messages if is_valid else [one for one in messages if isinstance(one, TaskMessage)]
+        types = list(set(map(_TYPE, readable)))
         patterns = {self._mux.match(one)[1] for one in types}
         batching = self._batchings.get(patterns.pop()) if len(patterns) == 1 else None
         if batching is None:
             return None, _no_handler
-        return BatchCall(batching, messages, contexts, self._failed, self._returned), self._mux.dispatch(types[0])
+        call = BatchCall(batching, messages, contexts, self._failed, self._returned, is_valid=is_valid)
+        return call, self._mux.dispatch(types[0])
+
+    def _is_for_batches(self, task_type: str) -> bool:
+        found = self._known.get(task_type)
+        if found is None:
+            if len(self._known) >= MAX_ROUTES:  # types that contain an id have no end
+                self._known.clear()
+            found = self._known[task_type] = self._mux.match(task_type)[1] in self._batchings
+        return found
 
     def _returned(self, task: RunningTask, retention_s: int, outcome: object) -> Answer:
         refuse_unrun(outcome, f"the handler of {task.type!r}")
@@ -205,7 +218,7 @@ class HandlerRunner:
             message = decode_task_message(data)
         except InvalidMessageError as error:
             return EventKind.INVALID, str(error).encode()
-        if self._batchings and self._mux.match(message.type)[1] in self._batchings:
+        if self._batchings and self._is_for_batches(message.type):
             return _only(await self._run_batch_async([data], [context]))
         task = RunningTask(message, context)
         CURRENT.set(task)
