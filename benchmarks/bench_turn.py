@@ -1,9 +1,9 @@
 """What a turn of the main process costs: read the rings, write the ends, fetch, give the tasks to children.
 
-``python -m benchmarks.bench_turn [--before DIR] [--rounds 9] [--seconds 3] [--ms 0.2,1,5]``. Each round gives every tree
-a server with a full queue for some seconds. A turn is a write of ends. CPU is what the scheduler has counted, so it
-holds where the machine is busy. ``--counts`` shows what the loop does in a turn, ``--calls`` what the system is asked
-for, by strace.
+``python -m benchmarks.bench_turn [--before DIR] [--rounds 9] [--seconds 3] [--ms 0.2,1,5]``. Each round gives every
+tree a server with a full queue for some seconds. A turn is a write of ends. CPU is what the scheduler has counted, so
+it holds where the machine is busy. ``--counts`` shows what the loop does in a turn, ``--calls`` what the system is
+asked for, by strace.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from benchmarks.bench_real_work import loops_a_ms
 from benchmarks.bench_worker import ROOT
 from benchmarks.fleet import Fleet, Worker, filled, running
 from fastq import Task
-from tests.redis_servers import RedisServer, redis_server
 from tests.ports import free_port
+from tests.redis_servers import RedisServer, redis_server
 
 WARM_UP_S: Final = 1.0
 SYSTEM_CALL: Final = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$", re.MULTILINE)
