@@ -62,6 +62,7 @@ ASK = {
     "broker/transport/loops.py",
     "broker/transport/aio.py",
     "broker/transport/exchange.py",
+    "broker/transport/line.py",
     "broker/transport/sentinel.py",
 }
 """What each actor passes that asks Redis for something."""

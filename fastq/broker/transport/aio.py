@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from hiredis import pack_command
 from redis.exceptions import ResponseError
 
-from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Soon, Step, Wait
+from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Soon, Step
 from fastq.broker.transport.blocking import address_of, peer_of
 from fastq.broker.transport.confirm import NO_TERMS, Terms
 from fastq.broker.transport.credentials import credentials_of
@@ -140,8 +140,8 @@ class AsyncNodeTransport:
         kept = self._kept[-1] if self._kept and self._confirm is None else None
         if kept is None or not is_open(kept) or kept.health_check_interval:
             return False
-        line, words = line_of(kept), packed(commands)
-        if len(pieces := in_pieces(words)) > 1:
+        line, pieces = line_of(kept), in_pieces(packed(commands))
+        if len(pieces) > 1:
             return False
         del self._kept[-1]
 
@@ -355,8 +355,6 @@ class AsyncBroker:
             while True:
                 if isinstance(step, Send):
                     limit = self._limit()
-                elif isinstance(step, Wait):
-                    limit = self._limit(step.seconds)
                 elif isinstance(step, Soon) and self._timeout_s is None:
                     limit = Limit.of_rest(step, self._reply_s, limit)
                 try:
@@ -368,8 +366,8 @@ class AsyncBroker:
         except StopIteration as end:
             return cast("T", end.value)
 
-    def _limit(self, beside_s: float = 0.0) -> Limit | None:
-        return None if self._timeout_s is None else Limit.from_now(self._timeout_s + beside_s)
+    def _limit(self) -> Limit | None:
+        return None if self._timeout_s is None else Limit.from_now(self._timeout_s)
 
     async def _take(self, step: Step, limit: Limit | None) -> Any:
         match step:

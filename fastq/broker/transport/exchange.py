@@ -86,7 +86,6 @@ class Exchange:
         """Take one reply, error reply, ``NoReply`` or ``Unsent`` for each command, in their order."""
         waiting, self._waiting = self._waiting, []
         self.pause_s = 0.0
-        may_wait_long: bool | None = None
         for (index, as_text), reply in zip(waiting, replies, strict=True):
             operation = self._operations[index]
             if not isinstance(reply, _ODD):
@@ -96,9 +95,7 @@ class Exchange:
             elif isinstance(reply, (NoReply, Unsent)):
                 error = transport_error(reply, operation.name, self._where)
                 if isinstance(reply, Unsent):
-                    if may_wait_long is None:
-                        may_wait_long = self._may_wait_long(waiting, replies)
-                    most = ATTEMPTS if may_wait_long else CONNECT_ATTEMPTS
+                    most = ATTEMPTS if self._may_wait_long(waiting, replies) else CONNECT_ATTEMPTS
                 else:
                     most = ATTEMPTS if operation.idempotent else 1
                 self._fail_or_wait(index, as_text, error, min(most, _attempts(error)))
@@ -107,10 +104,8 @@ class Exchange:
             elif isinstance(reply, Unconfirmed) and operation.unconfirmed is not None:
                 result = operation.parse(reply.reply)
                 self.results[index] = operation.unconfirmed(result, refusal(reply, operation.name))
-            elif isinstance(reply, Exception):
-                self.results[index] = refusal(reply, operation.name)
             else:
-                self.results[index] = operation.parse(reply)
+                self.results[index] = refusal(reply, operation.name)
         if self.pause_s:
             self._attempt += 1
 

@@ -6,6 +6,7 @@ client. Nothing is polled, blocked or moved. It needs RESP3, and the right to CL
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from hiredis import pack_command
@@ -44,9 +45,10 @@ class TaskWatch:
         self.is_refused = False
         """Whether a refusal by Redis was logged; for the callers, so that only the first one logs it."""
 
-    async def wait(self, queue: str, timeout_s: float) -> bool:
+    async def wait(self, queue: str, timeout_s: float, told: Callable[[], None] = lambda: None) -> bool:
         """Return true once a queue has pending tasks, false after ``timeout_s`` or earlier; raise ``BrokerError``.
 
+        ``told`` is called as soon as Redis says so, some turns of the loop before this returns.
         Another wait for the same queue replaces the one before. Redis may report a write to a list that is empty by
         now, or that is in another database.
         """
@@ -60,7 +62,7 @@ class TaskWatch:
             line = self._lines[place] = _Line(
                 self._transport.lender(key), self._transport.where, may_move=self._transport.node_name_of is not None
             )
-        return await line.wait(key.encode(), timeout_s)
+        return await line.wait(key.encode(), timeout_s, told)
 
     def renew(self) -> None:
         """Drop the connections, since another server may be the master now; waits end as if their time were up."""
@@ -81,6 +83,7 @@ class _Line:
         self._may_move = may_move
         self._where = where
         self._waits: dict[bytes, asyncio.Future[bool]] = {}
+        self._told: dict[bytes, Callable[[], None]] = {}
         self._watched: set[bytes] = set()
         self._to_ask: list[bytes] = []
         self._asked: deque[tuple[bytes, float]] = deque()
@@ -88,9 +91,10 @@ class _Line:
         self.is_over = False
         self._task = asyncio.create_task(self._run(), name="fastq watch")
 
-    async def wait(self, key: bytes, timeout_s: float) -> bool:
+    async def wait(self, key: bytes, timeout_s: float, told: Callable[[], None]) -> bool:
         """Wait for one key."""
         wait = self._waits[key] = asyncio.get_running_loop().create_future()
+        self._told[key] = told
         self._watched.discard(key)
         self._ask(key)
         try:
@@ -228,6 +232,7 @@ class _Line:
             return
         if error is None:
             wait.set_result(True)
+            self._told[key]()
         else:
             wait.set_exception(error)
 

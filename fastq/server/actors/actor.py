@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Sequence
+from math import inf
 
 from fastq.broker.transport.end_task import end_task
 from fastq.errors import BrokerError
@@ -23,6 +24,8 @@ TICK_LIMIT_S = 90.0
 """Longer than any request to Redis may take, including those before it in the queue."""
 RESTART_WITHIN_S = 1.0
 MOST_IDS_LOGGED = 10
+SAME_TIME_S = 1e-6
+"""A timer may come a little early."""
 
 
 def backoff_s(failures: int) -> float:
@@ -48,7 +51,10 @@ class Actor:
 
     def __init__(self, outage: Outage) -> None:
         self._log = logging.getLogger(f"fastq.{self.name}")
-        self._woken = asyncio.Event()
+        self._is_woken = False
+        self._sleeping: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_s = inf
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
         self._finishing = False
@@ -68,11 +74,14 @@ class Actor:
     def start(self) -> None:
         """Begin on the running loop."""
         self.outage.retries[self] = self.try_again
-        self._task = asyncio.create_task(self._run(), name=f"fastq {self.name}")
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run(), name=f"fastq {self.name}")
 
     def wake(self) -> None:
         """Let the next tick begin now, or right after the current one."""
-        self._woken.set()
+        self._is_woken = True
+        if self._sleeping is not None and not self._sleeping.done():
+            self._sleeping.set_result(None)
 
     async def wind_down(self, within_s: float) -> None:
         """Start no other tick, and wait for the end of the current one, up to a number of seconds."""
@@ -101,6 +110,9 @@ class Actor:
         if self._task is not None:
             await end_task(self._task)
             self._task = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self.outage.clear(self)
 
     def get_on(self) -> None:
@@ -129,9 +141,10 @@ class Actor:
             self.start()
 
     async def _run(self) -> None:
+        this = self._task
         await self._sleep(self.first_tick_after_s())
-        while not self._finishing and self._task is asyncio.current_task():
-            self._woken.clear()
+        while not self._finishing and self._task is this:
+            self._is_woken = False
             self._is_ticking = True
             self.get_on()
             pause_s = await self._guarded_tick()
@@ -166,14 +179,33 @@ class Actor:
         return min(self.longest_backoff_s, backoff_s(self._failures))
 
     async def _sleep(self, seconds: float | None) -> None:
-        if seconds is not None and seconds <= 0:
+        if self._is_woken or (seconds is not None and seconds <= 0):
             return
-        timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.wake)
+        self._due_s = inf
+        if seconds is not None:
+            self._due_s = self._loop.time() + seconds
+            if self._timer is None or self._timer.when() > self._due_s:
+                self._ring_at(self._due_s)
+        self._sleeping = self._loop.create_future()
         try:
-            await self._woken.wait()
+            await self._sleeping
         finally:
-            if timer is not None:
-                timer.cancel()
+            self._sleeping = None
+
+    def _ring_at(self, due_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due_s, self._ring)
+
+    def _ring(self) -> None:
+        """Wake it if its pause is over. A timer outlives the pause that made it: most pauses end early."""
+        self._timer = None
+        if self._sleeping is None:
+            return
+        if self._loop.time() >= self._due_s - SAME_TIME_S:
+            self.wake()
+        elif self._due_s < inf:
+            self._ring_at(self._due_s)
 
 
 async def stop_all(*actors: Actor) -> None:

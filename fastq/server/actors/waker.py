@@ -100,7 +100,7 @@ class Waker(Actor):
                 return 0.0
             self._delays = False  # once per wake; a wait that ends without one is followed by another
         try:
-            woken = await self._watch.wait(self._queue, WAIT_S * random.uniform(0.8, 1.2))
+            await self._watch.wait(self._queue, WAIT_S * random.uniform(0.8, 1.2), self._told)
         except BrokerError as error:
             self._on_tasks(self._queue)  # it may rest for long, relying on this wait
             if error.transient:
@@ -115,11 +115,13 @@ class Waker(Actor):
             self._log.info("blocking waits work again; no queue is polled any more")
             self._watch.is_refused = False
         self.works = True
-        if woken:
-            self._armed.clear()
-            self._has_woken = True
-            self._on_tasks(self._queue)
         return 0.0
+
+    def _told(self) -> None:
+        """Pass it on at once, in the turn of the loop in which Redis said it."""
+        self._armed.clear()
+        self._has_woken = True
+        self._on_tasks(self._queue)
 
     async def _back_off(self, seconds: float) -> None:
         self._backoff_over.clear()

@@ -103,7 +103,9 @@ class _Node:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[list[Any]] = loop.create_future()
         self._waiting.append((operations, answer))
-        if self._under_way + self._starting < MOST_UNDER_WAY and not (joins and self._starting):
+        if joins and not self._starting and not self._under_way:
+            self._send()  # there is nobody to wait for
+        elif self._under_way + self._starting < MOST_UNDER_WAY and not (joins and self._starting):
             self._starting += 1
             loop.call_soon(self._start)
         return answer
@@ -146,7 +148,7 @@ class _Node:
         operations: Sequence[Operation[Any]],
         running: Coroutine[Any, Any, list[Any]],
     ) -> None:
-        """Wait for the results of a pipeline for which a connection is to be opened, or which takes several round trips."""
+        """Wait for the results of a pipeline that needs a connection first, or several round trips."""
         sender = asyncio.create_task(self._run(batch, operations, running), name="fastq commands")
         self._senders.add(sender)
         sender.add_done_callback(self._senders.discard)

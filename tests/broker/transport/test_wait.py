@@ -78,6 +78,19 @@ def test_any_push_ends_the_wait_and_nothing_is_moved(push: str, db: Redis, url: 
     run(test)
 
 
+def test_who_waits_is_told_before_the_wait_has_returned(db: Redis, url: str) -> None:
+    async def test() -> None:
+        was_done: list[bool] = []
+        async with watch_at(url) as watch:
+            wait = asyncio.create_task(watch.wait(QUEUE, PATIENCE_S, lambda: was_done.append(wait.done())))
+            await watched(watch)
+            db.lpush(PENDING, "a")
+            assert await wait is True
+        assert was_done == [False]
+
+    run(test)
+
+
 def test_all_who_wait_are_woken_by_one_push(db: Redis, url: str) -> None:
     async def test() -> None:
         async with watch_at(url) as first, watch_at(url) as second:

@@ -87,16 +87,16 @@ def test_it_flushes_at_once_after_a_rest(db: Redis, url: str) -> None:
         one, two, three = bench.hold("a", "b", "c")
         bench.clock.advance(RESTED_S)
         acking.add([end(one)])
-        assert acking._woken.is_set()
+        assert acking._is_woken
         await acking.tick()
-        acking._woken.clear()
+        acking._is_woken = False
         bench.clock.advance(RESTED_S / 2)
         acking.add([end(two)])
-        assert not acking._woken.is_set()
+        assert not acking._is_woken
         await acking.tick()
         bench.clock.advance(RESTED_S)
         acking.add([end(three)])
-        assert acking._woken.is_set()
+        assert acking._is_woken
         await acking.tick()
         assert bench.in_flight_ids() == []
 
@@ -108,9 +108,9 @@ def test_it_flushes_when_enough_results_wait(db: Redis, url: str) -> None:
         acking = acker(bench, pool_is_dry=False)
         tasks = bench.hold(*(str(number) for number in range(FLUSH_AT)))
         acking.add(end_all(tasks[:-1]))
-        assert not acking._woken.is_set()
+        assert not acking._is_woken
         acking.add(end_all(tasks[-1:]))
-        assert acking._woken.is_set()
+        assert acking._is_woken
         await acking.tick()
         assert bench.queue.counters()["processed"] == FLUSH_AT
         await acking.tick()

@@ -131,7 +131,7 @@ def test_a_queue_that_is_woken_is_asked_at_once(db: Redis, url: str) -> None:
         bench.queue.pend("a")
         fetching.queue_has_tasks(QUEUE)
         assert not fetching.all_resting
-        assert fetching._woken.is_set()
+        assert fetching._is_woken
         await fetching.tick()
         assert pool.ids == ["a"]
 

@@ -221,9 +221,9 @@ def test_a_time_that_is_told_wakes_it_only_if_it_is_before_its_next_look(db: Red
         forwarding = forwarder(bench)
         await forwarding.tick()
         forwarding.note_due(QUEUE, NOW_S + 5.0)
-        assert not forwarding._woken.is_set()
+        assert not forwarding._is_woken
         forwarding.note_due(QUEUE, NOW_S + 4.0)
-        assert forwarding._woken.is_set()
+        assert forwarding._is_woken
 
     on_bench(db, url, test)
 

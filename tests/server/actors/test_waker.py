@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -193,8 +194,9 @@ def test_work_that_came_while_it_was_deaf_does_not_let_it_wait_on_a_queue_that_i
 ) -> None:
     waited: list[str] = []
 
-    async def wait(self: TaskWatch, queue: str, timeout_s: float) -> bool:
+    async def wait(self: TaskWatch, queue: str, timeout_s: float, told: Callable[[], None]) -> bool:
         waited.append(queue)
+        told()
         return True
 
     monkeypatch.setattr(TaskWatch, "wait", wait)

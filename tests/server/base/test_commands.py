@@ -91,6 +91,17 @@ def test_what_joins_goes_out_with_what_was_asked_for_just_before_if_anything_was
     run(test)
 
 
+def test_what_may_join_and_finds_nobody_goes_out_at_once() -> None:
+    async def test() -> None:
+        pipelines = Pipelines()
+        commands = commands_on(pipelines)
+        answer = commands.begin([ask("a")], joins=True)
+        assert commands._only._under_way == 1, "in this very turn of the loop"
+        assert await answer == ["a!"]
+
+    run(test)
+
+
 def test_what_two_ask_at_once_goes_out_in_a_pipeline_each() -> None:
     """In one, both would have their answers and ask again at once, and Redis would have nothing to do meanwhile."""
 

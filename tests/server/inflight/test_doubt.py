@@ -33,6 +33,9 @@ class LosingReplies:
         self.end = asyncio.Event()
         self._news = asyncio.Condition()
 
+    def begin(self, operations: Sequence[Operation[Any]], *how: Any) -> bool:
+        return False
+
     async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         results = await self._broker.run_many(operations)
         async with self._news:
