@@ -12,7 +12,6 @@ import os
 import re
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -131,4 +130,4 @@ def show(title: str, found: Mapping[str, list[Mapping[str, float]]]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -99,7 +99,7 @@ class Exchange:
                 else:
                     most = ATTEMPTS if operation.idempotent else 1
                 self._fail_or_wait(index, as_text, error, min(most, _attempts(error)))
-            elif isinstance(reply, Exception) and was_turned_away(reply):
+            elif was_turned_away(reply):
                 self._fail_or_wait(index, as_text, refusal(reply, operation.name), ATTEMPTS)
             elif isinstance(reply, Unconfirmed) and operation.unconfirmed is not None:
                 result = operation.parse(reply.reply)

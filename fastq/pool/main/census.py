@@ -50,7 +50,9 @@ class Census:
             passed_s = now_s - self._sampled_s
             self._alive_s += passed_s * len(working)
             busy_s = now_s - max(self._sampled_s, busy_since_s)
-            self._busy_s += busy_s * sum(child.queue.pending > 0 for child in working)
+            for child in working:
+                if child.queue.pending:
+                    self._busy_s += busy_s
         self._sampled_s = now_s
 
     def take(self, children: Sequence[Child], pending: int) -> PoolCensus:

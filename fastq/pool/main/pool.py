@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from fastq.pool.main.child import Child, ChildState, SharedBell
 from fastq.pool.main.child_queue import Event, Submission
@@ -34,6 +35,7 @@ _SHORTEST_TICK_S = 0.01
 _TICKS_A_PREFETCH = 2.5  # a task that waited for 1.5 prefetch times is found before it has waited for 2
 _ABORT_GRACE_S = 0.5
 _EXIT_S = 0.3
+_LOOK_EVERY_S = 0.05  # at what takes seconds: memory, steps, starts and exits of children
 _SHORTAGE_EVERY_S = 60.0  # between lines of log
 _ROUNDS = 4  # of collecting before other callbacks of the loop get their turn
 
@@ -72,7 +74,7 @@ class ProcessPool:
         self._busy_since_s = 0.0
         self._changes = asyncio.Event()
         self._error: PoolStartError | None = None
-        self._next_shortage_s = 0.0
+        self._next_look_s = self._next_shortage_s = 0.0
 
     # Life -------------------------------------------------------------------------------------------------------
 
@@ -278,14 +280,13 @@ class ProcessPool:
             if not self._dispatcher.pending:
                 self._changes.set()
 
-    def _attempt(self, step: Callable[[], object]) -> None:
+    def _attempt(self, step: Callable[..., object], *args: Any) -> None:
         """Take a step of a tick; report an unexpected error to the loop, so that the other steps are taken, too."""
         try:
-            step()
+            step(*args)
         except Exception as error:  # noqa: BLE001 - whatever it is, the tick must go on
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": "unexpected error in the pool", "exception": error}
-            )
+            told = {"message": "unexpected error in the pool", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(told)
 
     def _changed(self) -> None:
         self._changes.set()
@@ -308,22 +309,32 @@ class ProcessPool:
 
     def _on_tick(self) -> None:
         """Check limits, and collect the results of children that did not ring because they still have work."""
-        children = self._supervisor.children
-        self._supervisor.census.sample(children, asyncio.get_running_loop().time(), self._busy_since_s)
+        self._tick = None
+        children, now_s = self._supervisor.children, asyncio.get_running_loop().time()
+        self._supervisor.census.sample(children, now_s, self._busy_since_s)
         self._attempt(self._pump)
-        self._attempt(lambda: self._timekeeper.check(children, now_ns()))
-        self._attempt(lambda: self._memory.check(children))
-        self._attempt(lambda: self._steps.check(children, asyncio.get_running_loop().time()))
-        self._attempt(self._supervisor.check)
-        self._attempt(lambda: self._deliver(self._dispatcher.relieve()))
+        self._attempt(self._timekeeper.check, children, now_ns())
+        if now_s >= self._next_look_s:
+            self._next_look_s = now_s + _LOOK_EVERY_S
+            self._attempt(self._memory.check, children)
+            self._attempt(self._steps.check, children, now_s)
+            self._attempt(self._supervisor.check)
+        self._attempt(self._relieve)
         self._busy = self._dispatcher.pending > 0 or any(one.state is not ChildState.READY for one in children)
-        self._schedule(self._tick_s if self._busy else _IDLE_TICK_S)
-        self._tell_of_shortage()
+        if self._tick is None:
+            self._schedule(self._tick_s if self._busy else _IDLE_TICK_S)
+        if (shortage := self._dispatcher.take_shortage()) is not None:
+            self._tell_of_shortage(shortage)
 
-    def _tell_of_shortage(self) -> None:
-        shortage = self._dispatcher.take_shortage()
+    def _relieve(self) -> None:
+        """Free the tasks that wait too long, and tell if there is room: it grows with time, too."""
+        self._deliver(self._dispatcher.relieve())
+        if self.free:
+            self._listener.on_room()
+
+    def _tell_of_shortage(self, shortage: Exception) -> None:
         now_s = asyncio.get_running_loop().time()
-        if shortage is not None and now_s >= self._next_shortage_s:
+        if now_s >= self._next_shortage_s:
             self._next_shortage_s = now_s + _SHORTAGE_EVERY_S
             self._notice(
                 f"cannot pass tasks to worker processes; the tasks wait or return to their queues: {shortage!r}"

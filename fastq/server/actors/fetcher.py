@@ -26,7 +26,7 @@ from fastq.server.actors.waker import Waker
 from fastq.server.base.commands import Commands
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stats import RepairKind, RoundTrip
-from fastq.server.inflight.uncertain import Brought, DequeueCall, LostDequeue
+from fastq.server.inflight.uncertain import DequeueCall, LostDequeue
 
 __all__ = ["Fetcher"]
 
@@ -37,8 +37,8 @@ RESTED_S: Final = 0.01
 LARGE_BATCH: Final = 128
 QUEUES_OF_A_LARGE_BATCH: Final = 3
 """More queues than this take turns: each call costs as much as 15 tasks, and its tasks need another call of done."""
-NO_ROOM_PAUSE_S: Final = 0.025
-"""There is room again with time, too, as tasks come near their end; else the fetcher is woken when some have ended."""
+NO_ROOM_PAUSE_S: Final = 0.25
+"""The pool tells when there is room again; meanwhile the queues that fail are asked."""
 WOKEN_INTERVAL_S: Final = 10.0
 """The polling interval of a queue with a waiting waker: only in case a wake-up is lost."""
 MOST_CALLS: Final = 4
@@ -47,6 +47,7 @@ IN_DOUBT_PAUSE_S: Final = 0.2
 AWAITED_S: Final = 0.25
 """How long room is kept for what a node of a cluster was asked for; a slower one does not hold up the others."""
 NOTHING_TO_DO_S: Final = 3600.0
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 class Taker(Protocol):
@@ -92,6 +93,7 @@ class Fetcher(PerNodeActor):
         self._mean_bytes: dict[str, float] = {}
         self._asked_s = 0.0
         self._is_fetching = True
+        self._lacks_room = False
         self.quiet = asyncio.Event()
         """Set once fetching has ended: no dequeue is under way, though the tasks of a lost one may still turn up."""
 
@@ -102,6 +104,11 @@ class Fetcher(PerNodeActor):
         if self._task is None:
             self.quiet.set()
         self.wake()
+
+    def note_room(self) -> None:
+        """Go on if there was no room; else it is not room that is waited for."""
+        if self._lacks_room:
+            self.wake()
 
     def queue_has_tasks(self, queue: str) -> None:
         """Let a resting queue be asked at once."""
@@ -159,27 +166,23 @@ class Fetcher(PerNodeActor):
 
         A full batch is passed on only after the next one has been requested, so that Redis works meanwhile.
         """
+        self._lacks_room = False
         if self._dequeues.any_lost or not self._is_fetching:
             self._hand_on()  # otherwise the look for lost dequeues would take these for lost
-        if not self._is_fetching:
-            if not self._per_node:
-                self.quiet.set()
-            if self.quiet.is_set():
-                await self._take_lost()
-            return min(NOTHING_TO_DO_S, max(0.001, self._dequeues.due_s() - self._clock.monotonic_s()))
-        await self._take_lost()
+            if not self._is_fetching:
+                return await self._end_fetching()
+            await self._take_lost()
         room = min(self._taker.room - self._dequeues.brought - self._expected(), MAX_BATCH_TASKS)
+        if room <= 0:
+            return await self._without_room()
         in_doubt = (
             self._ends.queues_in_doubt() | self._per_node.busy(self._prioritizer.weights) | self._dequeues.asked()
         )
-        quotas = self._quotas(room, self._still_resting() | in_doubt) if room > 0 else []
+        quotas = self._quotas(room, self._still_resting() | in_doubt)
         if not quotas:
             if self._dequeues.brought:
                 self._hand_on()
                 return 0.0
-            if room <= 0:
-                await self._ask_failing()
-                return NO_ROOM_PAUSE_S
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
         self.get_on()
         calls = [call for queue, count in quotas for call in self._calls(queue, count)]
@@ -192,11 +195,32 @@ class Fetcher(PerNodeActor):
             await self._fetch(calls)
         return self._pause_s()
 
+    async def _end_fetching(self) -> float:
+        """Note that no dequeue is under way any more; look for the tasks of lost ones."""
+        if not self._per_node:
+            self.quiet.set()
+        if self.quiet.is_set():
+            await self._take_lost()
+        return min(NOTHING_TO_DO_S, max(0.001, self._dequeues.due_s() - self._clock.monotonic_s()))
+
+    async def _without_room(self) -> float:
+        """Pass on what was fetched, or wait until there is room."""
+        if self._dequeues.brought:
+            self._hand_on()
+            return 0.0
+        if self._failing:
+            await self._ask_failing()
+        self._lacks_room = True
+        return NO_ROOM_PAUSE_S
+
     def _pause_s(self) -> float:
         """Return the pause after a fetch."""
         if len(self._resting) == len(self._prioritizer.weights):
             return self._until_next_s()
-        return 0.0 if self._taker.room > self._dequeues.brought else NO_ROOM_PAUSE_S
+        if self._taker.room > self._dequeues.brought:
+            return 0.0
+        self._lacks_room = True
+        return NO_ROOM_PAUSE_S
 
     def _expected(self) -> int:
         """Return how many tasks the nodes that were just asked may bring."""
@@ -244,7 +268,7 @@ class Fetcher(PerNodeActor):
                 self._rest(call.queue, result)
             else:
                 self._note_tasks(call.queue, call.most, result)
-                self._dequeues.bring(Brought(call, result, asked))
+                self._dequeues.bring(call, result, asked)
         brought = self._dequeues.brought
         if brought:
             self._stats.fetched.observe(brought)
@@ -253,8 +277,8 @@ class Fetcher(PerNodeActor):
             self._hand_on()
 
     def _hand_on(self) -> None:
-        for batch in self._dequeues.hand_on():
-            self._taker.accept(batch.call.queue, batch.leased, batch.asked.monotonic_s)
+        for call, leased, asked in self._dequeues.hand_on():
+            self._taker.accept(call.queue, leased, asked.monotonic_s)
 
     def _calls(self, queue: str, count: int) -> list[DequeueCall]:
         """Split a queue's share into calls, each about as large as a call may be.
@@ -291,6 +315,8 @@ class Fetcher(PerNodeActor):
         self._resting[queue] = self._clock.monotonic_s() + interval_s * random.uniform(0.5, 1.5)
 
     def _still_resting(self) -> frozenset[str]:
+        if not self._resting:
+            return _NONE
         now_s = self._clock.monotonic_s()
         self._resting = {queue: until_s for queue, until_s in self._resting.items() if until_s > now_s}
         return frozenset(self._resting)

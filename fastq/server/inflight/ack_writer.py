@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from fastq.broker.operations.finish import FinishOutcome
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.base.commands import Commands
-from fastq.server.inflight.ack_planner import plan_acks
+from fastq.server.inflight.ack_planner import AckCall, plan_acks
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.inboxes import Inboxes
 from fastq.server.inflight.progress_writer import ProgressWriter
@@ -51,29 +52,30 @@ class AckWriter:
         """
         ours = live(tasks)
         self._under_way.append(ours)
-        try:
-            await self._write(ours, checks_done=checks_done)
-        finally:
-            self._under_way.remove(ours)
-
-    async def _write(self, tasks: list[InFlightTask], *, checks_done: bool) -> None:
         began_s = self._clock.monotonic_s()
         try:
-            calls = plan_acks(tasks, self._tasks, self._owner, self._clock.unix_ns(), checks_done=checks_done)
-            before = self.progress.with_ends_of(tasks) if self.progress.unwritten else []
-            behind = self.inboxes.with_completed(calls) if awaited(tasks) else []
-            results = await self._commands.run_many([*before, *(call.operation for call in calls), *behind])
+            calls = plan_acks(ours, self._tasks, self._owner, self._clock.unix_ns(), checks_done=checks_done)
+            before = self.progress.with_ends_of(ours) if self.progress.unwritten else []
+            behind = self.inboxes.with_completed(calls) if awaited(ours) else []
+            results = await self._commands.run_many([*before, *[call.operation for call in calls], *behind])
         except asyncio.CancelledError:
-            self._ends.keep(tasks, BrokerConnectionError("the write was canceled", maybe_applied=True))
+            self._ends.keep(ours, BrokerConnectionError("the write was canceled", maybe_applied=True))
             raise
         except Exception as error:
             # A defect; its tasks must not stay forever.
-            self._ends.keep(tasks, BrokerError(f"internal error: {error!r}", maybe_applied=True))
+            self._ends.keep(ours, BrokerError(f"internal error: {error!r}", maybe_applied=True))
             raise
+        finally:
+            self._under_way.remove(ours)
         self._stats.round_trips_s[RoundTrip.ACK].observe(self._clock.monotonic_s() - began_s)
-        self._stats.acked.observe(len(tasks))
-        told = len(before) + len(calls)
-        for call, outcome in zip(calls, results[len(before) : told], strict=True):
+        self._stats.acked.observe(len(ours))
+        self._take(calls, results[len(before) : len(before) + len(calls)])
+        if behind:
+            self.inboxes.note(results[len(before) + len(calls) :])
+
+    def _take(self, calls: Sequence[AckCall], outcomes: Sequence[Any]) -> None:
+        """Settle the ends that were written, and keep the others."""
+        for call, outcome in zip(calls, outcomes, strict=True):
             if isinstance(outcome, BrokerError):
                 self._note_failure(call.tasks, outcome)
                 self._ends.keep(call.tasks, outcome)
@@ -81,8 +83,6 @@ class AckWriter:
                 if self._failing:
                     self._failing.pop(call.tasks[0].queue, None)
                 self._settle(call.tasks, outcome)
-        if behind:
-            self.inboxes.note(results[told:])
         if self._failing_since_s is not None and not self._ends:
             self._note_end()
 

@@ -19,7 +19,7 @@ from fastq.server.base.commands import Commands
 from fastq.server.base.outage import is_shared
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 
-__all__ = ["Brought", "DequeueCall", "DueEnds", "Found", "LostDequeue", "UncertainDequeues", "UncertainEnds"]
+__all__ = ["DequeueCall", "DueEnds", "Found", "LostDequeue", "UncertainDequeues", "UncertainEnds"]
 
 LOOKS: Final = 3
 LOOK_AGAIN_S: Final = 5.0
@@ -27,6 +27,7 @@ LOOK_FAILED_S: Final = 1.0
 SAME_LEASE_S: Final = 2.0
 """Leases that end closer together than this may belong to the same dequeue, because scores have whole seconds."""
 _NOTHING: Final = Leased([], [])
+_NO_QUEUES: Final[frozenset[str]] = frozenset()
 
 
 # Ends ---------------------------------------------------------------------------------------------------------------
@@ -132,6 +133,8 @@ class UncertainEnds:
 
     def queues_in_doubt(self) -> frozenset[str]:
         """Return the queues of such tasks: nothing is fetched from them meanwhile."""
+        if not self._ends:
+            return _NO_QUEUES
         return frozenset(task.queue for task, end in self._ends.items() if end.in_doubt and task.in_flight)
 
 
@@ -147,14 +150,6 @@ class DequeueCall(NamedTuple):
     queue: str
     most: int
     score: str
-
-
-class Brought(NamedTuple):
-    """The tasks that a call has brought, and the time of its request."""
-
-    call: DequeueCall
-    leased: Leased
-    asked: Moment
 
 
 @dataclass(slots=True)
@@ -189,17 +184,19 @@ class UncertainDequeues:
         self._clock = clock
         self._lease_s = lease_s
         self._under_way: list[Sequence[DequeueCall]] = []
-        self._brought: list[Brought] = []
+        self._brought: list[tuple[DequeueCall, Leased, Moment]] = []
         self._lost: list[LostDequeue] = []
         self._is_over = False
 
     def asked(self) -> frozenset[str]:
         """Return the queues that have not answered yet, of whichever node: their slots may have moved meanwhile."""
+        if not self._under_way:
+            return _NO_QUEUES
         return frozenset(call.queue for calls in self._under_way for call in calls)
 
     def may_bring(self, queue: str) -> bool:
         """Return whether tasks of a queue may be on their way here, or be leased to us without our knowing."""
-        if queue in self.asked() or any(queue == batch.call.queue for batch in self._brought):
+        if queue in self.asked() or any(queue == call.queue for call, *_ in self._brought):
             return True
         return not self._is_over and any(lost.queue == queue and lost.looks == LOOKS for lost in self._lost)
 
@@ -213,27 +210,27 @@ class UncertainDequeues:
         """Note that they have answered, or will not."""
         self._under_way.remove(calls)
 
-    def bring(self, batch: Brought) -> None:
-        """Keep the tasks of a call until they are passed on."""
-        self._brought.append(batch)
+    def bring(self, call: DequeueCall, leased: Leased, asked: Moment) -> None:
+        """Keep the tasks that a call has brought, and the time of its request, until they are passed on."""
+        self._brought.append((call, leased, asked))
 
     @property
     def brought(self) -> int:
         """Return the number of tasks that wait to be passed on."""
-        return sum(batch.leased.size for batch in self._brought)
+        return sum([leased.size for _, leased, _ in self._brought]) if self._brought else 0
 
-    def hand_on(self) -> Iterator[Brought]:
+    def hand_on(self) -> Iterator[tuple[DequeueCall, Leased, Moment]]:
         """Yield the fetched tasks, the oldest first, unless this process was suspended meanwhile.
 
         In that case the leases may have been lost: tasks that are still ours are found as after a dequeue without
         reply.
         """
         while self._brought:
-            batch = self._brought.pop(0)
-            if batch.asked.until(Moment.now(self._clock)) > self._lease_s / 2:
-                self.lose(batch.call, batch.asked.monotonic_s)
+            call, leased, asked = self._brought.pop(0)
+            if asked.until(Moment.now(self._clock)) > self._lease_s / 2:
+                self.lose(call, asked.monotonic_s)
             else:
-                yield batch
+                yield call, leased, asked
 
     # Lost
 
@@ -260,7 +257,7 @@ class UncertainDequeues:
         """Return the dequeues to look for now: those that are due, or all."""
         now_s = self._clock.monotonic_s()
         asked = {(call.queue, call.score) for calls in self._under_way for call in calls}
-        asked.update((batch.call.queue, batch.call.score) for batch in self._brought)
+        asked.update((call.queue, call.score) for call, *_ in self._brought)
         due = []
         for lost in self._lost:
             if (lost.queue, lost.lease_score) in asked:

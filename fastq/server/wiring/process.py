@@ -236,7 +236,7 @@ class ServerProcess:
             self.wakers,
             seconds_of(self.config.task_check_interval),
         )
-        self._make_room.connect(self.fetcher.wake)
+        self._make_room.connect(self.fetcher.note_room)
         self._on_tasks.connect(self.fetcher.queue_has_tasks)
 
     def _make_keepers(self) -> None:

@@ -436,6 +436,9 @@ class SilentTransport:
     where = "nowhere"
     node_name_of = None
 
+    def begin(self, *how: Any) -> bool:
+        return False
+
     async def transfer(self, _commands: object) -> list[Any]:
         await asyncio.Event().wait()
         raise AssertionError("the event is never set")

@@ -28,6 +28,9 @@ class Server:
         self.open.set()
         self.error: Exception | None = None
 
+    def begin(self, *how: Any) -> bool:
+        return False
+
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         self.sent.append([str(command.words[0]) for command in commands])
         await self.open.wait()

@@ -59,7 +59,8 @@ def test_a_message_between_replies_is_redis_py_s() -> None:
             heard.append(push)
 
         async with served(PATIENCE_S) as ends:
-            ends.connection._parser.handle_push_response = handle
+            parser: Any = ends.connection._parser
+            parser.handle_push_response = handle
             asked = Asked(ends, 2)
             ends.writer.write(b"+1\r\n>2\r\n+news\r\n+of it\r\n+2\r\n")
             await asked.is_here.wait()

@@ -47,6 +47,10 @@ async def until_ticked(acking: Acker) -> None:
 # When -------------------------------------------------------------------------------------------------------------
 
 
+def is_woken(acking: Acker) -> bool:
+    return acking._is_woken
+
+
 def test_it_flushes_at_once_when_the_pool_is_dry(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         acking = acker(bench)
@@ -87,16 +91,16 @@ def test_it_flushes_at_once_after_a_rest(db: Redis, url: str) -> None:
         one, two, three = bench.hold("a", "b", "c")
         bench.clock.advance(RESTED_S)
         acking.add([end(one)])
-        assert acking._is_woken
+        assert is_woken(acking)
         await acking.tick()
         acking._is_woken = False
         bench.clock.advance(RESTED_S / 2)
         acking.add([end(two)])
-        assert not acking._is_woken
+        assert not is_woken(acking)
         await acking.tick()
         bench.clock.advance(RESTED_S)
         acking.add([end(three)])
-        assert acking._is_woken
+        assert is_woken(acking)
         await acking.tick()
         assert bench.in_flight_ids() == []
 
@@ -108,9 +112,9 @@ def test_it_flushes_when_enough_results_wait(db: Redis, url: str) -> None:
         acking = acker(bench, pool_is_dry=False)
         tasks = bench.hold(*(str(number) for number in range(FLUSH_AT)))
         acking.add(end_all(tasks[:-1]))
-        assert not acking._is_woken
+        assert not is_woken(acking)
         acking.add(end_all(tasks[-1:]))
-        assert acking._is_woken
+        assert is_woken(acking)
         await acking.tick()
         assert bench.queue.counters()["processed"] == FLUSH_AT
         await acking.tick()

@@ -9,7 +9,7 @@ from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.common.clock import Moment
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
-from fastq.server.inflight.uncertain import Brought, DequeueCall, UncertainDequeues, UncertainEnds
+from fastq.server.inflight.uncertain import DequeueCall, UncertainDequeues, UncertainEnds
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import message
 from tests.manual_clock import ManualClock
@@ -35,7 +35,7 @@ class Setup:
         return [task.id for task in self.ends.take_due(self.clock.monotonic_s(), self.dequeues.may_bring, queues).ready]
 
     def bring(self, call: DequeueCall, ids: list[bytes]) -> None:
-        self.dequeues.bring(Brought(call, Leased(ids, [b""] * len(ids)), Moment.now(self.clock)))
+        self.dequeues.bring(call, Leased(ids, [b""] * len(ids)), Moment.now(self.clock))
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_what_was_brought_is_handed_on_once_and_in_order(setup: Setup) -> None:
     setup.bring(CALL, [b"a", b"b"])
     setup.bring(DequeueCall("other", 10, "1030.5"), [b"c"])
     assert setup.dequeues.brought == 3
-    assert [batch.call.queue for batch in setup.dequeues.hand_on()] == ["q", "other"]
+    assert [call.queue for call, *_ in setup.dequeues.hand_on()] == ["q", "other"]
     assert setup.dequeues.brought == 0
     assert not setup.dequeues.any_lost
 
