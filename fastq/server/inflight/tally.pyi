@@ -3,6 +3,7 @@ from typing import Final, final
 from fastq.pool.main.protocol import EventKind
 
 ATTEMPT_BOUNDS: Final[tuple[float, ...]]
+CALL_BOUNDS: Final[tuple[float, ...]]
 OUTCOME_NAMES: Final[tuple[str, ...]]
 
 @final
