@@ -27,9 +27,8 @@ def counts_of(cores: int) -> list[int]:
     return sorted({*(1 << power for power in range(1, 7) if 1 << power < cores - 2), max(2, cores - 2)})
 
 
-def measure(server: RedisServer, ms: float, children: int, servers: int, seconds: float) -> str:
+def measure(server: RedisServer, ms: float, loops: int, children: int, servers: int, seconds: float) -> str:
     """Drain a queue of tasks of one kind; return a row of the table."""
-    loops = round(ms * loops_a_ms())
     ideal = children * 1000 / ms if ms else min(children, 3) * BARE_NOOPS
     count = round(ideal * seconds)
     tasks = (Task("bench:spin" if ms else "bench:noop", str(loops).encode()) for _ in range(count))
@@ -57,10 +56,11 @@ def main() -> int:
     sys.stdout.write(f"{cores} cores, load {os.getloadavg()[0]:.1f}\n\n")
     sys.stdout.write("| task | servers | children | tasks a second | of bare processes | main | Redis |\n")
     sys.stdout.write("|---|---|---|---|---|---|---|\n")
+    loops = loops_a_ms()
     with redis_server(port=free_port()) as server:
         for ms in KINDS_MS:
             for children, servers in [*((each, 1) for each in counts_of(cores)), (max(2, cores - 2), 2)]:
-                sys.stdout.write(measure(server, ms, children, servers, asked.seconds) + "\n")
+                sys.stdout.write(measure(server, ms, round(ms * loops), children, servers, asked.seconds) + "\n")
                 sys.stdout.flush()
     return 0
 
