@@ -274,7 +274,8 @@ def note_demotion(connection: Any, replies: Sequence[Any]) -> None:
     """Let a connection be made anew whose server is no master any more."""
     for reply in replies:
         if isinstance(reply, Exception) and is_demoted(reply):
-            connection.mark_for_reconnect()  # behind a name or a proxy, a new one may lead to the master
+            # Behind a name or a proxy, a new one may lead to the master; behind sentinels, they are asked again.
+            getattr(connection, "note_replica", connection.mark_for_reconnect)()
 
 
 async def write_to(writer: asyncio.StreamWriter | None, piece: list[bytes]) -> None:

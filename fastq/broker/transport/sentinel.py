@@ -296,8 +296,12 @@ class _AsyncMasterConnection(AsyncSentinelManagedConnection):
             return await super(AsyncSentinelManagedConnection, self).read_response(*args, **named)
         except ResponseError as error:
             if is_demoted(error):
-                _note_replica(self)
+                self.note_replica()
             raise
+
+    def note_replica(self) -> None:
+        """Note that the server is no master any more."""
+        _note_replica(self)
 
 
 def _note_replica(connection: Any) -> None:
