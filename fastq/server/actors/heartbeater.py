@@ -1,8 +1,8 @@
 """The heartbeater: extends the leases of all tasks in flight, and publishes this server for inspectors.
 
 Wakes: every 5 s, the first time at once. Writes: leases of its own tasks (the script names those that are not ours any
-more, which are then canceled and never acked), ServerInfo, WorkerInfo, the notice, for 10 s; at every other beat the
-entries in the lists of servers, for 15 s. If it dies: leases end after 30 s and other servers take the tasks over.
+more, which are then canceled and never acked), ServerInfo, WorkerInfo, the notice, for 10 s. If it dies: leases end
+after 30 s and other servers take the tasks over.
 """
 
 from collections.abc import Callable
@@ -64,8 +64,6 @@ class Heartbeater(Actor):
         self.is_answered = False
         """Whether Redis, or a node of a cluster, answered the last heartbeat."""
         self._ttl_s = max(1, round(2 * in_flight.timing.heartbeat_interval_s))
-        self._listed_s = max(1, round(3 * in_flight.timing.heartbeat_interval_s))
-        self._list_again_s = self._clock.monotonic_s()
 
     async def tick(self) -> float:
         """Send one heartbeat: the leases first, since they matter more than the published data."""
@@ -73,8 +71,7 @@ class Heartbeater(Actor):
         failures = await self._extend(began_s)
         self.get_on()
         now_s = self._clock.unix_ns() // 1_000_000_000
-        is_due = began_s >= self._list_again_s
-        listed = list_server(self._identity, now_s + self._listed_s) if is_due else ()
+        listed = list_server(self._identity, now_s + self._ttl_s)
         published = publish_server_state(self._identity, self._presence(), self._ttl_s)
         counted = () if self._is_told else (count_servers(now_s),)
         self._is_told = False
@@ -85,8 +82,6 @@ class Heartbeater(Actor):
         failures += [result for result in results if isinstance(result, BrokerError)]
         if failures:
             raise failures[0]
-        if is_due:
-            self._list_again_s = began_s + 1.5 * self._timing.heartbeat_interval_s
         return max(0.0, self._timing.heartbeat_interval_s - (self._clock.monotonic_s() - began_s))
 
     def note_servers(self, count: int) -> None:

@@ -167,37 +167,15 @@ def test_each_beat_shows_what_the_server_is_and_runs(db: Redis, url: str) -> Non
         await beating.tick()
         assert (bench.db.get(ME.info_key), bench.db.get(ME.notice_key)) == (b"info", b"notice")
         assert bench.db.hgetall(ME.workers_key) == {b"a": b"worker"}
+        assert bench.db.zscore("asynq:servers", ME.info_key) == NOW_S + 10
+        assert bench.db.zscore("asynq:workers", ME.workers_key) == NOW_S + 10
         workers.clear()
         bench.clock.advance(5)
         await beating.tick()
         assert not bench.db.exists(ME.workers_key)
+        assert bench.db.zscore("asynq:servers", ME.info_key) == NOW_S + 15
 
     on_bench(db, url, test)
-
-
-def test_every_other_beat_lists_the_server_for_three(db: Redis, url: str) -> None:
-    async def test(bench: Bench) -> None:
-        beating = heartbeater(bench)
-        ends = []
-        for _ in range(4):
-            await beating.tick()
-            ends.append([bench.db.zscore(key, name) for key, name in LISTED])
-            bench.clock.advance(5)
-        assert ends == [[NOW_S + s] * 2 for s in (15, 15, 25, 25)]
-        bench.db.delete("asynq:servers")
-        bench.db.set("asynq:servers", "of another type")
-        for _ in range(2):
-            with pytest.raises(BrokerError):
-                await beating.tick()
-            bench.clock.advance(5)
-        bench.db.delete("asynq:servers")
-        await beating.tick()
-        assert bench.db.zscore(*LISTED[0]) == NOW_S + 45, "one that failed is made up for at the next beat"
-
-    on_bench(db, url, test)
-
-
-LISTED = (("asynq:servers", ME.info_key), ("asynq:workers", ME.workers_key))
 
 
 def test_leases_are_extended_although_the_server_cannot_describe_itself(db: Redis, url: str) -> None:
