@@ -22,7 +22,9 @@ def results(history: History) -> Iterator[str]:
             yield f"{told.id} was told as {told.kind} before it was written: {describe(history, told.id)}"
         if told.kind == "done" and told.result not in [run.result for run in runs if run.kind in DONE]:
             yield f"{told.id} was told {told.result!r}, which none of its runs returned: {describe(history, told.id)}"
-        if told.kind == "failed" and runs and all(run.kind in DONE for run in runs):
+        # One that may run once has failed, too, if nobody heard of its end.
+        is_lost = history.sent[told.id].max_retry == 0 and any(map(history.may_be_unwritten, runs))
+        if told.kind == "failed" and runs and not is_lost and all(run.kind in DONE for run in runs):
             yield f"{told.id} was told as failed, and never failed: {describe(history, told.id)}"
         if told.kind == "gone" and not history.is_struck("", 0, told.at_s):
             yield f"{told.id} was told as gone: {describe(history, told.id)}"
