@@ -63,7 +63,7 @@ class Site:
         self._redis, self._directory, self._kind = redis, directory, kind
         path = directory / "ledger"
         path.touch()
-        self._ledger = path.open()
+        self._ledger, self._unended = path.open(), ""
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
         self._running: defaultdict[str, set[str]] = defaultdict(set)
         self.db: Any = redis.client()
@@ -96,7 +96,9 @@ class Site:
 
     def runs(self) -> dict[str, list[Run]]:
         """Return the runs of each task, by their begin."""
-        for line in self._ledger:
+        # A line that crosses a page of the file can be read when only its first part is there.
+        *lines, self._unended = (self._unended + self._ledger.read()).split("\n")
+        for line in lines:
             what, task_id, server, at_ns = line.split()
             of_task, at_s = self._runs[task_id], int(at_ns) / 1e9
             if what == "began":
@@ -274,6 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 strike, took_s = kill_one(site, options.kind)
                 strikes.append(strike)
                 took += [took_s] if took_s else []
+            print(f"\r{len(strikes)} strikes", end="", file=sys.stderr, flush=True)
+        print(file=sys.stderr)
         site.stop()
         lost, kinds, odd = explain(site, strikes)
         if options.log:

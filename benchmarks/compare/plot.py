@@ -74,7 +74,7 @@ def draw_rates(axes: Any, entries: Sequence[Any]) -> None:
     """Draw the no-op rates, with their range and the names."""
     values = [rate(entry, "noop") for entry in entries]
     ranges = [[figures["drained"]["noop"]["rate"] for figures in entry["rounds"]] for entry in entries]
-    draw_bars(axes, entries, values, "no-op tasks a second (logarithmic)", log=True, ends=list(map(max, ranges)))
+    draw_bars(axes, entries, values, "no-op tasks a second", log=True, ends=list(map(max, ranges)))
     below = [value - min(found) for value, found in zip(values, ranges, strict=True)]
     above = [max(found) - value for value, found in zip(values, ranges, strict=True)]
     axes.errorbar(values, range(len(entries)), xerr=(below, above), fmt="none", ecolor=INK, elinewidth=1, capsize=2)
@@ -101,7 +101,7 @@ def draw_bars(
         axes.set_xlim(0, max(values) * 1.4)
     for at, (value, end) in enumerate(zip(values, ends or values, strict=True)):
         axes.annotate(number(value), (end, at), xytext=(5, 0), textcoords="offset points", va="center")
-    axes.set_title(title, color=INK)
+    axes.set_title(f"{title} (log)" if log else title, color=INK)
     axes.set_yticks(range(len(entries)), [""] * len(entries))
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_visible(False)
