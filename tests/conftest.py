@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -32,14 +33,44 @@ settings.register_profile("fastq", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("fastq")
 
 
-LONGEST: Final = ("interop/test_differential.py", "test_wheel.py", "chaos/test_chaos.py", "test_bigdata.py")
+LONGEST: Final = (
+    "interop/test_differential.py::test_every_operation",
+    "simulation/test_simulation.py::test_the_promises_hold",
+    "test_wheel.py",
+    "simulation/",
+    "cli/test_demo.py",
+    "docs/test_tutorial.py",
+    "test_bigdata.py",
+    "interop/test_all_at_once.py",
+    "chaos/",
+    "docs/test_types.py",
+    "typing/",
+    "contrib/django/test_shop.py",
+    "e2e/test_death.py",
+    "server/test_server.py",
+    "pool/main/",
+)
+"""How the names of the longest tests begin, by how long they take: from a minute and some to ten seconds."""
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let tests of minutes begin first: at the end, the other processes would wait for them."""
-    paths = {Path(__file__).parent / name for name in LONGEST}
-    items.sort(key=lambda item: item.path not in paths)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let each process begin with its share of the longest tests: at the end, the others would wait for them."""
+
+    def rank(item: pytest.Item) -> int:
+        name = item.nodeid.removeprefix("tests/")
+        return next((n for n, begin in enumerate(LONGEST) if name.startswith(begin)), len(LONGEST))
+
+    longest = sorted((item for item in items if rank(item) < len(LONGEST)), key=rank)
+    others = iter([item for item in items if rank(item) == len(LONGEST)])
+    processes = getattr(config, "workerinput", {}).get("workercount", 1)
+    left, order = len(items), list[pytest.Item]()
+    for process in range(processes):
+        size = left // (processes - process)  # as pytest-xdist divides them, each a row of neighbors
+        own = longest[process::processes]
+        order += own + list(islice(others, max(0, size - len(own))))
+        left -= size
+    items[:] = [*order, *others]
 
 
 @pytest.hookimpl(trylast=True)
