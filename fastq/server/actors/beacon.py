@@ -107,7 +107,7 @@ class Beacon(Actor):
         self._known = _Line(0, None, None)
         self._steady_since_s = self._clock.monotonic_s()
         self._answered: Moment | None = None
-        self._has_looked = self._has_complained = False
+        self._has_looked = self._has_complained = self._has_signed = False
         self._seen_to: dict[str, bytes] = {}
 
     async def stop(self) -> None:
@@ -121,8 +121,10 @@ class Beacon(Actor):
         # Of a process of this host it can be told sooner whether it has ended.
         late_s = min(self._takeover_s, LATE * self._timing.sign_interval_s)
         silent_s, most = (late_s, AT_ONCE) if self._has_looked else (0.0, AT_FIRST)
+        is_first = not self._has_signed
         try:
             await self._identify()
+            self._has_signed = True
             signed = await self._line.run(sign(self._owner, self._facts(), silent_s, most))
         except BrokerError as error:
             self._answered = None
@@ -135,7 +137,7 @@ class Beacon(Actor):
             raise
         if self._line.opened != self._known.opened:
             return 0.0  # it was sent again on another connection, whose client is not known yet
-        self._note_answer(began)
+        self._note_answer(began, is_first=is_first)
         self._tell_servers(signed.servers)
         self._seen_to = {
             mark: data for mark, data in self._seen_to.items() if data in {one.data for one in signed.silent}
@@ -181,11 +183,15 @@ class Beacon(Actor):
             self._has_complained = True
             self._log.warning("%s; %s", why, NOT_TAKEN)
 
-    def _note_answer(self, asked: Moment) -> None:
+    def _note_answer(self, asked: Moment, *, is_first: bool) -> None:
         """Note that Redis has answered; after a gap all servers get time to give a sign."""
         now = Moment.now(self._clock)
-        if self._answered is None or self._answered.until(now) > 2 * self._timing.sign_interval_s:
+        # Before the first sign no other server knows us, so none can have taken our leases.
+        before = asked if is_first else self._answered
+        is_late = before is None or before.until(now) > 2 * self._timing.sign_interval_s
+        if is_first or is_late:
             self._steady_since_s = now.monotonic_s
+        if is_late:
             self._stall.doubt()
         self._answered = asked
 
