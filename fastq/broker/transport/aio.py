@@ -203,10 +203,11 @@ class AsyncNodeTransport:
 
 
 def is_open(connection: Any) -> bool:
-    """Return whether a redis-py asyncio connection is connected, and Redis has not closed it."""
+    """Return whether a redis-py asyncio connection is connected, Redis has not closed it, and all it sent was read."""
     if not connection.is_connected or connection._writer.is_closing():  # as a reset leaves it, which is no end of data
         return False
-    return not connection._reader.at_eof()
+    # What nobody asked for may be half a message; a reply to the next request would be taken for the other half.
+    return not (connection._reader.at_eof() or connection._reader._buffer)
 
 
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:
@@ -223,6 +224,9 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     except BaseException:
         await connection.disconnect(nowait=True)  # canceled between PING and PONG: out of step
         raise
+    if not is_open(connection):  # redis-py does not see a reset
+        await connection.disconnect(nowait=True)
+        return [Unsent(ConnectionError("it was closed meanwhile"), peer_of(connection))] * len(commands)
     answered: asyncio.Future[tuple[list[Any], Exception | None]] = asyncio.get_running_loop().create_future()
     line: Line | None = None
     try:

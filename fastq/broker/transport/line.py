@@ -52,8 +52,6 @@ class Line(asyncio.Protocol):
 
         The replies may take ``limit_s`` without progress, and about ``most_s`` in all.
         """
-        if self._transport.is_closing():
-            raise ConnectionError("it was closed meanwhile")
         self._replies, self._awaited, self._answered = [], count, answered
         if limit_s is not None:
             self._limit(limit_s, most_s)
@@ -115,18 +113,20 @@ class Line(asyncio.Protocol):
         error: Exception | None = None
         try:
             self._reader.feed(data)
-            while self._awaited:
-                reply = self._reader.gets(False)
-                if reply is _MORE:
-                    return
+            while (reply := self._reader.gets(False)) is not _MORE:
                 if isinstance(reply, PushNotification):
                     self._pass_on(reply)
                     continue
+                if not self._awaited:
+                    self._transport.abort()  # nobody asked for it: the next request would take it for its own
+                    break
                 if isinstance(reply, RedisConnectionError) and not isinstance(reply, REFUSALS):
                     error = reply
                     break
                 self._replies.append(reply)
                 self._awaited -= 1
+            if self._awaited and error is None:
+                return
         except InvalidResponse as invalid:
             error = invalid
         self._end(error)

@@ -3,13 +3,16 @@
 import asyncio
 from typing import Any
 
+import pytest
+import redis.asyncio
 from hiredis import PushNotification
 from redis import Redis
 
 from fastq.broker.operation import Operation
 from fastq.broker.operations.dequeue import NoTasks, dequeue
+from fastq.broker.transport.aio import exchange_on, is_open
 from fastq.broker.transport.exchange import Command
-from fastq.broker.transport.faults import NoReply, is_timeout
+from fastq.broker.transport.faults import NoReply, Unsent, is_timeout
 from fastq.broker.transport.line import line_of
 from fastq.broker.transport.loops import LoopTransport
 from fastq.broker.transport.open import open_async_broker
@@ -98,6 +101,47 @@ def test_a_connection_that_ends_answers_with_what_has_come() -> None:
             await asked.is_here.wait()
             assert asked.replies == [b"PONG"]
             assert str(asked.fault) == "Connection closed by server."
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("with_the_reply", "later"),
+    [
+        (b"+another\r\n", b""),
+        (b">2\r\n+news\r\n", b"+of it\r\n"),
+        (b"", b"-ERR the server goes down\r\n"),
+    ],
+)
+def test_a_connection_with_what_nobody_asked_for_is_not_used_again(with_the_reply: bytes, later: bytes) -> None:
+    async def test() -> None:
+        async with served(PATIENCE_S) as ends:
+            asked = Asked(ends, 1)
+            link = SlowLink(ends)
+            await link.bring(b"+own\r\n" + with_the_reply)
+            assert (asked.replies, asked.fault) == ([b"own"], None)
+            if later:
+                assert is_open(ends.connection)
+                await link.bring(later)
+            assert not is_open(ends.connection)
+            (reply,) = await exchange_on(ends.connection, [Command(("INCR", "k"), "k")])
+            assert isinstance(reply, Unsent)
+
+    asyncio.run(test())
+
+
+def test_a_lent_connection_that_was_reset_is_made_anew(db: Redis, url: str) -> None:
+    async def test() -> None:
+        client = redis.asyncio.Redis.from_url(url)
+        broker = open_async_broker(client)
+        try:
+            first = await broker.run(OWN_ID)
+            (connection,) = client.connection_pool._available_connections  # type: ignore[attr-defined]
+            line_of(connection).connection_lost(ConnectionResetError("reset"))
+            connection._writer.transport.abort()
+            assert await broker.run(OWN_ID) != first
+        finally:
+            await client.aclose()
 
     asyncio.run(test())
 
