@@ -14,6 +14,7 @@ __all__ = [
     "Saved",
     "Ticked",
     "Told",
+    "Undone",
     "Wrote",
 ]
 
@@ -43,6 +44,13 @@ class Saved(NamedTuple):
 
     at_s: float
     id: str
+    data: str
+
+
+class Undone(NamedTuple):
+    """A fail-over lost the write that had saved a checkpoint, or will lose it: it went to a former master."""
+
+    at_s: float
     data: str
 
 
@@ -117,4 +125,4 @@ class Held(NamedTuple):
     until_s: float | None
 
 
-Happening = Told | Wrote | Saved | Acted | Paused | Ticked | Grouped | Collected | Counted | Remembered | Held
+Happening = Told | Wrote | Saved | Undone | Acted | Paused | Ticked | Grouped | Collected | Counted | Remembered | Held

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 import hiredis
 
 from tests.simulation.faults import REDIS, Fault
+from tests.simulation.happenings import Undone
 from tests.simulation.judge import History, RolledBack
 from tests.simulation.loop import Machine
 from tests.simulation.network import Network
@@ -29,6 +30,8 @@ DOWN_AFTER_S: Final = 2.0
 FOLLOWED_S: Final = 5.0
 """Within so long after all sentinels have named the new master nobody talks to the former one."""
 _ID: Final = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|t\d{4}|[bg]\d{3}|a\d")
+_CHECKPOINT: Final = re.compile(rb'fastq-checkpoint\x12.("[^"]+")', re.DOTALL)
+"""A checkpoint among the headers of a message; its data names the run and is written once."""
 
 Unit = list[tuple[bytes, ...]]
 """What a master has replicated as one: a command, or those of a script."""
@@ -73,6 +76,8 @@ class Pair(Site):
         self._streams = {self.master.name: Stream(self.master)}
         self._coming: list[tuple[float, Unit]] = []
         """What the replica has not got, and since when."""
+        self._saved: set[str] = set()
+        """The checkpoints that no fail-over can lose any more."""
         self._former: Store | None = None
         self._dead: set[str] = set()
         self._is_switching = False
@@ -116,6 +121,8 @@ class Pair(Site):
         for unit in stream.read():
             if server is self.master:
                 self._coming.append((self.now_s, unit))
+                if self._former is not None:
+                    self._saved.update(checkpoints_in(unit))  # it has no replica that could take its place
             else:
                 self._roll_back(unit)
 
@@ -149,10 +156,13 @@ class Pair(Site):
             replica.ask("CONFIG", "SET", "replica-read-only", "no")
             for unit in due:
                 replica.raw(*unit)
+                self._saved.update(checkpoints_in(unit))
             replica.ask("CONFIG", "SET", "replica-read-only", "yes")
             self.network.hand_on(replica)
 
     def _roll_back(self, unit: Unit) -> None:
+        # Later writes about a task repeat its checkpoint: that of one which the new master has is not lost with them.
+        self.history.others += [Undone(self.now_s, data) for data in checkpoints_in(unit) if data not in self._saved]
         for command in unit:
             for word in command:
                 for found in {id.decode() for id in _ID.findall(word)}:
@@ -245,6 +255,11 @@ class Pair(Site):
         if self._former is not None:
             self._demote(self._former, fault.amount < 0.8)
         self._lag_s = 0.001
+
+
+def checkpoints_in(unit: Unit) -> list[str]:
+    """Return the checkpoints of the messages that a master has replicated."""
+    return [data.decode() for command in unit for word in command for data in _CHECKPOINT.findall(word)]
 
 
 class Sentinel:

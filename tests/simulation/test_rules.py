@@ -19,9 +19,10 @@ from tests.simulation.happenings import (
     Saved,
     Ticked,
     Told,
+    Undone,
     Wrote,
 )
-from tests.simulation.judge import Answered, Began, Ended, History, Sent
+from tests.simulation.judge import Answered, Began, Ended, History, RolledBack, Sent
 from tests.simulation.rules import judge_all
 from tests.simulation.story import story_of
 
@@ -33,6 +34,7 @@ AGAIN = (
     Began(30, "a", "s", 1, "s", "two"),
     Ended(31, "a", "s", "DONE", "s", 25.0),
 )
+FROM_ONE = (*AGAIN[:2], Began(30, "a", "s", 1, "s", "one"), AGAIN[3])
 FAILED = (Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "FAILED", "s", 25.0))
 KEPT = {"a": ["completed"]}
 WROTE = (Wrote(1.2, "a", "CHECKPOINT", "one"), Wrote(1.3, "a", "CHECKPOINT", "two"))
@@ -84,12 +86,10 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
         (DONE, (Told(600, "a", "nothing", "", True),), KEPT, "results_in_time"),
         (AGAIN, (*WROTE, Saved(1.4, "a", "two")), KEPT, ""),
         (AGAIN, WROTE[:1], KEPT, "checkpoints"),
-        (
-            (*AGAIN[:2], Began(30, "a", "s", 1, "s", "one"), AGAIN[3]),
-            (*WROTE, Saved(1.4, "a", "two")),
-            KEPT,
-            "checkpoints",
-        ),
+        (FROM_ONE, (*WROTE, Saved(1.4, "a", "two")), KEPT, "checkpoints"),
+        (FROM_ONE, (*WROTE, Saved(1.25, "a", "one"), Undone(1.3, "two"), Saved(1.4, "a", "two")), KEPT, ""),
+        (FROM_ONE, (*WROTE, Saved(1.4, "a", "two"), Undone(1.5, "one")), KEPT, "checkpoints"),
+        ((RolledBack(1.5, "a"), *FROM_ONE), (*WROTE, Saved(1.4, "a", "two")), KEPT, "checkpoints"),
         ((*AGAIN[:2], Began(30, "a", "s", 1, "", "one"), AGAIN[3]), (*WROTE, Saved(1.4, "a", "two")), KEPT, "owned"),
         (LONG, (Acted(20, "a", "cancel", True),), KEPT, "canceled"),
         (LONG, (Acted(55, "a", "cancel", True),), KEPT, ""),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tests.simulation.happenings import Saved, Told, Wrote
+from tests.simulation.happenings import Saved, Told, Undone, Wrote
 from tests.simulation.judge import CHARGED, DONE, History, describe
 
 __all__ = ["checkpoints", "results", "results_in_time"]
@@ -43,15 +43,16 @@ def results_in_time(history: History) -> Iterator[str]:
 def checkpoints(history: History) -> Iterator[str]:
     """A run begins with the checkpoint that was saved last, or with a later one; and never with another task's.
 
-    A server that stood still may begin, for a moment, what others have run meanwhile.
+    A server that stood still may begin, for a moment, what others have run meanwhile. A save that a fail-over has lost
+    is none; one that the new master has holds.
     """
+    undone = {one.data for one in history.all_of(Undone)}
     for task_id, runs in history.runs.items():
         wrote = [one for one in history.all_of(Wrote) if one.id == task_id and one.kind == "CHECKPOINT"]
         saved = [one for one in history.all_of(Saved) if one.id == task_id]
         order = [one.data for one in wrote]
         for run in runs:
-            undone_s = history.rolled_back.get(task_id, -1.0)
-            confirmed = [order.index(one.data) for one in saved if undone_s < one.at_s <= run.began_s]
+            confirmed = [order.index(one.data) for one in saved if one.at_s <= run.began_s and one.data not in undone]
             if run.checkpoint and run.checkpoint not in order:
                 yield f"{task_id} began with {run.checkpoint!r}, which no run of it wrote: {describe(history, task_id)}"
             elif confirmed and run.owner == run.server and run.checkpoint not in order[max(confirmed) :]:
