@@ -17,7 +17,7 @@ from fastq.broker.operations.enqueue import EnqueueBatch
 from fastq.common.clock import Clock
 from fastq.common.durations import nanoseconds_of
 from fastq.common.states import TaskState
-from fastq.errors import QueueFullError
+from fastq.errors import BrokerError, QueueFullError
 from fastq.wire import keys
 
 if TYPE_CHECKING:
@@ -113,5 +113,8 @@ class Backlog:
         try:
             seen.length = yield Operation("LLEN", (keys.pending(queue),), (), int, idempotent=True)
             seen.at_s, seen.is_known = now_s, True
+        except BrokerError as error:
+            error.maybe_applied = False  # nothing was enqueued
+            raise
         finally:
             seen.is_asking = False

@@ -14,7 +14,9 @@ from fastq.broker.transport.open import open_broker
 from fastq.enqueueing.backlog import LOOK_EVERY_S, calling_with, max_pending_of
 from fastq.enqueueing.bulk import enqueue_many
 from fastq.enqueueing.producer import Producer
+from fastq.errors import BrokerConnectionError
 from tests.manual_clock import ManualClock
+from tests.waiting import PATIENCE_S
 
 PENDING = "asynq:{default}:pending"
 T = TypeVar("T")
@@ -150,6 +152,34 @@ def test_a_look_that_fails_is_made_again(url: str, db: Redis) -> None:
     with pytest.raises(QueueFullError):
         first.throw(QueueFullError())  # any error of a look
     assert isinstance(next(site.producer.enqueue(Task("t"), {})), Operation)
+
+
+def test_a_look_that_is_canceled_is_made_again_though_the_call_is_remembered(url: str, db: Redis) -> None:
+    async def test() -> None:
+        client = AsyncClient(url, max_pending=5)
+        try:
+            canceled = asyncio.create_task(client.enqueue("t"))
+            while not any(seen.is_asking for seen in client._producer.backlog._queues.values()):
+                await asyncio.sleep(0)
+            canceled.cancel()
+            with pytest.raises(asyncio.CancelledError) as remembered:
+                await canceled
+            async with asyncio.timeout(PATIENCE_S):
+                await client.enqueue("t")
+            assert remembered.value.__traceback__ is not None
+        finally:
+            await client.close()
+
+    asyncio.run(test())
+
+
+def test_a_look_without_an_answer_has_enqueued_nothing(url: str, db: Redis) -> None:
+    site = Site(url, db, most=5)
+    first = site.producer.enqueue(Task("t"), {})
+    next(first)
+    with pytest.raises(BrokerConnectionError) as failed:
+        first.throw(BrokerConnectionError("no reply", maybe_applied=True))
+    assert not failed.value.maybe_applied
 
 
 # The clients ------------------------------------------------------------------------------------------------------

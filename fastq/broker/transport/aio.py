@@ -370,6 +370,8 @@ class AsyncBroker:
                     step = flow.send(result)
         except StopIteration as end:
             return cast("T", end.value)
+        finally:
+            flow.close()  # now, and not when the exception that ended this is forgotten
 
     def _limit(self) -> Limit | None:
         return None if self._timeout_s is None else Limit.from_now(self._timeout_s)

@@ -352,6 +352,8 @@ class BlockingBroker:
                     step = flow.send(result)
         except StopIteration as end:
             return cast("T", end.value)
+        finally:
+            flow.close()  # now, and not when the exception that ended this is forgotten
 
     def _limit(self, beside_s: float = 0.0) -> Limit | None:
         return None if self._timeout_s is None else Limit.from_now(self._timeout_s + beside_s)
