@@ -31,6 +31,8 @@ cdef int open_batch(Work work, Attempt first) except -1:
             least = min(least, deadline) if least else deadline
     first.followers = tasks[1:]
     if first.called:
+        if first not in first.called:
+            work.slots.interrupt(first.seq, layout.ROW_TIMED_OUT)  # its row is the call's, which may end without it
         first.deadline_ns = least
         work.slots.limit(first.row, least)
     for task in first.followers:

@@ -9,6 +9,9 @@ cdef bint gather(Dispatcher desk, Submission submission) except -1:
     cdef Submission leader = desk.open_batches.get(rule)
     cdef int64_t size = PyBytes_GET_SIZE(submission.data)
     cdef int64_t due_at = submission.submitted_at + rule.wait_ns
+    if submission.deadline_unix_ns > 0:
+        # Half of the time that it has, since it does not begin behind its deadline.
+        due_at = min(due_at, atomic.now_ns() + (submission.deadline_unix_ns - atomic.unix_ns()) // 2)
     if leader is not None and leader.batch_bytes + size > rule.max_bytes:
         del desk.open_batches[rule]
         leader = None
@@ -67,6 +70,16 @@ cdef bint may_go(Dispatcher desk, ChildQueue queue, Submission leader) except -1
     It waits in a ring only where it is the first of its rule: else it is to grow here until that one has ended.
     """
     return not is_open(desk, leader) or starts_at_once(queue, leader) or not queue.calls.get(leader.batch)
+
+
+cdef Py_ssize_t gathering(Dispatcher desk, int64_t now) except -1:
+    """Return how many tasks wait for others to go with them, and not for a child."""
+    cdef Submission leader
+    cdef Py_ssize_t count = 0
+    for leader in desk.open_batches.values():
+        if leader.due_at > now:
+            count += 1 + <Py_ssize_t>len(leader.followers)
+    return count
 
 
 cdef int64_t since(Submission submission) noexcept:

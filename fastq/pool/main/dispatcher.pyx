@@ -279,7 +279,8 @@ cdef class Dispatcher:
     def free(self, only_async: bool) -> int:
         """Estimate how many more submissions would start within ``prefetch_time`` and fit into the queues.
 
-        It is 0 while every child has enough work.
+        It is 0 while every child has enough work. Tasks that wait for others to go with them take no room: where they
+        did, a child would idle until their time is up.
         """
         cdef ChildQueue queue
         cdef bint any_needs = False
@@ -309,7 +310,7 @@ cdef class Dispatcher:
             room = min(max(room, 1.0 if needs else 0.0), self.places(queue), 1.0 + queue.places_left())
             any_needs |= needs and room >= 1
             total += min(room, queue.left) if queue.left > 0 else room
-        return max(0, <int64_t>total - <int64_t>len(self.waiting) - self.following) if any_needs else 0
+        return max(0, <int64_t>total - <int64_t>len(self.waiting) - self.following + gathering(self, now)) if any_needs else 0
 
     cdef bint may_wait(self, ChildQueue queue, double charge_ns, int64_t now):
         """Return whether a child may have one more task that waits behind those that it runs."""

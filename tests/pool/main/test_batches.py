@@ -1,5 +1,7 @@
 """Batches: several submissions of one rule go to a child as one call, and each of them has its own end."""
 
+import time
+
 import pytest
 
 from fastq.pool.main.child_queue import BatchRule, Event, Submission
@@ -176,6 +178,25 @@ def test_to_cancel_one_marks_it_and_to_cancel_all_ends_the_call(sort: tuple[bool
     run(test())
 
 
+@pytest.mark.parametrize("sort", SORTS)
+def test_a_call_without_its_first_task_ends_if_all_the_others_are_canceled(sort: tuple[bool, bool]) -> None:
+    async def test() -> None:
+        async with bench(settings(threads=2)) as b:
+            rule = BatchRule(3)
+            late = Submission(0, b.task(0, "noop").data, "noop", deadline=1.0, is_async=sort[0])
+            late.is_threaded, late.batch = sort[1], rule
+            tasks = [late, *batched(rule, b.task(1, "sleep" if not sort[1] else "spin"), b.task(2), sort=sort)]
+            b.submit(*tasks)
+            await b.beacon.next()
+            for one in tasks[1:]:
+                assert b.pool.cancel(one) is CancelOutcome.TOLD
+            assert [event.kind for event in await b.outcomes(range(3))] == [
+                EventKind.TIMEOUT, EventKind.CANCELED, EventKind.CANCELED,
+            ]  # fmt: skip
+
+    run(test(), 30)
+
+
 def test_what_stops_the_pool_ends_the_call() -> None:
     async def test() -> None:
         async with bench() as b:
@@ -250,6 +271,15 @@ def test_tasks_wait_for_others_only_so_long(desk: Desk) -> None:
     assert desk.dispatcher.due_at == 0
 
 
+def test_a_batch_goes_while_each_of_its_tasks_has_time_left(desk: Desk) -> None:
+    rule = BatchRule(4, wait=600)
+    submit(desk, rule, 1)
+    in_time = Submission(2, b"", "batch", deadline=time.time() + 100)
+    in_time.batch = rule
+    desk.dispatcher.submit([in_time])
+    assert 0 < desk.dispatcher.due_at - now_ns() < 60 * S
+
+
 def test_a_batch_that_waits_for_others_is_not_returned(desk: Desk) -> None:
     submit(desk, BatchRule(4, wait=600), 1, 2)
     spin_until(now_ns() + 120 * MS)  # more than twice prefetch_time
@@ -316,6 +346,32 @@ def test_idle_children_are_asked_for_whole_batches_however_long_calls_take(desk:
             child.work_off(100 * MS)
         desk.dispatcher.collect([])
     assert 100 < desk.dispatcher.free(False) <= 128
+
+
+@pytest.mark.parametrize("desk", [(1,)], indirect=True)
+def test_tasks_that_wait_for_others_take_no_room_of_those(desk: Desk) -> None:
+    rules = [BatchRule(64, wait=600) for _ in range(80)]
+    for number, rule in enumerate(rules):
+        submit(desk, rule, number)
+    assert desk.loads == [0]
+    assert desk.dispatcher.free(False) == 64
+    submit(desk, rules[0], *range(62))
+    assert desk.dispatcher.free(False) == 64
+    submit(desk, rules[0], 1)
+    assert desk.loads == [64]
+
+
+@pytest.mark.parametrize("desk", [(1,)], indirect=True)
+def test_large_tasks_make_a_batch_as_large_as_its_rule_allows(desk: Desk) -> None:
+    rule = BatchRule(64, wait=600, max_bytes=10_000_000)
+    for _ in range(3):  # of the first no size is known
+        while desk.loads == [0]:
+            count = desk.dispatcher.free(False)
+            assert count
+            submit(desk, rule, *range(count), size=150_000)
+        assert desk.loads == [64]
+        desk.children[0].work_off(MS)
+        desk.dispatcher.collect([])
 
 
 def test_a_call_counts_as_one_task_of_what_a_child_is_given(desk: Desk) -> None:
