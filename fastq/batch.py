@@ -7,7 +7,7 @@ from operator import index as as_index
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from fastq.common.durations import nanoseconds_of
-from fastq.errors import Retry, no_attribute
+from fastq.errors import Retry, TaskEndedError, no_attribute
 from fastq.running import RunningTask
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class Batch(list[T], Generic[T, Env]):
         self.env: Env = env
         self._size = len(self)
         self._told: dict[int, BaseException] = {}
+        self._has_ended = False
 
     @property
     def type(self) -> str:
@@ -79,7 +80,14 @@ class Batch(list[T], Generic[T, Env]):
         place = as_index(index)
         if not -self._size <= place < self._size:
             raise IndexError(f"the batch has {self._size} items, none at {index}")
+        if self._has_ended:
+            raise TaskEndedError("the call of its batch has ended")
         self._told[place % self._size] = error
+
+    def _end(self) -> dict[int, BaseException]:
+        """Take no more; return what was said of items, by their places."""
+        self._has_ended = True
+        return self._told.copy()
 
     def retry(self, index: int, after: float | timedelta | None = None) -> None:
         """Let one item fail, and be tried again ``after`` seconds or a ``timedelta``; see ``Retry``."""

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from fastq.batch import Batch, Batching, as_it_is
-from fastq.errors import InvalidMessageError
+from fastq.errors import InvalidMessageError, TaskCanceled, TaskTimeout
 from fastq.pool.shared.event_kind import EventKind
 from fastq.pool.shared.runner import Answer, TaskContext
 from fastq.running import RunningTask
@@ -69,6 +69,8 @@ class BatchCall:
             task = RunningTask(message, self._contexts[place])
             try:
                 task, item = batching.unpack(task)
+            except (TaskTimeout, TaskCanceled):
+                raise  # it is told once, and is for the whole call
             except BaseException as error:  # noqa: BLE001 - it fails alone, whatever it is
                 self._answer(place, self._failed(task, error, self._contexts[place]))
                 continue
@@ -89,9 +91,9 @@ class BatchCall:
 
     def returned(self, outcome: object) -> list[Answer] | None:
         """Return the answers to what the handler has returned."""
-        batch = self.batch
+        told = self.batch._end()
         if outcome is None:
-            for at, error in batch._told.items():
+            for at, error in told.items():
                 self._fail(at, error)
             return self.answers
         if not isinstance(outcome, list | tuple):
@@ -103,17 +105,18 @@ class BatchCall:
                 ValueError(f"a batch handler returned {len(outcome)} results for {len(self._places)} items")
             )
         for at, result in enumerate(outcome):
-            told = batch._told.get(at, result)
-            if isinstance(told, BaseException):
-                self._fail(at, told)
+            said = told.get(at, result)
+            if isinstance(said, BaseException):
+                self._fail(at, said)
             elif result is not None:
                 self._keep(at, result)
         return self.answers
 
     def raised(self, error: BaseException) -> list[Answer] | None:
         """Return the answers to an exception: all fail that the handler has not told otherwise."""
+        told = self.batch._end()
         for at in range(len(self._places)):
-            self._fail(at, self.batch._told.get(at, error))
+            self._fail(at, told.get(at, error))
         return self.answers
 
     def _fail(self, at: int, error: BaseException) -> None:

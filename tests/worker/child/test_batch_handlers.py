@@ -9,12 +9,14 @@ from typing import Any
 import orjson
 import pytest
 
-from fastq import Batch, ServeMux, SkipRetry
-from fastq.errors import RevokeTask
+from fastq import Batch, ServeMux, SkipRetry, TaskCanceled, TaskTimeout
+from fastq.batch import Batching
+from fastq.errors import RevokeTask, TaskEndedError
 from fastq.hooks import Hooks
 from fastq.pool.shared.event_kind import EventKind
 from fastq.pool.shared.runner import Answer
 from fastq.running import RunningTask
+from fastq.worker.child.batch_call import BatchCall, decode_all
 from fastq.worker.child.handler_runner import HandlerRunner
 from fastq.worker.shared.description import AppDescription
 from fastq.worker.shared.report import FailureReport
@@ -198,3 +200,26 @@ def test_a_batch_refuses_what_it_does_not_have() -> None:
         batch.fail(0, "no")  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match="contexts"):
         batch.id  # type: ignore[attr-defined]  # noqa: B018
+
+
+@both
+def test_what_is_said_of_an_item_after_the_end_is_refused(is_async: bool) -> None:
+    kept: list[Batch] = []
+    calls(mux_of(kept.append, is_async=is_async), 1, 2, is_async=is_async)
+    with pytest.raises(TaskEndedError, match="has ended"):
+        kept[0].fail(0, ValueError())
+
+
+@pytest.mark.parametrize("error", [TaskTimeout, TaskCanceled])
+def test_what_ends_the_call_while_an_item_is_unpacked_costs_all(error: type[BaseException]) -> None:
+    def unpack(task: RunningTask) -> tuple[RunningTask, Any]:
+        raise error
+
+    batching = Batching(64, 0.0, 1000, unpack)
+    messages, is_valid = decode_all([message(1), message(2)])
+    with pytest.raises(error):
+        BatchCall(batching, messages, [FakeContext()] * 2, _never, _never, is_valid=is_valid)
+
+
+def _never(*args: object) -> Answer:
+    raise AssertionError(args)
