@@ -14,7 +14,7 @@
 
 VENV := .venv
 PY := $(VENV)/bin/python
-# In a clone, the level that measures as fast as -O3 and compiles in half the time. Wheels are built with -O3.
+# In a clone, a level that compiles in half the time; a task takes 5 % more instructions than with -O3, as wheels have.
 OPTIMIZATION ?= -O1
 MODE := $(if $(filter 1,$(FASTQ_DEBUG)),debug,release)
 BUILT := $(VENV)/built-$(MODE)
