@@ -575,7 +575,7 @@ class IllAtTimesRunner(TestRunner):
             illness = file.read()
         if illness == f"die at {when}":
             os.kill(os.getpid(), signal.SIGKILL)
-        if illness == f"raise at {when}":
+        if illness in (f"raise at {when}", f"raise at {when} on {assigned()}"):
             raise RuntimeError("it worked before")
 
     @property

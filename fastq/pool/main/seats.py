@@ -5,8 +5,8 @@ while it works on those it has. The successor takes over only when all of these 
 running handlers than seats. A child of an older import of the app leaves once its successor is ready. One successor
 starts at a time.
 
-A child with a device goes before its successor is started, since the device may have no memory for both. At a reload
-one such seat is empty at a time.
+A child with a device goes before its successor is started, since the device may have no memory for both. A reload
+empties one such seat at a time, and waits for no seat whose children could not start before it.
 """
 
 import time
@@ -27,6 +27,10 @@ class Seat:
     device: str = ""
     current: Child | None = None
     successor: Child | None = None
+    is_vacated: bool = False
+    """Whether a reload has emptied it, and no child of the new import is ready in it yet."""
+    has_failed: bool = False
+    """Whether its last child could not start."""
 
 
 class Seats:
@@ -58,12 +62,13 @@ class Seats:
                 seat.successor = None
             if seat.current is not None and seat.current.state is ChildState.READY:
                 seat.current.queue.set_open(True)
+                seat.is_vacated = seat.has_failed = False
 
-    def leave(self, child: Child) -> None:
-        """Take a dead child off its seat."""
+    def leave(self, child: Child, *, has_failed: bool) -> None:
+        """Take a dead child off its seat; ``has_failed`` if it could not start."""
         for seat in self._all:
             if seat.current is child:
-                seat.current = None
+                seat.current, seat.has_failed = None, has_failed
             if seat.successor is child:
                 seat.successor = None
 
@@ -97,13 +102,11 @@ class Seats:
 
     def _vacate(self, seat: Seat, old: Child) -> None:
         """Dismiss a child that must leave; its successor is ordered once it is dead and its memory is free."""
-        if old.state is ChildState.READY and old.is_outdated and self._are_others_ready(seat):
+        if old.state is ChildState.READY and old.is_outdated and not any(map(_is_awaited, self._all)):
+            seat.is_vacated = True
             self._retire(old)
         if old.state is ChildState.LEAVING and not old.queue.pending:
             dismiss(old)
-
-    def _are_others_ready(self, seat: Seat) -> bool:
-        return all(each.current and each.current.state is ChildState.READY for each in self._all if each is not seat)
 
     @property
     def _is_starting_one(self) -> bool:
@@ -124,6 +127,12 @@ class Seats:
         # Tasks that have not begun need not wait for those that run.
         if child.queue.wants_to_leave or child.is_too_big or child.is_outdated:
             self._dispatcher.put_back(child.queue.take_back_all())
+
+
+def _is_awaited(seat: Seat) -> bool:
+    """Return whether a reload must wait for the child of a seat before it empties another."""
+    is_ready = seat.current is not None and seat.current.state is ChildState.READY
+    return seat.is_vacated or not (is_ready or seat.has_failed)
 
 
 def dismiss(child: Child) -> None:

@@ -251,7 +251,7 @@ class Supervisor:
         child.close()
         del self._children[child.number]
         self._forks.forget(child.number)
-        self.seats.leave(child)
+        self.seats.leave(child, has_failed=failed)
         if failed and not self._closed:
             self._failed(_why(child), is_unfit=bool(child.failed_hook))
         try:

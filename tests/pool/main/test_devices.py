@@ -1,12 +1,15 @@
 """The children of a pool with devices: each has one, and its successor gets it once it is gone."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fastq.pool.main.child import ChildState
 from fastq.pool.main.preloader_client import PoolStartError
 from tests.pool.harness import Bench, bench, gone, is_alive, run, settings
+from tests.waiting import until
 
 
 def with_devices(*devices: str, **options: Any) -> Any:
@@ -106,6 +109,43 @@ def test_a_reload_empties_one_device_at_a_time() -> None:
             assert fewest >= 2
             assert mixed == []
             assert {(await where(b))[1] for _ in range(40)} <= {"0,0,0", "1,1,1", "2,2,2"}
+
+    run(test())
+
+
+def ill_at_times(path: Path) -> Any:
+    argument, runner = str(path), "tests.pool.runners:load_ill_at_times"
+    return with_devices("0", "1", "2", processes=3, argument=argument, runner=runner)
+
+
+def test_a_reload_does_not_wait_for_a_device_on_which_no_child_starts(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with bench(ill_at_times(tmp_path / "ill")) as b:
+            first, broken, last = seats = b.pool._supervisor.seats._all
+            old = broken.current
+            assert old is not None
+            await until(lambda: old.is_settled)  # before that, so many failures would end the pool
+            (tmp_path / "ill").write_text("raise at start on 1")
+            old.kill()
+            await until(lambda: broken.has_failed)
+            await (await b.forks.reload())
+            await until(lambda: all(each.current and not each.current.is_outdated for each in (first, last)))
+            (tmp_path / "ill").unlink()
+            await until(lambda: all(each.current and each.current.state is ChildState.READY for each in seats))
+
+    run(test())
+
+
+def test_a_reload_to_children_that_cannot_start_empties_one_device(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with bench(ill_at_times(tmp_path / "ill")) as b:
+            seats = b.pool._supervisor.seats._all
+            (tmp_path / "ill").write_text("raise at start")
+            reloaded = await b.forks.reload()
+            await until(lambda: len(b.notices) >= 3)
+            assert sum(each.is_vacated and each.has_failed for each in seats) == 1
+            assert sum(each.current is not None and each.current.state is ChildState.READY for each in seats) == 2
+            reloaded.cancel()
 
     run(test())
 
