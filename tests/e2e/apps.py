@@ -390,6 +390,10 @@ def quick_retry(retried: int, error: BaseException, task: RunningTask) -> float:
     return 0.0
 
 
+def late_retry(retried: int, error: BaseException, task: RunningTask) -> float:
+    return 3600.0
+
+
 HOOKS = tuple(
     word
     for hook in ("retry_delay", "is_failure", "error_handler")

@@ -70,14 +70,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture
 def own_site(tmp_path: Path) -> Iterator[Site]:
     """A site for a test that counts from the start, or that leaves it in another state."""
-    with open_site(tmp_path) as site:
+    with open_site(tmp_path, "--retry-delay", "tests.e2e.apps:late_retry") as site:
         yield site
 
 
 @contextlib.contextmanager
-def open_site(directory: Path) -> Iterator[Site]:
+def open_site(directory: Path, *more: str) -> Iterator[Site]:
     with redis_server() as redis, workers_on(redis.url, directory) as workers, listening(directory) as heard:
-        flags = "--metrics-listen", "127.0.0.1:0", "--concurrency", "2", "--queues", "default,low"
+        flags = "--metrics-listen", "127.0.0.1:0", "--concurrency", "2", "--queues", "default,low", *more
         worker = workers.start(*flags, env={"NOTIFY_SOCKET": str(directory / "notify"), "WATCHDOG_USEC": "200000"})
         yield Site(worker, redis, heard)
 
