@@ -1,5 +1,6 @@
 """The published data of this server: its ServerInfo, a WorkerInfo for each task in a handler, its notice."""
 
+import asyncio
 import os
 import socket
 import uuid
@@ -72,6 +73,7 @@ class ServerPresence:
         self._payloads: dict[InFlightTask, bytes] = {}
         self.slots = config.concurrency
         self.status = ServerStatus.ACTIVE
+        self._going: asyncio.Task[None] | None = None
         self.patterns: tuple[str, ...] = ()
         self.places: Mapping[Sort, int] = {}
         self._can_work = True
@@ -84,6 +86,23 @@ class ServerPresence:
         self.places = {sort: config.concurrency * count for sort, count in a_child.items() if sort in sorts}
         side_by_side = sum(count for sort, count in self.places.items() if sort is not Sort.PLAIN)
         self.slots = side_by_side or self.places[Sort.PLAIN]
+
+    def go_quiet(self, has_ended: asyncio.Event, tell: Callable[[], None]) -> None:
+        """Publish the server as quiet once fetching ``has_ended``: who sees that may count on it."""
+
+        async def show() -> None:
+            await has_ended.wait()
+            self.status = ServerStatus.QUIET
+            tell()
+
+        if self._going is None and self.status is ServerStatus.ACTIVE:
+            self._going = asyncio.create_task(show())
+
+    def stop(self) -> None:
+        """Publish the server as stopping."""
+        if self._going is not None:
+            self._going.cancel()
+        self.status = ServerStatus.STOPPING
 
     def set_can_work(self, can_work: bool) -> None:
         """Set whether any child can run a task."""

@@ -347,10 +347,9 @@ class ServerProcess:
 
     def quiet(self) -> None:
         """Fetch no more tasks, and finish those in flight; the server stays published."""
-        self.presence.status = ServerStatus.QUIET
         self.pool.announce_stop()
         self.fetcher.stop_fetching()
-        self.heartbeater.wake()
+        self.presence.go_quiet(self.fetcher.quiet, self.heartbeater.wake)
 
     def obey(self, order: ServerOrder) -> None:
         """Follow an order that came through Redis; a repeated one changes nothing."""
@@ -395,7 +394,7 @@ class ServerProcess:
         self.pool.announce_stop()
         await self.reloader.stop()
         beats = self.heartbeater.ticks
-        self.presence.status = ServerStatus.STOPPING
+        self.presence.stop()
         self.fetcher.stop_fetching()
         self.heartbeater.wake()
         await stop_all(*self.wakers.values(), self.forwarder, self.recoverer, self.janitor)

@@ -1,12 +1,14 @@
 """The main process: what must come before what."""
 
 import asyncio
+from typing import cast
 
 import pytest
 from redis import Redis
 
 from fastq import AsyncClient, AsyncInspector, Task
 from fastq.pool.main.protocol import EventKind
+from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.base.config import ServerConfig
 from fastq.server.wiring.process import ProcessOptions, ServerProcess
 from tests.broker.harness import until
@@ -83,3 +85,43 @@ def test_the_history_of_a_run_without_faults_has_what_redis_has_counted(db: Redi
 
     run(test())
     assert db.keys("*{default}*") == []
+
+
+def test_a_server_is_shown_as_quiet_once_no_dequeue_is_under_way(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def beat(heartbeater: Heartbeater) -> None:
+        beats = heartbeater.ticks
+        heartbeater.wake()
+        await until(lambda: heartbeater.ticks > beats)
+
+    def published() -> bytes:
+        return b"".join(cast("bytes", db.get(key)) for key in db.scan_iter("asynq:servers:*"))
+
+    async def test() -> None:
+        process = ServerProcess(ProcessOptions(APP, url, ServerConfig(concurrency=1)))
+        may_end, end_fetching = asyncio.Event(), process.fetcher._end_fetching
+
+        async def end_later() -> float:
+            await may_end.wait()
+            return await end_fetching()
+
+        monkeypatch.setattr(process.fetcher, "_end_fetching", end_later)
+
+        async def go_quiet() -> None:
+            try:
+                process.quiet()
+                for _ in range(2):
+                    await beat(process.heartbeater)
+                assert b"active" in published()
+                may_end.set()
+                await until(lambda: b"stopped" in published())
+            finally:
+                may_end.set()
+                process.begin_shutdown()
+
+        going: list[asyncio.Task[None]] = []
+        await process.run(lambda: going.append(asyncio.create_task(go_quiet())))
+        await going[0]
+
+    run(test())
