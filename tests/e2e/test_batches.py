@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from fastq import Client, Inspector, Task
+from fastq.wire.messages import TaskMessage
 from tests.e2e.batch_app import LEDGER, SIZE
 from tests.e2e.harness import Worker, Workers
 from tests.e2e.view import View
@@ -39,6 +40,16 @@ def enqueue(client: Client, type: str, orders: Sequence[object], **options: Any)
     return list(client.enqueue_many(tasks).ids())
 
 
+def charged(view: View, ids: Sequence[str], *failed: int) -> list[TaskMessage]:
+    """Wait until some tasks have failed once, and all others are done; return the messages of the former."""
+    for at, one in enumerate(ids):
+        message = view.until("retry" if at in failed else "completed", one)
+        assert message is not None
+        assert message.retried == (at in failed)
+        assert at in failed or view.json_result(one) == 2 * at
+    return [view.message(ids[at]) for at in failed]
+
+
 threads = pytest.mark.parametrize(
     ("type", "config"), [("plain", {}), ("async", {}), ("plain", {"threads": 4})], ids=["plain", "async", "threads"]
 )
@@ -50,14 +61,8 @@ def test_two_items_fail_and_the_others_have_their_results(
 ) -> None:
     ids = enqueue(client, type, ["fail" if at in (3, 40) else at for at in range(SIZE)])
     start(workers, **config)
-    for at, one in enumerate(ids):
-        if at in (3, 40):
-            message = view.until("retry", one)
-            assert message is not None
-            assert (message.retried, message.error_msg.partition(" (")[0]) == (1, "ValueError: fail")
-        else:
-            view.until("completed", one)
-            assert view.json_result(one) == 2 * at
+    for message in charged(view, ids, 3, 40):
+        assert message.error_msg.partition(" (")[0] == "ValueError: fail"
     assert sizes(ledger) == [SIZE]
     assert (view.count("processed"), view.count("failed")) == (SIZE, 2)
 
@@ -68,13 +73,8 @@ def test_an_item_that_kills_its_child_is_the_only_one_charged(
 ) -> None:
     ids = enqueue(client, type, ["die" if at == 7 else at for at in range(SIZE)])
     start(workers, **config)
-    for at, one in enumerate(ids):
-        message = view.until("retry" if at == 7 else "completed", one)
-        assert message is not None
-        assert message.retried == (at == 7)
-        if at != 7:
-            assert view.json_result(one) == 2 * at
-    assert "SIGSEGV" in view.message(ids[7]).error_msg
+    (message,) = charged(view, ids, 7)
+    assert "SIGSEGV" in message.error_msg
     assert sizes(ledger) == [SIZE] + [1] * SIZE
 
 

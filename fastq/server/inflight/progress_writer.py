@@ -69,7 +69,3 @@ class ProgressWriter:
                 await asyncio.sleep(self._every_s)
         finally:
             del self.unwritten[task]
-
-
-def _stays(task: InFlightTask) -> bool:
-    return task.disposition is not None and FATES[type(task.disposition)].stays
