@@ -142,7 +142,7 @@ def _place_of(handler: Any) -> str:
 
 
 def _twin(pattern: str) -> str:
-    """Return the pattern of the same text that is a name where this one is a prefix, or the reverse."""
+    """Return the other pattern with the same text: the exact one of a prefix, the prefix of an exact one."""
     return pattern[:-1] if pattern.endswith("\0") else f"{pattern}\0"
 
 
@@ -188,7 +188,7 @@ class ServeMux(Generic[TaskT]):
         self._stop_hooks: tuple[Callable[[], object], ...] = ()
         self._built: dict[str | None, Handler[TaskT]] = {}  # with the middleware around it; None: no pattern matches
         self._routes: dict[str, Handler[TaskT]] = {}  # the same by type
-        self._noted: set[str] = set()  # patterns known to take other names: logged, or clear from their end
+        self._noted: set[str] = set()  # prefixes of which the log need not say that they take longer types
         self._included: tuple[ServeMux[TaskT], ...] = ()  # by this one, or by one of these
         self._is_included = False
 

@@ -24,9 +24,9 @@ from fastq.running import RunningTask, current_task
 __all__ = ["Semaphore"]
 
 MOST_S: Final = 60.0
-"""The least time after which a task asks again that found no free token for ever so long."""
+"""What the shortest pause before a task asks again grows to."""
 MOST_TIMES: Final = 3.0
-"""How many times the least time it may be."""
+"""How many times as long as the shortest pause the longest one is."""
 
 _log = logging.getLogger("fastq.semaphore")
 
@@ -36,8 +36,8 @@ class Semaphore:
 
     Inside a handler, ``with semaphore:`` or ``async with semaphore:`` takes a token for the running task, or raises
     ``SemaphoreFullError``. As after ``Snooze``, the task then runs again: no attempt is counted, and no hook is called.
-    It waits 1 to 3 s, and the longer, up to 3 minutes, the longer no token was free. ``mux.use(semaphore.middleware)``
-    does the same around every handler, ``@semaphore.middleware`` around one.
+    It waits 1 to 3 s at first, and then longer, up to 3 minutes, while no token comes free.
+    ``mux.use(semaphore.middleware)`` does the same around every handler, ``@semaphore.middleware`` around one.
 
     ``redis`` is as for ``Client``. Nothing is sent before the first use. A semaphore may be shared among threads and
     coroutines, and created at import, before children are forked. A blank scope, or less than one token, raises

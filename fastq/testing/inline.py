@@ -82,7 +82,7 @@ class _InlineTasks:
     def waiting(self) -> list[TaskMessage]:
         """Return the messages of the waiting tasks: scheduled, in a group, or waiting for their next attempt.
 
-        After an exception, tasks that it kept from running or finishing wait too.
+        An exception that ends a call leaves more of them here: those that could not run, or not end, because of it.
         """
         return list(self._waiting.values())
 

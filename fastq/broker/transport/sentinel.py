@@ -70,8 +70,8 @@ def _sentinel_settings(spec: ConnectionSpec, settings: dict[str, Any]) -> dict[s
 
 
 def is_replaced(pool: Any, connection: Any) -> bool:
-    """Return whether a connection leads to another master than the one the sentinels last named to its pool."""
-    known = getattr(pool, "master_address", None)  # no other pool has one
+    """Return whether the sentinels have named another master to a pool since it made a connection."""
+    known = getattr(pool, "master_address", None)  # pools without sentinels have none
     return known is not None and known != (connection.host, connection.port)
 
 

@@ -47,7 +47,8 @@ cdef int open_batch(Work work, Attempt first) except -1:
 cdef int finish_batch(Work work, Attempt first, uint32_t kind, object answer) except -1:
     """End the tasks of a batch, the first one last.
 
-    If the runner has answered None, all are done, and the end of the first one says so for all that are not told of.
+    If the runner has answered None, all are done. The end of the first one then stands for all of which nothing else is
+    sent.
     """
     cdef Attempt task
     cdef bint is_silent = answer is None and kind == DONE

@@ -1,8 +1,9 @@
-"""The end of an exception that was thrown into a thread from outside.
+"""How a thread gets rid of an exception that was thrown into it too late.
 
-CPython up to 3.12 notes for the whole interpreter that one was thrown, and drops the note only where one is raised. So
-one that is withdrawn leaves the note: then each call and each turn of a loop looks for it, in all threads, and on 3.11
-a thread with a profile or trace function stands still for ever.
+CPython up to 3.12 has one flag for all threads that says that an exception was thrown into one of them. Only raising it
+clears the flag. If it were withdrawn instead, each call and each turn of a loop would look for it, in all threads; on
+3.11 a thread with a profile or trace function would stand still for ever. So another one, which does no harm, is thrown
+in its place and raised at once.
 """
 
 from typing import NoReturn

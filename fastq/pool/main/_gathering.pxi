@@ -67,7 +67,7 @@ cdef list scatter(Dispatcher desk, Submission leader):
 cdef bint may_go(Dispatcher desk, ChildQueue queue, Submission leader) except -1:
     """Return whether a child may get a batch that is not full, beside those of its rule that it has.
 
-    It waits in a ring only where it is the first of its rule: else it is to grow here until that one has ended.
+    It waits in a ring only if no other of its rule is there: else it stays here, where it can grow.
     """
     return not is_open(desk, leader) or starts_at_once(queue, leader) or not queue.calls.get(leader.batch)
 

@@ -103,7 +103,7 @@ class Supervisor:
         if not self._forks.takes_orders or self._closed or self._failures.wait_s:
             return None
         if self._failures and any(child.state is ChildState.STARTING for child in self.children):
-            return None  # after a failed start one by one: what failed may be short of room for all at once
+            return None  # after a failed start they are ordered one by one: there may be no memory for all at once
         try:
             child = Child.create(self._forks.next_number(), self._config)
         except OSError as error:

@@ -33,7 +33,7 @@ class EventKind(IntEnum):
     FAILED = 3
     """The handler raised; ``data`` is the report of the runner."""
     SKIP_RETRY = 4
-    """The handler raised, and the task must not be retried; otherwise as FAILED."""
+    """The handler raised, and the task must not be retried; ``data`` is as for FAILED."""
     REVOKED = 5
     """The task must be deleted."""
     INVALID = 6
@@ -44,10 +44,10 @@ class EventKind(IntEnum):
     """The time was up. Either the handler ended after it was asked to (``data`` is the runner's report or
     ``TOO_LATE``), or its child was killed (no data)."""
     CANCELED = 9
-    """The task was canceled; otherwise as TIMEOUT."""
+    """The task was canceled; ``data`` is as for TIMEOUT."""
     MEMORY_LIMIT = 10
-    """The child had grown above the memory limit, and the handler ended after it was asked to; otherwise as TIMEOUT.
-    If the child was killed, the kind is CRASHED."""
+    """The child had grown above the memory limit, and the handler ended after it was asked to; ``data`` is as for
+    TIMEOUT. If the child was killed, the kind is CRASHED."""
     CRASHED = 11
     """The child died by itself. Or it was killed because the task blocked the event loop of others, or did not end when
     the child had grown above the memory limit. ``data`` names the signal or exit code and the peak RSS."""

@@ -67,7 +67,7 @@ class Put(NamedTuple):
 
 
 class _LostTask(NamedTuple):
-    """The fate of a lost task: to run again at once or at a time, or the archive for a reason."""
+    """What becomes of a lost task: it runs again, at ``retry_at_s`` or (0) at once, or is archived."""
 
     id: str
     message: bytes
