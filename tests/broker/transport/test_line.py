@@ -136,7 +136,7 @@ def test_a_lent_connection_that_was_reset_is_made_anew(db: Redis, url: str) -> N
         broker = open_async_broker(client)
         try:
             first = await broker.run(OWN_ID)
-            (connection,) = client.connection_pool._available_connections  # type: ignore[attr-defined]
+            connection: Any = client.connection_pool._available_connections[0]
             line_of(connection).connection_lost(ConnectionResetError("reset"))
             connection._writer.transport.abort()
             assert await broker.run(OWN_ID) != first
