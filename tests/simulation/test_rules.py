@@ -22,7 +22,7 @@ from tests.simulation.happenings import (
     Undone,
     Wrote,
 )
-from tests.simulation.judge import Answered, Began, Ended, History, RolledBack, Sent
+from tests.simulation.judge import Answered, Began, Ended, History, RolledBack, Sent, Struck
 from tests.simulation.rules import judge_all
 from tests.simulation.story import story_of
 
@@ -126,6 +126,9 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
         (DONE, 2 * (Remembered(90, "a", "s", "way"),), KEPT, ""),
         (DONE, 3 * (Remembered(60, "a", "s", "way"),), KEPT, ""),
         (DONE, 3 * (Remembered(90, "a", "s", "way"),), KEPT, "memory"),
+        ((*DONE, Struck(3, 40, "s", "stop")), 3 * (Remembered(90, "a", "s", "way"),), KEPT, ""),
+        ((*DONE, Struck(3, 20, "s", "stop")), 3 * (Remembered(90, "a", "s", "way"),), KEPT, "memory"),
+        ((*DONE, Struck(3, 40, "other", "stop")), 3 * (Remembered(90, "a", "s", "way"),), KEPT, "memory"),
     ],
 )
 def test_the_judge_names_the_broken_rule(

@@ -15,17 +15,19 @@ LOSING: Final = ("kill", "stop", "cut", "lossy", "slow", "partition", "stall", "
 """Faults after which it may not be known whether Redis has counted, or nobody is left who could count again."""
 FORGOTTEN_S: Final = 60.0
 """For so long a server may keep a task in mind that has ended: that it was canceled, say."""
+DEAFENING: Final = ("stop", "partition")
 FEW: Final = 2
 """It may keep longer what it has heard or shown last."""
 
 
 def memory(history: History) -> Iterator[str]:
-    """A server forgets tasks that have ended."""
+    """A server forgets tasks that have ended; one that stood still, or heard nothing, hears of their end later."""
     by_server = defaultdict(list)
     for one in history.all_of(Remembered):
         times_s = [run.ended_s for run in history.runs.get(one.id, ()) if run.kind]
         times_s += [act.at_s for act in history.all_of(Acted) if act.id == one.id]
-        if times_s and max(times_s) < one.at_s - FORGOTTEN_S:
+        deaf_s = [fault.until_s for fault in history.struck if fault.who == one.server and fault.kind in DEAFENING]
+        if times_s and max(times_s + deaf_s) < one.at_s - FORGOTTEN_S:
             by_server[one.server].append(f"{one.id} ({one.way})")
     for server, kept in by_server.items():
         if len(kept) > FEW:
