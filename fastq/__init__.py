@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastq.batch import Batch
     from fastq.client import AsyncClient, Client
     from fastq.common.encoding import PayloadCodec
-    from fastq.common.states import TaskState
+    from fastq.common.states import KeyOutcome, TaskState
     from fastq.enqueueing.results import EnqueueResults
     from fastq.errors import (
         BadLinesError,
@@ -136,6 +136,7 @@ __all__ = [
     "Inspector",
     "InvalidMessageError",
     "Job",
+    "KeyOutcome",
     "LeaseExpiredError",
     "Middleware",
     "MovePlan",
@@ -233,6 +234,7 @@ _LATER: Final = {
     "Inspector": "fastq.inspector",
     "InvalidMessageError": "fastq.errors",
     "Job": "fastq.inspector",
+    "KeyOutcome": "fastq.common.states",
     "LeaseExpiredError": "fastq.errors",
     "Middleware": "fastq.mux",
     "MovePlan": "fastq.inspector",

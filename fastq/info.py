@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from fastq.common.clock import at_unix_ns
-from fastq.common.states import TaskState
+from fastq.common.states import KeyOutcome, TaskState
 from fastq.errors import no_attribute
 from fastq.wire.messages import TaskMessage
 from fastq.wire.progress import TaskProgress
@@ -30,7 +30,8 @@ class TaskInfo:
     handler's result, or None; a task that was just enqueued has none, and ``result`` cannot be called: to wait for the
     result, enqueue with ``submit``. ``is_orphaned`` means that the lease of an active task has expired. ``lost`` is the
     number of times that the task was lost with its server; a loss uses up no retry. ``progress`` is what its handler
-    told last by ``task.progress``, or None.
+    told last by ``task.progress``, or None. ``key_outcome`` says what became of a task that was just enqueued with a
+    ``key``: if it was kept, nothing of this call was stored, and ``state`` is that of the task that is there.
     """
 
     id: str
@@ -53,6 +54,7 @@ class TaskInfo:
     result: bytes | None
     lost: int = 0
     progress: TaskProgress | None = None
+    key_outcome: KeyOutcome | None = None
 
     if not TYPE_CHECKING:  # a type checker would take it for any attribute
 

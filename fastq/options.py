@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
 from fastq.common.clock import EPOCH
 from fastq.common.durations import nanoseconds_of
@@ -56,6 +56,12 @@ ELSEWHERE: Final[Mapping[str, str]] = {
 """What other libraries call some options."""
 
 
+Until: TypeAlias = Literal["done", "start", "end", "expiry"]
+"""When a unique lock ends."""
+IfThere: TypeAlias = Literal["keep", "replace", "postpone", "rerun"]
+"""What is to be done where a task with the key is there."""
+
+
 class EnqueueOptions(TypedDict, total=False):
     """The options of ``Task`` and ``enqueue``, for annotations: ``**options: Unpack[EnqueueOptions]``.
 
@@ -69,6 +75,10 @@ class EnqueueOptions(TypedDict, total=False):
     deadline: datetime | None
     unique: float | timedelta | None
     unique_key: str | None
+    until: Until | None
+    key: str | None
+    if_there: IfThere | None
+    latest: float | timedelta | None
     process_at: datetime | None
     process_in: float | timedelta | None
     retention: float | timedelta | None
@@ -82,7 +92,7 @@ class TaskOptions:
 
     ``fields`` are the fields of the message that options set. ``headers`` are those given to ``enqueue``.
     ``unique_ttl_ns`` is 0 for "not unique", ``unique_key`` is None for the key of the payload, ``process_at_ns`` is
-    None for "now".
+    None for "now". ``if_there`` is "" for a task without a key, and ``latest_ns`` is 0 for no latest time.
     """
 
     fields: Mapping[str, Any]
@@ -92,6 +102,9 @@ class TaskOptions:
     unique_ttl_ns: int = 0
     unique_key: str | None = None
     process_at_ns: int | None = None
+    until: str = "done"
+    if_there: str = ""
+    latest_ns: int = 0
 
     @property
     def queue(self) -> str:
@@ -125,16 +138,42 @@ def complete(checked: Mapping[str, Any], now_ns: int) -> TaskOptions:
     unique_ttl_ns, unique_key = checked.get("unique", 0), checked.get("unique_key")
     if unique_key is not None and not unique_ttl_ns:
         raise ValueError(f"unique_key={unique_key!r} needs unique=<how long the lock is held at most>")
+    if "until" in checked and not unique_ttl_ns:
+        raise ValueError(f"until={checked['until']!r} needs unique=<how long the lock is held at most>")
     process_at_ns = _process_at_ns(checked.get("process"), now_ns)
+    if_there = _if_there(checked)
     return TaskOptions(
         fields,
         starting_state(process_at_ns, fields["group_key"]),
-        checked.get("task_id", ""),
+        checked["key"] if if_there else checked.get("task_id", ""),
         checked.get("headers"),
         unique_ttl_ns,
         unique_key,
         process_at_ns,
+        checked.get("until", "done"),
+        if_there,
+        now_ns + checked["latest"] if "latest" in checked else 0,
     )
+
+
+def _if_there(checked: Mapping[str, Any]) -> str:
+    """Return what is to be done where a task with the key is there, "" without a key; check what goes with a key."""
+    key, if_there = checked.get("key"), checked.get("if_there")
+    if key is None:
+        if if_there is not None:
+            raise ValueError(f"if_there={if_there!r} needs key=<text that names the task>")
+        if "latest" in checked:
+            raise ValueError('latest=… needs key=<text that names the task> and if_there="postpone"')
+        return ""
+    for other in ("task_id", "unique", "group"):
+        if checked.get(other):
+            why = "the key is the id" if other == "task_id" else f"a task with a key has no {other}"
+            raise ValueError(f"key={key!r} does not go with {other}=…: {why}")
+    if if_there == "postpone" and "process" not in checked:
+        raise ValueError('if_there="postpone" needs process_in=<how long it waits for another one> or process_at=…')
+    if "latest" in checked and if_there != "postpone":
+        raise ValueError(f'latest=… goes with if_there="postpone", not {if_there or "keep"!r}')
+    return if_there or "keep"
 
 
 def starting_state(process_at_ns: int | None, group: str) -> TaskState:
@@ -233,6 +272,19 @@ def _seconds(value: object, name: str) -> int:
     return _delay_ns(value, name) // SECOND_NS
 
 
+def _one_of(*words: str) -> Callable[[object, str], str]:
+    """Return a check that lets these words pass."""
+
+    def check(value: object, name: str) -> str:
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be one of {', '.join(words)}, not {type(value).__name__}: {value!r}")
+        if value not in words:
+            raise ValueError(f"{name} must be one of {', '.join(words)}: {value!r}")
+        return str(value)
+
+    return check
+
+
 def _process_in(value: object, name: str) -> tuple[str, int]:
     return "in", _delay_ns(value, name)
 
@@ -313,6 +365,22 @@ OPTIONS: Final = (
         "Unique",
     ),
     OptionSpec("unique_key", OptionKind.TEXT, check_text, "text that --unique compares instead of the payload"),
+    OptionSpec(
+        "until",
+        OptionKind.TEXT,
+        _one_of(*get_args(Until)),
+        "when --unique ends: done, start (a server takes it), end (the archive, too), expiry  [default: done]",
+    ),
+    OptionSpec("key", OptionKind.TEXT, check_text, "text that names the task: of those with a key only one waits"),
+    OptionSpec(
+        "if_there",
+        OptionKind.TEXT,
+        _one_of(*get_args(IfThere)),
+        "what to do if a task with the key waits or runs: keep, replace, postpone, rerun  [default: keep]",
+    ),
+    OptionSpec(
+        "latest", OptionKind.DURATION, _delay_ns, "how long after the first one a postponed task runs at the latest"
+    ),
     OptionSpec("process_at", OptionKind.TIME, _process_at, "the earliest time to run it", "ProcessAt", key="process"),
     OptionSpec(
         "process_in", OptionKind.DURATION, _process_in, "how long to wait before running it", "ProcessIn", key="process"

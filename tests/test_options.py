@@ -18,8 +18,10 @@ from fastq.options import (
     OPTION_NAMES,
     OPTIONS,
     EnqueueOptions,
+    IfThere,
     OptionKind,
     TaskOptions,
+    Until,
     check_options,
     check_text,
     complete,
@@ -177,6 +179,35 @@ def test_a_unique_key_needs_a_time() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"if_there": "rerun"}, "if_there='rerun' needs key="),
+        ({"latest": 5}, 'latest=… needs key=<text that names the task> and if_there="postpone"'),
+        ({"key": "k", "task_id": "i"}, "key='k' does not go with task_id=…: the key is the id"),
+        ({"key": "k", "unique": 60}, "key='k' does not go with unique=…: a task with a key has no unique"),
+        ({"key": "k", "group": "g"}, "key='k' does not go with group=…: a task with a key has no group"),
+        ({"key": "k", "if_there": "postpone"}, 'if_there="postpone" needs process_in='),
+        ({"key": "k", "if_there": "rerun", "latest": 9}, "latest=… goes with if_there=\"postpone\", not 'rerun'"),
+        ({"key": "k", "latest": 9}, "latest=… goes with if_there=\"postpone\", not 'keep'"),
+        ({"until": "start"}, "until='start' needs unique="),
+        ({"unique": 60, "until": "never"}, "until must be one of done, start, end, expiry: 'never'"),
+        ({"key": "k", "if_there": "drop"}, "if_there must be one of keep, replace, postpone, rerun: 'drop'"),
+        ({"key": " "}, "key must contain one or more characters that are not blank"),
+        ({"key": "k", "if_there": "postpone", "process_in": 1, "latest": -1}, "latest must not be negative: -1"),
+    ],
+)
+def test_what_does_not_go_together_with_a_key_or_a_lock(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        completed(**options)
+
+
+def test_a_key_is_the_id_and_what_is_there_is_kept_by_default() -> None:
+    found = completed(key="sync:42")
+    assert (found.task_id, found.if_there, found.latest_ns) == ("sync:42", "keep", 0)
+    assert completed().if_there == ""
+
+
+@pytest.mark.parametrize(
     ("name", "hint"),
     [
         ("max_retries", "did you mean 'max_retry'?"),
@@ -187,7 +218,7 @@ def test_a_unique_key_needs_a_time() -> None:
         ("process_after", "did you mean 'process_at'?"),
         (
             "xyz",
-            "options are queue, task_id, max_retry, timeout, deadline, unique, unique_key, process_at, process_in,",
+            "options are queue, task_id, max_retry, timeout, deadline, unique, unique_key, until, key, if_there,",
         ),
     ],
 )
@@ -244,7 +275,8 @@ TYPES: dict[OptionKind, object] = {
 
 
 def test_annotations_page_command_and_messages_have_the_options_of_the_table() -> None:
-    assert get_type_hints(EnqueueOptions) == {spec.name: TYPES[spec.kind] for spec in OPTIONS}
+    words = {"until": Until | None, "if_there": IfThere | None}
+    assert get_type_hints(EnqueueOptions) == {spec.name: TYPES[spec.kind] for spec in OPTIONS} | words
     rows = dict(re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\| ([^|]*) \|$", PAGE.read_text(), re.MULTILINE))
     defaults = {name: default for names, default in rows.items() for name in re.findall(r"\w+", names)}
     assert defaults.keys() == set(OPTION_NAMES)

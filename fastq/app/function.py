@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Self
 
 from fastq.app.annotations import result_decoder
 from fastq.app.context import Context, Env
+from fastq.app.key_template import KeyTemplate
 from fastq.app.payload import Payload
 from fastq.client import AsyncClient, Client
 from fastq.enqueueing.results import EnqueueResults
@@ -14,7 +15,7 @@ from fastq.errors import no_attribute
 from fastq.handles.handle import AsyncHandle, Handle
 from fastq.info import TaskInfo
 from fastq.mux import ServeMux
-from fastq.options import EnqueueOptions, check_options
+from fastq.options import EnqueueOptions, check_options, complete
 from fastq.task import Task, TaskCall
 
 __all__ = ["ContextTask", "TaskFunction", "TypedTask"]
@@ -24,6 +25,7 @@ R = TypeVar("R", covariant=True)
 T = TypeVar("T")
 
 
+_OF_KEYS: Final = frozenset({"key", "if_there", "latest", "until"})
 _ELSEWHERE: Final = {
     "delay": ".enqueue(...)",
     "apply_async": ".options(queue=..., process_in=...).enqueue(...)",
@@ -71,6 +73,7 @@ class TaskFunction(Generic[P, R]):
         self._headers: Mapping[str, str] = checked.pop("headers", {})
         self._options: Mapping[str, Any] = checked
         self._given: Mapping[str, Any] = {}  # the options set by ``options``, without headers
+        self._key = self._key_of(checked)
         wrapper: Any = self
         functools.update_wrapper(wrapper, function)
 
@@ -93,6 +96,8 @@ class TaskFunction(Generic[P, R]):
         """Return the task of a call, for a ``Client``."""
         task: TaskCall[Any] = TaskCall(self.type, self.payload.encode(args, kwargs))
         task.options, task.headers, task.decode_result = self._options, self._headers, self._decode_result
+        if self._key is not None:
+            task.options = {**self._options, "key": self._key.fill(self.payload.arguments(args, kwargs))}
         return task
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskInfo:
@@ -141,14 +146,23 @@ class TaskFunction(Generic[P, R]):
         changed._headers = {**self._headers, **checked.pop("headers", {})}
         changed._given = {**self._given, **checked}
         changed._options = {**self._options, **checked}
+        changed._key = self._key_of(changed._options)
         return changed
+
+    def _key_of(self, options: Mapping[str, Any]) -> KeyTemplate | None:
+        """Return the key of these options; ``ValueError`` for one that does not fit, or options that go with none."""
+        if not _OF_KEYS.isdisjoint(options):
+            complete(options, 0)
+        key = options.get("key")
+        return None if key is None else KeyTemplate(key, self.payload.parameters, f"task {self.type!r}")
 
     def _adopted(self, task: Task) -> Task:
         """Return a task of this function with the options that were set by ``options``."""
         if getattr(task, "type", None) != self.type:
             raise TypeError(f"enqueue_many of {self!r} takes what its task(...) makes, not {task!r}")
         if self._given:
-            task.options = {**task.options, **self._given}
+            own = {"key": task.options["key"]} if "key" in task.options else {}
+            task.options = {**task.options, **self._given, **own}
         if self._headers:
             task.headers = {**task.headers, **self._headers}
         return task

@@ -4,16 +4,17 @@ from typing import Final
 
 __all__ = ["ENQUEUING", "REQUIRED_OF_WORKERS", "WORKING"]
 
-ENQUEUING: Final = "del exists hget hset lpush publish sadd set srem wait zadd zrange zrem"
+ENQUEUING: Final = "del exists hdel hget hset lpush publish sadd set srem wait zadd zrange zrem"
 WORKING: Final = f"""
-{ENQUEUING} client|id client|list client|tracking expire expireat get hdel hexists hgetall hincrby hlen hmget incrby
-info lindex llen lpos lrange lrem lset mget pttl rename rpop rpush scan scard setex sismember sscan subscribe time type
-unlink zcard zcount zmscore zpopmin zrangebyscore zrangestore zrank zremrangebyrank zremrangebyscore zscore
+{ENQUEUING} client|id client|list client|tracking expire expireat get hexists hgetall hincrby hlen hmget hrandfield
+incrby info lindex llen lpos lrange lrem lset mget pttl rename rpop rpush scan scard setex sismember sscan subscribe
+time type unlink zcard zcount zmscore zpopmin zrangebyscore zrangestore zrank zremrangebyrank zremrangebyscore zscore
 """
 _DONE_WITHOUT: Final = {
     "client|id",
     "client|list",
     "client|tracking",
+    "hrandfield",
     "info",
     "publish",
     "subscribe",

@@ -1,6 +1,6 @@
 """``fastq task enqueue``: puts one task into a queue."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -9,7 +9,7 @@ from fastq.cli.commands import Verb
 from fastq.cli.parameters import QueueName, json_option
 from fastq.cli.session import Session, emit, pass_session
 from fastq.client import Client
-from fastq.common.states import TaskState
+from fastq.common.states import KeyOutcome, TaskState
 from fastq.common.times import read_duration, read_time
 from fastq.info import TaskInfo
 from fastq.inspector.audit import note_change
@@ -20,6 +20,12 @@ from fastq.text.human import clean, when
 
 __all__ = ["enqueue"]
 
+_SAID: Final[Mapping[KeyOutcome | None, str]] = {
+    KeyOutcome.KEPT: "Kept {id} of {queue}, and nothing of this one",
+    KeyOutcome.REPLACED: "Replaced {id} of {queue}",
+    KeyOutcome.POSTPONED: "Postponed {id} of {queue}",
+    KeyOutcome.RERUN: "{id} of {queue} runs once more after this run",
+}
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FLAGS: Final = {
@@ -105,13 +111,16 @@ def enqueue(session: Session, /, type_name: str, payload: str, as_json: bool, **
         info = client.enqueue(made)
     note_change("enqueue", session.inspector.where, {"queue": info.queue, "task_id": info.id, "type": info.type})
     if as_json:
-        emit(task_record(info))
+        outcome = {} if info.key_outcome is None else {"key_outcome": info.key_outcome}
+        emit(task_record(info) | outcome)
     else:
-        session.screen.say(f"Enqueued {clean(info.id)} into {clean(info.queue)}: {_fate(info, session)}.")
+        said = _SAID.get(info.key_outcome, "Enqueued {id} into {queue}")
+        said = said.format(id=clean(info.id), queue=clean(info.queue))
+        session.screen.say(f"{said}: {_fate(info, session)}.")
 
 
 def _fate(info: TaskInfo, session: Session) -> str:
-    if info.state is TaskState.SCHEDULED:
+    if info.state is TaskState.SCHEDULED and info.next_process_at is not None:
         return f"scheduled, {when(info.next_process_at, session.now)}"
     return f"{info.state} in group {clean(info.group)}" if info.state is TaskState.AGGREGATING else info.state.value
 

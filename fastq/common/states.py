@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-__all__ = ["TaskState"]
+__all__ = ["KeyOutcome", "TaskState"]
 
 
 class TaskState(StrEnum):
@@ -15,3 +15,18 @@ class TaskState(StrEnum):
     ARCHIVED = "archived"
     COMPLETED = "completed"
     AGGREGATING = "aggregating"
+
+
+class KeyOutcome(StrEnum):
+    """What became of a task that was enqueued by key."""
+
+    PUT = "put"
+    """There was none with this key that waited or ran: this one is enqueued."""
+    KEPT = "kept"
+    """The one that is there stays as it is."""
+    REPLACED = "replaced"
+    """The one that waits has this payload now, and these options."""
+    POSTPONED = "postponed"
+    """The same, and it waits for a new time."""
+    RERUN = "rerun"
+    """It runs once the present run has ended."""

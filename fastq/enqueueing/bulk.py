@@ -15,6 +15,7 @@ from fastq.broker.operations.enqueue import (
     EnqueueOutcome,
     EnqueueReport,
     NewTask,
+    Outcome,
     enqueue_operations,
     settle_enqueue,
 )
@@ -51,7 +52,7 @@ class Chunk:
         self._new_tasks: list[NewTask] = []
         self._tasks: list[Task] = []
         self._options: list[TaskOptions] = []
-        self._places: dict[tuple[str, TaskState], list[int]] = {}
+        self._places: dict[tuple[str, TaskState, bool], list[int]] = {}
         self._last: tuple[TaskOptions | None, list[int]] = None, []
 
     def __len__(self) -> int:
@@ -61,7 +62,7 @@ class Chunk:
         """Append a composed task."""
         last, positions = self._last
         if options is not last:
-            positions = self._places.setdefault((options.queue, options.state), [])
+            positions = self._places.setdefault((options.queue, options.state, options.if_there != ""), [])
             self._last = options, positions
         if options.task_id:
             self._seed = b""
@@ -73,14 +74,14 @@ class Chunk:
     @property
     def queues(self) -> set[str]:
         """Name the queues of the chunk."""
-        return {queue for queue, _ in self._places}
+        return {queue for queue, *_ in self._places}
 
     def batches(self) -> list[EnqueueBatch]:
         """Return one batch for each queue and starting state; each keeps the order of its tasks."""
         new_tasks = self._new_tasks
         return [
-            EnqueueBatch(queue, state, [new_tasks[at] for at in positions], self._now_ns)
-            for (queue, state), positions in self._places.items()
+            EnqueueBatch(queue, state, [new_tasks[at] for at in positions], self._now_ns, keyed)
+            for (queue, state, keyed), positions in self._places.items()
         ]
 
     def result(self, report: EnqueueReport, *, keep_tasks: bool) -> ChunkResult:
@@ -92,15 +93,21 @@ class Chunk:
             ids=SeededIds(self._seed, len(types)) if self._seed else Texts(each.id for each in self._new_tasks),
             types=types[0] if _all_equal(types) else Texts(types),
             options=replace(
-                first, task_id="", unique_key=None, unique_ttl_ns=0, headers=first.headers if keep_tasks else None
+                first,
+                task_id="",
+                unique_key=None,
+                unique_ttl_ns=0,
+                until="done",
+                if_there="",
+                headers=first.headers if keep_tasks else None,
             ),
             columns=_columns(self._options),
             outcomes=self._outcomes(report),
             tasks=self._tasks if keep_tasks else None,
         )
 
-    def _outcomes(self, report: EnqueueReport) -> list[EnqueueOutcome | BrokerError] | None:
-        in_order: list[EnqueueOutcome | BrokerError] = [EnqueueOutcome.ENQUEUED] * len(self._new_tasks)
+    def _outcomes(self, report: EnqueueReport) -> list[Outcome] | None:
+        in_order: list[Outcome] = [EnqueueOutcome.ENQUEUED] * len(self._new_tasks)
         all_enqueued = True
         for positions, outcomes in zip(self._places.values(), report.outcomes, strict=True):
             if any(outcome is not EnqueueOutcome.ENQUEUED for outcome in outcomes):

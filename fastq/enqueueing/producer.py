@@ -4,11 +4,14 @@ Thread-safe: between calls, only the times at which queues were registered are k
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from secrets import token_urlsafe
 from typing import Any
 
 from fastq._ids import new_task_id
 from fastq.broker.operation import Flow
 from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, QueueRegister, enqueue_batches, error_of
+from fastq.broker.operations.keyed import Found, KeyTerms
 from fastq.common.clock import Clock, at_unix_ns
 from fastq.common.encoding import PayloadCodec
 from fastq.common.states import TaskState
@@ -19,9 +22,9 @@ from fastq.options import NO_OPTIONS, TaskOptions, check_options, complete
 from fastq.task import MAX_MESSAGE_BYTES, Task, lock_payload
 from fastq.wire import keys
 from fastq.wire.codec import encode_task_message
-from fastq.wire.messages import CHECKPOINT_HEADER, TaskMessage
+from fastq.wire.messages import CHECKPOINT_HEADER, KEY_HEADER, UNTIL_HEADER, TaskMessage
 
-__all__ = ["Producer", "as_task", "compose", "enqueued_info", "message_of", "new_task_of"]
+__all__ = ["Producer", "as_task", "compose", "enqueued_info", "found_info", "message_of", "new_task_of"]
 
 SECOND_NS = 1_000_000_000
 PENDING = TaskState.PENDING  # used for each task, and slow to look up in its class
@@ -46,11 +49,12 @@ class Producer:
             yield from self.backlog.room((batch,), self.max_pending)
         due = self.register.due((batch.queue,))
         report = yield from enqueue_batches((batch,), due)
-        error = error_of(report.outcomes[0][0], info.queue, info.id)
+        outcome = report.outcomes[0][0]
+        error = error_of(outcome, info.queue, info.id)
         self.register.done(() if isinstance(error, BrokerError) else due, report.registered)
         if error is not None:
             raise error
-        return info
+        return found_info(info, outcome) if batch.keyed else info
 
 
 def as_task(task: Task | str, payload: Any, codec: PayloadCodec | None = None) -> Task:
@@ -72,7 +76,8 @@ def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = ""
     """
     options = complete({**task.options, **given} if task.options else given, now_ns)
     message = message_of(task, options, task_id or options.task_id or new_task_id())
-    batch = EnqueueBatch(options.queue, options.state, (new_task_of(message, options, now_ns),), now_ns)
+    new = new_task_of(message, options, now_ns)
+    batch = EnqueueBatch(options.queue, options.state, (new,), now_ns, keyed=new.terms is not None)
     return batch, enqueued_info(message, options, now_ns)
 
 
@@ -83,9 +88,16 @@ def message_of(task: Task, options: TaskOptions, task_id: str) -> TaskMessage:
         message.unique_key = _lock(task, options)
     if task.headers or options.headers:
         message.headers = {**task.headers, **options.headers} if options.headers else task.headers
-        if CHECKPOINT_HEADER in message.headers:  # copied from a running task, whose own it is
-            message.headers = {name: text for name, text in message.headers.items() if name != CHECKPOINT_HEADER}
+        if not _OWN.isdisjoint(message.headers):  # copied from a running task, whose own they are
+            message.headers = {name: text for name, text in message.headers.items() if name not in _OWN}
+    if options.if_there:
+        message.headers = {**message.headers, KEY_HEADER: token_urlsafe(9)}
+    if options.until in ("start", "end"):
+        message.headers = {**message.headers, UNTIL_HEADER: options.until}
     return message
+
+
+_OWN = frozenset({CHECKPOINT_HEADER, KEY_HEADER, UNTIL_HEADER})
 
 
 def _lock(task: Task, options: TaskOptions) -> str:
@@ -96,24 +108,37 @@ def _lock(task: Task, options: TaskOptions) -> str:
 
 def new_task_of(message: TaskMessage, options: TaskOptions, now_ns: int) -> NewTask:
     """Encode a message, and add the other arguments of the scripts; ``ValueError`` above Redis' size limit."""
+    lock = message.unique_key
+    if options.until == "expiry":
+        message.unique_key = ""  # a server releases the lock that the message names; nobody is to release this one
     data = encode_task_message(message)
     if len(data) > MAX_MESSAGE_BYTES:
         raise ValueError(
             f"task {message.id} has a message of {len(data)} bytes; the limit of Redis is {MAX_MESSAGE_BYTES}"
         )
-    if options.state is PENDING and not options.unique_ttl_ns:
+    if options.state is PENDING and not options.unique_ttl_ns and not options.if_there:
         return NewTask(message.id, data)
     run_at_ns = options.process_at_ns
+    if options.if_there:
+        return _keyed(message, data, options)
     # The lock of a scheduled task counts from its due time (asynq: time until processAt + ttl).
     delay_ns = 0 if run_at_ns is None else run_at_ns - now_ns
     return NewTask(
         id=message.id,
         message=data,
-        lock=message.unique_key,
-        lock_ttl_s=(options.unique_ttl_ns + delay_ns) // SECOND_NS if message.unique_key else 0,
+        lock=lock,
+        lock_ttl_s=(options.unique_ttl_ns + delay_ns) // SECOND_NS if lock else 0,
         run_at_s=0 if run_at_ns is None else run_at_ns // SECOND_NS,
         group=options.fields["group_key"],
     )
+
+
+def _keyed(message: TaskMessage, data: bytes, options: TaskOptions) -> NewTask:
+    run_at_s, latest_s = (options.process_at_ns or 0) // SECOND_NS, options.latest_ns // SECOND_NS
+    if latest_s:
+        run_at_s = min(run_at_s, latest_s)
+    terms = KeyTerms(options.if_there, message.headers[KEY_HEADER], latest_s)
+    return NewTask(message.id, data, run_at_s=run_at_s, terms=terms)
 
 
 def enqueued_info(message: TaskMessage, options: TaskOptions, now_ns: int) -> TaskInfo:
@@ -121,3 +146,13 @@ def enqueued_info(message: TaskMessage, options: TaskOptions, now_ns: int) -> Ta
     next_ns = now_ns if options.state is PENDING else options.process_at_ns
     next_process_at = None if next_ns is None else at_unix_ns(next_ns)
     return task_info(message, options.state, next_process_at=next_process_at)
+
+
+def found_info(info: TaskInfo, outcome: object) -> TaskInfo:
+    """Return the description of a task that was put by its key, with what became of it."""
+    if not isinstance(outcome, Found):
+        return info
+    if outcome.state is None:
+        return replace(info, key_outcome=outcome.outcome)
+    at = at_unix_ns(outcome.run_at_s * SECOND_NS) if outcome.run_at_s else None
+    return replace(info, key_outcome=outcome.outcome, state=outcome.state, next_process_at=at)

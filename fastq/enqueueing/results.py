@@ -14,9 +14,9 @@ from itertools import accumulate
 from typing import Any, Protocol, TypeAlias, overload
 
 from fastq._ids import format_ids
-from fastq.broker.operations.enqueue import EnqueueOutcome, error_of
-from fastq.enqueueing.producer import enqueued_info, message_of
-from fastq.errors import BrokerError, FastqError
+from fastq.broker.operations.enqueue import Outcome, error_of
+from fastq.enqueueing.producer import enqueued_info, found_info, message_of
+from fastq.errors import FastqError
 from fastq.info import TaskInfo
 from fastq.options import TaskOptions, starting_state
 from fastq.task import Task
@@ -85,7 +85,7 @@ class ChunkResult:
     types: str | Texts
     options: TaskOptions
     columns: Mapping[str, Column]
-    outcomes: list[EnqueueOutcome | BrokerError] | None
+    outcomes: list[Outcome] | None
     tasks: list[Task] | None
 
     def __len__(self) -> int:
@@ -130,7 +130,8 @@ class ChunkResult:
             task = self.tasks[index]
         else:
             task = Task(self.types if isinstance(self.types, str) else self.types[index])
-        return enqueued_info(message_of(task, options, self.task_id(index)), options, self.now_ns)
+        info = enqueued_info(message_of(task, options, self.task_id(index)), options, self.now_ns)
+        return info if self.outcomes is None else found_info(info, self.outcomes[index])
 
     def without_tasks(self) -> "ChunkResult":
         """Return the same without payloads and headers."""

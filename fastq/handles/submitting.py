@@ -54,6 +54,11 @@ def _check(options: Mapping[str, Any]) -> None:
         raise ValueError("retention must be more than 0 for a task that is submitted: its result would not be kept")
     if group := options.get("group"):
         raise ValueError(f"a task of a group, {group!r}, cannot be submitted: it becomes a part of another task")
+    if key := options.get("key"):
+        raise ValueError(
+            f"a task with a key, {key!r}, cannot be submitted: the one that runs may be another; enqueue it, and wait "
+            "for whichever runs by client.wait(queue, key)"
+        )
 
 
 def decoder_of(task: Task) -> Decode:

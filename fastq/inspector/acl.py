@@ -41,7 +41,7 @@ ROLES: Final = {
     "scheduler": _Role(f"{ENQUEUING} expire get hincrby hlen llen scard zcard zremrangebyrank", _SCHEDULERS),
     "inspector": _Role(_READING, (*_SERVERS, *_SCHEDULERS)),
     "admin": _Role(
-        f"""{ENQUEUING} {_READING} hdel hincrby hlen lpop lrem lset ltrim pubsub|numsub rpush slowlog|get
+        f"""{ENQUEUING} {_READING} hincrby hlen lpop lrem lset ltrim pubsub|numsub rpush slowlog|get
         subscribe unlink zmscore zremrangebyrank zremrangebyscore""",
         (*_SERVERS, *_SCHEDULERS),
         (*_ORDERS, *_INBOXES),

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from fastq.broker.operation import Operation
-from fastq.broker.operations.enqueue import EnqueueOutcome, QueueRegister, error_of
+from fastq.broker.operations.enqueue import EnqueueOutcome, Outcome, QueueRegister, error_of
 from fastq.broker.operations.schedulers import TickOutcome, clear_scheduler, publish_scheduler, record_event
 from fastq.broker.operations.ticks import enqueue_ticks, read_last_tick
 from fastq.broker.transport.blocking import BlockingBroker
@@ -196,7 +196,7 @@ class Engine:
         if enqueued:
             self._record(enqueued)
 
-    def _settle(self, task: TickTask, outcome: EnqueueOutcome | BrokerError) -> bool:
+    def _settle(self, task: TickTask, outcome: Outcome) -> bool:
         """Note the result of a tick's task, call the hook, and return whether this scheduler enqueued it."""
         entry, attempt, info = task.entry, task.attempt, task.info
         if isinstance(outcome, BrokerError):

@@ -177,7 +177,7 @@ class Entry:
     def attempt(self, due: datetime) -> Attempt:
         """Return the attempt at a tick: the same one, with the same task id, until its result is known."""
         if self._attempt is None or self._attempt.due != due:
-            given = self.registration.checked.get("task_id")
+            given = self.registration.checked.get("task_id") or self.registration.checked.get("key")
             self._attempt = Attempt(due, self.registration.task, given or new_task_id(), is_id_ours=not given)
         return self._attempt
 

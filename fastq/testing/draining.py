@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from fastq.broker.inspect.queues import list_queues
 from fastq.broker.operations.dequeue import NoTasks, dequeue
-from fastq.broker.operations.finish import ANY_OWNER, Archived, Requeued, archive
+from fastq.broker.operations.finish import ANY_OWNER, Archived, Requeued, archive, release_lock
 from fastq.broker.operations.lease import LeasedTask, Owner
 from fastq.broker.operations.maintain import forward
 from fastq.broker.transport.blocking import BlockingBroker
@@ -20,8 +20,10 @@ from fastq.inspector.bulk import run_all_tasks
 from fastq.mux import ServeMux
 from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.dispositions import undecodable
+from fastq.server.inflight.marked import behind_ends, has_lock
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, view_leased
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
+from fastq.wire.marks import Mark, asked_of
 
 __all__ = ["drain"]
 
@@ -107,7 +109,7 @@ class _Draining:
         waiting: list[InFlightTask] = []
         for one in leased:
             try:
-                waiting.append(tasks.add(queue, view_leased(one), time.monotonic()))
+                waiting.append(self._begin(tasks.add(queue, view_leased(one), time.monotonic())))
             except InvalidMessageError as error:
                 yield self._reject(queue, one, error)
         try:
@@ -124,6 +126,14 @@ class _Draining:
                 task.disposition = Requeued(task.id)
             self._write(tasks, waiting)
 
+    def _begin(self, task: InFlightTask) -> InFlightTask:
+        """Note the marks of a task, and release a lock that ends at its start."""
+        if task.view.has_fastq_headers:
+            task.marks = asked_of(task.view.data).marks
+            if task.marks & Mark.UNLOCK_AT_START and has_lock(task.queue, task.view.unique_key):
+                self._broker.run(release_lock(task.view.unique_key, task.id))
+        return task
+
     def _next_call(self, waiting: list[InFlightTask]) -> list[InFlightTask]:
         """Return the first task with those behind it that its handler gets in the same call."""
         pattern, most = self._runner.batch_of(waiting[0].view.type)
@@ -134,6 +144,8 @@ class _Draining:
     def _write(self, tasks: InFlightTasks, ended: list[InFlightTask]) -> None:
         for call in plan_acks(ended, tasks, self._owner, time.time_ns(), checks_done=False) if ended else ():
             self._broker.run(call.operation)
+        for operation in behind_ends(ended, time.time_ns()):
+            self._broker.run(operation)
 
     def _reject(self, queue: str, leased: LeasedTask, error: InvalidMessageError) -> TaskRun:
         now_ns = time.time_ns()

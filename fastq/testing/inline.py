@@ -10,8 +10,8 @@ from fastq.broker.operations.ends import TaskKey
 from fastq.broker.operations.finish import Disposition
 from fastq.client import AsyncClient, Client
 from fastq.common.encoding import PayloadCodec
-from fastq.common.states import TaskState
-from fastq.enqueueing.producer import compose
+from fastq.common.states import KeyOutcome, TaskState
+from fastq.enqueueing.producer import compose, found_info
 from fastq.enqueueing.results import EnqueueResults
 from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError, not_a_task
 from fastq.hooks import Hooks
@@ -20,11 +20,12 @@ from fastq.mux import ServeMux
 from fastq.options import NO_OPTIONS
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.task import Task
+from fastq.testing.inline_keys import InlineKeys
 from fastq.testing.inline_waiter import AsyncInlineWaiter, InlineWaiter
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
 from fastq.wire.codec import decode_task_message, encode_task_message, view_task_message
 from fastq.wire.inbox import EndKind, TaskEnd
-from fastq.wire.messages import CHECKPOINT_HEADER, TaskMessage
+from fastq.wire.messages import CHECKPOINT_HEADER, UNTIL_HEADER, TaskMessage
 
 __all__ = ["AsyncInlineClient", "InlineClient"]
 
@@ -75,6 +76,7 @@ class _InlineTasks:
         self._waiting: dict[tuple[str, str], TaskMessage] = {}
         self._kept: set[tuple[str, str]] = set()
         self._locks: dict[str, tuple[str, str]] = {}
+        self._keys = InlineKeys(self._waiting)
         self.enqueued: list[TaskInfo] = []
         self.runs: list[TaskRun] = []
 
@@ -110,13 +112,21 @@ class _InlineTasks:
         batch, info = compose(task, NO_OPTIONS, time.time_ns())
         message = decode_task_message(batch.tasks[0].message)
         key = (info.queue, info.id)
+        lock = batch.tasks[0].lock
+        if (terms := batch.tasks[0].terms) is not None:
+            if (found := self._keys.find(key, message, terms, self._backlog)) is not None:
+                info = found_info(info, found)
+                self.enqueued.append(info)
+                return info
+            self._kept.discard(key)
+            info = replace(info, key_outcome=KeyOutcome.PUT)
         if key in self._kept:
             raise TaskIDConflictError(*key)
-        if message.unique_key in self._locks:
+        if lock in self._locks:
             raise DuplicateTaskError(*key)
         self._kept.add(key)
-        if message.unique_key:
-            self._locks[message.unique_key] = key
+        if lock:
+            self._locks[lock] = key
         self.enqueued.append(info)
         if info.state is TaskState.PENDING:
             self._backlog.append(message)
@@ -133,13 +143,24 @@ class _InlineTasks:
         """Return the first task that is to run, with those that its handler gets in the same call."""
         first = self._backlog[0]
         pattern, most = self._runner.batch_of(first.type)
-        if most == 1:
-            return [first]
-        return [one for one in self._backlog if self._runner.batch_of(one.type)[0] == pattern][:most]
+        call = [first]
+        if most > 1:
+            call = [one for one in self._backlog if self._runner.batch_of(one.type)[0] == pattern][:most]
+        self._keys.running = {(one.queue, one.id) for one in call}
+        for one in call:
+            if one.headers.get(UNTIL_HEADER) == "start":
+                self._release(one)
+        return call
+
+    def _release(self, message: TaskMessage) -> None:
+        """Release the unique lock of a task, if it is the task's."""
+        if self._locks.get(message.unique_key) == (message.queue, message.id):
+            del self._locks[message.unique_key]
 
     def _settle_all(self, call: Sequence[TaskMessage], runs: Sequence[tuple[TaskRun, Disposition]]) -> None:
         """Note the runs of a call; raise the first handler's error if requested."""
         in_call = {id(message) for message in call}
+        self._keys.running = set()
         self._backlog = deque(message for message in self._backlog if id(message) not in in_call)
         errors: list[BaseException] = []
         for message, (run, _) in zip(call, runs, strict=True):
@@ -147,8 +168,18 @@ class _InlineTasks:
                 self._settle(message, run)
             except BaseException as error:  # noqa: BLE001 - it is raised once all are noted
                 errors.append(error)
+            self._put_again((message.queue, message.id))
         if errors:
             raise errors[0]
+
+    def _put_again(self, key: TaskKey) -> None:
+        """Put what was enqueued by a key while its task ran."""
+        message = self._keys.again.pop(key, None)
+        if message is not None and key in self._waiting:
+            self._waiting[key] = message
+        elif message is not None:
+            self._kept.add(key)
+            self._backlog.append(message)
 
     def _put_each(self, tasks: Sequence[Task]) -> Iterator[TaskInfo | DuplicateTaskError | TaskIDConflictError]:
         """Put tasks one after the other, and yield each result; the caller runs the task before it continues."""
@@ -189,10 +220,11 @@ class _InlineTasks:
                 message.headers = {**message.headers, CHECKPOINT_HEADER: run.checkpoint.decode()}
             self._waiting[key] = message
         elif run.outcome in (RunOutcome.DONE, RunOutcome.REVOKE):
-            if self._locks.get(message.unique_key) == key:
-                del self._locks[message.unique_key]
+            self._release(message)
             if run.outcome is RunOutcome.REVOKE or message.retention <= 0:
                 self._kept.discard(key)
+        elif message.headers.get(UNTIL_HEADER) == "end":
+            self._release(message)
         if self._raise_errors and run.error is not None and run.outcome is not RunOutcome.REVOKE:
             raise run.error
 

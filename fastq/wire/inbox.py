@@ -8,7 +8,7 @@ under way, and its id may be another task's by then: so a client believes none t
 
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,7 @@ __all__ = [
     "Awaiter",
     "EndKind",
     "TaskEnd",
-    "awaiter_of",
+    "awaiter_in",
     "encode_end",
     "encode_ends",
     "error_in",
@@ -77,12 +77,8 @@ class Awaiter(NamedTuple):
     submit: str = ""
 
 
-def awaiter_of(data: bytes) -> Awaiter | None:
-    """Return the client that a task's message names."""
-    try:
-        headers = decode_task_message(data).headers
-    except InvalidMessageError:
-        return None  # the child will say so
+def awaiter_in(headers: Mapping[str, str]) -> Awaiter | None:
+    """Return the client that a task's headers name."""
     inbox, submit = headers.get(INBOX_HEADER, ""), headers.get(SUBMIT_HEADER, "")
     return Awaiter(inbox, submit if _NAME.fullmatch(submit) else "") if _NAME.fullmatch(inbox) else None
 

@@ -13,6 +13,7 @@ __all__ = [
     "CANCEL_CHANNEL",
     "OWN_ASIDE",
     "active",
+    "again",
     "aggregation_set",
     "aggregation_sets",
     "all_queues",
@@ -67,7 +68,7 @@ __all__ = [
 ]
 
 OWN_ASIDE: Final = (
-    r"moved|archive_rule|scheduled_groups|lost:\d{4}-\d\d-\d\d|history:\d{4}-\d\d-\d\d(T\d\d)?"
+    r"again|moved|archive_rule|scheduled_groups|lost:\d{4}-\d\d-\d\d|history:\d{4}-\d\d-\d\d(T\d\d)?"
     r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}"
 )
 """What the keys of a queue are called that asynq does not know, besides those of tasks and groups."""
@@ -226,6 +227,14 @@ def moving(queue: str) -> str:
 def moved(queue: str) -> str:
     """Name the hash of tasks that left this queue and may not be in the other yet, ``token:id``; not asynq's."""
     return f"asynq:{{{queue}}}:moved"
+
+
+def again(queue: str) -> str:
+    """Name the hash of what was enqueued by key while that task ran, by task id; not asynq's.
+
+    A value is the Unix seconds to run at or "", a colon, those of the latest such time or "", a colon, the message.
+    """
+    return f"asynq:{{{queue}}}:again"
 
 
 def never(key: str) -> str:

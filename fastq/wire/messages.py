@@ -11,7 +11,9 @@ from fastq._codec import TaskMessage, TaskView
 
 __all__ = [
     "CHECKPOINT_HEADER",
+    "KEY_HEADER",
     "UNDECODABLE_TYPE",
+    "UNTIL_HEADER",
     "SchedulerEnqueueEvent",
     "SchedulerEntry",
     "ServerInfoMessage",
@@ -22,6 +24,10 @@ __all__ = [
 
 CHECKPOINT_HEADER: Final = "fastq-checkpoint"
 """The header that holds the checkpoint of a task, as JSON text."""
+KEY_HEADER: Final = "fastq-key"
+"""The header of a task that was enqueued by key; its value is another one for each enqueue."""
+UNTIL_HEADER: Final = "fastq-until"
+"""The header that says when a server releases a task's unique lock: ``start`` or ``end``; without it as asynq does."""
 UNDECODABLE_TYPE: Final = "fastq:undecodable"
 """The type of a task that replaces an undecodable message; its payload is the original bytes."""
 

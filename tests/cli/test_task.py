@@ -356,6 +356,17 @@ def test_of_the_times_to_start_the_last_one_given_counts(fastq: Fastq) -> None:
     assert fastq.json("task", "enqueue", "-t", "t", "-l", "x", *now, *at)["state"] == "scheduled"
 
 
+def test_what_became_of_a_task_by_key_is_said(fastq: Fastq) -> None:
+    words = ("task", "enqueue", "-t", "t", "-l", "x", "--key", "a")
+    assert fastq.json(*words, "--process-in", "1h")["key_outcome"] == "put"
+    assert fastq.done(*words) == "Kept a of default, and nothing of this one: scheduled.\n"
+    assert fastq.done(*words, "--if-there", "replace") == "Replaced a of default: scheduled.\n"
+    postponed = fastq.json(*words, "--if-there", "postpone", "--process-in", "2h", "--latest", "90m")
+    assert (postponed["key_outcome"], postponed["state"]) == ("postponed", "scheduled")
+    assert "if_there must be one of keep" in fastq.failure(*words, "--if-there", "drop", code=2)
+    assert "until='end' needs unique=" in fastq.failure(*words[:6], "--until", "end", code=2)
+
+
 def test_what_became_of_an_enqueued_task_is_said(fastq: Fastq) -> None:
     words = ("task", "enqueue", "-t", "t", "-l", "x", "--id")
     assert fastq.done(*words, "1") == "Enqueued 1 into default: pending.\n"

@@ -7,7 +7,7 @@ from hashlib import sha1
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from fastq.broker.operation import Flow, Operation, Word, scripted, together
-from fastq.broker.operations.finish import archive_bounds, archive_keys
+from fastq.broker.operations.finish import archive_bounds, archive_keys, release_lock
 from fastq.broker.operations.walk import Source, WalkedTask
 from fastq.errors import BrokerError, InvalidMessageError
 from fastq.wire import keys
@@ -112,7 +112,7 @@ def _take_all(source: Source, take: BulkAction) -> Flow[int]:
 
 def release_locks(queue: str, deleted: Sequence[tuple[bytes, bytes]]) -> Flow[None]:
     """Release the locks that the messages of deleted tasks name; asynq notes none in the hash of a grouped task."""
-    yield from together(*(_release(lock, task_id) for task_id, lock in _locks(queue, deleted)))
+    yield from together(*(release_lock(lock, task_id) for task_id, lock in _locks(queue, deleted)))
 
 
 def _locks(queue: str, deleted: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, str]]:
@@ -123,10 +123,6 @@ def _locks(queue: str, deleted: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple
             continue
         if lock.startswith(keys.queue_prefix(queue)):  # a message may name any key as its lock
             yield task_id, lock
-
-
-def _release(lock: str, owner: bytes) -> Operation[int]:
-    return scripted("release_lock", (lock,), (owner,), int, idempotent=True)
 
 
 class Chosen(NamedTuple):

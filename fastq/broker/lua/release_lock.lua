@@ -1,4 +1,4 @@
---[[ release_lock: delete the unique lock of a task that is gone, if it is still the task's.
+--[[ release_lock: delete the unique lock of a task that needs it no longer, if it is still the task's.
 KEYS[1] unique  asynq:{q}:unique:{type}:{md5}
 ARGV[1] owner   task id
 builds  none

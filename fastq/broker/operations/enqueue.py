@@ -2,7 +2,8 @@
 
 Redis is never asked twice blindly. When the reply of an enqueue was lost, the flow looks for each task by its id. A
 task with the same type and payload, in any state, is success. A missing task is sent again. So a task that has already
-run and been deleted by then is enqueued a second time (by design: at least once).
+run and been deleted by then is enqueued a second time (by design: at least once). The script that puts tasks by their
+keys looks by itself, when it is told that it may have run before.
 
 What Redis has refused for the moment is sent again, with pauses: while it moves the slot of the queue, or where the
 connection led to a replica.
@@ -17,10 +18,11 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from fastq.broker.operation import Flow, Operation, Pause, Soon, Word
+from fastq.broker.operations.keyed import Found, KeyTerms, found_of, keyed_keys
 from fastq.broker.scripts import Script, load_script
 from fastq.broker.transport.exchange import ATTEMPTS, backoff_s
 from fastq.common.clock import Clock
-from fastq.common.states import TaskState
+from fastq.common.states import KeyOutcome, TaskState
 from fastq.errors import (
     BrokerError,
     BrokerTimeoutError,
@@ -38,6 +40,7 @@ __all__ = [
     "EnqueueOutcome",
     "EnqueueReport",
     "NewTask",
+    "Outcome",
     "QueueRegister",
     "enqueue_batches",
     "enqueue_operations",
@@ -63,9 +66,12 @@ class EnqueueOutcome(IntEnum):
     """Another scheduler has enqueued the task of this tick."""
 
 
-def error_of(outcome: EnqueueOutcome | BrokerError, queue: str, task_id: str) -> FastqError | None:
+Outcome: TypeAlias = EnqueueOutcome | Found | BrokerError
+
+
+def error_of(outcome: Outcome, queue: str, task_id: str) -> FastqError | None:
     """Return the error for an outcome, None for success."""
-    if outcome is EnqueueOutcome.ENQUEUED:
+    if outcome is EnqueueOutcome.ENQUEUED or isinstance(outcome, Found):
         return None
     if isinstance(outcome, BrokerError):
         return outcome
@@ -73,7 +79,7 @@ def error_of(outcome: EnqueueOutcome | BrokerError, queue: str, task_id: str) ->
 
 
 class NewTask(NamedTuple):
-    """The facts about one new task that the scripts need; the message is encoded."""
+    """The facts about one new task that the scripts need; the message is encoded. ``terms`` are those of its key."""
 
     id: str
     message: bytes
@@ -81,26 +87,30 @@ class NewTask(NamedTuple):
     lock_ttl_s: int = 0
     run_at_s: int = 0
     group: str = ""
+    terms: KeyTerms | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EnqueueBatch:
     """New tasks of one queue that start in the same state; one script call writes them, in order.
 
-    The caller limits their number and bytes: 500 tasks with 256 kB in total keep Redis busy for about 2 ms.
+    The caller limits their number and bytes: 500 tasks with 256 kB in total keep Redis busy for about 2 ms. All or none
+    are ``keyed``. ``is_repeat`` says that an earlier sending may have been carried out.
     """
 
     queue: str
     state: TaskState
     tasks: Sequence[NewTask]
     now_ns: int
+    keyed: bool = False
+    is_repeat: bool = False
 
 
 class EnqueueReport(NamedTuple):
     """The report of ``enqueue_batches``: the registered queues, and the outcome or error of each task by batch."""
 
     registered: list[str]
-    outcomes: list[Sequence[EnqueueOutcome | BrokerError]]
+    outcomes: list[Sequence[Outcome]]
 
 
 def register_queue(queue: str) -> Operation[int]:
@@ -170,7 +180,7 @@ def settle_enqueue(
 
     ``beside`` are the results of other operations of the same round trip.
     """
-    outcomes: list[Sequence[EnqueueOutcome | BrokerError]] = []
+    outcomes: list[Sequence[Outcome]] = []
     for batch, first in zip(batches, results[len(register) :], strict=True):
         result = first
         if isinstance(result, BrokerError) and result.tries > 1:
@@ -178,7 +188,7 @@ def settle_enqueue(
         if not isinstance(result, BrokerError):
             outcomes.append(result)
         elif result.maybe_applied and result.transient:  # its reply was lost; a refusal halfway is not settled
-            outcomes.append((yield from _settle(batch, result)))
+            outcomes.append((yield from (_settle_keyed if batch.keyed else _settle)(batch, result)))
         else:
             outcomes.append([result] * len(batch.tasks))
     registered = _registered(register, results)
@@ -264,6 +274,21 @@ def _settle(batch: EnqueueBatch, error: BrokerError) -> Flow[list[EnqueueOutcome
     return [settled.get(index, error) for index in range(len(tasks))]
 
 
+def _settle_keyed(batch: EnqueueBatch, error: BrokerError) -> Flow[list[Outcome]]:
+    """Put tasks by their keys again, unless Redis has put them already, as the mark in their messages tells."""
+    yield Soon(after_silence=isinstance(error, BrokerTimeoutError))
+    again = replace(batch, is_repeat=True)
+    for attempt in range(1, ATTEMPTS):
+        yield Pause(backoff_s(attempt))
+        outcomes = (yield (_operation(again),))[0]
+        if not isinstance(outcomes, BrokerError):
+            if error.if_applied is None:
+                return outcomes  # type: ignore[no-any-return]  # of an operation
+            return [error.if_applied if isinstance(one, Found) and one.is_repeat else one for one in outcomes]
+        error.__cause__ = outcomes
+    return [error] * len(batch.tasks)
+
+
 def _compare(tasks: Sequence[NewTask], index: int, settled: Mapping[int, object], stored: bytes) -> EnqueueOutcome:
     """Return ENQUEUED if the stored task is this one.
 
@@ -288,7 +313,9 @@ def _read_message(queue: str, task_id: str) -> Operation[bytes | None]:
     return Operation("HGET", (keys.task(queue, task_id),), ("msg",), idempotent=True)
 
 
-def _operation(batch: EnqueueBatch) -> Operation[list[EnqueueOutcome]]:
+def _operation(batch: EnqueueBatch) -> Operation[Any]:
+    if batch.keyed:
+        return _put_keyed(batch)
     script, layout = _LAYOUTS[batch.state]
     parse = partial(_outcomes, len(batch.tasks))
     return Operation(script.name, *layout(batch), parse, script=script, unconfirmed=_unconfirmed)
@@ -300,8 +327,32 @@ def _outcomes(count: int, reply: int | list[int]) -> list[EnqueueOutcome]:
     return [EnqueueOutcome(code) for code in reply]
 
 
-def _unconfirmed(outcomes: Sequence[EnqueueOutcome], error: BrokerError) -> list[EnqueueOutcome | BrokerError]:
-    return [error if outcome is EnqueueOutcome.ENQUEUED else outcome for outcome in outcomes]
+def _unconfirmed(outcomes: Sequence[EnqueueOutcome | Found], error: BrokerError) -> list[Outcome]:
+    return [error if _is_written(outcome) else outcome for outcome in outcomes]
+
+
+def _is_written(outcome: EnqueueOutcome | Found) -> bool:
+    if isinstance(outcome, Found):
+        return outcome.outcome is not KeyOutcome.KEPT
+    return outcome is EnqueueOutcome.ENQUEUED
+
+
+def _put_keyed(batch: EnqueueBatch) -> Operation[list[EnqueueOutcome | Found]]:
+    queue = batch.queue
+    repeat = "1" if batch.is_repeat else ""
+    args: list[Word] = [keys.task_prefix(queue), batch.now_ns, keys.due_channel(queue), repeat]
+    for task in batch.tasks:
+        assert task.terms is not None, "a keyed batch has the terms of each key"
+        if_there, mark, latest_s = task.terms
+        args += (task.id, task.message, if_there, task.run_at_s or "", latest_s or "", mark)
+    script = load_script("put_keyed")
+    return Operation(script.name, keyed_keys(queue), args, _found, script=script, unconfirmed=_unconfirmed)
+
+
+def _found(reply: list[Any]) -> list[EnqueueOutcome | Found]:
+    return [
+        found_of(code, more) or EnqueueOutcome.ID_CONFLICT for code, more in zip(reply[::2], reply[1::2], strict=True)
+    ]
 
 
 _Layout: TypeAlias = tuple[tuple[str, ...], list[Word]]

@@ -44,6 +44,7 @@ __all__ = [
     "completed_end",
     "done",
     "put_back",
+    "release_lock",
     "requeue",
     "retry",
     "stats_expiry",
@@ -350,6 +351,11 @@ def put_back(queue: str, tasks: Sequence[PutBack], now_ns: int, guard: Guard) ->
     script_keys = (keys.active(queue), keys.lease(queue), keys.pending(queue))
     args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, OLDEST_FIRST, *guard.words(), *words)
     return scripted("put_back", script_keys, args, partial(_outcomes, len(tasks)))
+
+
+def release_lock(lock: str, task_id: str | bytes) -> Operation[int]:
+    """Delete the unique lock of a task that no longer needs it, if it is still the task's."""
+    return scripted("release_lock", (lock,), (task_id,), int, idempotent=True)
 
 
 def _counters(queue: str, now: datetime) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ many schedulers try, and however often one of them must try again.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastq.broker.operation import Flow, Operation, scripted
 from fastq.broker.operations.enqueue import (
@@ -14,11 +14,12 @@ from fastq.broker.operations.enqueue import (
     EnqueueOutcome,
     EnqueueReport,
     NewTask,
+    Outcome,
     enqueue_operations,
     settle_enqueue,
 )
+from fastq.broker.operations.keyed import found_of, keyed_keys
 from fastq.common.states import TaskState
-from fastq.errors import BrokerError
 from fastq.wire import keys
 
 __all__ = ["LastTick", "NamedTick", "TickReport", "enqueue_tick", "enqueue_ticks", "read_last_tick"]
@@ -53,22 +54,35 @@ class TickReport(NamedTuple):
     """The report of ``enqueue_ticks``: the queues registered, and the outcome or error of each named and other tick."""
 
     registered: list[str]
-    named: list[EnqueueOutcome | BrokerError]
-    plain: list[EnqueueOutcome | BrokerError]
+    named: list[Outcome]
+    plain: list[Outcome]
 
 
-def enqueue_tick(tick: NamedTick, batch: EnqueueBatch) -> Operation[EnqueueOutcome]:
+def enqueue_tick(tick: NamedTick, batch: EnqueueBatch) -> Operation[Outcome]:
     """Enqueue the one task of a batch unless the tick was enqueued; a repeated call returns the same outcome.
 
     If the task was refused because of its id or its lock, the tick stays open: another scheduler may still enqueue it.
     """
     (task,) = batch.tasks
     queue = batch.queue
+    notes = keys.tick(queue, tick.name, tick.due_s), keys.last_tick(queue, tick.name)
+    if task.terms is not None:
+        if_there, _, latest_s = task.terms
+        return scripted(
+            "put_keyed_tick",
+            (*notes, *keyed_keys(queue)),
+            (
+                *(tick.entry_id, tick.due_s, tick.ttl_s, tick.plan, tick.last_ttl_s),
+                *(keys.task_prefix(queue), batch.now_ns, keys.due_channel(queue)),
+                *(task.id, task.message, if_there, task.run_at_s or "", latest_s or ""),
+            ),
+            _keyed_outcome,
+            idempotent=True,
+        )
     return scripted(
         "enqueue_tick",
         (
-            keys.tick(queue, tick.name, tick.due_s),
-            keys.last_tick(queue, tick.name),
+            *notes,
             keys.task(queue, task.id),
             keys.pending(queue),
             keys.scheduled(queue),
@@ -85,6 +99,13 @@ def enqueue_tick(tick: NamedTick, batch: EnqueueBatch) -> Operation[EnqueueOutco
         EnqueueOutcome,
         idempotent=True,
     )
+
+
+def _keyed_outcome(reply: Any) -> Outcome:
+    code, more = reply
+    if code == EnqueueOutcome.TAKEN:
+        return EnqueueOutcome.TAKEN
+    return found_of(code, more) or EnqueueOutcome.ID_CONFLICT
 
 
 def _moment(batch: EnqueueBatch, task: NewTask) -> int:

@@ -19,8 +19,10 @@ from fastq.broker.operations.finish import (
     Retried,
     archive,
     put_back,
+    release_lock,
     retry,
 )
+from fastq.broker.operations.keyed import put_again
 from fastq.broker.operations.lease import LeasedTask
 from fastq.broker.operations.maintain import count_lost
 from fastq.common.clock import Clock, at_unix_ns
@@ -28,11 +30,13 @@ from fastq.errors import BrokerError, InvalidMessageError
 from fastq.server.actors.actor import first_of
 from fastq.server.base.commands import Commands
 from fastq.server.inflight.dispositions import undecodable
+from fastq.server.inflight.marked import has_lock
 from fastq.server.inflight.stats import RepairKind, ServerStats
 from fastq.server.inflight.tally import Tally
 from fastq.server.inflight.tasks import view_leased
 from fastq.wire.attempts import AttemptRecord
 from fastq.wire.codec import clean_text, rewrite_task_message
+from fastq.wire.marks import Mark, asked_of
 from fastq.worker.shared.report import FailureReport
 
 __all__ = ["LostTaskRules", "LostTasks", "Put"]
@@ -76,6 +80,9 @@ class _LostTask(NamedTuple):
     attempt: bytes = b""
     type: str = ""
     """Empty if the message cannot be read."""
+    asked: int = 0
+    """Its marks."""
+    lock: str = ""
 
 
 class LostTasks:
@@ -120,7 +127,17 @@ class LostTasks:
                 put = await self._write(queue, some, operation, cause)
                 moved += put.moved
                 astray += put.astray
+        await self._follow_up(queue, fates, now_ns)
         return Put(moved, astray)
+
+    async def _follow_up(self, queue: str, fates: Sequence[_LostTask], now_ns: int) -> None:
+        """Give tasks what was enqueued by their keys while they ran, and release locks that no archived task keeps."""
+        keyed = [one.id for one in fates if one.asked & Mark.KEYED]
+        if keyed:
+            await self._commands.run(put_again(queue, keyed, now_ns))
+        for one in fates:
+            if one.why_archived and one.asked & Mark.UNLOCK_AT_END and has_lock(queue, one.lock):
+                await self._commands.run(release_lock(one.lock, one.id))
 
     async def _write(
         self, queue: str, lost_tasks: Sequence[_LostTask], operation: Operation[list[FinishOutcome]], cause: str
@@ -164,7 +181,8 @@ class LostTasks:
         retry_at_s = 0
         if not why and lost > 1:
             retry_at_s = int(now_s + await self._delay_s(task.message, view.retried))
-        return _LostTask(task.id, message, retry_at_s, why, attempt, view.type)
+        asked = asked_of(task.message).marks if view.has_fastq_headers else 0
+        return _LostTask(task.id, message, retry_at_s, why, attempt, view.type, asked, view.unique_key)
 
     async def _delay_s(self, message: bytes, retried: int) -> float:
         """Ask the app's hooks for the delay of a retry; as in asynq, the error handler is not called."""

@@ -2,7 +2,8 @@
 
 Wakes: at start and every 30 s; twice a beat while Redis has not answered for long enough (``redis_steadiness``). Reads:
 leases that ended 30 s ago or earlier. Writes: what becomes of those tasks (``lost_tasks``); ids without lease or task,
-and leases without task, are repaired, and all is counted; what dead servers left of groups is seen to (``reclaimer``).
+and leases without task, are repaired, and all is counted; what dead servers left of groups is seen to (``reclaimer``),
+and what was enqueued by key during runs that ended on servers that know of no keys.
 If it dies: another server's recoverer does the same (Go's only what it knows of, and it charges an attempt).
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from fastq.broker.operations.finish import Guard
+from fastq.broker.operations.keyed import list_again, put_again
 from fastq.broker.operations.lease import LeaseList, list_leases
 from fastq.broker.operations.repair import repair_active, repair_lease
 from fastq.common.clock import Moment
@@ -20,12 +22,15 @@ from fastq.server.actors.redis_steadiness import Answers
 from fastq.server.base.commands import Commands
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stats import RepairKind, Repairs, describe_repairs
+from fastq.wire.messages import KEY_HEADER
 
 __all__ = ["Recoverer"]
 
 BATCH: Final = 100
 STRETCH: Final = 500
 CAUSE: Final = "their server died or is cut off from Redis"
+
+_KEYED: Final = KEY_HEADER.encode()
 
 Reclaim: TypeAlias = Callable[[str, Callable[[], None]], Awaitable[None]]
 """Handles the groups of a queue; its argument is called at each step, because the work may take long."""
@@ -67,7 +72,9 @@ class Recoverer(Actor):
         failure: Exception | None = None
         for queue in self._queues:
             cares = (
-                (self._repair_active, self._recover, self._reclaim_groups) if is_round else (self._recover_if_unsteady,)
+                (self._repair_active, self._recover, self._reclaim_groups, self._put_again)
+                if is_round
+                else (self._recover_if_unsteady,)
             )
             for care in cares:
                 try:
@@ -89,6 +96,13 @@ class Recoverer(Actor):
         self._repairs.update(done)
         if done:
             self._log.warning("queue %s: %s", queue, describe_repairs(done))
+
+    async def _put_again(self, queue: str) -> None:
+        """Put what was enqueued by key during runs whose servers did not: Go's do not, and one may have died."""
+        if queue in self._tasks.marked_queues:
+            ids = await self._commands.run(list_again(queue))
+            if ids:
+                await self._commands.run(put_again(queue, ids, self._clock.unix_ns()))
 
     async def _reclaim_groups(self, queue: str) -> None:
         if self._reclaim is not None:
@@ -114,6 +128,8 @@ class Recoverer(Actor):
                 if self._tasks.get(queue, task.id) is None
             ]
             moved = 0
+            if any(_KEYED in task.message for task, _ in others):
+                self._tasks.marked_queues.add(queue)
             if others:
                 put = await self._lost.put(queue, others, Guard(expired_at=cutoff_s), CAUSE, self.get_on)
                 moved = put.moved + await self._repair_astray(queue, put.astray, cutoff_s)

@@ -19,7 +19,7 @@ from fastq._codec import rewrite_task_message, view_task_message
 from fastq.broker.operations.finish import Completed, Done
 from fastq.errors import InvalidMessageError
 from fastq.pool.main.protocol import EventKind, Sort
-from fastq.wire.inbox import awaiter_of
+from fastq.wire.marks import asked_of
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(type kind, Py_ssize_t count)
@@ -117,7 +117,9 @@ cdef class SubmissionMaker:
         submission.is_async, submission.is_threaded = sort & ASYNC != 0, sort & THREADED != 0
         task.tally = <Tally><object>PyTuple_GET_ITEM(known, 1)
         if view.slots[FASTQ_HEADER] != NULL:
-            task.awaiter = awaiter_of(submission.data)
+            task.awaiter, task.marks = asked_of(submission.data)
+            if task.marks:
+                self.tasks.marked_queues.add(task.queue)
             submission.is_awaited = task.awaiter is not None
         task.submission = submission
         return submission

@@ -11,6 +11,7 @@ from fastq.server.base.commands import Commands
 from fastq.server.inflight.ack_planner import AckCall, plan_acks
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.inboxes import Inboxes
+from fastq.server.inflight.marked import behind_ends
 from fastq.server.inflight.progress_writer import ProgressWriter
 from fastq.server.inflight.stats import RoundTrip
 from fastq.server.inflight.task_log import LEASE_LOST, TaskLog
@@ -57,7 +58,8 @@ class AckWriter:
             calls = plan_acks(ours, self._tasks, self._owner, self._clock.unix_ns(), checks_done=checks_done)
             before = self.progress.with_ends_of(ours) if self.progress.unwritten else []
             behind = self.inboxes.with_completed(calls) if awaited(ours) else []
-            results = await self._commands.run_many([*before, *[call.operation for call in calls], *behind])
+            last = behind_ends(ours, self._clock.unix_ns()) if self._tasks.marked_queues else []
+            results = await self._commands.run_many([*before, *[call.operation for call in calls], *behind, *last])
         except asyncio.CancelledError:
             self._ends.keep(ours, BrokerConnectionError("the write was canceled", maybe_applied=True))
             raise
@@ -71,7 +73,7 @@ class AckWriter:
         self._stats.acked.observe(len(ours))
         self._take(calls, results[len(before) : len(before) + len(calls)])
         if behind:
-            self.inboxes.note(results[len(before) + len(calls) :])
+            self.inboxes.note(results[len(before) + len(calls) : len(results) - len(last)])
 
     def _take(self, calls: Sequence[AckCall], outcomes: Sequence[Any]) -> None:
         """Settle the ends that were written, and keep the others."""

@@ -6,7 +6,7 @@ ends for the acker. The pool itself knows nothing of messages or queues.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -31,6 +31,7 @@ from fastq.pool.main.protocol import (
     Sort,
     Submission,
 )
+from fastq.server.base.commands import Commands
 from fastq.server.base.config import ServerConfig
 from fastq.server.inflight._processor import SubmissionMaker, split_done, submissions_of
 from fastq.server.inflight.cancellations import EarlyCancellations
@@ -48,7 +49,9 @@ from fastq.server.inflight.dispositions import (
 from fastq.server.inflight.failed_attempts import FailedAttempts
 from fastq.server.inflight.failure_log import FailureLog
 from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.marked import without_locked
 from fastq.server.inflight.progress_writer import ProgressWriter
+from fastq.server.inflight.questions import Questions
 from fastq.server.inflight.result_writer import ResultWriter
 from fastq.server.inflight.stats import UNKNOWN
 from fastq.server.inflight.tally import Tally
@@ -122,6 +125,7 @@ class Processor(PoolListener):
         progress: ProgressWriter,
         attempts: FailedAttempts,
         early: EarlyCancellations,
+        commands: Commands,
         unknown: UnknownTypes,
         judge: Judge | None,
         make_room: Callable[[], None],
@@ -140,6 +144,7 @@ class Processor(PoolListener):
         self._progress = progress
         self._attempts = attempts
         self._early = early
+        self._commands = commands
         self._unknown = unknown
         self._ask_hooks = judge
         self._make_room, self._failed = make_room, failed
@@ -148,9 +153,8 @@ class Processor(PoolListener):
         self.taken = 0
         self.max_tasks = 0
         """How many tasks are taken at most; 0 for any number."""
-        self._is_closed = False
-        self.failure_log = FailureLog(self._clock)
-        self._judging: dict[asyncio.Task[None], InFlightTask] = {}
+        self._is_closed, self.failure_log = False, FailureLog(self._clock)
+        self.questions = Questions()
         self._rules: dict[str, BatchRule] = {}
 
     def on_failed(self, error: PoolStartError) -> None:
@@ -204,12 +208,23 @@ class Processor(PoolListener):
                 self._take_odd(queue, [leased.task(place) for place in odd], leased_s, tasks, rejected)
             if self._early:
                 rejected += self._cancel_early(queue, tasks, asked_s)
+            if self._tasks.marked_queues:
+                tasks = without_locked(self._commands, self.questions, tasks, self._begin_unlocked)
             submissions = submissions_of(tasks)
             if submissions:
                 self.pool.submit(submissions)
         finally:
             if rejected:
                 self._finish(rejected)
+
+    def _begin_unlocked(self, task: InFlightTask) -> None:
+        if task.canceled is not None:
+            self._finish([self._end_early(task)])
+        elif self._is_closed:
+            self._finish([requeued(task)])
+        else:
+            assert task.submission is not None, "it has been made, but not submitted"
+            self.pool.submit([task.submission])
 
     def _without_surplus(self, queue: str, leased: Leased, asked_s: float) -> Leased:
         """Give back what is more than this server is to run: a late reply has brought it. Return the others."""
@@ -386,7 +401,7 @@ class Processor(PoolListener):
             if task.in_flight:
                 self._finish([self._end(task, event, report)])
 
-        self._end_later(task, ask())
+        self.questions.ask(task, ask())
 
     def _ask_about_unknown(self, task: InFlightTask, event: Event) -> None:
         """End a task of an unknown type once it is known who has a handler; it stays in flight until then."""
@@ -409,22 +424,7 @@ class Processor(PoolListener):
             task.failure, task.error = EventKind.NOT_FOUND, report_of(event.kind, event.data).error_class
             self._finish([task])
 
-        self._end_later(task, ask())
-
-    def _end_later(self, task: InFlightTask, ending: Coroutine[Any, Any, None]) -> None:
-        """End a task once somebody was asked; ``settle`` waits for it."""
-        judging = asyncio.create_task(ending)
-        self._judging[judging] = task
-        judging.add_done_callback(self._judging.pop)
-
-    async def settle(self, within_s: float) -> None:
-        """Wait until hook child and Redis have answered all questions, or use the defaults."""
-        if not self._judging:
-            return
-        _, late = await asyncio.wait(self._judging, timeout=within_s)
-        for judging in late:
-            judging.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        self.questions.ask(task, ask())
 
     def _end(self, task: InFlightTask, event: Event, report: FailureReport | None = None) -> InFlightTask:
         """Decide what becomes of a task, by the record of its attempt and the report that belongs to it."""
@@ -483,7 +483,7 @@ class Processor(PoolListener):
 
     def tasks(self) -> set[object]:
         """Return the tasks in the pool, and those with pending questions to hooks."""
-        return {submission.key for submission in self.pool.submissions()} | set(self._judging.values())
+        return {submission.key for submission in self.pool.submissions()} | self.questions.tasks()
 
 
 def requeued(task: InFlightTask) -> InFlightTask:

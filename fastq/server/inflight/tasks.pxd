@@ -13,6 +13,7 @@ cdef class InFlightTask:
     cdef public object disposition
     cdef public bytes written
     cdef public object awaiter
+    cdef public int marks
     cdef public int reruns
     cdef public int unexplained_reruns
     cdef public bint is_alone
@@ -28,6 +29,7 @@ cdef class InFlightTask:
 cdef class InFlightTasks:
     cdef double lease_s
     cdef dict queues
+    cdef readonly set marked_queues
     cdef InFlightTask take(self, str queue, TaskView view, double now_s)
     cdef InFlightTask look(self, str queue, str task_id)
     cdef void let_go(self, InFlightTask task)

@@ -27,6 +27,7 @@ cdef class InFlightTask:
     - ``is_alone``: whether it was in a batch that died with its child, so that it must run alone
     - ``canceled``: what is to become of it once somebody has canceled it
     - ``awaiter``: the client that waits for its end, if one does
+    - ``marks``: what else its headers ask for, as ``wire/marks.py`` has it
     - ``written``: the last result that the handler wrote while it ran
     - ``seq``: how many tasks of the queue were taken before it
     - ``submission``: what the pool has of it, while it is in flight
@@ -70,11 +71,15 @@ cdef class _QueueTasks:
 
 
 cdef class InFlightTasks:
-    """The tasks in flight of every queue; ``lease_s`` is for how long a task is leased."""
+    """The tasks in flight of every queue; ``lease_s`` is for how long a task is leased.
+
+    ``marked_queues`` are those of which tasks had marks.
+    """
 
     def __init__(self, lease_s: float = 30.0) -> None:
         self.lease_s = lease_s
         self.queues = {}
+        self.marked_queues = set()
 
     def add(self, queue: str, view: TaskView, now_s: float) -> InFlightTask:
         """Add a task that was leased just now."""
@@ -211,6 +216,13 @@ def awaited(tasks: list[InFlightTask]) -> list[InFlightTask]:
     """Return the tasks that a client waits for."""
     cdef InFlightTask task
     return [task for task in tasks if task.awaiter is not None]
+
+
+def marked(tasks: list[InFlightTask], marks: int) -> list[InFlightTask]:
+    """Return the tasks that have one of these marks."""
+    cdef InFlightTask task
+    cdef int wanted = marks
+    return [task for task in tasks if task.marks & wanted]
 
 
 def by_disposition(tasks: list[InFlightTask]) -> dict[tuple[str, type], list[InFlightTask]]:

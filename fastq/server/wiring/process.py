@@ -154,8 +154,7 @@ class ServerProcess:
         self.actors = self._in_order()
         self.watchdog = Watchdog(self.actors, options.timing, self.stats)
         self._logged_app = AppDescription()
-        self.stopping = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self.stopping, self._hurry = asyncio.Event(), asyncio.Event()
 
     def _make_writers(self) -> None:
         """Make what writes of tasks, while they run and when they end."""
@@ -185,6 +184,7 @@ class ServerProcess:
             progress=self.ack_writer.progress,
             attempts=self.failed_attempts,
             early=self.early,
+            commands=self.commands,
             unknown=UnknownTypes(config.unknown_tasks, self._broker, clock),
             judge=self.hooks.judge_failure if self.hooks.judges else None,
             make_room=self._make_room,
@@ -415,7 +415,7 @@ class ServerProcess:
         def left_s() -> float:
             return countdown.last_writes_s(answers())
 
-        await self.processor.settle(0.0 if self._hurry.is_set() else left_s())
+        await self.processor.questions.settle(0.0 if self._hurry.is_set() else left_s())
         await self.healthchecker.stop()  # it asks the hook child, which ends now
         await self.hooks.stop()
         await self.forks.stop()

@@ -7,7 +7,7 @@ from typing import Any
 from redis import Redis
 
 from fastq.broker.inspect.actions import Target, archive_task, run_task
-from fastq.broker.inspect.bulk import Chosen, _archive_some, _release, _run_some, delete_some, run_some
+from fastq.broker.inspect.bulk import Chosen, _archive_some, _run_some, delete_some, run_some
 from fastq.broker.inspect.examine import examine_leases, examine_list, examine_lock, examine_set, examine_tasks
 from fastq.broker.inspect.keyspace import scan_keys
 from fastq.broker.inspect.move import ParkedTask, claim_tasks, commit_move, drop_parked, unpark_tasks
@@ -49,11 +49,13 @@ from fastq.broker.operations.finish import (
     complete,
     done,
     put_back,
+    release_lock,
     requeue,
     retry,
 )
 from fastq.broker.operations.health import missing_rights
 from fastq.broker.operations.history import add_history
+from fastq.broker.operations.keyed import KeyTerms, put_again
 from fastq.broker.operations.lease import extend_leases, list_leases, list_owned
 from fastq.broker.operations.maintain import delete_expired_completed, forward
 from fastq.broker.operations.presence import (
@@ -119,6 +121,7 @@ def set_scene(db: Redis) -> None:
     at.hset(keys.archive_rule(Q), mapping={"max": 3, "ttl": 1_000_000, "full": "trim", "dropped": 1})
     at.zadd(keys.errors(Q), {f"old{n}": NOW_S - n for n in range(200)})
     at.set(keys.error(Q, "old199"), "traceback")
+    at.hset(keys.again(Q), mapping={one: behind(one) for one in ("gone", "r2", "a3", "c1", "s2")})
     at.zadd(keys.semaphore("scope"), {"x": NOW_S - 10})
     at.hset(keys.signers(), mapping={str(OURS): b"facts", "0.5": b"facts", "0.25": b"facts"})
     at.zadd(keys.signs(), {str(OURS): 1, "0.5": int(time.time() * 1000) - 100_000, "0.25": 1})
@@ -160,6 +163,17 @@ def _park(bench: QueueBench) -> None:
     at.hset(keys.moved(Q), "older:x", "by:other")
 
 
+def behind(task_id: str) -> bytes:
+    """Return what waits behind the run of a task."""
+    at = f"{NOW_S + 60}:{NOW_S + 30}" if task_id == "s2" else ":"
+    return f"{at}:".encode() + message(task_id, payload=b"newer")
+
+
+def _keyed(*tasks: tuple[str, KeyTerms], run_at_s: int = 0, is_repeat: bool = False) -> Operation[Any]:
+    new = [_new(one, terms=terms, run_at_s=run_at_s) for one, terms in tasks]
+    return _operation(EnqueueBatch(Q, TaskState.PENDING, new, NOW_NS, keyed=True, is_repeat=is_repeat))
+
+
 def _new(task_id: str, **more: Any) -> NewTask:
     return NewTask(task_id, message(task_id), **more)
 
@@ -171,6 +185,12 @@ def _batch(state: TaskState, *tasks: NewTask) -> Operation[Any]:
 def _tick(state: TaskState, task: NewTask) -> Operation[Any]:
     tick = NamedTick("name", "entry", NOW_S, 100, "plan", 100)
     return enqueue_tick(tick, EnqueueBatch(Q, state, [task], NOW_NS))
+
+
+def _keyed_tick(task_id: str, if_there: str, run_at_s: int = 0) -> Operation[Any]:
+    tick = NamedTick("name", "entry", NOW_S, 100, "plan", 100)
+    task = _new(task_id, terms=KeyTerms(if_there, "mark", NOW_S), run_at_s=run_at_s)
+    return enqueue_tick(tick, EnqueueBatch(Q, TaskState.PENDING, [task], NOW_NS, keyed=True))
 
 
 def _first(flow: Any) -> Operation[Any]:
@@ -277,6 +297,19 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "pause_queue": [pause_queue(Q, NOW_S)],
     "peek_queue": [peek_queue(Q, 10)],
     "publish_completed": [tell_completed("inbox", Q, [(Completed("c2", b"", NOW_S + 10), "")])],
+    "put_again": [put_again(Q, ["gone", "r2", "a3", "c1", "s2", "p1"], NOW_NS)],
+    "put_keyed": [
+        _keyed(*((one, KeyTerms("rerun", "mark")) for one in ("x1", "a1", "a3", "p1", "r1", "c2", "ar1", "s1", "g1"))),
+        _keyed(*((one, KeyTerms("postpone", "mark", NOW_S)) for one in ("x1", "s1", "a1", "a3")), run_at_s=NOW_S - 20),
+        _keyed(("x1", KeyTerms("keep", "mark")), ("a3", KeyTerms("rerun", "newer")), is_repeat=True),
+    ],
+    "put_keyed_tick": [
+        _keyed_tick("x1", "rerun"),
+        _keyed_tick("ar1", "rerun"),
+        _keyed_tick("r1", "rerun"),
+        _keyed_tick("a3", "postpone", NOW_S - 20),
+        _keyed_tick("s1", "postpone", NOW_S - 20),
+    ],
     "put_tasks": [_first(put_tasks(Q, _PUT)), _first(put_tasks(Q, _PUT, token="new"))],
     "queue_stats": [queue_stats(Q, NOW_S)],
     "read_aggregation_set": [read_set(TAKEN, 0)],
@@ -287,7 +320,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "read_tasks": [read_tasks(Q, ["p1", "s1", "a1", "c2"])],
     "read_workers": [read_workers(_SERVER.workers_key), read_workers(_SERVER.workers_key, 600, [b"7", b"none"])],
     "reclaim_aggregation_set": [reclaim_set(TAKEN)],
-    "release_lock": [_release(LOCK["p2"], b"p2")],
+    "release_lock": [release_lock(LOCK["p2"], b"p2")],
     "relist_groups": [relist_groups(Q, 0)],
     "repair_active": [repair_active(Q, 0, 100, NOW_S)],
     "repair_lease": [repair_lease(Q, ["nowhere", "e1"], NOW_S - 50, NOW_NS)],

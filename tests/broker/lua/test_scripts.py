@@ -26,6 +26,7 @@ KEY_PATTERNS: dict[str, str] = {
         make.__name__: make("q")
         for make in (
             keys.active,
+            keys.again,
             keys.aggregation_sets,
             keys.archive_rule,
             keys.archived,

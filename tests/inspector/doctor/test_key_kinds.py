@@ -21,6 +21,7 @@ KNOWN = {
     KeyKind.ASIDE: [
         keys.paused(QUEUE),
         keys.archive_rule(QUEUE),
+        keys.again(QUEUE),
         keys.errors(QUEUE),
         keys.error(QUEUE, "ab" * 8),
         keys.scheduled_groups(QUEUE),

@@ -56,6 +56,7 @@ class Bench:
             checkpoints=part(save=lambda task, data, number: self.checkpoints.append((task.id, data, number))),
             progress=part(write=lambda task, data: None),
             attempts=part(record=lambda task, report, ran_ns: f"{report.error} after {ran_ns} ns".encode()),
+            commands=part(),
             early=self.early,
             unknown=part(),
             judge=None,
@@ -365,7 +366,7 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
         )
         assert bench.ended() == [("b", "Retried")], "its child has asked the hooks already"
         bench.processor.lose(lost)
-        await bench.processor.settle(5.0)
+        await bench.processor.questions.settle(5.0)
         assert asked == [("a", EventKind.CRASHED, b"SIGSEGV"), ("lost", EventKind.TIMEOUT, b"")]
         assert bench.ended() == [("b", "Retried"), ("a", "Retried")]
         write = bench.finished[1].disposition

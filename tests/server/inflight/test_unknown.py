@@ -221,7 +221,7 @@ def test_tasks_of_unknown_types_are_passed_on_where_that_is_chosen() -> None:
         bench.take_all()
         assert bench.ended() == [("done", "Done"), ("c", "Retried")], "a handler may raise the error, too"
         bench.processor.lose(lost)
-        await bench.processor.settle(5.0)
+        await bench.processor.questions.settle(5.0)
         assert sorted(bench.ended()[2:]) == [("a", "Retried"), ("b", "Retried"), ("last", "Retried")]
         for task in bench.finished[1:]:
             write, is_failure = task.disposition, task.id in ("b", "c")
@@ -244,7 +244,7 @@ def test_a_task_that_is_cancelled_while_peers_are_asked_is_not_passed_on() -> No
         bench.take_all()
         assert bench.ended() == [("b", "Archived")]
         bench.task("a").canceled = CancelAs.DELETE
-        await bench.processor.settle(5.0)
+        await bench.processor.questions.settle(5.0)
         assert bench.ended()[1:] == [("a", "Done")]
 
     run(running)
@@ -265,7 +265,7 @@ def test_no_attempt_is_charged_when_peers_cannot_be_heard_before_the_end(cancele
         bench.take_all()
         await asyncio.sleep(0)
         bench.task("a").canceled = canceled
-        await bench.processor.settle(0.0)
+        await bench.processor.questions.settle(0.0)
         assert bench.ended() == [("a", ends)]
         write = bench.finished[0].disposition
         assert isinstance(write, Retried | Archived)

@@ -1,0 +1,33 @@
+--[[ put_again: put what was enqueued by key while a task ran, for those tasks that do not run any more.
+KEYS[1] pending       asynq:{q}:pending
+KEYS[2] scheduled     asynq:{q}:scheduled
+KEYS[3] completed     asynq:{q}:completed
+KEYS[4] archived      asynq:{q}:archived
+KEYS[5] again         asynq:{q}:again
+ARGV[1] task_prefix   asynq:{q}:t:
+ARGV[2] now_ns        unix nanoseconds
+ARGV[3] due_channel   asynq:{q}:due, for the earliest time, where it is earlier than all in scheduled
+ARGV[4...] ids        task ids
+builds  task_prefix .. id, same hash tag
+returns number of tasks put, or given the newer message where they wait for another attempt
+asynq   none
+]]
+local pending, scheduled, completed, archived, again = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local task_prefix, now_ns, due_channel = ARGV[1], ARGV[2], ARGV[3]
+
+-- include: due_times
+
+-- include: put_key
+
+local count = 0
+for at = 4, #ARGV do
+  local id = ARGV[at]
+  local kept = redis.call("HGET", again, id)
+  local run_at, latest, message = read_again(kept or "")
+  if message and redis.pcall("HGET", task_prefix .. id, "state") ~= "active" then
+    local code = put(id, message, run_at == "" and "rerun" or "postpone", run_at, latest)
+    if code ~= 0 then count = count + 1 end
+  end
+end
+end_of_puts()
+return count

@@ -1,0 +1,84 @@
+"""Keyed: the operations for tasks whose ids are their keys, and what became of such a task.
+
+What was enqueued while its task ran waits in the hash ``again``. ``put_again`` goes behind the operation that ends the
+run, whichever that is: it puts the newest, or gives it to the task that waits for another attempt. It may be sent any
+number of times, and servers send it for what is left in the hash, as after a run on a Go server.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from fastq.broker.operation import Operation, Word, scripted
+from fastq.common.states import KeyOutcome, TaskState
+from fastq.wire import keys
+
+__all__ = ["PUT_AGAIN_AT_MOST", "Found", "KeyTerms", "found_of", "keyed_keys", "list_again", "put_again"]
+
+PUT_AGAIN_AT_MOST = 200
+
+
+class KeyTerms(NamedTuple):
+    """How a task is put whose id is its key.
+
+    ``mark`` is in its message, and in no other. ``latest_s`` is the Unix second at which it is to run at the latest, 0
+    for no such time.
+    """
+
+    if_there: str
+    mark: str
+    latest_s: int = 0
+
+
+class Found(NamedTuple):
+    """What became of a task that was put by its key.
+
+    ``state`` is that of the task that is there; it runs at ``run_at_s``, 0 if that is now or not known. ``is_repeat``:
+    an earlier sending of the call had put it.
+    """
+
+    outcome: KeyOutcome
+    state: TaskState | None = None
+    run_at_s: int = 0
+    is_repeat: bool = False
+
+
+_FIXED = {
+    1: Found(KeyOutcome.PUT),
+    5: Found(KeyOutcome.RERUN, TaskState.ACTIVE),
+    6: Found(KeyOutcome.PUT, is_repeat=True),
+    7: Found(KeyOutcome.RERUN, TaskState.ACTIVE, is_repeat=True),
+}
+_REPLACED = 3
+_POSTPONED = 4
+
+_Layout: TypeAlias = tuple[tuple[str, ...], list[Word]]
+
+
+def keyed_keys(queue: str) -> tuple[str, ...]:
+    """Return the keys of the scripts that put tasks by their keys."""
+    return (keys.pending(queue), keys.scheduled(queue), keys.completed(queue), keys.archived(queue), keys.again(queue))
+
+
+def found_of(code: int, more: bytes) -> Found | None:
+    """Return what became of a task by the script's words; None if its id belongs to one that cannot be replaced."""
+    if (fixed := _FIXED.get(code)) is not None or code == 0:
+        return fixed
+    if code == _POSTPONED:
+        return Found(KeyOutcome.POSTPONED, TaskState.SCHEDULED, int(float(more)))
+    state = more.decode(errors="replace")
+    outcome = KeyOutcome.REPLACED if code == _REPLACED else KeyOutcome.KEPT
+    return Found(outcome, TaskState(state) if state in _STATES else None)
+
+
+_STATES = {state.value for state in TaskState}
+
+
+def put_again(queue: str, task_ids: Sequence[str | bytes], now_ns: int) -> Operation[int]:
+    """Put what was enqueued by key while these tasks ran; return for how many."""
+    args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, keys.due_channel(queue), *task_ids)
+    return scripted("put_again", keyed_keys(queue), args, int, idempotent=True)
+
+
+def list_again(queue: str) -> Operation[list[Any]]:
+    """Return the ids of tasks of which another run was asked for, if they are many any of them."""
+    return Operation("HRANDFIELD", (keys.again(queue),), (PUT_AGAIN_AT_MOST,), list, idempotent=True)

@@ -1,0 +1,45 @@
+"""What an inline client does with a task that is enqueued by key, as the scripts do it in Redis."""
+
+from collections import deque
+
+from fastq.broker.operations.keyed import Found, KeyTerms
+from fastq.common.states import KeyOutcome, TaskState
+from fastq.wire.messages import TaskMessage
+
+__all__ = ["InlineKeys"]
+
+Key = tuple[str, str]
+
+
+class InlineKeys:
+    """The tasks of one inline client as their keys find them: those that wait, are next, or run."""
+
+    def __init__(self, waiting: dict[Key, TaskMessage]) -> None:
+        self._waiting = waiting
+        self.running: set[Key] = set()
+        self.again: dict[Key, TaskMessage] = {}
+
+    def find(self, key: Key, message: TaskMessage, terms: KeyTerms, backlog: deque[TaskMessage]) -> Found | None:
+        """Return what becomes of a task where one with its key is there, and do it; None if there is none."""
+        state = self._state(key, backlog)
+        if state is None:
+            return None
+        if terms.if_there == "keep" or (terms.if_there == "replace" and state is TaskState.ACTIVE):
+            return Found(KeyOutcome.KEPT, state)
+        if state is TaskState.ACTIVE:
+            self.again[key] = message
+            return Found(KeyOutcome.RERUN, state)
+        if state is TaskState.PENDING:
+            place = next(at for at, one in enumerate(backlog) if (one.queue, one.id) == key)
+            backlog[place] = message
+        else:
+            self._waiting[key] = message
+        is_postponed = terms.if_there == "postpone" and state is TaskState.SCHEDULED
+        return Found(KeyOutcome.POSTPONED if is_postponed else KeyOutcome.REPLACED, state)
+
+    def _state(self, key: Key, backlog: deque[TaskMessage]) -> TaskState | None:
+        if key in self.running:
+            return TaskState.ACTIVE
+        if (waiting := self._waiting.get(key)) is not None:
+            return TaskState.RETRY if waiting.error_msg else TaskState.SCHEDULED
+        return TaskState.PENDING if any((one.queue, one.id) == key for one in backlog) else None

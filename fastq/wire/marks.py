@@ -1,0 +1,45 @@
+"""Marks: what a task's headers of fastq's own ask of the server that runs it."""
+
+from enum import IntFlag
+from typing import NamedTuple
+
+from fastq.errors import InvalidMessageError
+from fastq.wire.codec import decode_task_message
+from fastq.wire.inbox import Awaiter, awaiter_in
+from fastq.wire.messages import KEY_HEADER, UNTIL_HEADER
+
+__all__ = ["Asked", "Mark", "asked_of"]
+
+
+class Mark(IntFlag):
+    """The marks of a task."""
+
+    KEYED = 1
+    """It was enqueued by key: another run of it may have been asked for."""
+    UNLOCK_AT_START = 2
+    """Its unique lock goes before it runs."""
+    UNLOCK_AT_END = 4
+    """Its unique lock goes with the archive, too."""
+
+
+class Asked(NamedTuple):
+    """The client that waits for a task, and its marks; 0 for none."""
+
+    awaiter: Awaiter | None = None
+    marks: int = 0
+
+
+_NOTHING = Asked()
+_UNTIL = {"start": Mark.UNLOCK_AT_START.value, "end": Mark.UNLOCK_AT_END.value}
+
+
+def asked_of(data: bytes) -> Asked:
+    """Return what a task's message asks of its server."""
+    try:
+        headers = decode_task_message(data).headers
+    except InvalidMessageError:
+        return _NOTHING  # the child will say so
+    marks = _UNTIL.get(headers.get(UNTIL_HEADER, ""), 0)
+    if KEY_HEADER in headers:
+        marks |= Mark.KEYED.value
+    return Asked(awaiter_in(headers), marks)
