@@ -157,6 +157,13 @@ def wait(task: RunningTask) -> None:
     tell("done", task)
 
 
+@mux.handler("which")
+def which(task: RunningTask) -> None:
+    """Tell the payload, then run until the gate lets it pass."""
+    tell(task.payload.decode(), task)
+    db().blpop([gate("g")], LONG_S)
+
+
 @functools.cache
 def semaphore(scope: str, tokens: int) -> Semaphore:
     return Semaphore(scope, tokens)

@@ -51,6 +51,7 @@ local function postpone(task, id, run_at, latest)
   elseif latest ~= "" then
     redis.call("HSET", task, "latest", latest)
   end
+  if run_at == "" then run_at = string.sub(now_ns, 1, -10) end
   run_at = at_most(latest, run_at)
   redis.call("ZADD", scheduled, run_at, id)
   soonest = math.min(soonest, run_at)

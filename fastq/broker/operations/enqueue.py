@@ -339,12 +339,17 @@ def _is_written(outcome: EnqueueOutcome | Found) -> bool:
 
 def _put_keyed(batch: EnqueueBatch) -> Operation[list[EnqueueOutcome | Found]]:
     queue = batch.queue
-    repeat = "1" if batch.is_repeat else ""
-    args: list[Word] = [keys.task_prefix(queue), batch.now_ns, keys.due_channel(queue), repeat]
+    has_times = any(task.run_at_s for task in batch.tasks)
+    width = (5 if has_times else 3) + batch.is_repeat
+    args: list[Word] = [keys.task_prefix(queue), batch.now_ns, keys.due_channel(queue), width]
     for task in batch.tasks:
         assert task.terms is not None, "a keyed batch has the terms of each key"
         if_there, mark, latest_s = task.terms
-        args += (task.id, task.message, if_there, task.run_at_s or "", latest_s or "", mark)
+        args += (task.id, task.message, if_there)
+        if has_times:
+            args += (task.run_at_s or "", latest_s or "")
+        if batch.is_repeat:
+            args.append(mark)
     script = load_script("put_keyed")
     return Operation(script.name, keyed_keys(queue), args, _found, script=script, unconfirmed=_unconfirmed)
 

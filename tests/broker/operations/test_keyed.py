@@ -128,6 +128,12 @@ def test_a_latest_time_that_comes_with_a_later_one_holds_from_then_on(bench: Que
     assert bench.scores("scheduled") == {"k": NOW_S + 80}
 
 
+def test_a_time_that_is_past_means_now(bench: QueueBench) -> None:
+    let_be(bench, "scheduled")
+    assert put_one(bench, new("postpone")) == Found(POSTPONED, TaskState.SCHEDULED, NOW_S)
+    assert bench.scores("scheduled") == {"k": NOW_S}
+
+
 def test_several_of_one_call_see_each_other(bench: QueueBench) -> None:
     found = put(bench, new("rerun", b"1"), new("keep", b"2"), new("replace", b"3"))
     assert [one.outcome for one in found] == [PUT, KEPT, REPLACED]
@@ -223,7 +229,7 @@ def follow(flow: Flow[Any], *answers: Any) -> tuple[list[bool], Any]:
             while isinstance(step, (Pause, Soon)):
                 step = next(flow)
             assert isinstance(step, tuple)
-            asked.append(step[0].args[3] == "1")
+            asked.append(step[0].args[3] == 4)
             step = flow.send([answer])
         while True:
             step = next(flow)
