@@ -35,7 +35,7 @@ __all__ = [
     "snapshot",
 ]
 
-FASTQS_OF_A_TASK = {"lost", "progress"}
+FASTQS_OF_A_TASK = {"key_outcome", "lost", "progress"}
 """What only fastq tells of a task: fields of ``TaskInfo`` that asynq has not."""
 
 HERE = Path(__file__).parent

@@ -9,6 +9,7 @@ __all__ = [
     "Grouped",
     "Happening",
     "Held",
+    "Keyed",
     "Paused",
     "Remembered",
     "Saved",
@@ -125,4 +126,18 @@ class Held(NamedTuple):
     until_s: float | None
 
 
-Happening = Told | Wrote | Saved | Undone | Acted | Paused | Ticked | Grouped | Collected | Counted | Remembered | Held
+class Keyed(NamedTuple):
+    """A task was enqueued by key; ``number`` counts those of the key, of which one producer sends one after the other.
+
+    ``is_stored`` is None where nobody knows. ``at_s`` is when it was answered.
+    """
+
+    at_s: float
+    key: str
+    number: int
+    is_stored: bool | None
+
+
+Happening = (
+    Told | Wrote | Saved | Undone | Acted | Paused | Ticked | Grouped | Collected | Counted | Remembered | Held | Keyed
+)

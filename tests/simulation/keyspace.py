@@ -36,6 +36,10 @@ class Keyspace:
             counts.append(("ZCOUNT", f"asynq:{{{queue}}}:aggregation_sets", "-inf", "(inf"))
         return any(self._site.ask_all(counts))
 
+    def has_again(self) -> bool:
+        """Return whether a key is to be run once more."""
+        return any(self._site.ask_all([("EXISTS", f"asynq:{{{queue}}}:again") for queue in QUEUES]))
+
     def places(self) -> dict[str, list[str]]:
         """Return the lists and sets that name each id."""
         found: defaultdict[str, list[str]] = defaultdict(list)
@@ -54,7 +58,7 @@ class Keyspace:
         """Return the keys that serve nothing once all tasks have ended and all servers have stopped."""
         keys = [key for queue in QUEUES for key in self._site.ask("KEYS", f"asynq:{{{queue}}}:*")]
         ended = self.places()
-        names = ("lease", "active", "pending", "scheduled", "retry")
+        names = ("again", "lease", "active", "pending", "scheduled", "retry")
         left = [key for key in keys if key.partition("}:")[2] in names]
         # The lock of an archived task stays until its time is up, as in asynq.
         left += [key for key in keys if "}:unique:" in key and self._site.ask("GET", key) not in ended]

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
@@ -12,7 +13,7 @@ from fastq.cron.schedule import Schedule
 from fastq.errors import BrokerError, TaskIDConflictError
 from fastq.scheduler.entry import Entry, check_registration
 from tests.simulation.blocking import blocking, install
-from tests.simulation.happenings import Grouped, Ticked
+from tests.simulation.happenings import Grouped, Keyed, Ticked
 from tests.simulation.judge import Answered, Sent
 from tests.simulation.limited import hold_tokens
 from tests.simulation.loop import Machine
@@ -20,7 +21,7 @@ from tests.simulation.loop import Machine
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-__all__ = ["GROUP", "group_tasks", "produce_blocking", "schedule"]
+__all__ = ["GROUP", "enqueue_by_key", "group_tasks", "produce_blocking", "schedule"]
 
 GROUP: Final = "of-all"
 KEEPS_S: Final = 86_400
@@ -78,6 +79,35 @@ def _produce(world: "World", draw: Random) -> None:
             world.tell("answer", task_id)
             break
     client.close()
+
+
+async def enqueue_by_key(world: "World", machine: Machine) -> None:
+    """Enqueue by a few keys, so often that many come while a task with the key waits or runs."""
+    draw = Random(f"{world.seed} {machine}")
+    client = AsyncClient(world.url, timeout=10)
+    numbers: defaultdict[str, int] = defaultdict(int)
+    for _ in range(40):
+        await asyncio.sleep(draw.expovariate(1.5))
+        key = f"k{draw.randrange(3)}"
+        numbers[key] += 1
+        await _put(world, client, key, numbers[key], draw)
+    await client.close()
+
+
+async def _put(world: "World", client: AsyncClient, key: str, number: int, draw: Random) -> None:
+    name, is_stored = f"{key}#{number}", None
+    options: dict[str, Any] = {"if_there": draw.choice(("rerun", "rerun", "postpone", "replace"))}
+    if options["if_there"] == "postpone":
+        options |= {"process_in": draw.uniform(0, 8), "latest": 10}
+    world.queue_of[key] = world.queue_of[name] = "default"
+    world.history.note(Sent(world.now_s, name, world.now_s, 2, "", True))
+    try:
+        info = await client.enqueue("work", name.encode(), key=key, max_retry=2, retention=KEEPS_S, **options)
+        is_stored = info.key_outcome != "kept"
+    except BrokerError as error:
+        is_stored = None if error.maybe_applied else False
+    world.tell("by key", name, options["if_there"], is_stored)
+    world.history.others.append(Keyed(world.now_s, key, number, is_stored))
 
 
 class _Aligned(Schedule):

@@ -14,6 +14,7 @@ from tests.simulation.happenings import (
     Grouped,
     Happening,
     Held,
+    Keyed,
     Paused,
     Remembered,
     Saved,
@@ -42,13 +43,24 @@ BATCHES = (Collected(3, "x", ("m",)), Collected(4, "y", ("m",)))
 LATER = (Began(3, "a", "s", 0, "s"), Ended(4, "a", "s", "DONE", "s", 25.0))
 HELD = (Held(50, "y", 55), Held(53, "z", 56))
 TICKS = (Ticked(1, "t", 6, "a"), Ticked(1, "t", 6, "b"))
+BY_KEY = tuple(
+    one
+    for number, at_s in ((1, 1.1), (2, 3))
+    for one in (
+        Sent(1, f"k#{number}", 1, 1, "", True),
+        Began(at_s, f"k#{number}", "s", 0, "s"),
+        Ended(at_s + 1, f"k#{number}", "s", "DONE", "s", 25.0),
+    )
+)
+LATE_ONE = (*BY_KEY, Began(6, "k#1", "s", 0, "s"), Ended(7, "k#1", "s", "DONE", "s", 25.0))
+STORED = (Keyed(1, "k", 1, True), Keyed(2, "k", 2, True))
 FEW_TICKS = (Ticked(1, "t", 6, "a"), Ticked(2, "t", 12, "a"), Ticked(3, "t", 24, "a"))
 
 KNOWN_TO_THE_JUDGE: Final = {
     "tests.simulation",
     "tests.simulation.happenings",
     "tests.simulation.judge",
-    *(f"tests.simulation.rules.{name}" for name in ("by_hand", "counting", "limits", "making", "results")),
+    *(f"tests.simulation.rules.{name}" for name in ("by_hand", "counting", "keyed", "limits", "making", "results")),
 }
 
 
@@ -105,6 +117,12 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
         (AGAIN, (*WROTE, Acted(3, "a", "delete", True)), {}, "deleted"),
         (DONE, (Paused(5, "low", ()),), KEPT, ""),
         (DONE, (Paused(5, "low", ("a",)),), KEPT, "paused"),
+        ((*DONE, *BY_KEY), STORED, KEPT, ""),
+        ((*DONE, *BY_KEY), (*STORED, Keyed(3, "k", 3, True)), KEPT, "newest"),
+        ((*DONE, *BY_KEY), (*STORED, Keyed(3, "k", 3, None)), KEPT, ""),
+        ((*DONE, *BY_KEY), (*STORED, Keyed(3, "k", 3, False)), KEPT, ""),
+        ((*DONE, *LATE_ONE), STORED, KEPT, "in_turn"),
+        ((*DONE, RolledBack(5, "k"), RolledBack(5, "k#1"), *LATE_ONE), STORED, KEPT, ""),
         (DONE, (Grouped(1, "m", True), BATCHES[0]), KEPT, ""),
         (DONE, (Grouped(1, "m", True),), KEPT, "groups"),
         (DONE, (Grouped(1, "m", True), *BATCHES), KEPT, "groups"),

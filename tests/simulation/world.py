@@ -27,14 +27,14 @@ from fastq.wire.codec import decode_task_message
 from tests.simulation.actors import await_results, inspect
 from tests.simulation.combiner import SimulatedCombiner
 from tests.simulation.faults import REDIS, REFUSED, Fault, draw_faults
-from tests.simulation.happenings import Acted, Collected, Remembered, Saved, Wrote
+from tests.simulation.happenings import Acted, Collected, Keyed, Remembered, Saved, Wrote
 from tests.simulation.judge import Answered, Began, Ended, Freed, History, Sent, Struck
 from tests.simulation.keyspace import QUEUES, Keyspace
 from tests.simulation.loop import OUTSIDE, Loop, Machine, elapsed_s
 from tests.simulation.network import Network
 from tests.simulation.page import Page
 from tests.simulation.pool import Fate, SimulatedPool, draw_fate
-from tests.simulation.producers import GROUP, group_tasks, produce_blocking, schedule
+from tests.simulation.producers import GROUP, enqueue_by_key, group_tasks, produce_blocking, schedule
 from tests.simulation.remembered import remembered
 from tests.simulation.rules import judge_all
 from tests.simulation.sites import Site
@@ -48,6 +48,7 @@ ACTORS: Final = {
     "inspector": inspect,
     "grouper": group_tasks,
     "blocking": produce_blocking,
+    "keyed": enqueue_by_key,
     "scheduler-1": schedule,
     "scheduler-2": schedule,
 }
@@ -357,7 +358,10 @@ class World:
     def _are_ended(self) -> bool:
         places = self.keyspace.places()
         gone = {one.id for one in self.history.all_of(Acted) if one.what in ("delete", "forget")}
-        if self.keyspace.has_group(GROUP):
+        if self.keyspace.has_group(GROUP) or self.keyspace.has_again():
+            return False
+        keys = {one.key for one in self.history.all_of(Keyed)}
+        if not all(set(places.get(key, ())) <= {"completed", "archived"} for key in keys):
             return False
         return all(
             set(places.get(task_id, ())) <= {"completed", "archived"}

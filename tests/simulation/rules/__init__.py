@@ -4,6 +4,7 @@ from tests.simulation import judge as of_runs
 from tests.simulation.judge import History, judge
 from tests.simulation.rules.by_hand import canceled, deleted, paused
 from tests.simulation.rules.counting import counters, memory
+from tests.simulation.rules.keyed import in_turn, newest
 from tests.simulation.rules.limits import semaphores
 from tests.simulation.rules.making import groups, ticks, ticks_come
 from tests.simulation.rules.results import checkpoints, results, results_in_time
@@ -21,6 +22,8 @@ RULES = (
     ticks,
     ticks_come,
     semaphores,
+    newest,
+    in_turn,
     counters,
     memory,
 )
