@@ -84,7 +84,7 @@ def by_key(if_there: str, run_at_s: int = 0) -> Ops:
     def put_keyed(ids: list[str]) -> tuple[Operation[Any], ...]:
         terms = KeyTerms(if_there, "A mark of 12", LATER + 60 if run_at_s else 0)
         tasks = [NewTask(one, message(one), run_at_s=run_at_s, terms=terms) for one in ids]
-        return enqueue_operations([EnqueueBatch(QUEUE, TaskState.PENDING, tasks, NOW_NS, keyed=True)], ())
+        return enqueue_operations([EnqueueBatch(QUEUE, TaskState.PENDING, tasks, NOW_NS)], ())
 
     return put_keyed
 

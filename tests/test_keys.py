@@ -265,7 +265,7 @@ def test_a_tick_of_a_named_entry_puts_its_key_once(db: Redis, url: str) -> None:
     def ask(entry: str, due_s: int, payload: bytes) -> Any:
         task = NewTask("k", message("k", payload=payload), terms=KeyTerms("rerun", "mark"))
         tick = NamedTick("nightly", entry, due_s, 3600, "UTC @daily", 7200)
-        return bench.run(enqueue_tick(tick, EnqueueBatch("default", TaskState.PENDING, [task], NOW_NS, keyed=True)))
+        return bench.run(enqueue_tick(tick, EnqueueBatch("default", TaskState.PENDING, [task], NOW_NS)))
 
     with queue_bench(db, url) as bench:
         assert ask("one", NOW_S, b"1") == Found(KeyOutcome.PUT)

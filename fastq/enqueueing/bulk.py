@@ -80,8 +80,8 @@ class Chunk:
         """Return one batch for each queue and starting state; each keeps the order of its tasks."""
         new_tasks = self._new_tasks
         return [
-            EnqueueBatch(queue, state, [new_tasks[at] for at in positions], self._now_ns, keyed)
-            for (queue, state, keyed), positions in self._places.items()
+            EnqueueBatch(queue, state, [new_tasks[at] for at in positions], self._now_ns)
+            for (queue, state, _), positions in self._places.items()
         ]
 
     def result(self, report: EnqueueReport, *, keep_tasks: bool) -> ChunkResult:

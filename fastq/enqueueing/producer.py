@@ -77,7 +77,7 @@ def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = ""
     options = complete({**task.options, **given} if task.options else given, now_ns)
     message = message_of(task, options, task_id or options.task_id or new_task_id())
     new = new_task_of(message, options, now_ns)
-    batch = EnqueueBatch(options.queue, options.state, (new,), now_ns, keyed=new.terms is not None)
+    batch = EnqueueBatch(options.queue, options.state, (new,), now_ns)
     return batch, enqueued_info(message, options, now_ns)
 
 
@@ -92,7 +92,7 @@ def message_of(task: Task, options: TaskOptions, task_id: str) -> TaskMessage:
             message.headers = {name: text for name, text in message.headers.items() if name not in _OWN}
     if options.if_there:
         message.headers = {**message.headers, KEY_HEADER: token_urlsafe(9)}
-    if options.until in ("start", "end"):
+    elif options.unique_ttl_ns and options.until in ("start", "end"):
         message.headers = {**message.headers, UNTIL_HEADER: options.until}
     return message
 

@@ -95,15 +95,18 @@ class EnqueueBatch:
     """New tasks of one queue that start in the same state; one script call writes them, in order.
 
     The caller limits their number and bytes: 500 tasks with 256 kB in total keep Redis busy for about 2 ms. All or none
-    are ``keyed``. ``is_repeat`` says that an earlier sending may have been carried out.
+    are ``keyed``.
     """
 
     queue: str
     state: TaskState
     tasks: Sequence[NewTask]
     now_ns: int
-    keyed: bool = False
-    is_repeat: bool = False
+
+    @property
+    def keyed(self) -> bool:
+        """Return whether the tasks are put by their keys."""
+        return bool(self.tasks) and self.tasks[0].terms is not None
 
 
 class EnqueueReport(NamedTuple):
@@ -277,10 +280,9 @@ def _settle(batch: EnqueueBatch, error: BrokerError) -> Flow[list[EnqueueOutcome
 def _settle_keyed(batch: EnqueueBatch, error: BrokerError) -> Flow[list[Outcome]]:
     """Put tasks by their keys again, unless Redis has put them already, as the mark in their messages tells."""
     yield Soon(after_silence=isinstance(error, BrokerTimeoutError))
-    again = replace(batch, is_repeat=True)
     for attempt in range(1, ATTEMPTS):
         yield Pause(backoff_s(attempt))
-        outcomes = (yield (_operation(again),))[0]
+        outcomes = (yield (_put_keyed(batch, is_repeat=True),))[0]
         if not isinstance(outcomes, BrokerError):
             if error.if_applied is None:
                 return outcomes  # type: ignore[no-any-return]  # of an operation
@@ -337,10 +339,11 @@ def _is_written(outcome: EnqueueOutcome | Found) -> bool:
     return outcome is EnqueueOutcome.ENQUEUED
 
 
-def _put_keyed(batch: EnqueueBatch) -> Operation[list[EnqueueOutcome | Found]]:
+def _put_keyed(batch: EnqueueBatch, *, is_repeat: bool = False) -> Operation[list[EnqueueOutcome | Found]]:
+    """Return what puts tasks by their keys; with ``is_repeat``, an earlier sending may have been carried out."""
     queue = batch.queue
     has_times = any(task.run_at_s for task in batch.tasks)
-    width = (5 if has_times else 3) + batch.is_repeat
+    width = (5 if has_times else 3) + is_repeat
     args: list[Word] = [keys.task_prefix(queue), batch.now_ns, keys.due_channel(queue), width]
     for task in batch.tasks:
         assert task.terms is not None, "a keyed batch has the terms of each key"
@@ -348,7 +351,7 @@ def _put_keyed(batch: EnqueueBatch) -> Operation[list[EnqueueOutcome | Found]]:
         args += (task.id, task.message, if_there)
         if has_times:
             args += (task.run_at_s or "", latest_s or "")
-        if batch.is_repeat:
+        if is_repeat:
             args.append(mark)
     script = load_script("put_keyed")
     return Operation(script.name, keyed_keys(queue), args, _found, script=script, unconfirmed=_unconfirmed)

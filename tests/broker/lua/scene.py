@@ -35,7 +35,7 @@ from fastq.broker.operations.archive_rule import ArchiveRule, drop_archived, set
 from fastq.broker.operations.cancel import _delete
 from fastq.broker.operations.dequeue import dequeue
 from fastq.broker.operations.ends import read_ends, tell_completed
-from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, _operation
+from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, _operation, _put_keyed
 from fastq.broker.operations.errors import keep_traceback
 from fastq.broker.operations.finish import (
     ANY_OWNER,
@@ -171,7 +171,7 @@ def behind(task_id: str) -> bytes:
 
 def _keyed(*tasks: tuple[str, KeyTerms], run_at_s: int = 0, is_repeat: bool = False) -> Operation[Any]:
     new = [_new(one, terms=terms, run_at_s=run_at_s) for one, terms in tasks]
-    return _operation(EnqueueBatch(Q, TaskState.PENDING, new, NOW_NS, keyed=True, is_repeat=is_repeat))
+    return _put_keyed(EnqueueBatch(Q, TaskState.PENDING, new, NOW_NS), is_repeat=is_repeat)
 
 
 def _new(task_id: str, **more: Any) -> NewTask:
@@ -190,7 +190,7 @@ def _tick(state: TaskState, task: NewTask) -> Operation[Any]:
 def _keyed_tick(task_id: str, if_there: str, run_at_s: int = 0) -> Operation[Any]:
     tick = NamedTick("name", "entry", NOW_S, 100, "plan", 100)
     task = _new(task_id, terms=KeyTerms(if_there, "mark", NOW_S), run_at_s=run_at_s)
-    return enqueue_tick(tick, EnqueueBatch(Q, TaskState.PENDING, [task], NOW_NS, keyed=True))
+    return enqueue_tick(tick, EnqueueBatch(Q, TaskState.PENDING, [task], NOW_NS))
 
 
 def _first(flow: Any) -> Operation[Any]:

@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from fastq.broker.operation import Flow, Pause, Soon
-from fastq.broker.operations.enqueue import EnqueueBatch, EnqueueOutcome, NewTask, enqueue_batches
+from fastq.broker.operations.enqueue import EnqueueBatch, EnqueueOutcome, NewTask, _put_keyed, enqueue_batches
 from fastq.broker.operations.finish import Guard, PutBack, put_back
 from fastq.broker.operations.keyed import Found, KeyTerms, list_again, put_again
 from fastq.common.states import KeyOutcome, TaskState
@@ -46,15 +46,12 @@ def new(policy: str, payload: bytes = b"new", at: int = 0, latest: int = 0, mark
     return NewTask("k", data, run_at_s=at, terms=KeyTerms(policy, mark, latest))
 
 
-def batch(*tasks: NewTask, is_repeat: bool = False) -> EnqueueBatch:
-    return EnqueueBatch("default", TaskState.PENDING, tasks, NOW_NS, keyed=True, is_repeat=is_repeat)
+def batch(*tasks: NewTask) -> EnqueueBatch:
+    return EnqueueBatch("default", TaskState.PENDING, tasks, NOW_NS)
 
 
 def put(bench: QueueBench, *tasks: NewTask, is_repeat: bool = False) -> list[Any]:
-    step = next(enqueue_batches((batch(*tasks, is_repeat=is_repeat),), ()))
-    assert isinstance(step, tuple)
-    found: list[Any] = bench.run(step[0])
-    return found
+    return bench.run(_put_keyed(batch(*tasks), is_repeat=is_repeat))
 
 
 def put_one(bench: QueueBench, task: NewTask) -> Any:
