@@ -275,3 +275,21 @@ def test_a_tick_of_a_named_entry_puts_its_key_once(db: Redis, url: str) -> None:
         assert ask("two", NOW_S + 60, b"4") == Found(KeyOutcome.REPLACED, TaskState.PENDING)
         assert (bench.places(), bench.message("k").payload) == ({"pending": ["k"]}, b"4")
         assert bench.db.get(keys.last_tick("default", "nightly")) == f"{NOW_S + 60}:UTC @daily".encode()
+
+
+# Exports and moves
+
+
+def test_what_is_exported_and_moved_keeps_its_key(db: Redis, url: str) -> None:
+    with Client(url) as client, Inspector(url) as inspector:
+        client.enqueue("sync", 1, key="a", if_there="postpone", process_in=3600, latest=5000)
+        lines = list(inspector.export_tasks("default"))
+        inspector.delete_task("default", "a")
+        inspector.import_tasks(lines)
+        inspector.move_tasks("default", "other")
+        found = client.enqueue("sync", 2, key="a", if_there="postpone", process_in=7200, latest=9999, queue="other")
+        assert found.key_outcome == "postponed"
+        assert found.next_process_at is not None
+        first = inspector.get_task_info("other", "a")
+        assert (first.next_process_at, first.payload) == (found.next_process_at, b"2")
+        assert client.enqueue("sync", 3, key="a").key_outcome == "put"  # another queue, another key

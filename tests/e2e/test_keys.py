@@ -2,7 +2,9 @@
 
 import signal
 
-from fastq import Client, Task
+import pytest
+
+from fastq import Client, DuplicateTaskError, Task
 from tests.e2e.harness import Workers
 from tests.e2e.test_death import start_short
 from tests.e2e.view import View
@@ -60,3 +62,17 @@ def test_after_a_kill_during_a_run_the_newest_is_run_once(workers: Workers, clie
     assert view.events() == []
     assert view.db.exists("asynq:{default}:again") == 0
     assert other.stop() == 0, other.text
+
+
+def test_a_lock_until_the_start_is_gone_when_the_handler_runs(workers: Workers, client: Client, view: View) -> None:
+    worker = start_short(workers)
+    first = client.enqueue("wait", unique=3600, until="start").id
+    view.expect("started", first)
+    second = client.enqueue("wait", unique=3600, until="start").id  # it waits, as the worker has one child
+    with pytest.raises(DuplicateTaskError):
+        client.enqueue("wait", unique=3600, until="start")
+    view.open(times=2)
+    view.expect("done", first)
+    view.expect("started", second)
+    view.expect("done", second)
+    assert worker.stop() == 0, worker.text
