@@ -7,26 +7,29 @@ KEYS[5] again         asynq:{q}:again
 ARGV[1] task_prefix   asynq:{q}:t:
 ARGV[2] now_ns        unix nanoseconds
 ARGV[3] due_channel   asynq:{q}:due, for the earliest time, where it is earlier than all in scheduled
-ARGV[4...] ids        task ids
+ARGV[4] max_bytes     messages at most; the first that goes beyond it is the last one put
+ARGV[5...] ids        task ids
 builds  task_prefix .. id, same hash tag
 returns number of tasks put, or given the newer message where they wait for another attempt
 asynq   none
 ]]
 local pending, scheduled, completed, archived, again = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local task_prefix, now_ns, due_channel = ARGV[1], ARGV[2], ARGV[3]
+local task_prefix, now_ns, due_channel, max_bytes = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 -- include: due_times
 
 -- include: put_key
 
-local count = 0
-for at = 4, #ARGV do
+local count, bytes = 0, 0
+for at = 5, #ARGV do
   local id = ARGV[at]
   local kept = redis.call("HGET", again, id)
   local run_at, latest, message = read_again(kept or "")
   if message and redis.pcall("HGET", task_prefix .. id, "state") ~= "active" then
     local code = put(id, message, run_at == "" and "rerun" or "postpone", run_at, latest)
     if code ~= 0 then count = count + 1 end
+    bytes = bytes + #message
+    if bytes >= max_bytes then break end
   end
 end
 end_of_puts()

@@ -6,7 +6,7 @@ number of times, and servers send it for what is left in the hash, as after a ru
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from fastq.broker.operation import Operation, Word, scripted
 from fastq.common.states import KeyOutcome, TaskState
@@ -14,7 +14,8 @@ from fastq.wire import keys
 
 __all__ = ["PUT_AGAIN_AT_MOST", "Found", "KeyTerms", "found_of", "keyed_keys", "list_again", "put_again"]
 
-PUT_AGAIN_AT_MOST = 200
+PUT_AGAIN_AT_MOST: Final = 200
+MAX_BYTES: Final = 256_000
 
 
 class KeyTerms(NamedTuple):
@@ -74,8 +75,11 @@ _STATES = {state.value for state in TaskState}
 
 
 def put_again(queue: str, task_ids: Sequence[str | bytes], now_ns: int) -> Operation[int]:
-    """Put what was enqueued by key while these tasks ran; return for how many."""
-    args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, keys.due_channel(queue), *task_ids)
+    """Put what was enqueued by key while these tasks ran; return for how many.
+
+    What is more than a call may carry is left to the recoverer's next look.
+    """
+    args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, keys.due_channel(queue), MAX_BYTES, *task_ids)
     return scripted("put_again", keyed_keys(queue), args, int, idempotent=True)
 
 

@@ -99,10 +99,11 @@ class Recoverer(Actor):
 
     async def _put_again(self, queue: str) -> None:
         """Put what was enqueued by key during runs whose servers did not: Go's do not, and one may have died."""
-        if queue in self._tasks.marked_queues:
+        moved = queue in self._tasks.marked_queues
+        while moved:
+            self.get_on()
             ids = await self._commands.run(list_again(queue))
-            if ids:
-                await self._commands.run(put_again(queue, ids, self._clock.unix_ns()))
+            moved = bool(ids) and await self._commands.run(put_again(queue, ids, self._clock.unix_ns())) > 0
 
     async def _reclaim_groups(self, queue: str) -> None:
         if self._reclaim is not None:

@@ -67,4 +67,5 @@ def without_locked(
 
     for task in locked:
         questions.ask(task, begin_one(task))
-    return [task for task in tasks if task not in locked]
+    waiting = set(locked)
+    return [task for task in tasks if task not in waiting]

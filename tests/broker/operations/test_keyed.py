@@ -165,6 +165,14 @@ def test_what_waits_behind_a_run_is_put_once_it_has_ended(bench: QueueBench, sta
     assert bench.run(list_again("default")) == []
 
 
+def test_a_call_puts_no_more_bytes_than_hold_redis_for_moments(bench: QueueBench) -> None:
+    large = {one: b"::" + message(one, payload=bytes(200_000)) for one in ("a", "b", "c")}
+    bench.db.hset(keys.again("default"), mapping=large)
+    again = put_again("default", ["a", "b", "c"], NOW_NS)
+    assert (bench.run(again), bench.run(list_again("default"))) == (2, [b"c"])
+    assert (bench.run(again), bench.places()) == (1, {"pending": ["c", "b", "a"]})
+
+
 @pytest.mark.parametrize("state", ["retry", "pending", "scheduled"])
 def test_a_task_that_waits_again_gets_the_newer_message(bench: QueueBench, state: str) -> None:
     let_be(bench, state)
