@@ -1,6 +1,7 @@
 """Tasks by key and locks with other ends, as users meet them: clients, typed tasks, inline, drain, schedulers."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,7 +24,10 @@ from fastq import (
 from fastq.broker.operations.enqueue import EnqueueBatch, EnqueueOutcome, NewTask
 from fastq.broker.operations.keyed import Found, KeyTerms
 from fastq.broker.operations.ticks import NamedTick, enqueue_tick
+from fastq.cron.parse import parse
 from fastq.inspector import Inspector
+from fastq.scheduler.composing import compose_tick
+from fastq.scheduler.entry import Entry, check_registration
 from fastq.testing import InlineClient, RunOutcome, drain
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
@@ -259,6 +263,15 @@ def test_an_argument_without_a_text_of_its_own_is_refused() -> None:
 
 
 # Scheduler entries
+
+
+@pytest.mark.parametrize("name", [None, "nightly"])
+def test_an_entry_enqueues_by_its_key(name: str | None) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    task = Task("sync", key="k", if_there="rerun")
+    entry = Entry(check_registration(parse("@every 60s"), task, {}, name, "skip"), now)
+    made = compose_tick(entry, now + timedelta(seconds=60), NOW_NS)
+    assert (made.info.id, made.batch.keyed, made.batch.tasks[0].id) == ("k", True, "k")
 
 
 def test_a_tick_of_a_named_entry_puts_its_key_once(db: Redis, url: str) -> None:

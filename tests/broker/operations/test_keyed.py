@@ -191,10 +191,12 @@ def test_a_postponed_one_behind_a_run_waits_for_its_time_and_not_beyond_the_late
     assert (bench.scores("scheduled"), bench.message("k").payload) == ({"k": NOW_S + 12}, b"2")
 
 
-def test_a_newer_one_drops_what_waits_behind_a_run(bench: QueueBench) -> None:
+@pytest.mark.parametrize(("state", "policy"), [("none", "keep"), ("pending", "replace"), ("retry", "rerun")])
+def test_a_newer_one_drops_what_waits_behind_a_run(bench: QueueBench, state: str, policy: str) -> None:
     """A Go server has ended the run, and the next one is enqueued before any server of ours has looked."""
+    let_be(bench, state)
     bench.db.hset(keys.again("default"), "k", b"::" + new("rerun", b"older").message)
-    assert put_one(bench, new("keep", b"newest")).outcome == PUT
+    assert put_one(bench, new(policy, b"newest")).outcome == (PUT if state == "none" else REPLACED)
     bench.run(put_again("default", ["k"], NOW_NS))
     assert (bench.message("k").payload, behind(bench)) == (b"newest", None)
 

@@ -137,6 +137,18 @@ def test_the_archive_releases_a_lock_until_the_end_that_is_the_tasks(
     run(test)
 
 
+def test_a_retry_keeps_a_lock_until_the_end(db: Redis, url: str) -> None:
+    async def test() -> None:
+        with made(db, url) as bench:
+            task = take(bench, "k", unique_key=LOCK, headers={"fastq-until": "end"})
+            db.set(LOCK, "k")
+            task.disposition = Retried("k", message("k"), LATER)
+            await bench.writer.write([task], checks_done=False)
+            assert db.exists(LOCK) == 1
+
+    run(test)
+
+
 @pytest.mark.parametrize(("holder", "is_held"), [("k", 0), ("x", 1)])
 def test_a_task_whose_lock_ends_at_the_start_begins_without_it(db: Redis, url: str, holder: str, is_held: int) -> None:
     async def test() -> None:
