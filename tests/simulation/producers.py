@@ -21,7 +21,7 @@ from tests.simulation.loop import Machine
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-__all__ = ["GROUP", "enqueue_by_key", "group_tasks", "produce_blocking", "schedule"]
+__all__ = ["GROUP", "group_tasks", "produce_blocking", "schedule"]
 
 GROUP: Final = "of-all"
 KEEPS_S: Final = 86_400
@@ -29,8 +29,8 @@ PERIOD_S: Final = 6
 
 
 async def group_tasks(world: "World", machine: Machine) -> None:
-    """Fill a group, and take tokens beside it."""
-    holding = asyncio.create_task(hold_tokens(world, machine))
+    """Fill a group; take tokens and enqueue by key beside it."""
+    beside = asyncio.gather(hold_tokens(world, machine), enqueue_by_key(world, machine))
     draw = Random(f"{world.seed} {machine}")
     client = AsyncClient(world.url, timeout=10)
     for number in range(15):
@@ -45,7 +45,7 @@ async def group_tasks(world: "World", machine: Machine) -> None:
         world.tell("grouped", task_id, is_acknowledged)
         world.history.others.append(Grouped(world.now_s, task_id, is_acknowledged))
     await client.close()
-    await holding
+    await beside
 
 
 async def produce_blocking(world: "World", machine: Machine) -> None:
@@ -83,7 +83,7 @@ def _produce(world: "World", draw: Random) -> None:
 
 async def enqueue_by_key(world: "World", machine: Machine) -> None:
     """Enqueue by a few keys, so often that many come while a task with the key waits or runs."""
-    draw = Random(f"{world.seed} {machine}")
+    draw = Random(f"{world.seed} {machine} keys")
     client = AsyncClient(world.url, timeout=10)
     numbers: defaultdict[str, int] = defaultdict(int)
     for _ in range(40):

@@ -34,7 +34,7 @@ from tests.simulation.loop import OUTSIDE, Loop, Machine, elapsed_s
 from tests.simulation.network import Network
 from tests.simulation.page import Page
 from tests.simulation.pool import Fate, SimulatedPool, draw_fate
-from tests.simulation.producers import GROUP, enqueue_by_key, group_tasks, produce_blocking, schedule
+from tests.simulation.producers import GROUP, group_tasks, produce_blocking, schedule
 from tests.simulation.remembered import remembered
 from tests.simulation.rules import judge_all
 from tests.simulation.sites import Site
@@ -48,7 +48,6 @@ ACTORS: Final = {
     "inspector": inspect,
     "grouper": group_tasks,
     "blocking": produce_blocking,
-    "keyed": enqueue_by_key,
     "scheduler-1": schedule,
     "scheduler-2": schedule,
 }
