@@ -188,12 +188,14 @@ class Beacon(Actor):
         now = Moment.now(self._clock)
         # Before the first sign no other server knows us, so none can have taken our leases.
         before = asked if is_first else self._answered
-        is_late = before is None or before.until(now) > 2 * self._timing.sign_interval_s
+        late_s = 2 * self._timing.sign_interval_s
+        is_late = before is None or before.until(now) > late_s
         if is_first or is_late:
             self._steady_since_s = now.monotonic_s
         if is_late:
             self._stall.doubt()
         self._answered = asked
+        self._stall.signed(asked, late_s)
 
     async def _look_at(self, silent: SilentServer) -> None:
         """Take the tasks of a silent server if it is gone, those of the queues of this server."""

@@ -1,7 +1,8 @@
 """Detects that this process was suspended for so long that other servers may have its leases.
 
 A frozen process (SIGSTOP, a suspended machine, swapping) wakes with its old beliefs. A ticker on the loop notices the
-gap; the beacon notes a sign that failed. Until the leases have been extended again, every write checks the owner.
+gap; the beacon notes a sign that failed. A cut network lets no sign fail for long, so one that is late counts, too.
+Until the leases have been extended again, every write checks the owner.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ class StallWatch:
         self._beat_s = self._alive.monotonic_s
         self._stalled = False
         self._noticed_s = 0.0
+        self._sign: tuple[Moment, float] | None = None
         self._lags_s: deque[float] = deque(maxlen=TICKS_REMEMBERED)
         self.lags_s = Histogram(LAG_BOUNDS_S)
         """The delays of the loop since the start."""
@@ -61,9 +63,14 @@ class StallWatch:
     def look(self) -> None:
         """Note that the loop runs, and whether it was stalled before."""
         now = Moment.now(self._clock)
-        if self._alive.until(now) > self._stall_s:
+        is_silent = self._sign is not None and self._sign[0].until(now) > self._sign[1]
+        if is_silent or self._alive.until(now) > self._stall_s:
             self.doubt()
         self._alive = now
+
+    def signed(self, asked: Moment, good_for_s: float) -> None:
+        """Note that Redis has answered a sign of life, and for how long others then leave the leases alone."""
+        self._sign = asked, good_for_s
 
     @property
     def suspect(self) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from fastq.common.clock import Moment
 from fastq.server.inflight.stall import TICKS_REMEMBERED, StallWatch
 from tests.broker.harness import run, until
 from tests.manual_clock import ManualClock
@@ -54,6 +55,20 @@ def test_suspicion_lasts_until_leases_were_confirmed(clock: ManualClock) -> None
     clock.advance(1)
     assert watch.suspect, "that the loop turns again says nothing of the leases"
     watch.leases_confirmed(since_s=clock.monotonic_s())
+    assert not watch.suspect
+
+
+def test_leases_are_in_doubt_once_a_sign_of_life_is_late(clock: ManualClock) -> None:
+    # The network may be cut: no request fails yet, and others may take what the silent server has.
+    watch = StallWatch(clock)
+    watch.signed(Moment.now(clock), 2.0)
+    clock.advance(2)
+    assert not watch.suspect
+    clock.advance(1)
+    watch.leases_confirmed(clock.monotonic_s())
+    assert watch.suspect
+    watch.signed(Moment.now(clock), 2.0)
+    watch.leases_confirmed(clock.monotonic_s())
     assert not watch.suspect
 
 
