@@ -50,7 +50,8 @@ LONGEST: Final = (
     "server/test_server.py",
     "pool/main/",
 )
-"""How the names of the longest tests begin, by how long they take: from a minute and some to ten seconds."""
+"""How the names of the longest tests begin, by how long they take: from a minute and some to ten seconds. What begins
+alike stays in one process, as tests of a module share what it has built."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -67,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left, order = len(items), list[pytest.Item]()
     for process in range(processes):
         size = left // (processes - process)  # as pytest-xdist divides them, each a row of neighbors
-        own = longest[process::processes]
+        own = [item for item in longest if rank(item) % processes == process]
         order += own + list(islice(others, max(0, size - len(own))))
         left -= size
     items[:] = [*order, *others]
