@@ -102,6 +102,7 @@ class Beacon(Actor):
         self._timing = in_flight.timing
         self._stall = in_flight.stall
         self._takeover_s = takeover_s
+        self._trusted_s = 2 * self._timing.sign_interval_s
         self._lost = lost
         self._tell_servers = tell_servers
         self._known = _Line(0, None, None)
@@ -124,11 +125,15 @@ class Beacon(Actor):
         is_first = not self._has_signed
         try:
             await self._identify()
+            if is_first:
+                self._stall.signed(began, self._trusted_s)
             self._has_signed = True
             signed = await self._line.run(sign(self._owner, self._facts(), silent_s, most))
         except BrokerError as error:
             self._answered = None
             if not is_shared(error):
+                if is_first:
+                    self._stall.signs_not()
                 self._complain(str(error))
                 return REFUSED_S
             self._stall.doubt()  # from now on others may take our leases
@@ -188,14 +193,13 @@ class Beacon(Actor):
         now = Moment.now(self._clock)
         # Before the first sign no other server knows us, so none can have taken our leases.
         before = asked if is_first else self._answered
-        late_s = 2 * self._timing.sign_interval_s
-        is_late = before is None or before.until(now) > late_s
+        is_late = before is None or before.until(now) > self._trusted_s
         if is_first or is_late:
             self._steady_since_s = now.monotonic_s
         if is_late:
             self._stall.doubt()
         self._answered = asked
-        self._stall.signed(asked, late_s)
+        self._stall.signed(asked, self._trusted_s)
 
     async def _look_at(self, silent: SilentServer) -> None:
         """Take the tasks of a silent server if it is gone, those of the queues of this server."""

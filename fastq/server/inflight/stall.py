@@ -69,8 +69,12 @@ class StallWatch:
         self._alive = now
 
     def signed(self, asked: Moment, good_for_s: float) -> None:
-        """Note that Redis has answered a sign of life, and for how long others then leave the leases alone."""
+        """Note when the last sign of life was given, and for how long others then surely leave the leases alone."""
         self._sign = asked, good_for_s
+
+    def signs_not(self) -> None:
+        """Note that this server may give no sign, so that none knows of it."""
+        self._sign = None
 
     @property
     def suspect(self) -> bool:
