@@ -42,6 +42,8 @@ BY_PEERS_S: Final = 12.0
 """Within so long the tasks of a killed server are taken: eight seconds without a sign, and one sign of each side."""
 BY_SUCCESSOR_S: Final = 2.5
 """The same, from its restart."""
+AFTER_REFUSAL_S: Final = 62.0
+"""A server whose sign was refused gives none for a minute, and takes nothing meanwhile."""
 CHILDREN: Final = 4
 """Of a server; each runs one task."""
 SKEW_S: Final = 2.0
@@ -391,8 +393,9 @@ def taken_over(history: History) -> Iterator[str]:
         kill = next(kill for kill in history.struck if (kill.who, kill.at_s) == (one.who, one.killed_s))
         by_s = min(kill.at_s + BY_PEERS_S, kill.until_s + BY_SUCCESSOR_S)
         is_alone = not any(
-            other.kind == "clock" or (other.at_s <= by_s and other.until_s + BY_PEERS_S >= kill.at_s)
+            other.kind == "clock" or (other.at_s <= by_s and other.until_s + after_s >= kill.at_s)
             for other in history.struck
+            for after_s in [AFTER_REFUSAL_S if other.kind == "refuse" else BY_PEERS_S]
             if other is not kill and other.who in (*servers, one.who, OF_ALL)
         )
         if is_alone and one.at_s > by_s:

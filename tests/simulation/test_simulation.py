@@ -114,6 +114,7 @@ CUT = Struck(1.5, 3, "s", "lossy")
         ((began(1.1), FREEZE, began(12, "t"), ended(13, "DONE", "t"), ended(40, "DONE")), "completed", "frozen"),
         ((*GOOD, KILL, Freed(31.9, "t", 20)), "completed", ""),
         ((*GOOD, KILL, Freed(32.5, "t", 20)), "completed", "taken_over"),
+        ((*GOOD, Struck(2, 3, "redis", "refuse"), KILL, Freed(32.5, "t", 20)), "completed", ""),
         ((*GOOD, Struck(20, 21, "t", "kill"), Freed(23, "t", 20)), "completed", ""),
         ((*GOOD, Struck(20, 21, "t", "kill"), Freed(24, "t", 20)), "completed", "taken_over"),
         ((*GOOD, KILL, Struck(25, 26, "s", "slow"), Freed(60, "t", 20)), "completed", ""),
