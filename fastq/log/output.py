@@ -82,10 +82,11 @@ class UnblockedOutput:
             with self._changed:  # including the count of dropped lines: another line may never come
                 self.dropped += lost
                 news, dropped = self.dropped - told, self.dropped
+                has_room = self._size <= self.most_waiting // 2  # a report that finds none is dropped, too
                 is_first, self._is_losing = lost and not self._is_losing, lost > 0
             if is_first and self.is_told_elsewhere:
                 self._tell_losing()
-            if news and not lost:
+            if news and not lost and has_room:
                 told = dropped
                 self._tell_dropped(news)
         if self.is_told_elsewhere and self.dropped > told:

@@ -91,7 +91,8 @@ def test_a_pipe_without_a_reader_blocks_nobody_and_what_was_dropped_is_counted(
     stream = UnblockedStderr(writer)
     monkeypatch.setattr(sys, "stderr", stream)
     stream.write("first\n")
-    for _ in range(2 * MAX_WAITING // len(LINE) + 100):  # what waits, and what the thread holds
+    wait_until(lambda: not stream._waiting)  # the thread holds it; later it would make room in the middle of the others
+    for _ in range(2 * MAX_WAITING // len(LINE) + 100):
         stream.write(LINE)
     assert not stream.finish(0.0)
     with errors_logged():
