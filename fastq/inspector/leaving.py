@@ -31,7 +31,7 @@ class LeavingMethods(Driver):
 
         All keys of Redis are scanned, in pieces.
         """
-        found, _ = yield from _find()
+        found, _, _ = yield from _find()
         return dict(sorted(Counter(map(_kind, found)).items()))
 
     @action
@@ -39,13 +39,17 @@ class LeavingMethods(Driver):
         """Delete the keys that asynq does not know, 500 at a time, and return how many; tasks and queues stay.
 
         ``FastqError`` while servers or schedulers of fastq run, which would write them again. ``QueueNotEmptyError``
-        while tasks are between two queues, because a move was interrupted.
+        while tasks are between two queues, because a move was interrupted, or were enqueued by key behind a run and
+        no server of fastq has put them into their queue yet.
         """
         if running := (yield from _running(self._now_ns() // SECOND_NS)):
             raise FastqError(f"these run: {', '.join(running)}; stop them first, since they write such keys")
-        found, between = yield from _find()
+        found, between, behind = yield from _find()
         for queue in sorted(between):
             raise QueueNotEmptyError(queue, {"moving": (yield count_parked(queue))})
+        for queue in sorted(behind):
+            count = yield Operation("HLEN", (keys.again(queue),), (), int, idempotent=True)
+            raise QueueNotEmptyError(queue, {"behind a run": count})
         names, deleted = sorted(named.key for named in found), 0
         for at in range(0, len(names), KEYS_A_TRIP):
             some = names[at : at + KEYS_A_TRIP]
@@ -55,20 +59,22 @@ class LeavingMethods(Driver):
         return deleted
 
 
-def _find() -> Flow[tuple[set[NamedKey], set[str]]]:
-    """Find the own keys, and the queues that tasks are moved out of or into."""
-    found, between = set[NamedKey](), set[str]()
+def _find() -> Flow[tuple[set[NamedKey], set[str], set[str]]]:
+    """Find the own keys, the queues that tasks are moved out of or into, and those with tasks behind runs."""
+    found, between, behind = set[NamedKey](), set[str](), set[str]()
     for tag in (yield from find_nodes()):
         cursor: str | None = "0"
         while cursor is not None:
             page: KeyPage = yield scan_keys(tag, "asynq:*", cursor)
             for named in map(name_key, filter(is_sendable, page.keys)):
-                if named.is_own:
+                if named.queue and named.key == keys.again(named.queue):
+                    behind.add(named.queue)
+                elif named.is_own:
                     found.add(named)
                 elif named.queue and named.key == keys.moving(named.queue):
                     between.add(named.queue)
             cursor = page.cursor
-    return found, between
+    return found, between, behind
 
 
 def _kind(named: NamedKey) -> str:

@@ -12,7 +12,8 @@ from fastq.inspector.fields import QUEUE, TASK, Field, faced
 
 @pytest.mark.parametrize(("table", "record"), [(QUEUE, QueueInfo), (TASK, TaskInfo)])
 def test_a_table_has_each_value_of_its_record_once(table: tuple[Field, ...], record: Any) -> None:
-    assert sorted(each.name for each in table if each.key is not None) == sorted(each.name for each in fields(record))
+    told = {each.name for each in fields(record)} - {"key_outcome"}  # what enqueuing alone can tell
+    assert sorted(each.name for each in table if each.key is not None) == sorted(told)
 
 
 @pytest.mark.parametrize("table", [QUEUE, TASK])

@@ -68,7 +68,7 @@ def test_the_own_keys_are_those_of_the_second_table_of_the_protocol() -> None:
     page = (ROOT / "docs" / "protocol.md").read_text()
     table = page.partition("Of fastq alone")[2].partition("Channels")[0]
     cells = "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))
-    assert {*re.findall(r"`asynq:(?:\{Q\}:)?(\w+)", cells)} == {*OWN, "moving", "never"}
+    assert {*re.findall(r"`asynq:(?:\{Q\}:)?(\w+)", cells)} == {*OWN, "again", "moving", "never"}
 
 
 def test_own_keys_are_counted_by_kind(ask: Ask, db: Redis, own: None, theirs: dict[bytes, bytes | None]) -> None:
@@ -115,4 +115,13 @@ def test_own_keys_stay_while_tasks_are_between_two_queues(ask: Ask, db: Redis, o
     db.zadd(keys.moving("q"), {"id": 1})
     with pytest.raises(QueueNotEmptyError, match="1 moving"):
         ask("delete_own_keys")
+    assert db.exists(keys.moved("q"))
+
+
+def test_own_keys_stay_while_tasks_wait_behind_runs(ask: Ask, db: Redis, own: None) -> None:
+    db.hset(keys.again("q"), "sync:1", b"::message")
+    assert ask("own_keys") == {kind: len(names) for kind, names in OWN.items()}
+    with pytest.raises(QueueNotEmptyError, match="1 behind a run"):
+        ask("delete_own_keys")
+    assert db.hlen(keys.again("q")) == 1
     assert db.exists(keys.moved("q"))
