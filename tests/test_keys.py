@@ -1,6 +1,7 @@
 """Tasks by key and locks with other ends, as users meet them: clients, typed tasks, inline, drain, schedulers."""
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,6 +24,7 @@ from fastq import (
 )
 from fastq.broker.operations.enqueue import EnqueueBatch, EnqueueOutcome, NewTask
 from fastq.broker.operations.keyed import Found, KeyTerms
+from fastq.broker.operations.maintain import forward
 from fastq.broker.operations.ticks import NamedTick, enqueue_tick
 from fastq.cron.parse import parse
 from fastq.inspector import Inspector
@@ -87,6 +89,15 @@ def test_a_task_of_another_kind_under_the_key_is_a_conflict(url: str) -> None:
         with pytest.raises(TaskIDConflictError):
             client.enqueue("sync", key="a", if_there="replace")
         assert client.enqueue("sync", key="a").key_outcome == "kept"
+
+
+def test_what_replaces_a_scheduled_task_does_not_get_its_group(db: Redis, url: str) -> None:
+    with Client(url) as client:
+        client.enqueue("sync", 1, task_id="k", process_in=3600, group="earlier")
+        assert client.enqueue("sync", 2, key="k", if_there="replace").key_outcome == KeyOutcome.REPLACED
+    with queue_bench(db, url, "default") as bench:
+        assert bench.run(forward("default", time.time_ns() + 7200 * 10**9, 10)).taken == 1
+    assert db.lrange(keys.pending("default"), 0, -1) == [b"k"]
 
 
 def test_the_async_client_does_the_same(url: str) -> None:

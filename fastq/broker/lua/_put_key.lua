@@ -82,11 +82,8 @@ local function put(id, message, policy, run_at, latest)
   if state ~= "pending" and state ~= "scheduled" and state ~= "retry" then return 0, "" end
   redis.call("HSET", task, "msg", message)
   drop_again(id)
-  if state == "scheduled" then
-    if policy == "postpone" then return postpone(task, id, run_at, latest) end
-  else
-    redis.call("HDEL", task, "attempts", "lost") -- those of a task that is no more
-  end
+  redis.call("HDEL", task, "group", "attempts", "lost") -- those of a task that is no more
+  if state == "scheduled" and policy == "postpone" then return postpone(task, id, run_at, latest) end
   return 3, state
 end
 
