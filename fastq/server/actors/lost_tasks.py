@@ -127,14 +127,11 @@ class LostTasks:
                 put = await self._write(queue, some, operation, cause)
                 moved += put.moved
                 astray += put.astray
-        await self._follow_up(queue, fates, now_ns)
+        await self._follow_up(queue, fates)
         return Put(moved, astray)
 
-    async def _follow_up(self, queue: str, fates: Sequence[_LostTask], now_ns: int) -> None:
-        """Give tasks what was enqueued by their keys while they ran, and release locks that no archived task keeps."""
-        keyed = [one.id for one in fates if one.asked & Mark.KEYED]
-        if keyed:
-            await self._commands.run(put_again(queue, keyed, now_ns))
+    async def _follow_up(self, queue: str, fates: Sequence[_LostTask]) -> None:
+        """Release locks that no archived task keeps."""
         for one in fates:
             if one.why_archived and one.asked & Mark.UNLOCK_AT_END and has_lock(queue, one.lock):
                 await self._commands.run(release_lock(one.lock, one.id))
@@ -142,7 +139,7 @@ class LostTasks:
     async def _write(
         self, queue: str, lost_tasks: Sequence[_LostTask], operation: Operation[list[FinishOutcome]], cause: str
     ) -> Put:
-        outcomes = await self._commands.run(operation)
+        outcomes = await self._run(queue, operation, [one.id for one in lost_tasks if one.asked & Mark.KEYED])
         moved = [one for one, outcome in zip(lost_tasks, outcomes, strict=True) if outcome is FinishOutcome.OK]
         self._repairs[RepairKind.RECOVERED] += len(moved)
         if moved:
@@ -152,6 +149,21 @@ class LostTasks:
             await self._count_lost(queue, len(moved))
         is_astray = FinishOutcome.NOT_ACTIVE
         return Put(len(moved), [one.id for one, got in zip(lost_tasks, outcomes, strict=True) if got is is_astray])
+
+    async def _run(
+        self, queue: str, operation: Operation[list[FinishOutcome]], keyed: Sequence[str]
+    ) -> list[FinishOutcome]:
+        """Run an operation, and give tasks what was enqueued by their keys while they ran.
+
+        In one trip: later, a server may have taken the older payload.
+        """
+        if not keyed:
+            return await self._commands.run(operation)
+        results = await self._commands.run_many([operation, put_again(queue, keyed, self._clock.unix_ns())])
+        if error := next((result for result in results if isinstance(result, BrokerError)), None):
+            raise error
+        outcomes: list[FinishOutcome] = results[0]
+        return outcomes
 
     async def _count_lost(self, queue: str, count: int) -> None:
         """Count the lost tasks of the day; a failure is logged, and does not stop the recovery."""
