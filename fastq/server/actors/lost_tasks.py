@@ -80,8 +80,7 @@ class _LostTask(NamedTuple):
     attempt: bytes = b""
     type: str = ""
     """Empty if the message cannot be read."""
-    asked: int = 0
-    """Its marks."""
+    marks: int = 0
     lock: str = ""
 
 
@@ -133,13 +132,18 @@ class LostTasks:
     async def _follow_up(self, queue: str, fates: Sequence[_LostTask]) -> None:
         """Release locks that no archived task keeps."""
         for one in fates:
-            if one.why_archived and one.asked & Mark.UNLOCK_AT_END and has_lock(queue, one.lock):
+            if one.why_archived and one.marks & Mark.UNLOCK_AT_END and has_lock(queue, one.lock):
                 await self._commands.run(release_lock(one.lock, one.id))
 
     async def _write(
         self, queue: str, lost_tasks: Sequence[_LostTask], operation: Operation[list[FinishOutcome]], cause: str
     ) -> Put:
-        outcomes = await self._run(queue, operation, [one.id for one in lost_tasks if one.asked & Mark.KEYED])
+        keyed = [one.id for one in lost_tasks if one.marks & Mark.KEYED]
+        # In one trip: later, a server may have taken the older payload.
+        behind = [put_again(queue, keyed, self._clock.unix_ns())] if keyed else []
+        outcomes, *put = await self._commands.run_many([operation, *behind])
+        if isinstance(outcomes, BrokerError):
+            raise outcomes
         moved = [one for one, outcome in zip(lost_tasks, outcomes, strict=True) if outcome is FinishOutcome.OK]
         self._repairs[RepairKind.RECOVERED] += len(moved)
         if moved:
@@ -147,23 +151,10 @@ class LostTasks:
             for one in moved:
                 self._rules.tally(queue, one.type).lost += 1
             await self._count_lost(queue, len(moved))
+        if error := next((result for result in put if isinstance(result, BrokerError)), None):
+            raise error
         is_astray = FinishOutcome.NOT_ACTIVE
         return Put(len(moved), [one.id for one, got in zip(lost_tasks, outcomes, strict=True) if got is is_astray])
-
-    async def _run(
-        self, queue: str, operation: Operation[list[FinishOutcome]], keyed: Sequence[str]
-    ) -> list[FinishOutcome]:
-        """Run an operation, and give tasks what was enqueued by their keys while they ran.
-
-        In one trip: later, a server may have taken the older payload.
-        """
-        if not keyed:
-            return await self._commands.run(operation)
-        results = await self._commands.run_many([operation, put_again(queue, keyed, self._clock.unix_ns())])
-        if error := next((result for result in results if isinstance(result, BrokerError)), None):
-            raise error
-        outcomes: list[FinishOutcome] = results[0]
-        return outcomes
 
     async def _count_lost(self, queue: str, count: int) -> None:
         """Count the lost tasks of the day; a failure is logged, and does not stop the recovery."""
@@ -193,8 +184,8 @@ class LostTasks:
         retry_at_s = 0
         if not why and lost > 1:
             retry_at_s = int(now_s + await self._delay_s(task.message, view.retried))
-        asked = asked_of(task.message).marks if view.has_fastq_headers else 0
-        return _LostTask(task.id, message, retry_at_s, why, attempt, view.type, asked, view.unique_key)
+        marks = asked_of(task.message).marks if view.has_fastq_headers else 0
+        return _LostTask(task.id, message, retry_at_s, why, attempt, view.type, marks, view.unique_key)
 
     async def _delay_s(self, message: bytes, retried: int) -> float:
         """Ask the app's hooks for the delay of a retry; as in asynq, the error handler is not called."""

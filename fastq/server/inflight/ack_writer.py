@@ -11,7 +11,7 @@ from fastq.server.base.commands import Commands
 from fastq.server.inflight.ack_planner import AckCall, plan_acks
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.inboxes import Inboxes
-from fastq.server.inflight.marked import behind_ends
+from fastq.server.inflight.marked import behind_ends, tell_refusals
 from fastq.server.inflight.progress_writer import ProgressWriter
 from fastq.server.inflight.stats import RoundTrip
 from fastq.server.inflight.task_log import LEASE_LOST, TaskLog
@@ -74,6 +74,8 @@ class AckWriter:
         self._take(calls, results[len(before) : len(before) + len(calls)])
         if behind:
             self.inboxes.note(results[len(before) + len(calls) : len(results) - len(last)])
+        if last:
+            tell_refusals(results[-len(last) :])
 
     def _take(self, calls: Sequence[AckCall], outcomes: Sequence[Any]) -> None:
         """Settle the ends that were written, and keep the others."""

@@ -1,24 +1,29 @@
 """What goes with the ends of marked tasks: another run of its key, and locks that end before or with it."""
 
 import asyncio
+import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import Archived, release_lock
 from fastq.broker.operations.keyed import PUT_AGAIN_AT_MOST, put_again
+from fastq.errors import BrokerError
 from fastq.server.base.commands import Commands
+from fastq.server.base.outage import is_shared
 from fastq.server.inflight.questions import Questions
 from fastq.server.inflight.tasks import InFlightTask, marked
 from fastq.wire import keys
 from fastq.wire.marks import Mark
 
-__all__ = ["behind_ends", "has_lock", "without_locked"]
+__all__ = ["behind_ends", "has_lock", "tell_refusals", "without_locked"]
 
 KEYED: Final = Mark.KEYED.value
 AT_START: Final = Mark.UNLOCK_AT_START.value
 AT_END: Final = Mark.UNLOCK_AT_END.value
+
+_log = logging.getLogger("fastq.acker")
 
 
 def behind_ends(tasks: list[InFlightTask], now_ns: int) -> list[Operation[Any]]:
@@ -35,6 +40,13 @@ def behind_ends(tasks: list[InFlightTask], now_ns: int) -> list[Operation[Any]]:
         if isinstance(task.disposition, Archived) and has_lock(task.queue, task.view.unique_key):
             operations.append(release_lock(task.view.unique_key, task.id))
     return operations
+
+
+def tell_refusals(results: Sequence[Any]) -> None:
+    """Log what Redis has refused of the operations behind ends; in an outage the ends themselves are told."""
+    for error in results:
+        if isinstance(error, BrokerError) and not is_shared(error):
+            _log.warning("another run of a key, or the release of a lock, behind the end of a task: %s", error)
 
 
 def has_lock(queue: str, lock: str) -> bool:

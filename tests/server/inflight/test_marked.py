@@ -10,10 +10,12 @@ from redis import Redis
 
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Guard, Requeued, Retried
 from fastq.broker.operations.lease import LeasedTask
+from fastq.errors import BrokerError
 from fastq.server.actors.lost_tasks import LostTasks
 from fastq.server.inflight._processor import SubmissionMaker
 from fastq.server.inflight.marked import without_locked
 from fastq.server.inflight.questions import Questions
+from fastq.server.inflight.stats import RepairKind
 from fastq.server.inflight.tally import Tally
 from fastq.server.inflight.tasks import InFlightTask, live
 from fastq.wire import keys
@@ -117,6 +119,34 @@ def test_a_task_that_was_lost_with_its_server_runs_again_with_the_newest(
             await tasks.put(QUEUE, found, Guard(OURS, expired_at=NOW_S + 99), "it died", lambda: None)
             assert bench.queue.places() == {place: ["k"]}
             assert bench.queue.message("k").payload == b"newer"
+
+    run(test)
+
+
+def test_what_redis_refuses_behind_an_end_is_told(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        with made(db, url) as bench:
+            task = take(bench, "k", **KEYED)
+            db.set(keys.again(QUEUE), "of another type")
+            task.disposition = Done("k")
+            await bench.writer.write([task], checks_done=False)
+            assert bench.queue.places() == {}
+            assert [one.getMessage()[:22] for one in caplog.records] == ["another run of a key, "]
+
+    run(test)
+
+
+def test_a_loss_is_counted_though_redis_refuses_what_is_behind_it(db: Redis, url: str) -> None:
+    async def test() -> None:
+        with made(db, url) as bench:
+            bench.queue.activate("k", **KEYED)
+            db.set(keys.again(QUEUE), "of another type")
+            tasks = LostTasks(bench.commands, RULES, bench.clock, bench.stats)
+            found = [(LeasedTask("k", message("k", **KEYED)), 0)]
+            with pytest.raises(BrokerError):
+                await tasks.put(QUEUE, found, Guard(OURS, expired_at=NOW_S + 99), "it died", lambda: None)
+            assert bench.queue.places() == {"pending": ["k"]}
+            assert bench.stats.repairs[RepairKind.RECOVERED] == 1
 
     run(test)
 
