@@ -310,7 +310,9 @@ cdef class Dispatcher:
             room = min(max(room, 1.0 if needs else 0.0), self.places(queue), 1.0 + queue.places_left())
             any_needs |= needs and room >= 1
             total += min(room, queue.left) if queue.left > 0 else room
-        return max(0, <int64_t>total - <int64_t>len(self.waiting) - self.following + gathering(self, now)) if any_needs else 0
+        if not any_needs:
+            return 0
+        return max(0, <int64_t>total - <int64_t>len(self.waiting) - self.following + gathering(self, now))
 
     cdef bint may_wait(self, ChildQueue queue, double charge_ns, int64_t now):
         """Return whether a child may have one more task that waits behind those that it runs."""

@@ -133,7 +133,7 @@ class Beacon(Actor):
             self._answered = None
             if not is_shared(error):
                 if is_first:
-                    self._stall.signs_not()
+                    self._stall.forget_sign()
                 self._complain(str(error))
                 return REFUSED_S
             self._stall.doubt()  # from now on others may take our leases

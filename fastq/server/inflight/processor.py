@@ -143,8 +143,7 @@ class Processor(PoolListener):
         self._checkpoints = checkpoints
         self._progress = progress
         self._attempts = attempts
-        self._early = early
-        self._commands = commands
+        self._early, self._commands = early, commands
         self._unknown = unknown
         self._ask_hooks = judge
         self._make_room, self._failed = make_room, failed
@@ -153,7 +152,8 @@ class Processor(PoolListener):
         self.taken = 0
         self.max_tasks = 0
         """How many tasks are taken at most; 0 for any number."""
-        self._is_closed, self.failure_log = False, FailureLog(self._clock)
+        self._is_closed = False
+        self.failure_log = FailureLog(self._clock)
         self.questions = Questions()
         self._rules: dict[str, BatchRule] = {}
 

@@ -72,8 +72,8 @@ class StallWatch:
         """Note when the last sign of life was given, and for how long others then surely leave the leases alone."""
         self._sign = asked, good_for_s
 
-    def signs_not(self) -> None:
-        """Note that this server may give no sign, so that none knows of it."""
+    def forget_sign(self) -> None:
+        """Note that Redis has refused the first sign, so that no other server knows this one."""
         self._sign = None
 
     @property

@@ -154,7 +154,8 @@ class ServerProcess:
         self.actors = self._in_order()
         self.watchdog = Watchdog(self.actors, options.timing, self.stats)
         self._logged_app = AppDescription()
-        self.stopping, self._hurry = asyncio.Event(), asyncio.Event()
+        self.stopping = asyncio.Event()
+        self._hurry = asyncio.Event()
 
     def _make_writers(self) -> None:
         """Make what writes of tasks, while they run and when they end."""
