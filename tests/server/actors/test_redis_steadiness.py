@@ -120,11 +120,11 @@ def test_a_freeze_between_look_and_look_of_one_round_lets_it_wait(db: Redis, url
     class Freezing(Commands):
         """Let this process stand still for two minutes before its second look."""
 
-        async def run(self, operation: Any) -> Any:
-            if operation.name == "put_back":
+        async def run_many(self, operations: Any) -> Any:
+            if operations[0].name == "put_back":
                 bench.clock.advance(120)
                 bench.queue.activate("living", until_s=NOW_S, owner=THEIRS)
-            return await super().run(operation)
+            return await super().run_many(operations)
 
     bench: Bench
 
