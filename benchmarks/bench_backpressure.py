@@ -17,8 +17,6 @@ from redis import Redis
 from fastq.pool.shared.processes import rss_of
 from tests.redis_servers import RedisServer, redis_server
 
-__all__: list[str] = []
-
 A_TRIP: Final = 2000
 PENDING: Final = "asynq:{default}:pending"
 PRODUCER: Final = """

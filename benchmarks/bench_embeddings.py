@@ -28,8 +28,6 @@ from fastq import Client
 from fastq.common.devices import find_devices
 from fastq.testing import embedded_redis
 
-__all__: list[str] = []
-
 READY_S: Final = 120.0
 BARE: Final = """
 import sys, time

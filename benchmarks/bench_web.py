@@ -30,8 +30,6 @@ from fastq import Client, Task
 from tests.redis_servers import redis_server
 from tests.web.chromium import launch
 
-__all__: list[str] = []
-
 SLOW_US = 5_000
 LIMIT_S = 60.0
 PAGE_KB, PAGE_MS, RSS_MB, FACTOR, SHOWN_MS = 30.0, 100.0, 80.0, 1.2, 1_000.0

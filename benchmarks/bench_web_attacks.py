@@ -32,8 +32,6 @@ from fastq.web.access import User
 from fastq.web.auth import new_user_line
 from tests.redis_servers import redis_server
 
-__all__: list[str] = []
-
 MOST_MS: Final = 200.0
 MOST_MB: Final = 400.0
 EVERY_S: Final = 0.1

@@ -27,8 +27,6 @@ from fastq.inspector.queues import QueueMethods
 from fastq.inspector.tasks import Listing, TaskMethods
 from tests.redis_servers import RedisServer, redis_server
 
-__all__: list[str] = []
-
 LIMIT_US = 5_000
 
 

@@ -17,8 +17,6 @@ from benchmarks.bigdata_keyspace import QUEUE, Size, prepare
 from fastq.broker.scripts import load_script, script_names
 from tests.redis_servers import RedisServer
 
-__all__ = ["COMMANDS", "Command", "CommandRun", "Limits", "measure_commands"]
-
 LOGGED_US: Final = 100
 """What is quicker is not logged: the log has what scripts call, too, which is some calls a task."""
 _PROGRAM: Final = """

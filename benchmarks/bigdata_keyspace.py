@@ -9,8 +9,6 @@ from redis import Redis
 from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, encode_task_message
 
-__all__ = ["ID_FORMAT", "NOW_NS", "QUEUE", "SAMPLE_ID", "Size", "fill", "prepare"]
-
 QUEUE = "default"
 ID_FORMAT = "00000000-0000-4000-8000-%012d"
 SAMPLE_ID = ID_FORMAT % 0

@@ -15,8 +15,6 @@ import numpy as np
 
 from fastq import App, Batch, Context
 
-__all__ = ["BACKEND", "Embedder", "app", "load", "made"]
-
 BACKEND: Final = os.environ.get("EMBEDDINGS_BACKEND") or ("torch" if find_spec("torch") else "numpy")
 WORDS: Final = 30_000
 WIDTH, HIDDEN, LAYERS = (1024, 4096, 8) if BACKEND == "torch" else (256, 1024, 4)

@@ -15,8 +15,6 @@ from fastq.broker.operations.dequeue import MAX_BATCH_TASKS
 from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, encode_task_message
 
-__all__ = ["Feeder", "Look", "preferred"]
-
 STEP: Final = 100
 """New tasks a call at most: what Redis does in one go."""
 CALLS: Final = MAX_BATCH_TASKS // STEP

@@ -19,8 +19,6 @@ from fastq.broker.scripts import load_script, script_names
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
 
-__all__ = ["Cost", "Fleet", "ScriptTimes", "Worker", "filled", "mapped_mb", "percentile", "running"]
-
 SETTINGS = ("--task-check-interval", "0.01", "--log-level", "warning")
 WATCHED_COMMANDS = 100_000
 

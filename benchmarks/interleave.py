@@ -7,8 +7,6 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Comparison", "interleaved"]
-
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

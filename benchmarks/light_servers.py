@@ -33,8 +33,6 @@ from fastq.server.inflight.task_log import TaskLog
 from fastq.server.inflight.tasks import view_leased
 from fastq.wire.codec import decode_task_message
 
-__all__ = ["DONE", "EMPTY", "POLLS", "TASK", "WHYS", "WOKEN", "main"]
-
 QUEUE: Final = "default"
 CHECK_INTERVAL_S: Final = 1.0
 ROOM: Final = 4

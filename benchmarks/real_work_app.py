@@ -4,8 +4,6 @@ from typing import Any
 
 from fastq import ServeMux
 
-__all__ = ["mux", "spin"]
-
 mux = ServeMux()
 
 

@@ -31,8 +31,6 @@ from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import wait_until
 
-__all__ = ["main"]
-
 ROOT: Final = Path(__file__).parents[1]
 BACKLOG: Final = 40
 WITHIN_S: Final = 150.0

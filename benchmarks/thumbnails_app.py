@@ -8,8 +8,6 @@ from PIL import Image
 
 from fastq import App
 
-__all__ = ["DIRECTORY", "app", "make_photos", "make_thumbnail", "thumbnail"]
-
 PHOTOS = 64
 SIZE = (480, 360)
 DIRECTORY = "THUMBNAILS_DIRECTORY"

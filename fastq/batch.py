@@ -21,17 +21,6 @@ else:
     T = TypeVar("T")
     Env = TypeVar("Env")
 
-__all__ = [
-    "MAX_BATCH",
-    "MAX_BATCH_BYTES",
-    "Batch",
-    "Batching",
-    "as_it_is",
-    "batching_of",
-    "each_entered",
-    "each_entered_async",
-]
-
 MAX_BATCH: Final = 1000
 MAX_WAIT_S: Final = 3600.0
 MAX_BATCH_BYTES: Final = 1_000_000

@@ -14,15 +14,6 @@ from fastq.errors import Snooze
 from fastq.wire.codec import decode_task_message, rewrite_task_message
 from fastq.wire.messages import CHECKPOINT_HEADER
 
-__all__ = [
-    "MAX_CHECKPOINT_BYTES",
-    "Resumable",
-    "Stopping",
-    "Unserved",
-    "refuse_in_loop",
-    "with_checkpoint",
-]
-
 MAX_CHECKPOINT_BYTES: Final = 64 * 1024
 LOOK_EVERY_S: Final = 0.1
 

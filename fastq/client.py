@@ -28,8 +28,6 @@ from fastq.middleware import ClientMiddleware, Sender, SentChunks, chained, only
 from fastq.options import EnqueueOptions, check_options, check_queue_name, check_text
 from fastq.task import Task, TaskCall, with_options
 
-__all__ = ["AsyncClient", "Client"]
-
 R = TypeVar("R")
 
 

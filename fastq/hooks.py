@@ -7,8 +7,6 @@ from typing import NamedTuple, TypeAlias
 
 from fastq.running import RunningTask
 
-__all__ = ["ErrorHandler", "FailureRule", "Hooks", "IsFailure", "RetryDelay"]
-
 ErrorHandler: TypeAlias = Callable[[RunningTask, BaseException], object]
 IsFailure: TypeAlias = Callable[[BaseException], bool]
 RetryDelay: TypeAlias = Callable[[int, BaseException, RunningTask], float | timedelta]

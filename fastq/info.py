@@ -11,8 +11,6 @@ from fastq.errors import no_attribute
 from fastq.wire.messages import TaskMessage
 from fastq.wire.progress import TaskProgress
 
-__all__ = ["TaskHead", "TaskInfo", "task_info"]
-
 _WAIT: Final = ".submit(...).result(timeout=...) in place of .enqueue(...): its handle waits for the task"
 _ELSEWHERE: Final = {
     **dict.fromkeys(("get", "wait", "wait_result", "return_value", "get_result"), _WAIT),

@@ -14,8 +14,6 @@ from fastq.info import TaskInfo
 from fastq.options import EnqueueOptions, check_options
 from fastq.task import Task, with_options
 
-__all__ = ["ClientMiddleware", "Sender", "SentChunks", "chained", "only_info"]
-
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 

@@ -17,8 +17,6 @@ from fastq.common.callables import is_async, refuse_generator
 from fastq.errors import HandlerNotFoundError
 from fastq.running import RunningTask
 
-__all__ = ["Handler", "Middleware", "ServeMux", "Terms"]
-
 MAX_ROUTES: Final = 1000
 """Types whose handler is remembered; types that contain an id have no end."""
 

@@ -20,23 +20,6 @@ from fastq.common.durations import nanoseconds_of
 from fastq.common.go_space import GO_SPACE
 from fastq.common.states import TaskState
 
-__all__ = [
-    "ELSEWHERE",
-    "NO_OPTIONS",
-    "OPTIONS",
-    "OPTION_NAMES",
-    "EnqueueOptions",
-    "OptionKind",
-    "OptionSpec",
-    "TaskOptions",
-    "check_headers",
-    "check_options",
-    "check_queue_name",
-    "check_text",
-    "complete",
-    "starting_state",
-]
-
 DEFAULT_TIMEOUT_S: Final = 1800
 MAX_INT32: Final = 2**31 - 1
 SECOND_NS: Final = 1_000_000_000

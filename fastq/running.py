@@ -20,8 +20,6 @@ from fastq.task import Task, encode_payload
 from fastq.wire.messages import CHECKPOINT_HEADER, TaskMessage
 from fastq.wire.progress import encode_progress
 
-__all__ = ["MAX_RESULT_BYTES", "GroupedTask", "RunningTask", "current_task"]
-
 MAX_RESULT_BYTES = 64 * 1024 * 1024
 PROGRESS_EVERY_S = 0.05
 FIRST_PAUSE_S = 0.0005

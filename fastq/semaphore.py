@@ -21,8 +21,6 @@ from fastq.errors import BrokerError, SemaphoreFullError
 from fastq.options import check_text
 from fastq.running import RunningTask, current_task
 
-__all__ = ["Semaphore"]
-
 MOST_S: Final = 60.0
 """What the shortest pause before a task asks again grows to."""
 MOST_TIMES: Final = 3.0

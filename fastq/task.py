@@ -10,8 +10,6 @@ import orjson
 from fastq.common.encoding import PayloadCodec, encode_strictly
 from fastq.options import NO_OPTIONS, EnqueueOptions, check_headers, check_options, check_text
 
-__all__ = ["MAX_MESSAGE_BYTES", "Task", "TaskCall", "encode_payload", "lock_payload", "with_options"]
-
 MAX_MESSAGE_BYTES: Final = 512 * 1024 * 1024
 """Redis takes no value above this (proto-max-bulk-len's default)."""
 

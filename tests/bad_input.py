@@ -5,8 +5,6 @@ import re
 from datetime import datetime, timedelta
 from typing import Any
 
-__all__ = ["BAD_OPTIONS"]
-
 
 def _text(name: str) -> list[tuple[str, Any, type[Exception], str]]:
     blank = f"{name} must contain one or more characters that are not blank: "

@@ -9,8 +9,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-__all__ = ["CertificateFiles", "encrypted_key", "make_certificates"]
-
 
 @dataclass(frozen=True)
 class CertificateFiles:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["code_lines", "code_mask", "lines_by_room", "statements_in", "tree_of"]
-
 ROOT = Path(__file__).parent.parent
 CYTHON_TEXT = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""', re.DOTALL)
 KINDS = (".py", ".pyi", ".pyx", ".pxi", ".pxd", ".lua")

@@ -17,8 +17,6 @@ from redis import Redis, utils
 from tests.patience import be_patient
 from tests.redis_servers import RedisServer, redis_server
 
-__all__: list[str] = []
-
 # A run under nohup ignores SIGHUP, one in a shell's background SIGINT, and so would every process that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock, Thread
 
-__all__ = ["CuttingProxy", "cutting_proxy"]
-
 _CHUNK = 1 << 16
 
 

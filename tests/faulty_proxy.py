@@ -15,8 +15,6 @@ from typing import TypeAlias
 
 from tests.waiting import PATIENCE_S
 
-__all__ = ["Act", "Fault", "FaultyProxy", "faulty_proxy"]
-
 Words: TypeAlias = Sequence[bytes]
 
 

@@ -20,21 +20,6 @@ from redis import Redis
 from fastq.wire.attempts import decode_attempts
 from fastq.wire.codec import decode_task_message, encode_task_message
 
-__all__ = [
-    "FASTQS_OF_A_TASK",
-    "RANKS",
-    "Cells",
-    "Difference",
-    "GoldenStep",
-    "IntendedDifferences",
-    "Moment",
-    "Place",
-    "Window",
-    "differences_between",
-    "golden",
-    "snapshot",
-]
-
 FASTQS_OF_A_TASK = {"key_outcome", "lost", "progress"}
 """What only fastq tells of a task: fields of ``TaskInfo`` that asynq has not."""
 

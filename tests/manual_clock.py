@@ -1,7 +1,5 @@
 """A clock for tests that moves only when told to."""
 
-__all__ = ["ManualClock"]
-
 
 class ManualClock:
     """A ``fastq.common.clock.Clock`` that moves only when told to."""

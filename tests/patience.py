@@ -10,8 +10,6 @@ from fastq.broker.transport import subscription, wait
 from fastq.broker.transport.connection import connect, connect_async
 from tests.waiting import PATIENCE_S
 
-__all__ = ["be_patient", "redis_must_answer_within"]
-
 
 def be_patient(seconds: float = PATIENCE_S) -> None:
     """Give Redis so long, from now on, where a test says nothing else."""

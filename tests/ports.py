@@ -12,8 +12,6 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["free_port"]
-
 FIRST, COUNT = 12_000, 10_000
 """What is 10000 above one of them, where the nodes of a cluster talk, is none of them."""
 

@@ -19,8 +19,6 @@ import pytest
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, wait_until
 
-__all__ = ["Postgres", "postgres"]
-
 
 class Postgres:
     """A private server in a directory of its own, on a port of the loopback interface."""

@@ -4,8 +4,6 @@ import os
 import subprocess
 from pathlib import Path
 
-__all__ = ["children", "is_running"]
-
 
 def is_running(pid: int) -> bool:
     """Return whether a process runs; one that has ended and waits for its parent does not."""

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["promtool"]
-
 
 def promtool(*words: str, at: Path | None = None, text: str = "") -> str:
     """Run promtool in a directory with a text as its input; return what it says, of problems too."""

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["found", "version_of"]
-
 ASKS: Final = "import sys, ensurepip, venv; print('%d.%d' % sys.version_info[:2] + getattr(sys, 'abiflags', ''))"
 OLDEST: Final = 311
 

@@ -11,8 +11,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["LEFT_OUT", "MARKS", "is_left_out"]
-
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 LEFT_OUT: Final = {

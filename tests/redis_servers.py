@@ -23,19 +23,6 @@ from tests.certificates import make_certificates
 from tests.ports import free_port
 from tests.waiting import wait_until
 
-__all__ = [
-    "RedisServer",
-    "SentinelSetup",
-    "redis_cluster",
-    "redis_sentinel",
-    "redis_server",
-    "sentinel_server",
-    "server_program",
-    "silent",
-    "tls_redis_server",
-    "tls_sentinel",
-]
-
 
 @dataclass(frozen=True)
 class RedisServer:

@@ -4,8 +4,6 @@ import pytest
 
 from tests.quick import is_left_out
 
-__all__: list[str] = []
-
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the quick tests."""

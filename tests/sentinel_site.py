@@ -12,8 +12,6 @@ from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server, sentinel_server
 from tests.waiting import wait_until
 
-__all__ = ["Failover", "SentinelSite", "failover_held_open", "sentinel_site"]
-
 
 @dataclass(frozen=True)
 class SentinelSite:

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from threading import Event
 
-__all__ = ["PATIENCE_S", "after", "until", "wait_until"]
-
 PATIENCE_S = 90.0
 """For a machine ten times as slow as ours that stands still for a while, too."""
 

@@ -12,8 +12,6 @@ from typing import Final
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server, tls_redis_server
 
-__all__ = ["CONDITIONS", "PLAIN", "Condition", "There"]
-
 
 @dataclass(frozen=True, slots=True)
 class There:

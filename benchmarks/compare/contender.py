@@ -6,8 +6,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["APPS", "KINDS", "Command", "Contender", "Guarantee", "Kind", "Place", "Rates", "beside", "module"]
-
 APPS = "benchmarks.compare.apps"
 LAUNCH = "benchmarks.compare.launch"
 

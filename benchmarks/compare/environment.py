@@ -12,8 +12,6 @@ from pathlib import Path
 from benchmarks.compare.contender import Contender
 from fastq import __version__
 
-__all__ = ["BUILD", "UnavailableError", "ensure", "pinned", "programs_of", "version"]
-
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "compare"
 GO_SOURCE = HERE / "goasynq"

@@ -12,8 +12,6 @@ from pathlib import Path
 from benchmarks.compare.contender import Command
 from benchmarks.compare.surroundings import Surroundings
 
-__all__ = ["Family"]
-
 TICK = os.sysconf("SC_CLK_TCK")
 STOP_S = 2.0
 

@@ -33,8 +33,6 @@ from benchmarks.compare.record import machine
 from benchmarks.compare.surroundings import Surroundings, variables
 from tests.redis_servers import server_program
 
-__all__ = ["TASKS", "Event", "Fault", "Outcome", "main", "markdown", "outcome_of"]
-
 NO_QUEUES: Final = ("bare", "brpop")
 TASKS: Final = 60
 WITHIN_S: Final = 180.0

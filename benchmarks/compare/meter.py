@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PAYLOAD", "AskedForError", "Counter", "Meter", "counter", "run", "run_async"]
-
 PAYLOAD: Final = "0123456789" * 10
 """What every task carries: 100 bytes, as text, since some libraries send JSON."""
 

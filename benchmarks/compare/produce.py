@@ -10,8 +10,6 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-__all__ = ["AsyncSend", "Send", "serve", "serve_async"]
-
 Send = Callable[[str, int], object]
 """Enqueues so many tasks of a kind and returns when Redis has them all."""
 

@@ -10,8 +10,6 @@ from typing import Any, Self
 from benchmarks.compare.contender import Command
 from benchmarks.compare.surroundings import Surroundings
 
-__all__ = ["Producer", "Sent", "TurnError"]
-
 
 class TurnError(RuntimeError):
     """Raised when a contender's turn gave no figures; the text says why."""

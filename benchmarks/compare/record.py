@@ -13,8 +13,6 @@ from typing import Any
 from benchmarks.compare.contender import Contender
 from benchmarks.compare.turn import Figures
 
-__all__ = ["Entry", "Record", "machine"]
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -9,8 +9,6 @@ from benchmarks.compare.contender import Contender
 from benchmarks.compare.producer import TurnError
 from benchmarks.compare.turn import Figures, Plan, Turn, take_turn
 
-__all__ = ["Rounds", "say"]
-
 FAILURES_ALLOWED = 2
 TAIL_LINES = 5
 

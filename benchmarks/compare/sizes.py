@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from benchmarks.compare.contender import Contender, Kind
 from benchmarks.compare.turn import Figures, Plan
 
-__all__ = ["LEAST", "QUICK", "THOROUGH", "Seconds", "fixed", "plan"]
-
 
 @dataclass(frozen=True, slots=True)
 class Seconds:

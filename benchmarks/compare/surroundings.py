@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-__all__ = ["Surroundings", "variables"]
-
 ROOT = Path(__file__).parents[2]
 KEPT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
 

@@ -8,8 +8,6 @@ from benchmarks.compare.meter import CPU_S
 from benchmarks.compare.record import Entry, Record
 from benchmarks.compare.turn import Figures
 
-__all__ = ["markdown", "percentile", "ratio"]
-
 NONE = "-"
 NO_QUEUES = ("bare", "brpop")
 PYTHONS_NOT = ("bare", "fastq", "asynq")

@@ -19,8 +19,6 @@ from benchmarks.compare.meter import Meter
 from benchmarks.compare.producer import Producer, TurnError
 from benchmarks.compare.surroundings import Surroundings, variables
 
-__all__ = ["Drained", "Figures", "Plan", "Turn", "take_turn"]
-
 PATIENCE_S = 60.0  # for anything that should take seconds
 WARM_UP_S = 3.0
 FILL_S = 2.0  # who is frozen for longer finds its connections timed out

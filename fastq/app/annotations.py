@@ -13,17 +13,6 @@ from msgspec.inspect import CustomType, DateTimeType, Field, Type, type_info
 
 from fastq.common.encoding import UNENCODABLE
 
-__all__ = [
-    "check_annotations",
-    "decode_model",
-    "encode_model",
-    "has_loose_times",
-    "refuse_naive_times",
-    "result_decoder",
-    "result_encoder",
-    "with_time_zones",
-]
-
 _MARKER: Final = f'"{UNENCODABLE}"'.encode()
 # Not TimeType: orjson takes no time with a zone.
 _KEPT_AS_IT_IS: Final = frozenset(

@@ -20,8 +20,6 @@ from fastq.errors import no_attribute
 from fastq.mux import ServeMux
 from fastq.options import EnqueueOptions, check_text
 
-__all__ = ["App", "TaskSettings"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 L = TypeVar("L", bound=Callable[[], Iterator[Any] | AsyncIterator[Any]])

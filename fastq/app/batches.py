@@ -15,8 +15,6 @@ from fastq.batch import Batch, Batching
 from fastq.hooks import FailureRule
 from fastq.running import RunningTask
 
-__all__ = ["BatchDecorator", "BatchTask", "of_one_item", "typed_batching"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 C = TypeVar("C", covariant=True)

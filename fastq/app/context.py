@@ -4,8 +4,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fastq.running import CURRENT, RunningTask
 
-__all__ = ["Context", "Env", "enter_context"]
-
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 

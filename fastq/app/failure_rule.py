@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 from fastq.common.durations import nanoseconds_of
 from fastq.hooks import FailureRule
 
-__all__ = ["Backoff", "Errors", "failure_rule"]
-
 Delay: TypeAlias = float | timedelta
 Backoff: TypeAlias = Delay | Sequence[Delay] | Callable[[int], Delay]
 """Delays before the next attempt: one for all, one for each attempt (the last for all further ones), or a function of

@@ -15,8 +15,6 @@ from fastq.mux import ServeMux
 from fastq.running import CURRENT, RunningTask
 from fastq.wire.messages import TaskMessage
 
-__all__ = ["run_in_foreground"]
-
 
 class _Foreground(Unserved):
     """The context of a task that runs without a pool: no time limit, and results are printed."""

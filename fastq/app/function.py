@@ -18,8 +18,6 @@ from fastq.mux import ServeMux
 from fastq.options import EnqueueOptions, check_options, complete
 from fastq.task import Task, TaskCall
 
-__all__ = ["ContextTask", "TaskFunction", "TypedTask"]
-
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 T = TypeVar("T")

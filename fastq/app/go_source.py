@@ -9,8 +9,6 @@ from msgspec import NODEFAULT, inspect
 from fastq.app.app import App
 from fastq.app.function import TaskFunction
 
-__all__ = ["go_source"]
-
 
 class _Line(NamedTuple):
     """A field of a struct; one that ``is_filled`` may not be null on the wire, as Go writes nil."""

@@ -11,8 +11,6 @@ from fastq.hooks import FailureRule
 from fastq.mux import Handler
 from fastq.running import RunningTask
 
-__all__ = ["handler_of"]
-
 
 def handler_of(
     function: Callable[..., Any], payload: Payload, env: Callable[[], Any], rule: FailureRule | None

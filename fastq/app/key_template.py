@@ -7,8 +7,6 @@ from uuid import UUID
 
 from fastq.options import check_text
 
-__all__ = ["KeyTemplate"]
-
 _PARSER: Final = string.Formatter()
 
 

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-__all__ = ["Lifespan"]
-
 
 class Lifespan:
     """A generator function that yields once; ``start`` runs it up to there, ``stop`` to its end, async if it is."""

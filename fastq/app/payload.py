@@ -26,8 +26,6 @@ from fastq.errors import PayloadError
 from fastq.options import ELSEWHERE, OPTION_NAMES
 from fastq.running import RunningTask
 
-__all__ = ["Payload"]
-
 _PLAIN: Final = frozenset({str, int, bool, float, bytes, type(None)})
 _MISFITS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _encode: Final = msgspec.json.Encoder(enc_hook=encode_model).encode

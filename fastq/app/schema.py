@@ -8,8 +8,6 @@ import msgspec
 from fastq.app.app import App
 from fastq.app.function import TaskFunction
 
-__all__ = ["FORMAT", "schema_of"]
-
 FORMAT: Final = 1
 _REF: Final = "#/$defs/{model}"
 

@@ -7,8 +7,6 @@ before it was deployed.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-__all__ = ["breaking_changes"]
-
 Schema = Mapping[str, Any]
 
 _AT_LEAST: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")

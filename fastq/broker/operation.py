@@ -13,21 +13,6 @@ from fastq.broker.scripts import Script, load_script
 from fastq.errors import BrokerError
 from fastq.wire import keys
 
-__all__ = [
-    "Flow",
-    "Operation",
-    "Pause",
-    "Receive",
-    "Send",
-    "Soon",
-    "Step",
-    "Wait",
-    "Word",
-    "as_is",
-    "scripted",
-    "together",
-]
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 

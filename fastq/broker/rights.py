@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["ENQUEUING", "REQUIRED_OF_WORKERS", "WORKING"]
-
 ENQUEUING: Final = "del exists hdel hget hset lpush publish sadd set srem wait zadd zrange zrem"
 WORKING: Final = f"""
 {ENQUEUING} client|id client|list client|tracking expire expireat get hexists hgetall hincrby hlen hmget hrandfield

@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass
 from importlib import resources
 
-__all__ = ["Script", "load_script", "script_names"]
-
 _FOR_DRAGONFLY = "--!df flags=allow-undeclared-keys\n"
 """Dragonfly runs a script that builds keys only if this is its first line; to others it is a comment."""
 _INCLUDE = re.compile(r"^-- include: (\w+)\n", re.MULTILINE)

@@ -8,8 +8,6 @@ from click.shell_completion import get_completion_class
 from fastq._version import __version__
 from fastq.cli.commands import SETTINGS
 
-__all__ = ["completion", "version"]
-
 
 @click.command("version", context_settings=SETTINGS)
 def version() -> None:

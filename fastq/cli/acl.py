@@ -7,8 +7,6 @@ import click
 from fastq.cli.commands import SETTINGS
 from fastq.inspector.acl import ROLES, acl_rules
 
-__all__ = ["acl"]
-
 _EPILOG: Final = """\b
 Examples:
   fastq acl producer --queues emails

@@ -7,8 +7,6 @@ from fastq.cli.session import Session, each, emit
 from fastq.inspector.json_records import acted_record
 from fastq.text.human import clean
 
-__all__ = ["Acting"]
-
 
 class Acting:
     """An action on each named item; a failure does not stop the others. ``end`` prints the results as JSON."""

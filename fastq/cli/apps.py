@@ -9,8 +9,6 @@ from fastq.cli.connection import search_here
 from fastq.log.traces import own_trace
 from fastq.worker.shared.names import AppNameError, resolve
 
-__all__ = ["import_app", "typed_app"]
-
 
 def import_app(name: str) -> Any:
     """Import what ``module:attr`` names; a name that leads nowhere is misuse.

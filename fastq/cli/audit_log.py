@@ -6,8 +6,6 @@ from contextlib import contextmanager
 
 from fastq.errors import FastqError
 
-__all__ = ["audit_log"]
-
 _log = logging.getLogger("fastq.audit")
 
 

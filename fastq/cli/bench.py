@@ -24,8 +24,6 @@ from fastq.terminal.interruption import Interrupted, Interruption
 from fastq.terminal.screen import Screen
 from fastq.text.human import clean, number, size
 
-__all__ = ["bench"]
-
 EXIT_SIGNAL: Final = 128
 _NOISE: Final = 0.1
 """The share of the cores from which other processes count as a disturbance."""

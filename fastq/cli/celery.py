@@ -12,8 +12,6 @@ from fastq.contrib.celery.checking import Found, files_of, uses_in
 from fastq.contrib.celery.uses import Level
 from fastq.errors import FastqError
 
-__all__ = ["celery"]
-
 _EPILOG = """\b
 Examples:
   fastq celery check shop

@@ -9,13 +9,6 @@ import click
 
 from fastq.cli.connection import connection_options
 
-__all__ = [
-    "EXITS_OF_MANY",
-    "SETTINGS",
-    "Noun",
-    "Verb",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _REDIS: Final = "The Redis options listed by fastq --help are also accepted here."

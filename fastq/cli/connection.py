@@ -19,18 +19,6 @@ import click
 from fastq.redis_url import DEFAULT_URL, parse_redis_uri, url_variable
 from fastq.server.base.settings import EXTRA_KEYS, SETTINGS, parse_kind, read_table
 
-__all__ = [
-    "CONNECTION_NAMES",
-    "config_path",
-    "connection_options",
-    "given_defaults",
-    "note_given",
-    "redis_url",
-    "runner_url",
-    "search_here",
-    "server_is_named",
-]
-
 GIVEN: Final = "fastq.given"
 CLUSTER_ADDRS: Final = ",".join(f"127.0.0.1:{port}" for port in range(7000, 7006))
 CONNECTION_NAMES: Final = (

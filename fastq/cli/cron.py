@@ -13,8 +13,6 @@ from fastq.inspector.checks import MAX_PAGE
 from fastq.inspector.json_records import entry_record, event_record
 from fastq.text.human import clean, payload_text, stamp, when
 
-__all__ = ["cron"]
-
 _EPILOG: Final = """\b
 Examples:
   fastq cron ls

@@ -16,8 +16,6 @@ from fastq.redis_url import parse_redis_uri
 from fastq.terminal.interruption import Interrupted, Interruption
 from fastq.terminal.screen import Screen
 
-__all__ = ["main"]
-
 EXIT_FAILED = 1
 EXIT_SIGNAL = 128
 

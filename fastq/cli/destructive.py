@@ -21,8 +21,6 @@ from fastq.inspector.progress import OnProgress
 from fastq.terminal.interruption import Interrupted, Interruption
 from fastq.text.human import number
 
-__all__ = ["EXIT_SIGNAL", "TO_PENDING", "Change", "carry_out", "change_many", "confirm", "looking", "yes_option"]
-
 T = TypeVar("T")
 
 EXIT_SIGNAL: Final = 128

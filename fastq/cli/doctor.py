@@ -19,8 +19,6 @@ from fastq.inspector.json_records import report_record
 from fastq.terminal.interruption import Interrupted, Interruption
 from fastq.text.human import clean, number
 
-__all__ = ["doctor"]
-
 ALL: Final = 0
 COLOURS: Final[Mapping[Level, str]] = {
     Level.OK: "green",

@@ -8,8 +8,6 @@ from typing import Final
 from fastq.cli.connection import CONNECTION_NAMES
 from fastq.server.base.settings import EXTRA_KEYS, SETTINGS
 
-__all__ = ["KNOWN_VARIABLES", "check_environment"]
-
 PREFIX: Final = "FASTQ_"
 _OTHERS: Final = (
     "REDIS_URL",

@@ -12,8 +12,6 @@ from fastq.errors import FastqError
 from fastq.server.base.config import host_and_port
 from fastq.terminal.interruption import Interrupted, Interruption
 
-__all__ = ["exporter"]
-
 SERVER: Final = "fastq.metrics.exporter"
 _STEP_S: Final = 3600.0
 

@@ -2,8 +2,6 @@
 
 import math
 
-__all__ = ["count", "duration", "microseconds", "percent", "rate", "traffic"]
-
 
 def _three(value: float) -> str:
     """Write three digits, or all digits of a larger whole number."""

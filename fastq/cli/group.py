@@ -9,8 +9,6 @@ from fastq.cli.tables import Column, table
 from fastq.errors import QueueNotFoundError
 from fastq.text.human import clean, number
 
-__all__ = ["group"]
-
 _EPILOG: Final = """\b
 Examples:
   fastq group ls --queue low"""

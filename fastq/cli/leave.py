@@ -8,8 +8,6 @@ from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.tables import Column, table
 from fastq.text.human import number
 
-__all__ = ["leave"]
-
 
 @click.command("leave", cls=Verb, examples=["leave", "leave --yes"])
 @click.option("--yes", "-y", is_flag=True, help="delete them  [default: only count them]")

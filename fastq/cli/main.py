@@ -14,8 +14,6 @@ from fastq.cli.environment import check_environment
 from fastq.cli.streams import end_unwritten, open_streams, say_failure
 from fastq.errors import FastqError
 
-__all__ = ["main"]
-
 NAME: Final = "fastq"
 RUNNERS: Final = frozenset({"worker", "scheduler"})
 """The commands that run apps; they read the environment and the file themselves."""

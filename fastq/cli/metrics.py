@@ -7,8 +7,6 @@ import click
 
 from fastq.cli.commands import SETTINGS, Noun
 
-__all__ = ["metrics"]
-
 RUNBOOKS: Final = "docs/alerts.md"
 _EPILOG: Final = """\b
 Examples:

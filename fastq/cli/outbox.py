@@ -13,8 +13,6 @@ from fastq.common.extras import import_extra
 from fastq.errors import FastqError
 from fastq.terminal.interruption import Interrupted, Interruption
 
-__all__ = ["outbox"]
-
 RELAY: Final = "fastq.contrib.sqlalchemy.outbox"
 
 

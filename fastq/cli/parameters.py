@@ -15,19 +15,6 @@ from fastq.inspector import Inspector
 from fastq.inspector.checks import check_queue
 from fastq.options import check_text
 
-__all__ = [
-    "GROUP_NAME",
-    "TASK_ID",
-    "NumberRange",
-    "Parsed",
-    "QueueName",
-    "json_option",
-    "queue_option",
-    "state_option",
-    "states_option",
-    "type_option",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -18,8 +18,6 @@ from fastq.planning.profile import default_path, load_profile
 from fastq.planning.units import parse_count, parse_link, parse_rate, parse_size, parse_span
 from fastq.terminal.screen import Screen
 
-__all__ = ["plan"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _EPILOG: Final = """\b

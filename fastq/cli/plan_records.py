@@ -7,8 +7,6 @@ from fastq.planning.load import Load
 from fastq.planning.plan import Plan
 from fastq.planning.profile import Profile
 
-__all__ = ["plan_record"]
-
 
 def plan_record(profile: Profile, plan: Plan) -> dict[str, Any]:
     """Describe a plan."""

@@ -13,8 +13,6 @@ from fastq.planning.profile import Profile
 from fastq.terminal.screen import Screen
 from fastq.text.human import clean, number, size
 
-__all__ = ["show_plan"]
-
 Row: TypeAlias = tuple[str, str, str]
 
 _COLUMNS: Final = (Column("WHAT"), Column("FIGURE", right=True), Column("WHY", cut=True))

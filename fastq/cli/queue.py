@@ -18,8 +18,6 @@ from fastq.inspector.json_records import daily_record, queue_record
 from fastq.text.fields import text_of
 from fastq.text.human import clean, number, share
 
-__all__ = ["queue", "queues_argument"]
-
 MOST_DAYS: Final = 90
 
 _EPILOG: Final = """\b

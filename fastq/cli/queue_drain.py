@@ -20,8 +20,6 @@ from fastq.inspector.json_records import drain_record
 from fastq.terminal.interruption import Interrupted, Interruption
 from fastq.text.human import clean, number, plural, span
 
-__all__ = ["drain"]
-
 RATE_OVER_S: Final = 5.0
 
 

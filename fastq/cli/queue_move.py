@@ -16,8 +16,6 @@ from fastq.inspector.json_records import moved_record
 from fastq.inspector.transfer import MOVABLE, MovePlan
 from fastq.text.human import clean, number
 
-__all__ = ["move"]
-
 _BEYOND: Final = {
     "trim": "the next task archived there deletes all but the newest {}",
     "pause": "the next task archived there pauses the queue, because its archive keeps {}",

@@ -18,8 +18,6 @@ from fastq.inspector import QueueInfo
 from fastq.inspector.progress import OnProgress
 from fastq.text.human import clean, number
 
-__all__ = ["rm"]
-
 
 @click.command("rm", cls=Verb, examples=["queue rm old", "queue rm old older --force --yes"], exits=EXITS_OF_MANY)
 @queues_argument

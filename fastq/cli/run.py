@@ -20,8 +20,6 @@ from fastq.mux import ServeMux
 from fastq.worker.shared.names import AppNameError
 from fastq.worker.shared.report import trace_of
 
-__all__ = ["run"]
-
 EXIT_FAILED: Final = 1
 NUL: Final = "\0"
 

@@ -11,8 +11,6 @@ from fastq.cli.scheduling import SchedulingOptions, run_scheduler
 from fastq.cli.sources import Sources, checked_app, search_here
 from fastq.server.base.settings import SETTINGS, build_config, from_environment
 
-__all__ = ["command"]
-
 _NAME: Final = "fastq scheduler"
 _LOG_SETTINGS: Final = ("log_level", "log_format")
 

@@ -23,8 +23,6 @@ from fastq.scheduler.periodic import PeriodicTaskManager
 from fastq.server.wiring.connecting import FirstContact
 from fastq.worker.shared.names import AppNameError, resolve
 
-__all__ = ["SchedulingOptions", "run_scheduler"]
-
 EXIT_FAILED: Final = 1
 
 _log = logging.getLogger("fastq")

@@ -12,8 +12,6 @@ from fastq.app.schema_diff import breaking_changes
 from fastq.cli.apps import typed_app
 from fastq.cli.commands import SETTINGS, Noun
 
-__all__ = ["schema"]
-
 EXIT_BREAKS: Final = 1
 
 _EPILOG: Final = """\b

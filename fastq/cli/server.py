@@ -14,8 +14,6 @@ from fastq.inspector.json_records import server_record
 from fastq.text.human import clean, when
 from fastq.text.places import places_of
 
-__all__ = ["COLUMNS", "server", "server_rows"]
-
 _EPILOG: Final = """\b
 Examples:
   fastq server ls

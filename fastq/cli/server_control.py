@@ -16,8 +16,6 @@ from fastq.errors import BrokerTimeoutError, FastqError, ServerNotListeningError
 from fastq.inspector import ServerInfo
 from fastq.text.human import clean, number
 
-__all__ = ["quiet", "stop"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 WAIT_S: Final = 15.0

@@ -7,8 +7,6 @@ from fastq.errors import FastqError
 from fastq.inspector import ServerInfo
 from fastq.text.human import clean
 
-__all__ = ["name_of", "short_ids", "the_server"]
-
 SHORT: Final = 8
 
 

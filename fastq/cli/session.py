@@ -26,8 +26,6 @@ from fastq.inspector.checks import check_queue
 from fastq.redis_url import is_cluster
 from fastq.terminal.screen import Screen
 
-__all__ = ["Record", "Session", "askable", "each", "emit", "pass_session", "tell_each"]
-
 Record: TypeAlias = dict[str, Any]
 P = ParamSpec("P")
 T = TypeVar("T")

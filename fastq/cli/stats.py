@@ -19,8 +19,6 @@ from fastq.inspector.json_records import time_text
 from fastq.text.fields import text_of
 from fastq.text.human import clean, number, payload_text, share, size, span
 
-__all__ = ["STATES", "STATE_COLOURS", "STATE_COLUMNS", "cluster_pairs", "redis_pairs", "state_counts", "stats"]
-
 STATES: Final = (
     TaskState.ACTIVE,
     TaskState.PENDING,

@@ -15,8 +15,6 @@ from fastq.inspector.runs import check_since
 from fastq.text.human import bound_text, clean, number, share, span
 from fastq.wire.history import MINUTES_KEPT_S
 
-__all__ = ["show_history"]
-
 _NUMBERS: Final = (
     Column("DONE", right=True),
     Column("FAILED", right=True),

@@ -7,8 +7,6 @@ from fastq.inspector import Progress
 from fastq.terminal.screen import Screen
 from fastq.text.human import number
 
-__all__ = ["Look", "StatusLine"]
-
 SHOWN_EVERY_S: Final = 0.1
 
 

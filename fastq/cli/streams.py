@@ -16,8 +16,6 @@ import click
 
 from fastq.text.human import clean
 
-__all__ = ["check_reader", "end_unwritten", "open_streams", "say_failure", "was_closed"]
-
 _UNWRITABLE: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
 

@@ -13,8 +13,6 @@ from fastq.inspector.fields import Field
 from fastq.terminal.screen import Screen
 from fastq.text.fields import NUMBERS
 
-__all__ = ["Cell", "Column", "Layout", "column_of", "facts", "heading", "pad", "shortened", "table", "width_of"]
-
 T = TypeVar("T")
 
 GAP: Final = "  "

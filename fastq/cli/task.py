@@ -23,8 +23,6 @@ from fastq.inspector.filters import TaskFilter
 from fastq.inspector.json_records import attempt_record, task_record
 from fastq.text.human import clean, payload_text
 
-__all__ = ["group_option", "of_group", "task"]
-
 _EPILOG: Final = """\b
 Examples:
   fastq task ls --queue default --state retry --error TimeoutError --since 1h

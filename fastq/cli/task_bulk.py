@@ -13,8 +13,6 @@ from fastq.common.states import TaskState
 from fastq.inspector.progress import OnProgress
 from fastq.text.human import clean
 
-__all__ = ["archive_all", "delete_all", "run_all"]
-
 _WAITING: Final = (TaskState.PENDING, TaskState.AGGREGATING, TaskState.SCHEDULED, TaskState.RETRY)
 
 

@@ -18,8 +18,6 @@ from fastq.options import OPTIONS, OptionKind, OptionSpec
 from fastq.task import Task
 from fastq.text.human import clean, when
 
-__all__ = ["enqueue"]
-
 _SAID: Final[Mapping[KeyOutcome | None, str]] = {
     KeyOutcome.KEPT: "Kept {id} of {queue}, and nothing of this one",
     KeyOutcome.REPLACED: "Replaced {id} of {queue}",

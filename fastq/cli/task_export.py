@@ -22,8 +22,6 @@ from fastq.inspector.export import EXPORTED
 from fastq.terminal.interruption import Interrupted, Interruption
 from fastq.text.human import clean, number
 
-__all__ = ["export"]
-
 STDOUT: Final = "-"
 
 

@@ -14,8 +14,6 @@ from fastq.info import TaskInfo
 from fastq.inspector.filters import TaskFilter
 from fastq.text.human import clean, stamp
 
-__all__ = ["filter_options", "filter_text", "page_of", "read_filter"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

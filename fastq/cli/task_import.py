@@ -19,8 +19,6 @@ from fastq.inspector.json_records import import_record
 from fastq.terminal.interruption import Interrupted, Interruption
 from fastq.text.human import number
 
-__all__ = ["import_tasks"]
-
 STDIN: Final = "-"
 
 

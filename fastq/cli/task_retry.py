@@ -16,8 +16,6 @@ from fastq.inspector.progress import OnProgress
 from fastq.inspector.retry import FAILED
 from fastq.text.human import clean
 
-__all__ = ["retry"]
-
 
 @click.command(
     "retry",

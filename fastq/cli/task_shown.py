@@ -13,8 +13,6 @@ from fastq.inspector.fields import TASK, faced
 from fastq.text.fields import text_of
 from fastq.text.human import clean, number, payload_text, span, when
 
-__all__ = ["BY_STATE", "COMMON", "Show", "attempt_facts", "last_traceback", "task_facts"]
-
 Show = Callable[[TaskInfo, datetime], str]
 
 COMMON: Final[tuple[tuple[Column, Show], ...]] = (

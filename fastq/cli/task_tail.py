@@ -18,8 +18,6 @@ from fastq.inspector import TaskEvent
 from fastq.inspector.json_records import follow_record
 from fastq.text.human import clean, number
 
-__all__ = ["tail"]
-
 _WIDTH: Final = max(map(len, ("scheduled", "completed")))
 
 

@@ -13,8 +13,6 @@ from fastq.cli.streams import say_failure
 from fastq.common.extras import import_extra
 from fastq.errors import FastqError
 
-__all__ = ["web"]
-
 SERVER: Final = "fastq.web.serve"
 LEAST_PASSWORD: Final = 8
 PACKAGES: Final = ("starlette", "uvicorn", "jinja2")

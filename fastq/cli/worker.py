@@ -15,8 +15,6 @@ from fastq.server.base.settings import SETTINGS, build_config, from_environment,
 from fastq.server.run import EXIT_MISUSED, run_server
 from fastq.server.wiring.process import ProcessOptions
 
-__all__ = ["main"]
-
 _NAME = "fastq-worker"
 EXIT_INTERRUPTED = 130
 

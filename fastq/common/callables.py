@@ -6,8 +6,6 @@ from collections.abc import Callable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Final
 
-__all__ = ["is_async", "refuse_generator", "refuse_idle", "refuse_unrun"]
-
 _UNRUN: Final = (GeneratorType, AsyncGeneratorType, CoroutineType)
 
 

@@ -4,8 +4,6 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Protocol, Self
 
-__all__ = ["EPOCH", "Clock", "Moment", "SystemClock", "at_unix_ns"]
-
 EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 

@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["available_cpus", "cgroup_cpus", "whole_cpus"]
-
 _ROOT: Final = Path("/")
 
 

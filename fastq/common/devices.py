@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["assign", "assigned", "find_devices", "hidden", "share", "used_by_this_process"]
-
 VARIABLES: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 _ROOT: Final = Path("/")
 _NVIDIA: Final = re.compile(r"nvidia\d+")

@@ -4,8 +4,6 @@ import math
 import re
 from datetime import timedelta
 
-__all__ = ["format_duration", "nanoseconds_of", "parse_duration"]
-
 _SECOND = 1_000_000_000
 _MINUTE = 60 * _SECOND
 _HOUR = 60 * _MINUTE

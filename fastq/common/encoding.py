@@ -16,8 +16,6 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-__all__ = ["UNENCODABLE", "Fault", "PayloadCodec", "encode_leniently", "encode_strictly", "marker"]
-
 UNENCODABLE: Final = "fastq:unencodable"
 """The key by which the marker of a value that JSON cannot hold is known."""
 MAX_DEPTH: Final = 250

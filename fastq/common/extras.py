@@ -6,8 +6,6 @@ from typing import Any
 
 from fastq.errors import FastqError
 
-__all__ = ["import_extra"]
-
 
 def import_extra(module: str, packages: Collection[str], text: str) -> Any:
     """Import a module; ``FastqError`` if one of these packages is missing, whose name replaces ``{}`` in the text."""

@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-__all__ = ["KeyOutcome", "TaskState"]
-
 
 class TaskState(StrEnum):
     """The states of a task, as asynq writes them."""

@@ -4,8 +4,6 @@ from datetime import datetime
 
 from fastq.common.durations import parse_duration
 
-__all__ = ["read_duration", "read_time"]
-
 
 def read_duration(text: str) -> float:
     """Return the seconds of ``90``, ``1.5`` or ``1h30m``; a ``ValueError`` names the accepted forms."""

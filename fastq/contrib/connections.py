@@ -5,8 +5,6 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.db import close_old_connections, connections
 
-__all__ = ["FreshConnections", "close_all", "set_up"]
-
 
 def set_up() -> list[str]:
     """Set up Django, and return the names of the installed apps."""

@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 from fastq.running import current_task
 
-__all__ = ["note_key"]
-
 
 def note_key(function: Callable[..., object]) -> str | None:
     """Return the key of a function in the running task, which may call several such functions; None outside a task."""

@@ -21,8 +21,6 @@ from fastq.mux import ServeMux
 from fastq.running import CURRENT, GroupedTask, RunningTask
 from fastq.task import Task
 
-__all__ = ["record_killed", "trace_aggregator", "trace_client", "trace_mux", "trace_tick"]
-
 SYSTEM: Final = "asynq"
 FLUSH_MS: Final = 1000
 MAX_LINKS: Final = 128

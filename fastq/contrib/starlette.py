@@ -9,8 +9,6 @@ from starlette.requests import HTTPConnection
 from fastq.app.app import App
 from fastq.client import AsyncClient
 
-__all__ = ["client", "lifespan"]
-
 STATE: Final = "fastq_client"
 """The name of the client in the state of a request."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from fastq.common.go_space import GO_SPACE
 from fastq.errors import CronSpecError
 
-__all__ = ["Fields", "read_fields"]
-
 _MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WEEKDAYS: Final = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _LONGEST_MONTH: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)

@@ -8,8 +8,6 @@ repeats is due twice, as with robfig.
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
-__all__ = ["CalendarSchedule", "IntervalSchedule", "Schedule"]
-
 SECOND = timedelta(seconds=1)
 PROBE = timedelta(days=1)
 """No zone changes its offset twice within a day."""

@@ -10,8 +10,6 @@ from fastq.cron.parse import DESCRIPTORS, parse
 from fastq.cron.schedule import IntervalSchedule, Schedule
 from fastq.errors import CronSpecError
 
-__all__ = ["is_tick", "words_of"]
-
 _DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _MONTHS: Final = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",

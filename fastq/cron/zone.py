@@ -4,8 +4,6 @@ from datetime import UTC, tzinfo
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
-__all__ = ["load_zone"]
-
 
 def load_zone(name: str | tzinfo) -> tzinfo:
     """Return the zone of a name, or a zone as it is; ``ValueError`` for unknown names, ``TypeError`` otherwise."""

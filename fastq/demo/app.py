@@ -12,8 +12,6 @@ from fastq.errors import RevokeTask, SkipRetry
 from fastq.mux import ServeMux
 from fastq.running import RunningTask as Task
 
-__all__ = ["mux", "retry_soon"]
-
 mux = ServeMux()
 
 if path := os.environ.get(LEDGER_VARIABLE):

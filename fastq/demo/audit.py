@@ -19,8 +19,6 @@ from fastq.demo.work import WORK
 from fastq.demo.workload import Ordered
 from fastq.wire.codec import InvalidMessageError, decode_task_message
 
-__all__ = ["Audit", "audit", "fate_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Audit:

@@ -11,8 +11,6 @@ from fastq.enqueueing.results import EnqueueResults
 from fastq.errors import DuplicateTaskError
 from fastq.task import Task
 
-__all__ = ["Books"]
-
 _CHUNK: Final = 5_000
 
 

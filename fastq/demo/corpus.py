@@ -3,8 +3,6 @@
 import random
 from typing import Final
 
-__all__ = ["Corpus"]
-
 _SYLLABLES: Final = [consonant + vowel for consonant in "bdfghklmnprstvz" for vowel in ("a", "e", "i", "o", "ai", "en")]
 _WORDS: Final = 2_000
 _FOLLOWERS: Final = 12

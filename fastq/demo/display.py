@@ -8,8 +8,6 @@ from typing import Final
 from fastq.demo.findings import QueueCounts
 from fastq.terminal.screen import Screen, grouped
 
-__all__ = ["Display"]
-
 _WINDOW_S: Final = 3.0
 _LINE_EVERY_S: Final = 3.0
 _BAR: Final = 40

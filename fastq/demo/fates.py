@@ -6,8 +6,6 @@ from typing import Final
 
 from fastq.options import EnqueueOptions
 
-__all__ = ["DELAYED", "DUPLICATE", "KEPT", "LATE", "SCATTERED", "SINGLES", "STEADY", "STUCK", "UNIQUE", "Fate", "Lot"]
-
 _NO_RETRY: Final[EnqueueOptions] = {"max_retry": 0}
 _SHORT: Final[EnqueueOptions] = {"max_retry": 0, "timeout": 2}
 

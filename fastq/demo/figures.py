@@ -8,8 +8,6 @@ from fastq.demo.books import Books
 from fastq.demo.fates import LATE
 from fastq.demo.ledger import Run
 
-__all__ = ["Figures", "measure", "quantile"]
-
 
 @dataclass(frozen=True, slots=True)
 class Figures:

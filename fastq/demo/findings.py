@@ -17,8 +17,6 @@ from fastq.demo.ledger import Run, read_ledger
 from fastq.errors import BrokerError
 from fastq.wire import keys
 
-__all__ = ["Findings", "QueueCounts", "TaskKey", "find", "read_counts"]
-
 T = TypeVar("T")
 
 TaskKey = tuple[str, str]

@@ -16,8 +16,6 @@ from fastq.errors import RevokeTask
 from fastq.mux import Handler
 from fastq.running import RunningTask
 
-__all__ = ["LEDGER_VARIABLE", "Ending", "LedgerTail", "LedgerWriter", "Run", "read_ledger"]
-
 LEDGER_VARIABLE: Final = "FASTQ_DEMO_LEDGER"
 """The variable that names the file to the worker; without it nothing is recorded."""
 

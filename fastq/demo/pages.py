@@ -6,8 +6,6 @@ from typing import Self
 
 from fastq.demo.worker import end_with_demo, environment, wait_or_kill
 
-__all__ = ["Pages", "PagesEndedError"]
-
 
 class PagesEndedError(Exception):
     """Raised when fastq web does not start; its own output has the reason."""

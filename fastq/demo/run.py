@@ -28,8 +28,6 @@ from fastq.demo.workload import WEIGHTS, Workload
 from fastq.terminal.interruption import Interrupted, Interruption
 from fastq.terminal.screen import Screen, grouped
 
-__all__ = ["DemoOptions", "QueuesInUseError", "run_demo"]
-
 _PREFIX: Final = "demo:"
 """The prefix of the queues in a Redis that other programs may use."""
 

@@ -18,8 +18,6 @@ from fastq.terminal.interruption import Interruption
 from fastq.terminal.screen import Screen, grouped
 from fastq.wire import keys
 
-__all__ = ["Shift", "StalledError"]
-
 _POLL_S: Final = 0.1
 
 

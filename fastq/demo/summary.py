@@ -12,8 +12,6 @@ from fastq.demo.fates import Fate
 from fastq.demo.figures import Figures, quantile
 from fastq.terminal.screen import Screen, grouped
 
-__all__ = ["print_summary"]
-
 _MOST_FAULTS: Final = 20
 
 

@@ -9,8 +9,6 @@ from fastq.broker.transport.blocking import BlockingBroker
 from fastq.demo.books import Books
 from fastq.wire import keys
 
-__all__ = ["sweep"]
-
 _CHUNK: Final = 500
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 
-__all__ = ["WORK", "Facts", "features", "fingerprint", "squeeze"]
-
 Facts: TypeAlias = dict[str, Any]
 
 _SHINGLE: Final = 3

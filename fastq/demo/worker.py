@@ -14,8 +14,6 @@ from typing import Final, Self
 from fastq.demo.ledger import LEDGER_VARIABLE
 from fastq.server.base.settings import EXTRA_KEYS, SETTINGS
 
-__all__ = ["Worker", "WorkerEndedError", "end_with_demo", "environment", "wait_or_kill"]
-
 _SHUTDOWN_S: Final = 2
 _HURRY_AFTER_S: Final = 0.2
 _KILL_AFTER_S: Final = 10.0

@@ -17,8 +17,6 @@ from fastq.demo.work import WORK
 from fastq.options import EnqueueOptions
 from fastq.task import Task
 
-__all__ = ["LEAST_TASKS", "WEIGHTS", "Offer", "Ordered", "Workload"]
-
 LEAST_TASKS: Final = 1_000
 """With fewer tasks there would be no room for every lot."""
 

@@ -23,8 +23,6 @@ from fastq.wire import keys
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Backlog", "MaxPending", "calling_with", "limit_of_call", "max_pending_of"]
-
 LOOK_EVERY_S: Final = 1.0
 ASKING_S: Final = 0.005
 

@@ -28,16 +28,6 @@ from fastq.errors import BrokerError, not_a_task
 from fastq.options import MAX_INT32, NO_OPTIONS, TaskOptions, check_options, complete
 from fastq.task import Task
 
-__all__ = [
-    "MAX_CHUNK_BYTES",
-    "MAX_CHUNK_TASKS",
-    "BulkComposer",
-    "Chunk",
-    "enqueue_many",
-    "note_progress",
-    "put_part",
-]
-
 MAX_CHUNK_TASKS: Final = 500
 MAX_CHUNK_BYTES: Final = 256_000
 SEED_SIZE: Final = 16

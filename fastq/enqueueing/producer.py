@@ -24,8 +24,6 @@ from fastq.wire import keys
 from fastq.wire.codec import encode_task_message
 from fastq.wire.messages import CHECKPOINT_HEADER, KEY_HEADER, UNTIL_HEADER, TaskMessage
 
-__all__ = ["Producer", "as_task", "compose", "enqueued_info", "found_info", "message_of", "new_task_of"]
-
 SECOND_NS = 1_000_000_000
 PENDING = TaskState.PENDING  # used for each task, and slow to look up in its class
 

@@ -21,8 +21,6 @@ from fastq.info import TaskInfo
 from fastq.options import TaskOptions, starting_state
 from fastq.task import Task
 
-__all__ = ["ChunkResult", "Column", "EnqueueResults", "ResultPart", "SeededIds", "Texts", "joined"]
-
 
 class Texts:
     """Strings in one buffer: their length plus 4 bytes each, where separate objects would take over 50."""

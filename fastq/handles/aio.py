@@ -44,8 +44,6 @@ from fastq.wire import keys
 from fastq.wire.inbox import TaskEnd, new_name
 from fastq.wire.progress import TaskProgress
 
-__all__ = ["AsyncWaiter"]
-
 R = TypeVar("R")
 
 _log = logging.getLogger("fastq")

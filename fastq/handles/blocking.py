@@ -50,8 +50,6 @@ from fastq.wire import keys
 from fastq.wire.inbox import new_name
 from fastq.wire.progress import TaskProgress
 
-__all__ = ["BlockingWaiter"]
-
 CLOSE_WITHIN_S = 5.0
 HEAR_MOST_S = 1.0
 

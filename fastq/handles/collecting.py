@@ -13,8 +13,6 @@ from fastq.handles.handle import AnyHandle, Outcome
 from fastq.handles.waits import HEARD_WITHIN_S, Call, Deadline, Waits, describe, refuse_in_handler
 from fastq.wire.inbox import TaskEnd
 
-__all__ = ["NEW_WITHIN_S", "READ_AT_ONCE", "Collection", "Hear", "Steps", "collect", "without_errors"]
-
 H = TypeVar("H", bound=AnyHandle)
 
 READ_AT_ONCE: Final = 500

@@ -10,8 +10,6 @@ from fastq.errors import TaskFailedError, TaskGoneError, no_attribute
 from fastq.wire.inbox import EndKind, TaskEnd
 from fastq.wire.progress import TaskProgress
 
-__all__ = ["AnyHandle", "AsyncHandle", "Decode", "Handle", "Outcome", "Timeout", "value_of"]
-
 R_co = TypeVar("R_co", covariant=True)
 Decode = Callable[[bytes | None], Any]
 """The function that turns the kept result of a task into the value that the handler returned."""

@@ -10,8 +10,6 @@ from fastq.options import EnqueueOptions, check_options
 from fastq.task import Task, TaskCall, with_options
 from fastq.wire.inbox import INBOX_HEADER, SUBMIT_HEADER
 
-__all__ = ["awaited", "awaited_together", "decoder_of"]
-
 KEPT_S: Final = 3600
 """How long a submitted task is kept once it is completed, unless it says otherwise."""
 

@@ -15,21 +15,6 @@ from fastq.info import TaskInfo
 from fastq.running import CURRENT
 from fastq.wire.inbox import EndKind, TaskEnd, read_ends_message
 
-__all__ = [
-    "HEARD_WITHIN_S",
-    "LOOK_EVERY_S",
-    "OPEN_WITHIN_S",
-    "Call",
-    "Deadline",
-    "Ends",
-    "Failures",
-    "Inbox",
-    "Waits",
-    "closed",
-    "describe",
-    "refuse_in_handler",
-]
-
 _log = logging.getLogger("fastq")
 
 E = TypeVar("E", bound=tuple[SubmitKey, Outcome])

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 from fastq.broker.rights import ENQUEUING, WORKING
 from fastq.wire import keys
 
-__all__ = ["ROLES", "acl_rules"]
-
 _CONNECTION: Final = "asking client|setname cluster|slots command eval evalsha ping select"
 _READING: Final = """
 cluster|info dbsize exists get hexists hget hgetall hkeys hmget hstrlen info lindex llen lpos lrange memory|usage mget

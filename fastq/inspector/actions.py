@@ -28,8 +28,6 @@ from fastq.inspector.queues import require_queue
 from fastq.task import encode_payload
 from fastq.wire.codec import rewrite_task_message
 
-__all__ = ["ActionMethods", "archive", "cancel", "delete", "run"]
-
 CHANGED: Final = -1
 
 

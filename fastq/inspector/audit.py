@@ -19,8 +19,6 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from fastq.broker.operation import Flow
 
-__all__ = ["HAS_AUDIT", "audited", "note_change"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -29,8 +29,6 @@ from fastq.inspector.driver import Driver, action, alias, operation
 from fastq.inspector.progress import OnProgress, reporting, sizes_of
 from fastq.inspector.queues import require_queue
 
-__all__ = ["ARCHIVABLE", "DELETABLE", "RUNNABLE", "BulkMethods"]
-
 SECOND_NS: Final = 1_000_000_000
 DELETABLE: Final = frozenset(TaskState) - {TaskState.ACTIVE}
 RUNNABLE: Final = DELETABLE - {TaskState.PENDING}

@@ -8,19 +8,6 @@ from fastq.common.durations import nanoseconds_of
 from fastq.common.states import TaskState
 from fastq.options import check_text
 
-__all__ = [
-    "MAX_PAGE",
-    "MAX_PAGE_SIZE",
-    "check_count",
-    "check_page",
-    "check_queue",
-    "check_state",
-    "check_state_name",
-    "check_states",
-    "check_task_id",
-    "check_timeout",
-]
-
 MAX_PAGE_SIZE: Final = 10_000
 MAX_PAGE: Final = 10**12
 

@@ -13,8 +13,6 @@ from fastq.inspector.processes import running_servers
 from fastq.inspector.records import ServerInfo
 from fastq.options import check_text
 
-__all__ = ["ControlMethods"]
-
 LOOK_EVERY_S: Final = 0.2
 AS_FAR_AS: Final = {"quiet": {"quiet", "stopping"}, "stopping": {"stopping"}}
 """The states that a server may show from that point on, before it is gone."""

@@ -14,8 +14,6 @@ from fastq.inspector.driver import Driver, action
 from fastq.inspector.records import Drain
 from fastq.wire import keys
 
-__all__ = ["DRAINABLE", "WAITED_FOR", "DrainMethods"]
-
 SECOND_NS: Final = 1_000_000_000
 POLL_S: Final = 0.25
 """The shortest time between two looks. It is longer where a look takes long because there are many groups."""

@@ -18,8 +18,6 @@ from fastq.common.clock import SystemClock
 from fastq.errors import BrokerError
 from fastq.inspector.audit import audited
 
-__all__ = ["AsyncDriver", "BlockingDriver", "Driver", "Given", "Stream", "action", "alias", "operation", "stream"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")

@@ -15,8 +15,6 @@ from fastq.inspector.search import sources_of
 from fastq.inspector.task_lines import lines_of
 from fastq.options import check_text
 
-__all__ = ["EXPORTED", "ExportMethods"]
-
 # Tasks that change state during the export move down this list, so they come twice rather than never.
 EXPORTED: Final = (
     TaskState.SCHEDULED,

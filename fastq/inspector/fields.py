@@ -12,8 +12,6 @@ from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 from fastq.inspector.records import QueueInfo
 
-__all__ = ["QUEUE", "TASK", "Field", "Kind", "Metric", "Place", "faced"]
-
 
 class Kind(Enum):
     """The kind of a value, which decides how it is written in JSON and for people."""

@@ -10,8 +10,6 @@ from typing import Final
 from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 
-__all__ = ["DATED", "TaskFilter"]
-
 DATED: Final = (TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 """The states that record when a task failed or was completed."""
 

@@ -23,8 +23,6 @@ from fastq.inspector.queues import require_queue
 from fastq.inspector.records import TaskEvent
 from fastq.inspector.tasks import describe
 
-__all__ = ["FollowMethods", "Follower"]
-
 WINDOW: Final = 200
 LOOKED_UP: Final = 200
 WAITED_AT_ONCE_S: Final = 0.25

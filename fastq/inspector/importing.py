@@ -22,8 +22,6 @@ from fastq.inspector.search import sources_of
 from fastq.log.printable import clean
 from fastq.options import check_queue_name
 
-__all__ = ["NAMED", "ImportMethods"]
-
 LINES_A_CALL: Final = 200
 MAX_CALL_BYTES: Final = 256_000
 NAMED: Final = 20

@@ -19,8 +19,6 @@ from fastq.inspector.search import SearchMethods
 from fastq.inspector.tasks import TaskMethods
 from fastq.inspector.transfer import TransferMethods
 
-__all__ = ["AsyncInspector", "Inspector"]
-
 
 class _Methods(
     QueueMethods,

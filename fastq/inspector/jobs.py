@@ -23,8 +23,6 @@ from fastq.inspector.records import QueueInfo
 from fastq.inspector.search import described, sources_of
 from fastq.log.printable import clean
 
-__all__ = ["Job", "JobMethods", "Place", "canceling", "doing", "doing_all", "doing_where", "may", "pausing"]
-
 
 @dataclass(frozen=True, slots=True)
 class Job:

@@ -29,24 +29,6 @@ from fastq.wire.messages import ChildInfo, SchedulerEnqueueEvent, SchedulerEntry
 Row: TypeAlias = tuple[str, str, Callable[..., Any] | None]
 """The key of a value in JSON, its attribute, and what writes it if it is not to stay as it is."""
 
-__all__ = [
-    "acted_record",
-    "attempt_record",
-    "daily_record",
-    "drain_record",
-    "entry_record",
-    "event_record",
-    "follow_record",
-    "history_record",
-    "import_record",
-    "moved_record",
-    "queue_record",
-    "report_record",
-    "server_record",
-    "task_record",
-    "time_text",
-]
-
 
 def time_text(moment: datetime | None) -> str | None:
     """Write a time as RFC 3339 has it."""

@@ -16,8 +16,6 @@ from fastq.inspector.driver import Driver, action, operation
 from fastq.wire import keys
 from fastq.wire.records import decode_server_info
 
-__all__ = ["LeavingMethods"]
-
 SECOND_NS: Final = 1_000_000_000
 KEYS_A_TRIP: Final = 500
 

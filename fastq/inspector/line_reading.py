@@ -24,8 +24,6 @@ from fastq.inspector.task_lines import OWN_FIELDS, describe_listed, readable
 from fastq.wire.codec import decode_task_message
 from fastq.wire.messages import TaskMessage
 
-__all__ = ["Line", "Read", "read_line"]
-
 SINCE: Final = b"pending_since"
 NS_DIGITS: Final = 19
 MISSING: Final = object()

@@ -24,8 +24,6 @@ from fastq.errors import InvalidMessageError
 from fastq.wire import keys
 from fastq.wire.codec import view_task_message
 
-__all__ = ["Move"]
-
 TOKEN: Final = b"move_token"
 COPY: Final = b"move_copy"
 MARKS: Final = (b"state", b"move_state", b"move_score", b"move_group", b"move_to", b"move_from", TOKEN, COPY)

@@ -34,8 +34,6 @@ from fastq.wire.records import (
     decode_worker_info,
 )
 
-__all__ = ["ServerMethods", "running_servers"]
-
 SECOND_NS: Final = 1_000_000_000
 MOST_SLOT: Final = 16_383
 SHOWN_STATUS: Final = {"stopped": "quiet", "closed": "stopping"}

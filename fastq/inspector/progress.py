@@ -13,8 +13,6 @@ from fastq.broker.operation import Flow, Operation, Pause, Step, together
 from fastq.broker.operations.walk import Source
 from fastq.errors import BrokerError
 
-__all__ = ["OnProgress", "Progress", "counting", "reporting", "sizes_of", "stoppable"]
-
 T = TypeVar("T")
 
 ASKED_EVERY_S: Final = 0.5

@@ -29,8 +29,6 @@ from fastq.inspector.checks import MAX_PAGE_SIZE, check_count, check_queue
 from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.records import DailyStats, GroupInfo, QueueInfo
 
-__all__ = ["MANY_GROUPS", "QueueMethods", "pause", "require_queue", "unpause"]
-
 SECOND_NS: Final = 1_000_000_000
 FAR_S: Final = 1e10
 _ALIKE: Final = {*QueueStats._fields} & {each.name for each in fields(QueueInfo)}

@@ -8,20 +8,6 @@ from typing import Any
 from fastq.common.states import TaskState
 from fastq.wire.messages import ChildInfo, Places, WorkerInfo
 
-__all__ = [
-    "ClusterNode",
-    "DailyStats",
-    "Drain",
-    "FailedAttempt",
-    "GroupInfo",
-    "ImportReport",
-    "Moved",
-    "QueueInfo",
-    "ServerInfo",
-    "TaskEvent",
-    "TaskLocks",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:

@@ -19,8 +19,6 @@ from fastq.inspector.queues import require_queue
 from fastq.inspector.search import described, sources_of
 from fastq.log.printable import clean
 
-__all__ = ["FAILED", "RetryMethods"]
-
 FAILED: Final = (TaskState.RETRY, TaskState.ARCHIVED)
 
 

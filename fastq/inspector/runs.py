@@ -29,8 +29,6 @@ from fastq.wire.history import (
     sum_of,
 )
 
-__all__ = ["Durations", "RunHistory", "RunMethods", "RunStats", "check_since"]
-
 SECOND_NS: Final = 1_000_000_000
 
 

@@ -18,8 +18,6 @@ from fastq.inspector.queues import require_queue
 from fastq.inspector.task_lines import describe_listed
 from fastq.inspector.tasks import Listing
 
-__all__ = ["SearchMethods", "described", "sources_of"]
-
 ACTIVE_A_PAGE: Final = 200
 
 

@@ -23,8 +23,6 @@ from fastq.inspector.json_records import task_record, time_text
 from fastq.inspector.tasks import describe
 from fastq.wire.codec import view_task_message
 
-__all__ = ["OWN_FIELDS", "describe_listed", "lines_of", "readable", "write_line"]
-
 NS: Final = 1_000_000_000
 GREATEST: Final = sys.float_info.max
 OWN_FIELDS: Final = frozenset({b"msg", b"state"})

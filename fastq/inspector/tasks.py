@@ -28,8 +28,6 @@ from fastq.wire.attempts import AttemptRecord, own_traceback
 from fastq.wire.codec import clean_text, decode_task_message, view_task_message
 from fastq.wire.messages import UNDECODABLE_TYPE, TaskMessage
 
-__all__ = ["DEFAULT_PAGE_SIZE", "Listing", "TaskMethods", "describe"]
-
 DEFAULT_PAGE_SIZE: Final = 30
 SECOND_NS: Final = 1_000_000_000
 MS_NS: Final = 1_000_000

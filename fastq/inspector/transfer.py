@@ -25,8 +25,6 @@ from fastq.inspector.task_lines import describe_listed
 from fastq.log.printable import clean
 from fastq.options import check_queue_name
 
-__all__ = ["MOVABLE", "MovePlan", "TransferMethods"]
-
 MOVABLE: Final = (
     TaskState.PENDING,
     TaskState.SCHEDULED,

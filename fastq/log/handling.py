@@ -9,8 +9,6 @@ import sys
 from logging import Handler, LogRecord
 from typing import Any
 
-__all__ = ["take_locks_by_with"]
-
 _handle = Handler.handle
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["LINES", "PER_S", "LogLimit", "until_next_s"]
-
 LINES: Final = 10
 PER_S: Final = 10.0
 MAX_KINDS: Final = 200

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["FINISH_S", "MAX_WAITING", "UnblockedOutput", "UnblockedStderr", "unblocked_stderr"]
-
 MAX_WAITING: Final = 1_000_000
 """The bytes buffered for stderr; further output is dropped, and its lines are counted."""
 FINISH_S: Final = 1.0

@@ -1,7 +1,5 @@
 """Foreign text made safe to show: on one line, and without anything that a terminal would act on."""
 
-__all__ = ["clean"]
-
 
 def clean(text: str) -> str:
     """Return text with all characters escaped that a terminal would act on, or could not show."""

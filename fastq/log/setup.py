@@ -19,8 +19,6 @@ from fastq.common.clock import Clock, SystemClock
 from fastq.log.limit import PER_S, LogLimit
 from fastq.log.printable import clean
 
-__all__ = ["log_apps_lines", "log_text", "set_up_logging"]
-
 _LEVELS: Final = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 _INDENT: Final = "    "
 

@@ -5,8 +5,6 @@ import traceback
 from types import FrameType, TracebackType
 from typing import Final
 
-__all__ = ["is_library", "is_ours", "own_trace"]
-
 _MAX_TEXT: Final = 64_000
 _MACHINERY: Final = frozenset({"fastq", "importlib"})
 

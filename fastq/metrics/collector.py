@@ -19,8 +19,6 @@ from fastq.inspector.json_records import queue_record
 from fastq.metrics.pace import Pace
 from fastq.wire.messages import SchedulerEntry
 
-__all__ = ["QueueCollector"]
-
 T = TypeVar("T")
 
 KEPT_S: Final = 5.0

@@ -13,8 +13,6 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from fastq.inspector import Inspector
 from fastq.metrics.collector import QueueCollector
 
-__all__ = ["exporting"]
-
 MOST_CONNECTIONS: Final = 16
 """One more ends the oldest: prometheus_client's own server takes any number, and waits for each without a limit."""
 PATIENCE_S: Final = 10.0

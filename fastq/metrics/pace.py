@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["Pace"]
-
 HALF_S: Final = 60.0
 """The time after which runs seen so far count half."""
 

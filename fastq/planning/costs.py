@@ -7,8 +7,6 @@ from typing import Final
 from fastq.planning.profile import Costs, Curve, ServerFacts, Wakes
 from fastq.planning.samples import BURSTS, COROUTINE_WAITS, PACES, SIZES, WAIT_S, Sample, Samples
 
-__all__ = ["costs_of", "crowding_of", "fit_wakes", "others_of", "server_of"]
-
 _COROUTINES: Final = 100
 _SMALL: Final = 100
 _LEAST_OVERLAP: Final = -0.5

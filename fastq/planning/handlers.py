@@ -10,8 +10,6 @@ from typing import Final
 from fastq.mux import ServeMux
 from fastq.running import RunningTask as Task
 
-__all__ = ["ASYNC", "NOOP", "PLAIN", "mux", "order", "spin"]
-
 NOOP: Final = "fastq-bench:noop"
 PLAIN: Final = "fastq-bench:plain"
 ASYNC: Final = "fastq-bench:async"

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from fastq.planning.units import parse_rate, parse_size, parse_span
 
-__all__ = ["Load", "parse_load", "scaled", "total_rate"]
-
 MOST_PAYLOAD: Final = 512 * 2**20
 """The largest size of a Redis string."""
 

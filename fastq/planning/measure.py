@@ -19,8 +19,6 @@ from fastq.planning.samples import BURSTS, COROUTINE_WAITS, PACES, SINGLY, SIZES
 from fastq.planning.testbed import Testbed
 from fastq.task import Task
 
-__all__ = ["check_memory", "default_children", "measure_profile"]
-
 _SPIN_S: Final = 0.15
 _FIRST_LOOPS: Final = 200_000
 _MOST_CHILDREN: Final = 64

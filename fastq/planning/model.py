@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 from fastq.planning.load import Load, scaled, total_rate
 from fastq.planning.profile import Profile
 
-__all__ = ["Fleet", "Part", "Use", "awake", "capacity", "combined", "factor_until", "use"]
-
 SHARPNESS: Final = 6.0
 """Two parts that are both full do 12 % less than either alone, because each sometimes waits for the other."""
 _STEPS: Final = 45

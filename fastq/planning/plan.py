@@ -10,8 +10,6 @@ from fastq.planning.model import Fleet, Part, Use, capacity, factor_until, use
 from fastq.planning.profile import Profile
 from fastq.planning.waiting import Waiting, spread, waiting
 
-__all__ = ["Burst", "Limit", "Memory", "Plan", "RedisNeed", "Wish", "make_plan"]
-
 MOST_SERVERS: Final = 100_000
 MOST_NODES: Final = 1_000
 """The largest recommended size of a Redis cluster."""

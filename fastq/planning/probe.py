@@ -6,16 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = [
-    "busy_s",
-    "children_of",
-    "cpu_s",
-    "descendants",
-    "is_running",
-    "memory_bytes",
-    "pss_bytes",
-]
-
 _PROC: Final = Path("/proc")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 

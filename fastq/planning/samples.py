@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-__all__ = ["BURSTS", "COROUTINE_WAITS", "PACES", "SINGLY", "SIZES", "WAIT_S", "Extent", "Sample", "Samples"]
-
 SIZES: Final = {100: 40_000, 1_000: 30_000, 10_000: 6_000, 100_000: 600}
 """The number of tasks of each payload that are in Redis at once: at most 60 MB."""
 SINGLY: Final = {100: 800, 10_000: 500}

@@ -28,8 +28,6 @@ from fastq.server.server import Server
 from fastq.task import Task
 from fastq.wire import keys
 
-__all__ = ["NEEDED", "PREFIX", "Testbed"]
-
 PREFIX: Final = "fastq-bench-"
 NEEDED: Final = (
     "used_cpu_user", "used_cpu_sys", "used_memory", "total_net_input_bytes", "total_net_output_bytes",

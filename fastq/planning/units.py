@@ -10,8 +10,6 @@ from typing import Final
 
 from fastq.common.durations import parse_duration
 
-__all__ = ["parse_count", "parse_link", "parse_rate", "parse_size", "parse_span"]
-
 _NUMBER: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)")
 _COUNTS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 _PERIODS: Final = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}

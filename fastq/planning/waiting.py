@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from fastq.planning.load import Load
 
-__all__ = ["Waiting", "busy_probability", "spread", "waiting"]
-
 _RARE: Final = 0.01
 
 

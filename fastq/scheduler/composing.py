@@ -10,8 +10,6 @@ from fastq.info import TaskInfo
 from fastq.scheduler.entry import Attempt, Entry
 from fastq.scheduler.ticks import Missed, tick_ttl_s
 
-__all__ = ["TickTask", "compose_tick"]
-
 LAST_TICK_TTL_S = 90 * 86_400
 
 

@@ -27,8 +27,6 @@ from fastq.task import Task
 from fastq.wire.messages import SchedulerEnqueueEvent
 from fastq.wire.records import encode_scheduler_enqueue_event, encode_scheduler_entry
 
-__all__ = ["Engine", "EngineOptions"]
-
 LONGEST_WAIT_S: Final = 1.0
 """The time within which a changed clock, or a suspended machine, is noticed."""
 LONGEST_BACKOFF_S: Final = 5.0

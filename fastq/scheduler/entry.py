@@ -25,8 +25,6 @@ from fastq.scheduler.ticks import (
 from fastq.task import Task
 from fastq.wire.messages import SchedulerEntry
 
-__all__ = ["Attempt", "Entry", "Registration", "check_registration"]
-
 SET_BACK: Final = timedelta(hours=1)
 """If the clock is this far before the last tick, it was wrong then, and the entry starts over."""
 

@@ -8,8 +8,6 @@ from fastq.common.callables import refuse_idle
 from fastq.info import TaskInfo
 from fastq.task import Task
 
-__all__ = ["EnqueueHooks", "PostEnqueue", "PreEnqueue"]
-
 PreEnqueue: TypeAlias = Callable[[Task, Mapping[str, Any]], object]
 """Called before a tick's task is enqueued, with the options given to ``register``; an exception stops that tick.
 

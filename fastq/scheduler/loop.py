@@ -7,8 +7,6 @@ from typing import Final
 
 from fastq.scheduler.engine import Engine
 
-__all__ = ["Loop"]
-
 AFTER_A_DEFECT_S: Final = 1.0
 
 _log = logging.getLogger("fastq.scheduler")

@@ -8,8 +8,6 @@ from fastq.common.durations import format_duration, nanoseconds_of
 from fastq.options import OPTIONS, OptionKind, OptionSpec
 from fastq.wire.go_forms import header_form, text_form, time_form
 
-__all__ = ["config_hash", "option_strings"]
-
 _LISTED: Final = {spec.name: spec for spec in OPTIONS if spec.go}
 
 

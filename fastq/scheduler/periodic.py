@@ -21,8 +21,6 @@ from fastq.scheduler.option_list import config_hash, option_strings
 from fastq.scheduler.scheduler import Scheduler
 from fastq.task import Task, lock_payload
 
-__all__ = ["PeriodicTaskConfig", "PeriodicTaskManager", "Provider", "SchedulerOptions"]
-
 MIN_INTERVAL_S: Final = 0.1
 PROVIDER_MAY_TAKE_S: Final = 5.0
 """How long the end waits for a provider that is being asked."""

@@ -25,8 +25,6 @@ from fastq.scheduler.loop import Loop
 from fastq.scheduler.stop import Stop, told_to_stop
 from fastq.task import Task
 
-__all__ = ["Scheduler"]
-
 MIN_HEARTBEAT_S: Final = 0.1
 
 

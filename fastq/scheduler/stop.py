@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-__all__ = ["Stop", "told_to_stop"]
-
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 

@@ -8,8 +8,6 @@ from fastq.broker.operations.schedulers import TickOutcome, count_ticks
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.errors import BrokerError
 
-__all__ = ["TickCounts"]
-
 PAUSE_S: Final = 5.0
 
 _log = logging.getLogger("fastq.scheduler")

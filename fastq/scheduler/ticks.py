@@ -10,19 +10,6 @@ from typing import Final, NamedTuple
 
 from fastq.cron.schedule import IntervalSchedule, Schedule
 
-__all__ = [
-    "GIVE_UP_AFTER",
-    "MAX_MADE_UP",
-    "SURELY_KNOWN",
-    "Missed",
-    "Pick",
-    "begin_at",
-    "count_left_out",
-    "next_tick",
-    "pick_ticks",
-    "tick_ttl_s",
-]
-
 MAX_MADE_UP: Final = 1000
 """The largest number of missed ticks of an entry that are enqueued."""
 MAX_LEFT_OUT: Final = 1000

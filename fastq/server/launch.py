@@ -19,8 +19,6 @@ from fastq.server.base.timing import Timing
 from fastq.server.run import exit_code_of, serve
 from fastq.server.wiring.process import ProcessOptions
 
-__all__ = ["main", "options_from"]
-
 
 def options_from(order: dict[str, Any]) -> ProcessOptions:
     """Return the ``ProcessOptions`` of an order, in which config and timing are objects."""

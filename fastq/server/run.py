@@ -30,8 +30,6 @@ from fastq.server.monitoring.listener import monitoring
 from fastq.server.monitoring.systemd import notify, tell_systemd
 from fastq.server.wiring.process import ProcessOptions, ServerProcess
 
-__all__ = ["EXIT_FAILED", "EXIT_MISUSED", "EXIT_UNFINISHED", "exit_code_of", "run_server", "serve", "warn_without_gil"]
-
 EXIT_FAILED = 1
 EXIT_MISUSED = 2
 EXIT_UNFINISHED = 3

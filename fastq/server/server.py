@@ -22,8 +22,6 @@ from fastq.server.run import serve
 from fastq.server.wiring.process import ProcessOptions
 from fastq.worker.shared.names import name_of
 
-__all__ = ["Server"]
-
 EXIT_WITHIN_S: Final = 10.0
 """The time beyond ``shutdown_timeout`` after which a process that has not ended is killed."""
 DEFAULT_CONFIG: Final = ServerConfig()

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final, Self
 
-__all__ = ["Interrupted", "Interruption"]
-
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STEP_S: Final = 0.05
 

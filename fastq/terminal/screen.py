@@ -7,8 +7,6 @@ from typing import Any, TextIO
 
 import click
 
-__all__ = ["Screen", "grouped"]
-
 
 def grouped(number: float) -> str:
     """Write a whole number with a space before each three digits."""

@@ -17,8 +17,6 @@ from fastq.inspector.tasks import Listing
 from fastq.task import encode_payload
 from fastq.testing.inline import AsyncInlineClient, InlineClient
 
-__all__ = ["assert_enqueued"]
-
 WAITING: Final = (TaskState.PENDING, TaskState.SCHEDULED, TaskState.RETRY)
 MAX_SHOWN: Final = 10
 MAX_TEXT: Final = 200

@@ -25,8 +25,6 @@ from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, view_leased
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
 from fastq.wire.marks import Mark, asked_of
 
-__all__ = ["drain"]
-
 MAX_RUNS: Final = 100_000
 FORWARDED_AT_ONCE: Final = 100
 

@@ -25,8 +25,6 @@ from fastq.wire.codec import decode_task_message
 from fastq.worker.child.aggregation_runner import AggregationRunner, GroupAggregator
 from fastq.worker.shared.requests import Combined, aggregation_answer
 
-__all__ = ["aggregate_groups"]
-
 AT_ONCE = GroupRule(0)
 LIFETIME_S = 120
 

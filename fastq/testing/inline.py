@@ -27,8 +27,6 @@ from fastq.wire.codec import decode_task_message, encode_task_message, view_task
 from fastq.wire.inbox import EndKind, TaskEnd
 from fastq.wire.messages import CHECKPOINT_HEADER, UNTIL_HEADER, TaskMessage
 
-__all__ = ["AsyncInlineClient", "InlineClient"]
-
 
 class _InlineResults:
     """Outcome of the tasks of one ``enqueue_many``, as a part of ``EnqueueResults``."""

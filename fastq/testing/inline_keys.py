@@ -6,8 +6,6 @@ from fastq.broker.operations.keyed import Found, KeyTerms
 from fastq.common.states import KeyOutcome, TaskState
 from fastq.wire.messages import TaskMessage
 
-__all__ = ["InlineKeys"]
-
 Key = tuple[str, str]
 
 

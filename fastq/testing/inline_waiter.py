@@ -13,8 +13,6 @@ from fastq.handles.handle import AsyncHandle, Handle, Outcome, Timeout, value_of
 from fastq.handles.waits import Deadline, Inbox
 from fastq.wire.inbox import EndKind, TaskEnd
 
-__all__ = ["AsyncInlineWaiter", "InlineWaiter"]
-
 R = TypeVar("R")
 EndOf: TypeAlias = Callable[[TaskKey], TaskEnd]
 """Tells how a task has ended; ``TimeoutError`` for one that waits."""

@@ -11,8 +11,6 @@ import pytest
 from fastq.broker.transport.open import open_broker
 from fastq.testing.private_redis import embedded_redis, flush
 
-__all__ = ["fastq_embedded_server", "flushed_redis"]
-
 
 @pytest.fixture(scope="session")
 def fastq_embedded_server() -> Iterator[str]:

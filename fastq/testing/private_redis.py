@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from fastq.broker.operation import Operation
 from fastq.broker.transport.embedded import EmbeddedRedis
 
-__all__ = ["embedded_redis", "flush"]
-
 
 @contextmanager
 def embedded_redis() -> Iterator[str]:

@@ -35,8 +35,6 @@ from fastq.wire.codec import TaskView, decode_task_message, rewrite_task_message
 from fastq.worker.child.handler_runner import HandlerRunner
 from fastq.worker.shared.report import FailureReport
 
-__all__ = ["NO_HOOKS", "MessageRunner", "RunOutcome", "TaskRun", "run_task"]
-
 T = TypeVar("T")
 
 NO_HOOKS: Final = Hooks()

@@ -9,8 +9,6 @@ from fastq.inspector.fields import Field, Kind
 from fastq.text.human import clean, number, share, size, span, stamp, when
 from fastq.wire.progress import TaskProgress
 
-__all__ = ["NUMBERS", "text_of"]
-
 NUMBERS: Final = (Kind.COUNT, Kind.SPAN, Kind.BYTES, Kind.SHARE)
 """The kinds that stand on the right of a column."""
 _WRITERS: Final[Mapping[Kind, Callable[[Any], str]]] = {

@@ -7,8 +7,6 @@ from fastq.inspector import ServerInfo
 from fastq.text.human import number
 from fastq.wire.messages import Places
 
-__all__ = ["fullest", "places_of", "plural_of", "use_text"]
-
 _PLURALS: Final = {"process": "processes", "thread": "threads", "coroutine": "coroutines"}
 
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["ACTIONS", "EVERYONE", "Access", "Role", "User"]
-
 
 class Role(IntEnum):
     """What a user may do; each role may also do what the lower ones may."""

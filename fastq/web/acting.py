@@ -14,8 +14,6 @@ from fastq.web.orders import Order, ask, begin, delete_as_job, did, require_poss
 from fastq.web.render import page
 from fastq.web.site import Call, Endpoint, Refusal, Route, name_in_path
 
-__all__ = ["ACTING", "VERBS", "did_of"]
-
 VERBS: Final = ("run", "cancel", "archive", "delete")
 OTHER_VERBS: Final = ("move", "enqueue", "edit", "pause", "resume", "quiet", "stop")
 MOST_CHOSEN: Final = 1_000

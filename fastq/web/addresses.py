@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
 
-__all__ = ["Network", "address_of", "is_one_of", "networks_of"]
-
 Network: TypeAlias = IPv4Network | IPv6Network
 PREFIX: Final = 64
 """The bits of an IPv6 address that a provider gives: whoever has one has all addresses that begin so."""

@@ -41,8 +41,6 @@ from fastq.web.v1 import ROOT, V1
 from fastq.web.view import TooLargeError
 from fastq.web.work import FullError, Shares
 
-__all__ = ["IS_LET_IN", "ROUTES", "FastqWeb"]
-
 ROUTES: Final = [*V1, *API, *METRICS, *PAGES]
 IS_LET_IN: Final = "fastq.web.is_let_in"
 """The key in a request's state that says that it was let in; the server's limits depend on it."""

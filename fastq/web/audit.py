@@ -9,8 +9,6 @@ from fastq.web.auth import name_tried
 from fastq.web.guard import SAFE
 from fastq.web.site import Call
 
-__all__ = ["audit", "note_refusal"]
-
 MOST_OF_A_PATH: Final = 300
 
 _log = logging.getLogger("fastq.web.audit")

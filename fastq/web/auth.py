@@ -23,18 +23,6 @@ from starlette.requests import Request
 from fastq.web.access import Role, User
 from fastq.web.addresses import address_of, is_one_of, networks_of
 
-__all__ = [
-    "Auth",
-    "BasicAuth",
-    "ProxyAuth",
-    "TokenAuth",
-    "TooManyFailuresError",
-    "auth_of",
-    "name_tried",
-    "new_token",
-    "new_user_line",
-]
-
 Auth: TypeAlias = Callable[[Request], "User | Awaitable[User | None] | None"]
 
 REALM: Final = 'Basic realm="fastq", charset="UTF-8"'

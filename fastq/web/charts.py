@@ -19,8 +19,6 @@ from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
 from fastq.web.work import Work
 
-__all__ = ["CHARTS", "Chart", "Line"]
-
 HOUR_S: Final = 3_600
 SPANS: Final = {"1h": HOUR_S, "6h": 6 * HOUR_S, "24h": 24 * HOUR_S, "8d": 192 * HOUR_S, "30d": 720 * HOUR_S}
 POINTS: Final = 180

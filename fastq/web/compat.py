@@ -32,8 +32,6 @@ from fastq.web.site import Call, Endpoint, Refusal, Route
 from fastq.web.streaming import in_pieces
 from fastq.wire.messages import WorkerInfo
 
-__all__ = ["ROUTES"]
-
 PAGE_SIZE: Final = 20
 MOST_A_PAGE: Final = 10_000
 MOST_PAGES: Final = 10**9

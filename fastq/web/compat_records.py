@@ -12,18 +12,6 @@ from fastq.web.redaction import HIDDEN
 from fastq.web.site import Formatter, Site
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
-__all__ = [
-    "daily_json",
-    "entry_json",
-    "event_json",
-    "group_json",
-    "listed_json",
-    "printable_text",
-    "queue_json",
-    "server_json",
-    "task_json",
-]
-
 ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 UNPRINTABLE: Final = "non-printable bytes"
 ASYNQ_STATUS: Final = {"quiet": "stopped", "stopping": "closed"}

@@ -9,8 +9,6 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-__all__ = ["compress", "flowing", "takes_gzip"]
-
 LEAST_BYTES: Final = 1_000
 MOST_AT_ONCE: Final = 500_000
 """A larger reply is compressed in a thread."""

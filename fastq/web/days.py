@@ -12,8 +12,6 @@ from fastq.cron.zone import load_zone
 from fastq.inspector import Durations, RunHistory, RunStats
 from fastq.web.site import Call, Refusal
 
-__all__ = ["COUNTS", "DAYS", "Day", "days_of", "last_days", "note_on", "plus", "total_of", "zone_of"]
-
 DAYS: Final = 14
 COUNTS: Final = ("done", "failed", "retried", "archived", "lost")
 _RENAMED: Final = {

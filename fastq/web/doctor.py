@@ -10,8 +10,6 @@ from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
 from fastq.web.work import Work
 
-__all__ = ["DOCTOR"]
-
 SETTLE_S: Final = 1.0
 MOST_TASKS: Final = 100_000
 KEY: Final = "doctor"

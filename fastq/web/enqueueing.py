@@ -23,8 +23,6 @@ from fastq.web.render import page
 from fastq.web.site import MOST_BODY_BYTES, Call, Refusal, Route, name_in_path
 from fastq.web.typed import MisfitsError, inputs_of, task_of
 
-__all__ = ["ENQUEUEING"]
-
 MOST_EDITED: Final = 64 * 1024
 OUTCOMES: Final[Mapping[str, str]] = {"retry": "task.cancel", "archive": "task.archive", "delete": "task.delete"}
 """How a canceled task may end, and the action that this is besides."""

@@ -17,8 +17,6 @@ from fastq.inspector import Inspector
 from fastq.metrics import QueueCollector
 from fastq.web.view import View
 
-__all__ = ["Exporter"]
-
 OF_NO_QUEUE: Final = "fastq_exporter_"
 """The metrics without a queue that users who see some queues get, too."""
 

@@ -8,8 +8,6 @@ from typing import Final
 
 from starlette.requests import Request
 
-__all__ = ["SAFE", "SECURITY_HEADERS", "Source", "is_known_host", "is_own", "is_same_origin", "source_of"]
-
 SAFE: Final = frozenset({"GET", "HEAD"})
 
 SECURITY_HEADERS: Final[Mapping[str, str]] = {

@@ -17,8 +17,6 @@ from fastq.web.past import each_history
 from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
 
-__all__ = ["HISTORY", "Bar", "bars_of"]
-
 HOUR: Final = timedelta(hours=1)
 SPANS: Final = {"1h": (HOUR, 1), "8h": (8 * HOUR, 5), "24h": (24 * HOUR, 1), "14d": (336 * HOUR, 0)}
 """The periods shown, each with the minutes or hours of one bar; 0 means a bar a day, in the viewer's zone."""

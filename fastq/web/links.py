@@ -9,8 +9,6 @@ from urllib.parse import quote
 
 from fastq.info import TaskInfo
 
-__all__ = ["Link"]
-
 FIELDS: Final = ("id", "queue", "type", "trace_id")
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 

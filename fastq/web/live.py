@@ -15,8 +15,6 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Live", "Render", "TroubleError", "changed"]
-
 TICK_S: Final = 1.0
 KEEP_ALIVE_S: Final = 15.0
 MOST_VIEWERS: Final = 500

@@ -7,8 +7,6 @@ from starlette.responses import Response
 
 from fastq.web.site import Call, Refusal, Route
 
-__all__ = ["METRICS"]
-
 LIMIT_S: Final = 9.5
 """Prometheus waits 10 s by default."""
 

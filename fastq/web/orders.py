@@ -15,20 +15,6 @@ from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
 from fastq.web.work import Work, WorkState
 
-__all__ = [
-    "JOBS",
-    "Order",
-    "ask",
-    "begin",
-    "delete_as_job",
-    "did",
-    "job_of",
-    "require_possible",
-    "run_as_job",
-    "sees",
-    "stopped",
-]
-
 QUICK_S: Final = 0.4
 """A job that ends within this time gets no page of its own; its result is shown on the page before."""
 ASK_ABOVE: Final = 1_000

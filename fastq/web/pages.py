@@ -35,8 +35,6 @@ from fastq.web.streaming import events_of
 from fastq.web.view import PIECE_BYTES
 from fastq.wire.messages import SchedulerEntry, WorkerInfo
 
-__all__ = ["ROUTES", "error_page"]
-
 PAGE_SIZE: Final = 25
 MOST_A_PAGE: Final = 200
 MOST_PAGES: Final = 10**9

@@ -10,8 +10,6 @@ from typing import Final
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import AsyncInspector, DailyStats, QueueInfo, RunHistory
 
-__all__ = ["DAYS", "Past", "each_history"]
-
 DAYS: Final = 14
 DAYS_KEPT_S: Final = 600.0
 LATELY_KEPT_S: Final = 10.0

@@ -11,8 +11,6 @@ from markupsafe import Markup, escape
 
 from fastq.web.protobuf import protobuf_lines
 
-__all__ = ["FORMS", "Shown", "preview", "shown"]
-
 MOST_BYTES: Final = 64 * 1024
 MOST_HEX_BYTES: Final = 2 * 1024
 PREVIEW: Final = 140

@@ -10,8 +10,6 @@ from fastq.inspector import Level, QueueInfo, RunHistory, RunStats, ServerInfo
 from fastq.text.human import number, plural, share, span
 from fastq.web.days import total_of
 
-__all__ = ["Problem", "problems_of"]
-
 LATE: Final = timedelta(minutes=5)
 LATELY: Final = timedelta(minutes=15)
 MANY_FAILED: Final = 10

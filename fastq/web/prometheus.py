@@ -16,8 +16,6 @@ from urllib.parse import unquote, urlencode, urlsplit
 
 import msgspec
 
-__all__ = ["Times", "ask", "check_server", "metrics", "selector_of", "without_password"]
-
 T = TypeVar("T")
 
 LIMIT_S: Final = 10.0

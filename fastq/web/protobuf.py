@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["protobuf_lines"]
-
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 MOST_LINES: Final = 500
 MOST_DEPTH: Final = 12

@@ -14,8 +14,6 @@ from fastq.info import TaskInfo
 from fastq.inspector.filters import DATED
 from fastq.web.view import matches
 
-__all__ = ["Query", "Subject", "pattern_of"]
-
 FIELDS: Final = ("id", "type", "error", "payload", "queue", "state", "since", "until")
 MOST_CHARACTERS: Final = 1_000
 MOST_WORDS: Final = 20

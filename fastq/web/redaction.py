@@ -8,8 +8,6 @@ from typing import Any, Final, TypeVar
 
 from fastq.info import TaskHead, TaskInfo
 
-__all__ = ["HIDDEN", "Redaction"]
-
 T = TypeVar("T", bound=TaskInfo)
 
 HIDDEN: Final = b"[hidden]"

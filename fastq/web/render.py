@@ -25,8 +25,6 @@ from fastq.text.places import fullest, places_of, plural_of, use_text
 from fastq.web.payloads import preview
 from fastq.web.site import Call, Refusal, name_in_path
 
-__all__ = ["asset", "load_templates", "page"]
-
 _MEDIA: Final[Mapping[str, str]] = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",

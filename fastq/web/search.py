@@ -25,8 +25,6 @@ from fastq.web.render import page
 from fastq.web.site import Call, Endpoint, Refusal, Route, name_in_path
 from fastq.web.work import Work
 
-__all__ = ["SEARCHING", "Found", "look", "query_for"]
-
 SETTLE_S: Final = 0.5
 MOST_OF_A_TEXT: Final = 300
 """Characters of a type and of an error that are kept."""

@@ -11,8 +11,6 @@ from fastq.web.prometheus import without_password
 from fastq.web.render import page
 from fastq.web.site import Call, Route
 
-__all__ = ["SETTINGS"]
-
 
 async def settings(call: Call) -> Response:
     """Show the settings; only admins who see all queues get those of the process."""

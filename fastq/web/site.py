@@ -24,8 +24,6 @@ from fastq.web.redaction import Redaction
 from fastq.web.view import View
 from fastq.web.work import Board, Turns
 
-__all__ = ["MOST_BODY_BYTES", "Call", "Exporter", "Formatter", "Refusal", "Route", "Site", "find_route", "name_in_path"]
-
 MOST_BODY_BYTES: Final = 1_000_000
 MOST_FIELDS: Final = 2_000
 BODY_S: Final = 30.0

@@ -15,8 +15,6 @@ from fastq.web.live import TroubleError
 from fastq.web.site import Call, Endpoint, Refusal, Route, find_route
 from fastq.web.work import FullError
 
-__all__ = ["EVENTS", "events_of", "in_parts", "in_pieces"]
-
 PART_BYTES: Final = 65_536
 EVENTS: Final = "text/event-stream"
 

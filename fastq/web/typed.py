@@ -14,8 +14,6 @@ from fastq.app.annotations import decode_model, encode_model
 from fastq.app.function import TaskFunction
 from fastq.task import Task
 
-__all__ = ["Input", "MisfitsError", "inputs_of", "task_of"]
-
 PREFIX: Final = "arg."
 _HINTS: Final[Mapping[type, str]] = {
     inspect.StrType: "text",

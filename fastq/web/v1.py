@@ -37,8 +37,6 @@ from fastq.web.streaming import in_pieces
 from fastq.web.view import require_whole
 from fastq.web.work import Work
 
-__all__ = ["ROOT", "V1"]
-
 ROOT: Final = "/api/v1"
 PAGE_SIZE: Final = 50
 MOST_A_PAGE: Final = 1_000

@@ -14,8 +14,6 @@ from fastq.web.redaction import Redaction
 from fastq.web.work import Turns
 from fastq.wire.messages import ChildInfo, SchedulerEntry, WorkerInfo
 
-__all__ = ["ALL_QUEUES", "PIECE_BYTES", "TooLargeError", "View", "matches", "require_whole"]
-
 ALL_QUEUES: Final = ("*",)
 MOST_LISTED: Final = 4_000
 """The bytes of each payload, result and error that are read for a list."""

@@ -19,8 +19,6 @@ from typing import Any, Final
 from fastq.errors import FastqError
 from fastq.inspector import Progress
 
-__all__ = ["Board", "FullError", "Shares", "Turns", "Work", "WorkState"]
-
 UNSEEN_S: Final = 15.0
 """How long a lookup goes on after it was last looked at."""
 FRESH_S: Final = 5.0

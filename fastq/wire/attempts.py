@@ -7,8 +7,6 @@ failed in the same place, under the fingerprint of the error (``broker/operation
 from struct import Struct
 from typing import Final, NamedTuple
 
-__all__ = ["AttemptRecord", "decode_attempts", "own_traceback", "server_name"]
-
 _FORMAT: Final = 1
 _LAYOUT: Final = Struct(">BIQQ8s36s95s")
 _NO_FINGERPRINT: Final = bytes(8)

@@ -8,8 +8,6 @@ import json
 import re
 from datetime import UTC, datetime
 
-__all__ = ["header_form", "text_form", "time_form"]
-
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _SHORT = {

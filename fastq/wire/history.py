@@ -9,25 +9,6 @@ from collections.abc import Iterable, Sequence
 from string import ascii_letters
 from typing import Final
 
-__all__ = [
-    "ALL_TYPES",
-    "BOUNDS_S",
-    "BUCKETS",
-    "COUNTERS",
-    "DAY_S",
-    "HOURS_KEPT_S",
-    "HOUR_S",
-    "MAX_TYPES",
-    "MINUTES_KEPT_S",
-    "MINUTE_S",
-    "OTHER_TYPES",
-    "OUTCOMES",
-    "STEP_OF_TYPES",
-    "decode_records",
-    "encode_counts",
-    "sum_of",
-]
-
 OUTCOMES: Final = ("done", "failed", "retried", "archived", "lost")
 """The first counters. Those after them are the buckets of run times, and then the buckets of waits."""
 BOUNDS_S: Final = (

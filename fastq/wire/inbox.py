@@ -18,22 +18,6 @@ import orjson
 from fastq.errors import InvalidMessageError
 from fastq.wire.codec import decode_task_message
 
-__all__ = [
-    "INBOX_HEADER",
-    "SUBMIT_HEADER",
-    "Awaiter",
-    "EndKind",
-    "TaskEnd",
-    "awaiter_in",
-    "encode_end",
-    "encode_ends",
-    "error_in",
-    "mark_of",
-    "new_name",
-    "opening_of",
-    "read_ends_message",
-]
-
 INBOX_HEADER: Final = "fastq-inbox"
 SUBMIT_HEADER: Final = "fastq-submit"
 _NAME: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")

@@ -8,8 +8,6 @@ from fastq.wire.codec import decode_task_message
 from fastq.wire.inbox import Awaiter, awaiter_in
 from fastq.wire.messages import KEY_HEADER, UNTIL_HEADER
 
-__all__ = ["Asked", "Mark", "asked_of"]
-
 
 class Mark(IntFlag):
     """The marks of a task."""

@@ -10,8 +10,6 @@ import orjson
 from fastq.errors import InvalidMessageError
 from fastq.wire.messages import ChildInfo, Places
 
-__all__ = ["DATA_FORMAT", "FORMAT", "ServerNotice"]
-
 FORMAT: Final = 1
 """Changes only if present readers would misread the new form; new fields do not change it."""
 DATA_FORMAT: Final = 1

@@ -8,8 +8,6 @@ import orjson
 
 from fastq.common.clock import at_unix_ns
 
-__all__ = ["TaskProgress", "encode_progress", "read_progress"]
-
 MAX_NOTE = 200
 
 

@@ -9,8 +9,6 @@ from redis.crc import key_slot
 from tests.redis_servers import RedisServer
 from tests.waiting import PATIENCE_S
 
-__all__ = ["MIGRATE_MS", "SHORT_S", "Cluster", "expect_no_reply", "node_errors", "slot_of"]
-
 SLOTS = 16384
 SHORT_S = 0.2
 """How long is waited for a reply that does not come; those that come may take their time."""

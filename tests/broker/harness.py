@@ -16,21 +16,6 @@ from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message
 from tests.waiting import PATIENCE_S, wait_until
 
-__all__ = [
-    "GOS",
-    "NOW",
-    "NOW_NS",
-    "NOW_S",
-    "OURS",
-    "QUEUE",
-    "THEIRS",
-    "QueueBench",
-    "message",
-    "queue_bench",
-    "run",
-    "until",
-]
-
 T = TypeVar("T")
 
 QUEUE = "default"

@@ -16,8 +16,6 @@ from tests.chaos.ledger import Run
 from tests.chaos.plan import Kind
 from tests.chaos.producer import Enqueued, Entry
 
-__all__ = ["LEASE_LOST", "Alibis", "Span", "merged"]
-
 _NS: Final = 1_000_000_000
 ACK_S: Final = 1.0
 """How long after its end a run may wait for its ack where nothing is wrong, on a machine that has other work, too."""

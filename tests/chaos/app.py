@@ -23,8 +23,6 @@ from tests.chaos.ledger import LedgerWriter, What
 from tests.chaos.slots import SlotLock
 from tests.chaos.workload import JOBS
 
-__all__ = ["mux", "retry_delay"]
-
 LEDGER: Final = "CHAOS_LEDGER"
 GENERATION: Final = "CHAOS_GENERATION"
 SLOTS_FILE: Final = "CHAOS_SLOTS_FILE"

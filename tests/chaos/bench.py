@@ -31,8 +31,6 @@ from tests.chaos.table import Report
 from tests.chaos.targets import Targets
 from tests.chaos.workload import QUEUES, orders, outlasting
 
-__all__ = ["Bench", "place_for", "run_chaos", "start_database"]
-
 _STEP_S: Final = 0.02
 _LOOK_S: Final = 0.25
 _START_S: Final = 120.0

@@ -13,8 +13,6 @@ from tests.chaos.ledger import Run, What, runs_of
 from tests.chaos.plan import Kind
 from tests.chaos.producer import Enqueued, Entry
 
-__all__ = ["GUARANTEES", "Verdict", "Violation", "check"]
-
 GUARANTEES: Final = {
     "lost": "no task is lost",
     "left": "nothing is left in active, lease or any state on the way",

@@ -15,8 +15,6 @@ from redis.exceptions import RedisError
 from tests.chaos.dying import with_parent
 from tests.waiting import wait_until
 
-__all__ = ["Database"]
-
 
 class Database:
     """Run a redis-server in a directory."""

@@ -4,8 +4,6 @@ import ctypes
 import signal
 import sys
 
-__all__ = ["with_parent"]
-
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 

@@ -23,8 +23,6 @@ from tests.chaos.fleet import Fleet, Plant
 from tests.chaos.ledger import read_ledger, runs_of
 from tests.chaos.options import ChaosOptions, timing_of
 
-__all__ = ["Endurance", "run_long"]
-
 _QUEUE: Final = "high"
 _MOST_LAG_S: Final = 1.0
 _START_S: Final = 60.0

@@ -13,8 +13,6 @@ from tests.chaos.ledger import Record
 from tests.chaos.producer import Entry
 from tests.chaos.workload import QUEUES
 
-__all__ = ["STATES", "Evidence", "Keyspace", "Life", "Stored", "read_keyspace"]
-
 STATES = ("pending", "active", "lease", "scheduled", "retry", "archived", "completed")
 _CHUNK = 1000
 

@@ -22,8 +22,6 @@ from tests.chaos.dying import with_parent
 from tests.chaos.shortage import LogPipe
 from tests.chaos.workload import QUEUES
 
-__all__ = ["Fleet", "Generation", "Plant", "family_of", "parent_of"]
-
 _MARK = "MARK_OF_FASTQ_CHAOS"
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -21,8 +21,6 @@ from tests.chaos.proxy import Proxy
 from tests.chaos.shortage import take_descriptors
 from tests.chaos.targets import Targets
 
-__all__ = ["Injector"]
-
 _ASK_AGAIN_S: Final = 0.02
 _REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG}
 _DELAY_S: Final = 0.05

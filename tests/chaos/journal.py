@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from tests.chaos.plan import Fault, Kind
 
-__all__ = ["Journal", "Strike"]
-
 
 @dataclass
 class Strike:

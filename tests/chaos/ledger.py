@@ -12,8 +12,6 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
-__all__ = ["LedgerTail", "LedgerWriter", "Record", "Run", "What", "read_ledger", "runs_of"]
-
 # Task id, what, retried, generation of the server, pid, monotonic and Unix nanoseconds.
 _RECORD: Final = Struct("<16sBBHIqq")
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from fastq.server.base.timing import Timing
 
-__all__ = ["ChaosOptions", "parse_options", "timing_of"]
-
 _STANDARD_LEASE_S: Final = 30
 _STANDARD_LIMIT_S: Final = 120
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["NET", "Fault", "Kind", "Scale", "kinds_named", "make_plan"]
-
 
 class Kind(Enum):
     """The kinds of faults."""

@@ -16,8 +16,6 @@ from fastq.enqueueing.results import EnqueueResults
 from fastq.errors import BrokerError
 from tests.chaos.workload import Order
 
-__all__ = ["Enqueued", "Entry", "Producer"]
-
 _CHUNK: Final = 100
 _AGAIN_S: Final = 0.2
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-__all__ = ["Proxies", "Proxy", "proxies"]
-
 T = TypeVar("T")
 
 _CHUNK: Final = 1 << 18

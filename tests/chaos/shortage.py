@@ -7,8 +7,6 @@ import threading
 from pathlib import Path
 from typing import Final
 
-__all__ = ["LogPipe", "take_descriptors"]
-
 _CHUNK: Final = 1 << 16
 
 

@@ -9,8 +9,6 @@ import os
 import threading
 from typing import Final
 
-__all__ = ["SlotLock"]
-
 
 class SlotLock:
     """A lock on a byte of the server's file, held while this process runs a handler."""

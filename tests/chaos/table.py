@@ -9,8 +9,6 @@ from tests.chaos.checker import GUARANTEES, Verdict
 from tests.chaos.journal import Journal
 from tests.chaos.options import ChaosOptions
 
-__all__ = ["Report", "as_json", "lines_of"]
-
 _SHOWN: Final = 10
 _WIDE: Final = 66
 

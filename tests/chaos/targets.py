@@ -7,8 +7,6 @@ from tests.chaos.fleet import Fleet, Generation, family_of, parent_of
 from tests.chaos.ledger import LedgerTail
 from tests.chaos.proxy import Proxies
 
-__all__ = ["Targets"]
-
 
 class Targets:
     """Servers, Redis and the proxies before it; the last proxy is the producer's."""

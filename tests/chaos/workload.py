@@ -10,8 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from fastq.task import Task
 
-__all__ = ["JOBS", "QUEUES", "Job", "Order", "orders", "outlasting"]
-
 _SHARED: Final = ("high", "low")
 _OWN: Final = "own"
 """The queue of the tasks that are to outlast the outage: they must have begun before it, whatever else waits."""

@@ -18,8 +18,6 @@ from fastq.cli.main import main
 from fastq.wire import keys
 from tests.inspector.harness import Seeded
 
-__all__ = ["NOWHERE", "SCHEMA", "Fastq", "checked_json", "commands_of", "fill", "read_terminal", "validator"]
-
 NOWHERE = "unix:///nowhere/redis.sock"
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "cli.schema.json").read_text())
 FAR_S = 4_000_000_000

@@ -15,8 +15,6 @@ from redis import Redis, RedisError
 
 from tests.waiting import wait_until
 
-__all__ = ["LOW_PAUSED", "DemoProcess", "running_demo"]
-
 PROC = Path("/proc")
 LOW_PAUSED = "asynq:{demo:low}:paused"
 LIMIT_S = 600.0

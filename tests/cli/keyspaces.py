@@ -9,8 +9,6 @@ from redis import Redis
 from fastq.wire import keys
 from tests.cli.commands import FAR_S
 
-__all__ = ["GO_CASES", "everything", "locks", "queues_of", "seed"]
-
 _FILE = json.loads((Path(__file__).parents[1] / "golden" / "keyspace.json").read_text("utf-8"))
 GO_CASES: dict[str, list[dict[str, Any]]] = {
     f"{case['name']}-{at}": step["keys"] for case in _FILE["cases"] for at, step in enumerate(case["steps"])

@@ -2,8 +2,6 @@
 
 import click
 
-__all__ = ["synopsis"]
-
 
 def synopsis(path: tuple[str, ...], command: click.Command) -> str:
     """Write the command with its arguments and all options that its help shows, in the help's order."""

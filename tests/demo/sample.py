@@ -13,8 +13,6 @@ from fastq.demo.work import features
 from fastq.demo.workload import Ordered
 from fastq.wire.codec import TaskMessage, encode_task_message
 
-__all__ = ["LOTS", "SECOND_NS", "Sample", "stored"]
-
 SECOND_NS = 1_000_000_000
 TEXT = b"a b b"
 LOTS: dict[str, Lot] = {lot.name: lot for lot in (STEADY, LATE, *SCATTERED, *(lot for lot, _, _ in SINGLES))}

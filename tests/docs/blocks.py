@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-__all__ = ["PAGES", "ROOT", "Block", "blocks_as_one_program", "blocks_of"]
-
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 FENCE = re.compile(r"^```(\S*) ?(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

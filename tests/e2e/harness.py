@@ -19,8 +19,6 @@ from typing import Any
 
 from tests.waiting import PATIENCE_S, wait_until
 
-__all__ = ["APP", "MARK", "ROOT", "Worker", "Workers", "marked_processes", "workers_on"]
-
 ROOT = Path(__file__).resolve().parents[2]
 APP = "tests.e2e.apps:mux"
 MARK = "MARK_OF_FASTQ_E2E"

@@ -18,8 +18,6 @@ from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import wait_until
 
-__all__ = ["BEGIN", "END", "TROUBLES", "Stage", "on_stage", "silence"]
-
 BEGIN = "trying again until it works"
 END = "succeed again after"
 CONFIG = {"appendonly": "yes", "appendfsync": "always", "lua-time-limit": "50"}

@@ -10,8 +10,6 @@ from fastq.wire.codec import TaskMessage, decode_task_message
 from tests.e2e.apps import EVENTS, gate
 from tests.waiting import PATIENCE_S, wait_until
 
-__all__ = ["Event", "View"]
-
 
 @dataclass(frozen=True)
 class Event:

@@ -9,8 +9,6 @@ from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, decode_task_message, rewrite_task_message
 from fastq.wire.inbox import INBOX_HEADER, SUBMIT_HEADER, EndKind, TaskEnd
 
-__all__ = ["GARBLED", "QUEUE", "Site"]
-
 QUEUE = "default"
 GARBLED = b"\xff", b"{", b"{}", b'{"queue":[],"ended":[["a","done"]]}', b'{"queue":"default","ended":[[["a"],"gone"]]}'
 """Messages that a client does not believe."""

@@ -12,8 +12,6 @@ from fastq.common.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import QueueBench
 
-__all__ = ["FACES", "NOW_STATES", "Ask", "Seeded", "ask_async", "ask_blocking"]
-
 Ask = Callable[..., Any]
 
 NOW_STATES = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)

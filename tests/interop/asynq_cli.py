@@ -12,8 +12,6 @@ from pathlib import Path
 
 from tests.waiting import PATIENCE_S
 
-__all__ = ["BINARY", "WHY_NOT", "Asynq", "details", "tables"]
-
 BINARY = os.environ.get("FASTQ_ASYNQ_CLI", "")
 WHY_NOT = "$FASTQ_ASYNQ_CLI names no binary of asynq's command, which no module proxy has"
 LIMIT_S = PATIENCE_S

@@ -9,8 +9,6 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["build", "build_peer", "unavailable"]
-
 HERE = Path(__file__).parent
 BIN = HERE / "bin"
 BUILD_LIMIT_S = 3600

@@ -4,8 +4,6 @@ from typing import Any
 
 import redis
 
-__all__ = ["dump"]
-
 
 def dump(db: redis.Redis) -> dict[str, dict[str, Any]]:
     """Return key → its type, its time to live in seconds (None: none) and its value."""

@@ -11,8 +11,6 @@ from urllib.parse import quote
 
 from tests.waiting import PATIENCE_S
 
-__all__ = ["Asynqmon"]
-
 LIMIT_S = PATIENCE_S
 
 

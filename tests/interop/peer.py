@@ -18,8 +18,6 @@ from typing import IO, Any, Self
 from tests.interop.records import Execution, GoTask, GoTaskInfo, PeerError
 from tests.waiting import PATIENCE_S, wait_until
 
-__all__ = ["GoPeer", "hear_cancellations"]
-
 SECOND_NS = 1_000_000_000
 STDERR_TAIL = 4000
 

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self, TypedDict
 
-__all__ = ["Execution", "GoOptions", "GoTask", "GoTaskInfo", "PeerError"]
-
 
 class PeerError(Exception):
     """An error of asynq's, or of the request: ``error_class`` is what README.md lists."""

@@ -10,8 +10,6 @@ from typing import Any, Literal, TypeAlias, cast
 
 from tests.interop.records import GoOptions, GoTask
 
-__all__ = ["COMBINATIONS", "QUEUES", "SECOND_NS", "Combination", "Sample", "go_options", "samples", "unix_ns"]
-
 SECOND_NS = 1_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUEUES = ("default", "critical:1", "q with space", "очередь")

@@ -12,8 +12,6 @@ from tests.interop.samples import QUEUES, samples
 from tests.redis_servers import RedisServer
 from tests.waiting import PATIENCE_S, wait_until
 
-__all__ = ["BUSY", "TICKING", "Scene", "scene_on"]
-
 BUSY = "work"
 """The queue that the worker serves; the others of the scene are only filled."""
 TICKING = "ticks"

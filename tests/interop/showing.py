@@ -1,7 +1,5 @@
 """How asynq's tools show bytes to people."""
 
-__all__ = ["shown_bytes"]
-
 
 def shown_bytes(data: bytes) -> str:
     """Return how a payload or result is shown: only if all of it can be printed, and not all of it is blank."""

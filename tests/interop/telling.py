@@ -10,8 +10,6 @@ from typing import Any
 
 from fastq import SchedulerEntry, TaskInfo, TaskState, WorkerInfo
 
-__all__ = ["entry_as_go_tells", "ns", "task_as_go_tells", "task_as_go_told", "told", "told_of", "unix_ns"]
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OF_SERVER = {"host", "pid", "server_id"}
 OUR_NAMES = {"started_ns": "started", "deadline_ns": "deadline"}

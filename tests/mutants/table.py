@@ -5,8 +5,6 @@ import tomllib
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["ROOT", "Mutant", "extension_of", "read_mutants"]
-
 ROOT: Final = Path(__file__).resolve().parents[2]
 INCLUDE: Final = re.compile(r'^include "(.*)"$', re.MULTILINE)
 

@@ -7,8 +7,6 @@ from hypothesis import settings
 
 from fastq.planning.profile import Costs, Curve, Machine, Profile, RedisFacts, ServerFacts, Wakes
 
-__all__ = ["flat", "profile", "relaxed", "with_costs", "with_server"]
-
 relaxed = settings(deadline=None, max_examples=40)
 
 US = 1e-6

@@ -9,8 +9,6 @@ from fastq.pool.shared.ring import Memory, Ring
 from fastq.pool.shared.runner import Sort
 from fastq.pool.shared.slots import Slots
 
-__all__ = ["Site"]
-
 
 class Site:
     """A child with one thread; it is its own runner and host, too."""

@@ -4,8 +4,6 @@ from collections.abc import Awaitable, Sequence
 
 from fastq.pool.shared.runner import Answer, TaskContext
 
-__all__ = ["WithoutBatches"]
-
 
 class WithoutBatches:
     """A runner of single tasks."""

@@ -7,8 +7,6 @@ from typing import Final
 
 from fastq._version import __version__
 
-__all__ = ["changes", "released_on"]
-
 ROOT: Final = Path(__file__).parents[2]
 
 

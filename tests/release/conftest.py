@@ -6,8 +6,6 @@ from types import ModuleType
 
 import pytest
 
-__all__: list[str] = []
-
 ROOT = Path(__file__).parents[2]
 
 

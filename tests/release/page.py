@@ -8,8 +8,6 @@ from pathlib import Path
 
 from readme_renderer import markdown
 
-__all__ = ["astray", "links", "rendered"]
-
 
 class _Links(HTMLParser):
     """The targets of the links and pictures of a page, and the places in it."""

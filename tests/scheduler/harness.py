@@ -21,8 +21,6 @@ from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, TaskMessa
 from fastq.wire.records import decode_scheduler_enqueue_event, decode_scheduler_entry
 from tests.manual_clock import ManualClock
 
-__all__ = ["NOON", "Bench", "Heard", "bench_on", "entry_of", "history", "listed", "pending", "tick_counts", "unix"]
-
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 """A Monday."""
 

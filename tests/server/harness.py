@@ -32,18 +32,6 @@ from tests.faulty_proxy import Act, Fault, Words
 from tests.manual_clock import ManualClock
 from tests.waiting import until
 
-__all__ = [
-    "TRUSTING",
-    "Bench",
-    "ScriptFault",
-    "in_flight_of",
-    "logged",
-    "no_news",
-    "on_bench",
-    "recoverer",
-    "under_way",
-]
-
 TRUSTING = replace(STANDARD, settle_s=0.0)
 """The times of a recoverer that takes what it finds at its first look."""
 

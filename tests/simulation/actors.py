@@ -21,8 +21,6 @@ from tests.simulation.loop import Machine
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-__all__ = ["await_results", "inspect"]
-
 KEEPS_S: Final = 86_400
 ACTS: Final = ("cancel", "cancel", "run", "archive", "delete")
 SUBMITS: Final = 12

@@ -11,8 +11,6 @@ from typing import Any
 import redis.connection
 from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]
 
-__all__ = ["blocking", "install"]
-
 
 async def blocking(call: Callable[[], Any]) -> Any:
     """Run blocking code on the machine of the caller."""

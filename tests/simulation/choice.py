@@ -8,8 +8,6 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.sentinels import Pair
 from tests.simulation.sites import Site
 
-__all__ = ["SITES", "Sites"]
-
 SITES: Final[dict[str, type[Site]]] = {"single": Site, "sentinel": Pair, "cluster": Cluster}
 
 

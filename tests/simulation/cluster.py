@@ -19,8 +19,6 @@ from tests.simulation.network import Network
 from tests.simulation.sites import Server, Site
 from tests.simulation.store import Line, Store
 
-__all__ = ["Cluster"]
-
 HOSTS: Final = {"node-1": "127.0.0.2", "node-2": "127.0.0.3"}
 IDS: Final = {"node-1": "a" * 40, "node-2": "b" * 40}
 HALF: Final = 8192

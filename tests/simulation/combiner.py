@@ -11,8 +11,6 @@ from fastq.server.children.aggregation_child import AggregationChild, Aggregatio
 from fastq.worker.child.aggregation_runner import AggregationRunner
 from fastq.worker.shared.requests import Combined, Unreadable, aggregation_answer, aggregation_request
 
-__all__ = ["SimulatedCombiner"]
-
 KEEPS_S = 86_400
 
 

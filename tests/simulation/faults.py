@@ -3,8 +3,6 @@
 from random import Random
 from typing import Final, NamedTuple
 
-__all__ = ["KINDS", "REDIS", "REFUSED", "Fault", "draw_faults"]
-
 REDIS: Final = "redis"
 
 KINDS: Final = {

@@ -2,23 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = [
-    "Acted",
-    "Collected",
-    "Counted",
-    "Grouped",
-    "Happening",
-    "Held",
-    "Keyed",
-    "Paused",
-    "Remembered",
-    "Saved",
-    "Ticked",
-    "Told",
-    "Undone",
-    "Wrote",
-]
-
 
 class Told(NamedTuple):
     """A handle learned how its task ended; ``is_written`` is whether Redis said so at that instant."""

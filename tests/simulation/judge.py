@@ -13,8 +13,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from tests.simulation.happenings import Acted, Happening
 
-__all__ = ["Answered", "Began", "Ended", "Freed", "History", "RolledBack", "Sent", "Struck", "judge"]
-
 H = TypeVar("H", bound=NamedTuple)
 
 OF_ALL: Final = "redis"

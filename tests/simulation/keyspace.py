@@ -7,8 +7,6 @@ from fastq.wire.history import ALL_TYPES, OUTCOMES, decode_records, sum_of
 from tests.simulation.happenings import Counted
 from tests.simulation.sites import Site
 
-__all__ = ["QUEUES", "Keyspace"]
-
 QUEUES: Final = {"default": 2, "low": 1}
 STATES: Final = ("pending", "active", "scheduled", "retry", "archived", "completed")
 

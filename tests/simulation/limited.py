@@ -16,8 +16,6 @@ from tests.simulation.loop import Machine
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-__all__ = ["hold_tokens"]
-
 TOKENS: Final = 2
 HOLDERS: Final = 2
 TRIES: Final = 6

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from tests.simulation.page import Page
 
-__all__ = ["MACHINE", "OUTSIDE", "Loop", "Machine", "StuckError"]
-
 BEGIN_WALL_NS: Final = 1_700_000_000 * 10**9
 BEGIN_MONOTONIC_NS: Final = 1_000 * 10**9
 MOST_STEPS_AT_ONCE: Final = 200_000

@@ -14,8 +14,6 @@ from tests.simulation.faults import REDIS, Fault
 from tests.simulation.loop import MACHINE, OUTSIDE, Loop, Machine
 from tests.simulation.sites import Server, Site
 
-__all__ = ["Network", "Wire"]
-
 LOST: Final = 0.25
 """The share of requests that a lossy wire spoils."""
 _READS: Final = {b"PING", b"HELLO", b"CLIENT", b"SUBSCRIBE", b"UNSUBSCRIBE", b"EXISTS", b"ACL", b"INFO"}

@@ -3,8 +3,6 @@
 import mmap
 from pathlib import Path
 
-__all__ = ["Page"]
-
 
 class Page:
     """A mapped page; times are nanoseconds."""

@@ -13,8 +13,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-__all__ = ["PLANTED", "Mistake", "plant", "read_mistakes"]
-
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 

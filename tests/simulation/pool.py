@@ -20,8 +20,6 @@ from fastq.pool.main.protocol import (
 from fastq.worker.shared.description import AppDescription
 from fastq.worker.shared.report import FailureReport
 
-__all__ = ["Fate", "SimulatedPool", "draw_fate"]
-
 START_S = 0.5
 GRACE_S = 5.0
 HANGS_S = 3600.0

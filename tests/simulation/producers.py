@@ -21,8 +21,6 @@ from tests.simulation.loop import Machine
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-__all__ = ["GROUP", "group_tasks", "produce_blocking", "schedule"]
-
 GROUP: Final = "of-all"
 KEEPS_S: Final = 86_400
 PERIOD_S: Final = 6

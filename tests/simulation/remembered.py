@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Final
 
-__all__ = ["remembered"]
-
 _LEFT_OUT: Final = (type, ModuleType, CodeType, BuiltinFunctionType)
 
 

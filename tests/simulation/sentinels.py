@@ -22,8 +22,6 @@ from tests.simulation.network import Network
 from tests.simulation.sites import NOWHERE, Peer, Server, Site, draw_between
 from tests.simulation.store import Line, Store
 
-__all__ = ["Pair"]
-
 MASTER: Final = "mymaster"
 COUNT: Final = 3
 DOWN_AFTER_S: Final = 2.0

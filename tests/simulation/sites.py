@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tests.simulation.loop import Machine
     from tests.simulation.network import Network
 
-__all__ = ["URL", "Peer", "Server", "Site", "draw_between"]
-
 URL: Final = "redis://redis:6379"
 REFUSALS: Final = {
     "loading": b"-LOADING Redis is loading the dataset in memory\r\n",

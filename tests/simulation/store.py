@@ -13,8 +13,6 @@ import hiredis
 
 from tests.simulation.page import Page
 
-__all__ = ["Line", "Store"]
-
 START_WITHIN_S: Final = 10
 REPLY_WITHIN_S: Final = 30
 _MARK: Final = b"end of replies"

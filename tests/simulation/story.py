@@ -5,8 +5,6 @@ from typing import Final
 
 from fastq.broker.scripts import load_script, script_names
 
-__all__ = ["story_of"]
-
 MOST: Final = 300
 FAULTS: Final = ("fault", "ready", "ends")
 

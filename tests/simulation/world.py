@@ -39,8 +39,6 @@ from tests.simulation.remembered import remembered
 from tests.simulation.rules import judge_all
 from tests.simulation.sites import Site
 
-__all__ = ["Report", "World"]
-
 SERVERS: Final = ("server-1", "server-2", "server-3")
 PRODUCER: Final = "producer"
 ACTORS: Final = {

@@ -8,8 +8,6 @@ from playwright.sync_api import Browser, Playwright, expect
 
 from tests.waiting import PATIENCE_S
 
-__all__ = ["PATIENCE_MS", "launch"]
-
 PATIENCE_MS = PATIENCE_S * 1_000
 
 

@@ -20,8 +20,6 @@ import pytest
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, wait_until
 
-__all__ = ["prometheus", "recorded"]
-
 CONFIG = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}
 scrape_configs:

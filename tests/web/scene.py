@@ -21,8 +21,6 @@ from fastq.wire.records import encode_scheduler_enqueue_event
 from tests.cli.dash.scene import FAR_S, fill_scene, publish_entries, publish_server
 from tests.inspector.harness import Seeded
 
-__all__ = ["HOSTILE", "HOSTILE_QUEUE", "PAGES", "RUNS", "SHOP", "add_hostile", "add_past", "fill"]
-
 DAYS: Final = 14
 RUNS: Final = {"critical": 6_000, "default": 11_000, "images": 17_000, "low": 21_000, "reports": 400}
 TYPES: Final = {

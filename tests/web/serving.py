@@ -17,9 +17,6 @@ from starlette.types import ASGIApp
 from fastq.web.v1 import ROOT, V1
 from tests.waiting import PATIENCE_S, wait_until
 
-__all__ = ["Answer", "Served", "serving"]
-
-
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "web.schema.json").read_text())
 
 

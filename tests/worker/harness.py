@@ -7,8 +7,6 @@ from fastq.pool.shared.event_kind import EventKind
 from fastq.running import RunningTask
 from fastq.wire.codec import TaskMessage, encode_task_message
 
-__all__ = ["FakeContext", "encoded", "running"]
-
 
 class FakeContext(Unserved):
     """A fake pool."""

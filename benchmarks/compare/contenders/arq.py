@@ -4,8 +4,6 @@ from typing import Any
 
 from benchmarks.compare.contender import APPS, Command, Contender, Guarantee, Place, Rates, beside, module
 
-__all__ = ["ARQ"]
-
 
 def _work(place: Place) -> list[Command]:
     quiet = ("--custom-log-dict", f"{APPS}.arq_app.LOGGING")

@@ -3,8 +3,6 @@
 from benchmarks.compare.contender import Contender, Guarantee, Rates
 from benchmarks.compare.contenders.asynq_left import asynq_left, asynq_put_off
 
-__all__ = ["ASYNQ"]
-
 ASYNQ = Contender(
     name="asynq",
     title="Go asynq",

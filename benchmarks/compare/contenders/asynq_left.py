@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["asynq_left", "asynq_put_off"]
-
 
 def asynq_left(db: Any) -> int:
     """Return how many tasks wait or are leased."""

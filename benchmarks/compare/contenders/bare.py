@@ -3,8 +3,6 @@
 from benchmarks.compare.contender import Contender, Guarantee, Kind, Rates, module
 from benchmarks.compare.contenders.asynq_left import asynq_left
 
-__all__ = ["BARE"]
-
 BARE = Contender(
     name="bare",
     title="bare scripts",

@@ -4,8 +4,6 @@ from typing import Any
 
 from benchmarks.compare.contender import Contender, Guarantee, Kind, Rates, module
 
-__all__ = ["BRPOP"]
-
 
 def _left(db: Any) -> int:
     return int(db.llen("queue"))

@@ -4,8 +4,6 @@ from typing import Any
 
 from benchmarks.compare.contender import APPS, Command, Contender, Guarantee, Place, Rates, beside, module
 
-__all__ = ["CELERY", "CELERY_LATE", "CELERY_SOLO"]
-
 COMMON = "prefetch multiplier 128, results ignored, no gossip, mingle or heartbeat; bulk through one producer"
 LATE = {"COMPARE_ACKS_LATE": "1"}
 LATE_DETAIL = "acks_late; back after the visibility timeout of 1 h"

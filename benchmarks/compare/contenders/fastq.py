@@ -5,8 +5,6 @@ from pathlib import Path
 from benchmarks.compare.contender import APPS, Command, Contender, Guarantee, Place, Rates, module
 from benchmarks.compare.contenders.asynq_left import asynq_left, asynq_put_off
 
-__all__ = ["FASTQ"]
-
 
 def _worker(place: Place, *options: str) -> list[Command]:
     command: list[str | Path] = [place.program, "-m", "fastq.cli.worker", f"{APPS}.fastq_app:mux", "--redis", place.url]

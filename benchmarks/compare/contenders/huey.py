@@ -4,8 +4,6 @@ from typing import Any
 
 from benchmarks.compare.contender import APPS, Contender, Guarantee, Rates, beside, module
 
-__all__ = ["HUEY"]
-
 WORDS = ("--worker-type", "process", "--workers", "2", "--quiet")
 WAITING = ("--worker-type", "thread", "--workers", "64", "--quiet")
 

@@ -5,8 +5,6 @@ from typing import Any
 
 from benchmarks.compare.contender import Command, Contender, Guarantee, Place, Rates, beside, module
 
-__all__ = ["RQ", "RQ_SIMPLE"]
-
 DETAIL = "a job whose worker died is listed as failed, unless it was enqueued with `Retry`"
 
 

@@ -4,8 +4,6 @@ from typing import Any
 
 from benchmarks.compare.contender import APPS, Contender, Guarantee, Rates, beside, module
 
-__all__ = ["SAQ"]
-
 
 def _left(db: Any) -> int:
     return int(db.zcard("saq:default:incomplete"))

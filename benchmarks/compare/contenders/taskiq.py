@@ -4,8 +4,6 @@ from typing import Any
 
 from benchmarks.compare.contender import APPS, Command, Contender, Guarantee, Place, Rates, beside, module
 
-__all__ = ["TASKIQ_LIST", "TASKIQ_STREAM"]
-
 SETTINGS = "`--workers 2`, 100 async tasks a process as it comes, uvloop, no result backend; bulk by 32 coroutines"
 
 

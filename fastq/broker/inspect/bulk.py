@@ -13,19 +13,6 @@ from fastq.errors import BrokerError, InvalidMessageError
 from fastq.wire import keys
 from fastq.wire.codec import view_task_message
 
-__all__ = [
-    "TASKS_A_CALL",
-    "BulkResult",
-    "Chosen",
-    "archive_all",
-    "delete_all",
-    "delete_some",
-    "release_locks",
-    "run_all",
-    "run_chosen",
-    "run_some",
-]
-
 TASKS_A_CALL: Final = 200
 MAX_DELETED_BYTES: Final = 6_000_000
 """Redis takes up to 0.4 ms to free a message of 1 MB."""

@@ -12,18 +12,6 @@ from fastq.broker.operations.lease import id_word
 from fastq.common.states import TaskState
 from fastq.wire import keys
 
-__all__ = [
-    "MAX_SEARCHED",
-    "TASKS_A_CALL",
-    "Stretch",
-    "examine_leases",
-    "examine_list",
-    "examine_lock",
-    "examine_set",
-    "examine_tasks",
-    "list_parked",
-]
-
 IDS_A_CALL: Final = 500
 LEASES_A_CALL: Final = 500
 TASKS_A_CALL: Final = 200

@@ -9,8 +9,6 @@ from fastq.broker.transport.replies import fields_of
 from fastq.wire import keys
 from fastq.wire.history import ALL_TYPES, decode_records
 
-__all__ = ["Records", "read_hours", "read_minutes", "read_minutes_by_type"]
-
 Records: TypeAlias = Mapping[int, Sequence[int]]
 """The counts by the number of the minute, or of the hour; those without any run are left out."""
 

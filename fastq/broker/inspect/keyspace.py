@@ -10,8 +10,6 @@ from fastq.broker.inspect.servers import SlotRange
 from fastq.broker.operation import Flow, Operation, scripted
 from fastq.wire import keys
 
-__all__ = ["KEYS_A_CALL", "KeyPage", "count_keys", "glob_of", "has_keys", "key_types", "node_tags", "scan_keys"]
-
 KEYS_A_CALL: Final = 1_000
 
 

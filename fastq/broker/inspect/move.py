@@ -16,17 +16,6 @@ from fastq.broker.operations.walk import Source
 from fastq.broker.transport.replies import fields_of
 from fastq.wire import keys
 
-__all__ = [
-    "ParkedTask",
-    "claim_tasks",
-    "commit_move",
-    "count_parked",
-    "drop_parked",
-    "forget_move",
-    "read_notes",
-    "unpark_tasks",
-]
-
 
 class ParkedTask(NamedTuple):
     """A task parked in the other queue, its locks there and here, and the token of the move that parked it.

@@ -10,8 +10,6 @@ from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
 from fastq.wire import keys
 from fastq.wire.codec import rewrite_task_message, view_task_message
 
-__all__ = ["MOVING", "PutOutcome", "TaskToPut", "lock_of", "put_tasks", "read_lock", "readdress"]
-
 WORDS_A_CALL: Final = 3_900
 MOVING = "moving"
 """The state of a task between two queues; not one of asynq's."""

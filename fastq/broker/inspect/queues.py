@@ -11,26 +11,6 @@ from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
 from fastq.common.states import TaskState
 from fastq.wire import keys
 
-__all__ = [
-    "GroupPage",
-    "MemorySample",
-    "Peek",
-    "Pulse",
-    "QueueStats",
-    "group_sizes",
-    "list_groups",
-    "list_queues",
-    "pause_queue",
-    "peek_queue",
-    "queue_exists",
-    "queue_stats",
-    "read_counters",
-    "read_groups",
-    "read_pulse",
-    "sample_memory",
-    "unpause_queue",
-]
-
 GROUPS_A_CALL: Final = 100
 """A quarter of a millisecond of Redis; of 500, single calls took over 5 ms on a machine with much to do."""
 COUNTERS_A_CALL: Final = 2_000

@@ -7,8 +7,6 @@ from fastq.broker.scripts import load_script, script_names
 from fastq.broker.transport.replies import fields_of
 from fastq.wire import keys
 
-__all__ = ["SlowCommand", "cluster_info", "node_memory", "read_setting", "read_time", "redis_info", "slow_commands"]
-
 
 def redis_info() -> Operation[dict[str, str]]:
     """Read the fields of INFO by name; in a cluster, those of one node."""

@@ -7,8 +7,6 @@ from fastq.broker.operation import Flow, Operation, together
 from fastq.broker.transport.replies import scored
 from fastq.wire import keys
 
-__all__ = ["INDEXES", "RegistryEntry", "forget_stale", "read_registry"]
-
 INDEXES: Final[Mapping[str, str]] = {
     "servers": keys.all_servers(),
     "workers": keys.all_workers(),

@@ -15,18 +15,6 @@ from fastq.common.states import TaskState
 from fastq.wire import keys
 from fastq.wire.history import HOUR_S, MINUTES_KEPT_S
 
-__all__ = [
-    "CloseOutcome",
-    "FoundGroup",
-    "close_queue",
-    "delete_contents",
-    "find_groups",
-    "forget_queue",
-    "keys_of_queue",
-    "sweep_queue",
-    "unlist_groups",
-]
-
 KEYS_A_CALL: Final = 1000
 HOURS_OF_MINUTES: Final = MINUTES_KEPT_S // HOUR_S + 1
 

@@ -10,18 +10,6 @@ from fastq.broker.transport.replies import fields_of
 from fastq.errors import BrokerError
 from fastq.wire import keys
 
-__all__ = [
-    "SlotRange",
-    "cluster_slots",
-    "list_history",
-    "list_schedulers",
-    "read_scheduler_entries",
-    "read_scheduler_ticks",
-    "read_servers",
-    "read_workers",
-    "slot_of",
-]
-
 MOST_OF_CALL: Final = 256_000
 MOST_OF_PAYLOAD: Final = 4_000
 MOST_OF_SERVER: Final = 1_000_000

@@ -10,20 +10,6 @@ from fastq.common.states import TaskState
 from fastq.wire import keys
 from fastq.wire.progress import TaskProgress, read_progress
 
-__all__ = [
-    "STATES",
-    "FoundTask",
-    "container",
-    "containers",
-    "list_ids",
-    "list_ids_newest_first",
-    "read_all_tasks",
-    "read_message",
-    "read_payload",
-    "read_tasks",
-    "update_payload",
-]
-
 TASKS_A_CALL: Final = 200
 MAX_READ_BYTES: Final = 256_000
 

@@ -18,29 +18,6 @@ from fastq.broker.operations.lease import MAX_LISTED_BYTES, Leased, id_word, par
 from fastq.common.states import TaskState
 from fastq.wire import keys
 
-__all__ = [
-    "MAX_SET",
-    "STRETCH",
-    "AggregationSet",
-    "CommitOutcome",
-    "GroupRule",
-    "GroupScan",
-    "Relisted",
-    "SetList",
-    "Unlisted",
-    "archive_members",
-    "commit_set",
-    "delete_members",
-    "drop_sets",
-    "list_sets",
-    "read_set",
-    "reclaim_set",
-    "relist_groups",
-    "scan_groups",
-    "take_set",
-    "unlist_due_groups",
-]
-
 MAX_SET: Final = 5000
 """Tasks that are taken at once at most: it keeps ``take_set`` under 5 ms."""
 STRETCH: Final = 500

@@ -12,16 +12,6 @@ from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.finish import ARCHIVE_EXPIRY, ARCHIVE_MAX_SIZE
 from fastq.wire import keys
 
-__all__ = [
-    "RULE_TTL_S",
-    "ArchiveFull",
-    "ArchiveRule",
-    "drop_archived",
-    "parse_rule",
-    "read_archive_rule",
-    "set_archive_rule",
-]
-
 RULE_TTL_S: Final = int(ARCHIVE_EXPIRY.total_seconds())
 """How long a rule is kept that no janitor looks at: Go's tools delete queues without it."""
 _FIELDS = ("max", "ttl", "full")

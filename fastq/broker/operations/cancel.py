@@ -17,16 +17,6 @@ from fastq.common.states import TaskState
 from fastq.wire import keys
 from fastq.wire.inbox import mark_of
 
-__all__ = [
-    "FAR",
-    "CancelAs",
-    "Cancellation",
-    "cancel_processing",
-    "cancel_task",
-    "find_in_pending",
-    "read_cancellation",
-]
-
 IDS_A_CALL: Final = 5_000
 FAR: Final = "far"
 """The task is deep in a long pending list: ``find_in_pending`` finds its place for another try."""

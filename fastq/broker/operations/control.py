@@ -11,8 +11,6 @@ import orjson
 from fastq.broker.operation import Operation
 from fastq.wire import keys
 
-__all__ = ["ServerOrder", "count_listeners", "read_order", "send_order"]
-
 
 class ServerOrder(StrEnum):
     """An order to a server; it may be repeated."""

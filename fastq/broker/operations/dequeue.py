@@ -7,8 +7,6 @@ from fastq.broker.operation import Operation, scripted
 from fastq.broker.operations.lease import Leased
 from fastq.wire import keys
 
-__all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_TASKS", "NoTasks", "dequeue"]
-
 MAX_BATCH_TASKS: Final = 500
 MAX_BATCH_BYTES: Final = 256_000
 """Without this limit, 500 messages of 100 kB would block Redis for 121 ms."""

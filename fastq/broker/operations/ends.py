@@ -14,21 +14,6 @@ from fastq.wire.attempts import decode_attempts, own_traceback
 from fastq.wire.inbox import EndKind, TaskEnd, encode_end, encode_ends, error_in, mark_of, opening_of
 from fastq.wire.progress import TaskProgress, read_progress
 
-__all__ = [
-    "Part",
-    "SubmitKey",
-    "TaskKey",
-    "look_at",
-    "parts_of",
-    "read_end",
-    "read_progress_of",
-    "read_rest",
-    "read_state",
-    "read_why",
-    "tell_completed",
-    "tell_inbox",
-]
-
 TASKS_A_CALL: Final = 500
 CALLS_AT_ONCE: Final = 4
 MAX_READ_BYTES: Final = 256_000

@@ -35,21 +35,6 @@ from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
 from fastq.wire.inbox import SUBMIT_HEADER
 
-__all__ = [
-    "EnqueueBatch",
-    "EnqueueOutcome",
-    "EnqueueReport",
-    "NewTask",
-    "Outcome",
-    "QueueRegister",
-    "enqueue_batches",
-    "enqueue_operations",
-    "error_of",
-    "forget_registered",
-    "register_queue",
-    "settle_enqueue",
-]
-
 REGISTER_EVERY_S: Final = 10.0
 
 _log = logging.getLogger("fastq.client")

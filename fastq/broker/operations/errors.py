@@ -10,8 +10,6 @@ from fastq.broker.operation import Operation, scripted
 from fastq.wire import keys
 from fastq.wire.attempts import AttemptRecord, decode_attempts
 
-__all__ = ["KEPT_S", "MAX_KEPT", "keep_traceback", "read_attempts", "read_tracebacks"]
-
 KEPT_S: Final = 14 * 86_400
 MAX_KEPT: Final = 200
 

@@ -20,36 +20,6 @@ from fastq.broker.operations.lease import Owner, id_word
 from fastq.wire import keys
 from fastq.wire.inbox import EndKind, TaskEnd, error_in
 
-__all__ = [
-    "ANY_OWNER",
-    "ARCHIVE_MAX_SIZE",
-    "FATES",
-    "NEWEST_FIRST",
-    "OLDEST_FIRST",
-    "Archived",
-    "Completed",
-    "Disposition",
-    "Done",
-    "Fate",
-    "FinishOutcome",
-    "Guard",
-    "PutBack",
-    "Requeued",
-    "Retried",
-    "Terms",
-    "archive",
-    "archive_bounds",
-    "archive_keys",
-    "complete",
-    "completed_end",
-    "done",
-    "put_back",
-    "release_lock",
-    "requeue",
-    "retry",
-    "stats_expiry",
-]
-
 ARCHIVE_MAX_SIZE: Final = 10_000
 ARCHIVE_EXPIRY: Final = timedelta(days=90)
 STATS_TTL: Final = timedelta(days=90)

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from fastq.broker.operation import Operation, scripted
 from fastq.wire import keys
 
-__all__ = ["eviction_policy", "missing_rights", "ping", "server_version"]
-
 
 def ping() -> Operation[object]:
     """Send a PING."""

@@ -18,8 +18,6 @@ from fastq.wire.history import (
     sum_of,
 )
 
-__all__ = ["add_history"]
-
 
 def add_history(queue: str, now_s: int, by_type: Mapping[str, Sequence[int]]) -> Operation[bool]:
     """Add counts of at most 200 types to the current minute and hour; False if the queue was deleted meanwhile.

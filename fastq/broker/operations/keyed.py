@@ -12,8 +12,6 @@ from fastq.broker.operation import Operation, Word, scripted
 from fastq.common.states import KeyOutcome, TaskState
 from fastq.wire import keys
 
-__all__ = ["PUT_AGAIN_AT_MOST", "Found", "KeyTerms", "found_of", "keyed_keys", "list_again", "put_again"]
-
 PUT_AGAIN_AT_MOST: Final = 200
 MAX_BYTES: Final = 256_000
 

@@ -13,21 +13,6 @@ from typing import Any, Final, NamedTuple
 from fastq.broker.operation import Operation, scripted
 from fastq.wire import keys
 
-__all__ = [
-    "LEASE_S",
-    "LeaseList",
-    "Leased",
-    "LeasedTask",
-    "Owner",
-    "extend_leases",
-    "id_word",
-    "list_leases",
-    "list_owned",
-    "lost_count",
-    "parse_leased",
-    "read_leased",
-]
-
 LEASE_S: Final = 30
 MAX_LISTED_BYTES: Final = 256_000
 _NONCE_BITS: Final = 20

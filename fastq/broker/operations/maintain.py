@@ -8,8 +8,6 @@ from fastq.broker.operations.archive_rule import RULE_TTL_S, ArchiveRule, parse_
 from fastq.broker.operations.finish import stats_expiry
 from fastq.wire import keys
 
-__all__ = ["Cleaned", "Forwarded", "count_lost", "delete_expired_completed", "forward"]
-
 
 class Forwarded(NamedTuple):
     """How many due ids were taken, how many of them had no task, and the next due time (Unix seconds).

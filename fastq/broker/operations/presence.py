@@ -11,22 +11,6 @@ from fastq.wire import keys
 from fastq.wire.notice import ServerNotice
 from fastq.wire.records import decode_server_info
 
-__all__ = [
-    "ServerIdentity",
-    "ServerState",
-    "Serving",
-    "clear_server_state",
-    "count_servers",
-    "list_server",
-    "live_servers",
-    "notice_of",
-    "publish_server_state",
-    "read_servers",
-    "save_checkpoint",
-    "write_progress",
-    "write_result",
-]
-
 MAX_CALL_TASKS: Final = 500
 MAX_CALL_BYTES: Final = 256_000
 

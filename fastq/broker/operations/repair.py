@@ -7,8 +7,6 @@ from fastq.broker.operation import Operation, scripted
 from fastq.broker.operations.lease import id_word
 from fastq.wire import keys
 
-__all__ = ["ActiveRepair", "LeaseRepair", "repair_active", "repair_lease"]
-
 
 class ActiveRepair(NamedTuple):
     """How many ids were examined, how many tasks got a lease, and how many ids without a task were dropped."""

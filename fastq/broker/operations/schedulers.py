@@ -8,16 +8,6 @@ from fastq.broker.operation import Operation, scripted
 from fastq.wire import keys
 from fastq.wire.history import MAX_TYPES, OTHER_TYPES
 
-__all__ = [
-    "MAX_EVENTS",
-    "OWN_SCHEDULER",
-    "TickOutcome",
-    "clear_scheduler",
-    "count_ticks",
-    "publish_scheduler",
-    "record_event",
-]
-
 OWN_SCHEDULER: Final = "fastq-"
 """What the last part of a scheduler's id begins with, ``host:pid:fastq-uuid``; of asynq's it is a UUID alone."""
 MAX_EVENTS: Final = 1000

@@ -7,8 +7,6 @@ from fastq.broker.transport.exchange import ATTEMPTS, backoff_s
 from fastq.errors import BrokerError
 from fastq.wire import keys
 
-__all__ = ["Token", "acquire_token", "count_tokens", "release_token"]
-
 
 class Token(NamedTuple):
     """A token: its semaphore, the task that holds it, and its end (Unix seconds)."""

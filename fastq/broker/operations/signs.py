@@ -15,8 +15,6 @@ from fastq.broker.operation import Operation, scripted
 from fastq.broker.operations.lease import Owner
 from fastq.wire import keys
 
-__all__ = ["ServerFacts", "Signed", "SilentServer", "connected", "forget_signer", "identify", "sign", "withdraw_sign"]
-
 FORGET_S: Final = 300
 """After this time without a sign, the leases of a server have long ended."""
 FORMAT: Final = 1

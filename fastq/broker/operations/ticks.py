@@ -22,8 +22,6 @@ from fastq.broker.operations.keyed import found_of, keyed_keys
 from fastq.common.states import TaskState
 from fastq.wire import keys
 
-__all__ = ["LastTick", "NamedTick", "TickReport", "enqueue_tick", "enqueue_ticks", "read_last_tick"]
-
 _SECOND_NS = 1_000_000_000
 
 

@@ -13,8 +13,6 @@ from fastq.broker.transport.replies import scored
 from fastq.common.states import TaskState
 from fastq.wire import keys
 
-__all__ = ["LISTS", "TASKS_A_CALL", "Source", "Walk", "WalkPage", "WalkedTask"]
-
 LISTS: Final = frozenset({TaskState.PENDING, TaskState.ACTIVE})
 """The states whose ids are in a list; those of the others are in sorted sets."""
 

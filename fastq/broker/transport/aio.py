@@ -29,8 +29,6 @@ from fastq.broker.transport.limit import REPLY_S, Limit
 from fastq.broker.transport.line import Answered, Line, line_of
 from fastq.errors import BrokerError
 
-__all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport", "abort_sending", "write_to"]
-
 T = TypeVar("T")
 
 MOST_AT_ONCE: Final = 64

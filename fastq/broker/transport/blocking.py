@@ -21,8 +21,6 @@ from fastq.broker.transport.limit import REPLY_S, Limit
 from fastq.broker.transport.sentinel import is_replaced
 from fastq.errors import BrokerError
 
-__all__ = ["BlockingBroker", "NodeTransport", "Pool", "Sent", "Transport", "address_of", "peer_of"]
-
 T = TypeVar("T")
 
 TRUSTED_S: Final = 1.0

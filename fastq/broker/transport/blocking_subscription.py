@@ -20,8 +20,6 @@ from fastq.broker.transport.sentinel import is_replaced
 from fastq.broker.transport.subscription import ANSWER_WITHIN_S, PING_EVERY_S, require_two
 from fastq.errors import BrokerConnectionError
 
-__all__ = ["BlockingSubscription"]
-
 
 class BlockingSubscription:
     """A connection that is subscribed to a channel; one thread uses it.

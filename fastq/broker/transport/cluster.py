@@ -32,8 +32,6 @@ from fastq.broker.transport.limit import Limit
 from fastq.broker.transport.probing import ProbingTransport, lend
 from fastq.broker.transport.silence import Silence
 
-__all__ = ["AsyncClusterTransport", "ClusterTransport", "Routing"]
-
 MAX_REDIRECTS = 8
 """As in go-redis."""
 SLOTS: Final = 16384

@@ -7,8 +7,6 @@ from typing import Any, Final, NamedTuple
 from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.faults import NoReply, Unconfirmed, Unsent
 
-__all__ = ["NO_TERMS", "Confirm", "Terms", "confirm_of"]
-
 LONGEST_S: Final = 60.0
 
 

@@ -32,8 +32,6 @@ from fastq.broker.transport.tls import check_files, tls_class, use_tls
 from fastq.broker.transport.uri import ConnectionKind, ConnectionSpec, default_url, parse_redis_uri
 from fastq.errors import BrokerAuthError, BrokerConnectionError
 
-__all__ = ["AsyncRedisClient", "RedisClient", "connect", "connect_async"]
-
 RedisClient: TypeAlias = Redis | RedisCluster
 AsyncRedisClient: TypeAlias = AsyncRedis | AsyncRedisCluster
 

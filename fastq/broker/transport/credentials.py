@@ -18,8 +18,6 @@ from redis.exceptions import AuthenticationError, RedisError
 
 from fastq.broker.transport.faults import CredentialsError
 
-__all__ = ["Ask", "Credentials", "credentials_of"]
-
 Ask: TypeAlias = Callable[[str], Awaitable[object]]
 """Calls the function of a name elsewhere, in bounded time, and returns what it returned."""
 

@@ -23,8 +23,6 @@ from typing import Self
 
 from fastq.errors import BrokerConnectionError
 
-__all__ = ["EmbeddedRedis", "server_program", "shared_socket"]
-
 _SOCKET_VARIABLE = "FASTQ_EMBEDDED_SOCKET"
 _OPERATION = "embedded Redis"
 _LOCK_FILE = "fastq-embedded.lock"

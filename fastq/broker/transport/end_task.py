@@ -3,8 +3,6 @@
 import asyncio
 from typing import Any, Final
 
-__all__ = ["end_task"]
-
 CANCEL_AGAIN_S: Final = 0.1
 
 

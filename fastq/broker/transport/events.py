@@ -17,8 +17,6 @@ from redis.exceptions import ResponseError
 
 from fastq.broker.transport.faults import CONNECT_FAULTS, REFUSALS
 
-__all__ = ["EVENTS", "REFUSED_AGAIN_S", "SentinelEvents", "log_refusal"]
-
 EVENTS: Final = ("+switch-master", "+promoted-slave")
 CONNECT_WITHIN_S: Final = 0.2
 """A call waits this long for a sentinel that is out of reach, and then"""

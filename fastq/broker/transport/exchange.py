@@ -15,8 +15,6 @@ from fastq.broker.operation import Operation, Word
 from fastq.broker.transport.faults import NoReply, Unconfirmed, Unsent, refusal, transport_error, was_turned_away
 from fastq.errors import BrokerError, BrokerTimeoutError
 
-__all__ = ["ATTEMPTS", "Command", "Exchange", "backoff_s", "in_pieces"]
-
 ATTEMPTS = 4
 """How often an idempotent operation is sent at most; asynq's Redis client re-sends any command three times."""
 

@@ -21,25 +21,6 @@ from fastq.errors import (
     BrokerTimeoutError,
 )
 
-__all__ = [
-    "CONNECTION_FAULTS",
-    "CONNECT_FAULTS",
-    "REFUSALS",
-    "ClientClosedError",
-    "CredentialsError",
-    "NoReply",
-    "Silent",
-    "Unconfirmed",
-    "Unsent",
-    "given_up",
-    "is_demoted",
-    "is_timeout",
-    "refusal",
-    "transport_error",
-    "was_turned_away",
-    "without_arguments",
-]
-
 
 class CredentialsError(redis_errors.ConnectionError):
     """Raised when there are no credentials to log in with."""

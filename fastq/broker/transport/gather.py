@@ -13,8 +13,6 @@ from fastq.broker.transport.aio import AsyncPool, AsyncTransport
 from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.faults import ClientClosedError, NoReply, Unsent
 
-__all__ = ["GatheringTransport"]
-
 MOST_UNDER_WAY: Final = 2
 MOST_COMMANDS: Final = 250
 MOST_BYTES: Final = 256_000

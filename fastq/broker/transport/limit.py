@@ -5,8 +5,6 @@ from typing import Final, NamedTuple
 
 from fastq.broker.operation import Soon
 
-__all__ = ["REPLY_S", "Limit", "step_s"]
-
 STEPS: Final = 4
 """The number of parts of the time: connecting, logging in and sending take at most one each."""
 REPLY_S: Final = 3.0

@@ -16,8 +16,6 @@ from redis.exceptions import InvalidResponse
 
 from fastq.broker.transport.faults import REFUSALS
 
-__all__ = ["Answered", "Line", "line_of"]
-
 Answered: TypeAlias = Callable[[list[Any], Exception | None], None]
 """What is called with the replies, and with the fault for which the others are missing."""
 _MORE: Final = object()

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from fastq.broker.transport.aio import AsyncPool, AsyncTransport
 from fastq.broker.transport.exchange import Command
 
-__all__ = ["LoopTransport", "Opened"]
-
 
 class Opened(NamedTuple):
     """A transport for one loop, and the function that closes its connections."""

@@ -20,8 +20,6 @@ from fastq.broker.transport.sentinel import AsyncMasterPool
 from fastq.broker.transport.switches import MasterTransport
 from fastq.broker.transport.uri import default_url
 
-__all__ = ["AsyncRedis", "BlockingRedis", "open_async_broker", "open_broker"]
-
 BlockingRedis: TypeAlias = redis.Redis | redis.RedisCluster
 AsyncRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
 

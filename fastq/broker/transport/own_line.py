@@ -13,8 +13,6 @@ from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.faults import CONNECT_FAULTS, Unsent
 from fastq.broker.transport.sentinel import is_replaced
 
-__all__ = ["OwnLine"]
-
 
 class OwnLine:
     """The connection, opened by the first request, and anew by the first one after it has broken."""

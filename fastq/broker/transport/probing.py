@@ -14,8 +14,6 @@ from fastq.broker.transport.end_task import end_task
 from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.faults import CONNECT_FAULTS, NoReply, Silent, Unsent, is_timeout
 
-__all__ = ["ProbingTransport", "lend"]
-
 LOOK_EVERY_S: Final = 0.5
 """How often another node is asked for the slots of a silent one."""
 _PING: Final = (Command(("PING",), None),)

@@ -5,8 +5,6 @@ Connections that fastq makes use RESP2; those of a user's client may use either.
 
 from typing import Any
 
-__all__ = ["fields_of", "scored"]
-
 
 def scored(reply: list[Any]) -> list[tuple[bytes, float]]:
     """Return the members with their scores, from the reply to a command WITHSCORES."""

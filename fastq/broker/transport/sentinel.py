@@ -38,8 +38,6 @@ from fastq.broker.transport.tls import use_tls
 from fastq.broker.transport.uri import ConnectionSpec
 from fastq.common.clock import Clock, SystemClock
 
-__all__ = ["AsyncMasterPool", "Known", "Search", "SentinelSchedule", "async_master", "is_replaced", "master"]
-
 _log = logging.getLogger("fastq")
 
 _LOOK_INTERVAL_S = 1.0

@@ -13,8 +13,6 @@ from typing import Final
 
 from fastq.broker.transport.probing import LOOK_EVERY_S
 
-__all__ = ["Silence"]
-
 _RENEW_S: Final = 3.0
 """After how long without a reaction a new connection is made: the old one may lead to a machine that is gone."""
 _UNDER_WAY: Final = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINPROGRESS, errno.ENOTCONN)

@@ -21,8 +21,6 @@ from fastq.broker.transport.faults import (
 from fastq.broker.transport.sentinel import is_replaced
 from fastq.errors import BrokerError
 
-__all__ = ["ChannelMessage", "listen", "require_two"]
-
 PING_EVERY_S = 3.0
 ANSWER_WITHIN_S = 3.0
 

@@ -19,8 +19,6 @@ from fastq.broker.transport.sentinel import AsyncMasterPool
 from fastq.broker.transport.subscription import listen
 from fastq.errors import BrokerError
 
-__all__ = ["MasterTransport"]
-
 LISTEN_AGAIN_S: Final = 1.0
 
 

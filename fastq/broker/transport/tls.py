@@ -17,8 +17,6 @@ from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnecti
 from fastq.broker.transport.uri import TLSFiles
 from fastq.errors import BrokerConnectionError
 
-__all__ = ["check_files", "tls_class", "use_tls"]
-
 _SECURE: Final[dict[type, type]] = {
     Connection: SSLConnection,
     SentinelManagedConnection: SentinelManagedSSLConnection,

@@ -25,18 +25,6 @@ from enum import StrEnum
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-__all__ = [
-    "DEFAULT_URL",
-    "Address",
-    "ConnectionKind",
-    "ConnectionSpec",
-    "TLSFiles",
-    "default_url",
-    "mask_password",
-    "parse_redis_uri",
-    "url_variable",
-]
-
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 
 

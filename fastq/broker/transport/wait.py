@@ -26,8 +26,6 @@ from fastq.broker.transport.sentinel import is_replaced
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.wire import keys
 
-__all__ = ["TaskWatch"]
-
 PING_EVERY_S = 3.0
 ANSWER_WITHIN_S = 3.0
 CANCEL_AGAIN_S: Final = 0.1

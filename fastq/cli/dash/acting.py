@@ -12,8 +12,6 @@ from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 from fastq.inspector.jobs import Job, canceling, doing, may
 
-__all__ = ["ACTING", "Acting", "hints_for"]
-
 ACTING: Final[Sequence[BindingType]] = (
     Binding("r", "act('run')", "run or retry the task now"),
     Binding("a", "act('archive')", "archive the task"),

@@ -11,8 +11,6 @@ from fastq.common.states import TaskState
 from fastq.inspector import QueueInfo
 from fastq.text.human import number
 
-__all__ = ["Painted", "spark", "state_bar", "state_texts", "text_of"]
-
 K = TypeVar("K")
 
 LEVELS: Final = "▁▂▃▄▅▆▇█"

@@ -4,8 +4,6 @@ from typing import Final
 
 from rich.terminal_theme import TerminalTheme
 
-__all__ = ["COLOURS"]
-
 BLACK: Final = (18, 18, 18)
 RED: Final = (226, 86, 77)
 GREEN: Final = (136, 196, 80)

@@ -12,8 +12,6 @@ from fastq.common.extras import import_extra
 from fastq.common.times import read_duration
 from fastq.errors import QueueNotFoundError
 
-__all__ = ["dash"]
-
 APP: Final = "fastq.cli.dash.dashboard"
 LEAST_S: Final = 1.0
 

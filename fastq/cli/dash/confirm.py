@@ -15,8 +15,6 @@ from fastq.inspector import AsyncInspector, Progress
 from fastq.inspector.jobs import Job
 from fastq.text.human import clean, number
 
-__all__ = ["Confirm"]
-
 SHOWN_EVERY_S = 0.1
 
 

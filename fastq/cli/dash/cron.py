@@ -15,8 +15,6 @@ from fastq.cli.tables import Column
 from fastq.text.human import clean, number, payload_text, stamp, when
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry
 
-__all__ = ["CronView", "EntryView"]
-
 COLUMNS: Final = (
     Column("SPEC", cut=True),
     Column("QUEUE", cut=True),

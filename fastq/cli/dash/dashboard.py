@@ -20,8 +20,6 @@ from fastq.cli.dash.servers import ServersView
 from fastq.cli.dash.tasks import TasksView
 from fastq.cli.dash.view import View
 
-__all__ = ["Dash", "run"]
-
 BEAT_S: Final = 0.5
 RETRY_S: Final = 2.0
 """The time between retries while Redis does not answer."""

@@ -14,8 +14,6 @@ from fastq.inspector import AsyncInspector, QueueInfo, RunHistory
 from fastq.inspector.checks import check_queue
 from fastq.redis_url import is_cluster
 
-__all__ = ["Desk", "Options"]
-
 AT_ONCE: Final = 4
 """The number of queues that are read at once, each over its own connection."""
 HISTORY_S: Final = 3600.0

@@ -8,8 +8,6 @@ from fastq.info import TaskInfo
 from fastq.inspector.jobs import Place
 from fastq.text.human import clean, number
 
-__all__ = ["Finder"]
-
 
 class Finder:
     """A search through a place; ``total`` is its number of tasks then, ``found`` is None before the first answer."""

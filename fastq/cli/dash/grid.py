@@ -13,8 +13,6 @@ from textual.widget import Widget
 from fastq.cli.dash.cells import text_of
 from fastq.cli.tables import Column, Layout, pad, shortened
 
-__all__ = ["Grid", "Row"]
-
 TITLES: Final = 1
 MARK: Final = "▸ "
 GAP: Final = "  "

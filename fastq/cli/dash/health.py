@@ -9,8 +9,6 @@ from typing import Final
 from fastq.errors import BrokerConnectionError, BrokerError, BrokerTimeoutError
 from fastq.text.human import clean, span
 
-__all__ = ["Health"]
-
 LONG_S: Final = 2.0
 """The time that a request may take before it is reported."""
 

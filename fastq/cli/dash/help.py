@@ -10,8 +10,6 @@ from textual.screen import ModalScreen
 
 from fastq.cli.dash.view import Line
 
-__all__ = ["Help"]
-
 KEYS: Final = (
     ("Enter", "open the item under the cursor"),
     ("Esc", "go back"),

@@ -7,8 +7,6 @@ from typing import Final
 
 from fastq.text.human import clean, size
 
-__all__ = ["shown_lines"]
-
 MOST_SHOWN: Final = 65_536
 """The largest number of bytes shown."""
 MOST_PARSED: Final = 1_000_000

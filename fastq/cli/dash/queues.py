@@ -21,8 +21,6 @@ from fastq.inspector.jobs import pausing
 from fastq.text.fields import text_of
 from fastq.text.human import clean, number, plural, share
 
-__all__ = ["QueuesView", "per_second"]
-
 WIDE: Final = 110
 """The width from which bars and sparklines are longer."""
 SHORT_NAME: Final = 12

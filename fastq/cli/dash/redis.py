@@ -15,8 +15,6 @@ from fastq.cli.stats import cluster_pairs, redis_pairs
 from fastq.errors import BrokerAuthError, FastqError
 from fastq.text.human import clean, number, share, size
 
-__all__ = ["RedisView"]
-
 KEPT: Final = 60
 SPARK: Final = 30
 MORE: Final = (

@@ -10,8 +10,6 @@ from fastq.info import TaskInfo
 from fastq.inspector import AsyncInspector
 from fastq.inspector.jobs import Place
 
-__all__ = ["Found", "read_page", "search"]
-
 STRETCH: Final = 200
 MOST_TASKS: Final = 5_000
 MOST_BYTES: Final = 16_000_000

@@ -17,8 +17,6 @@ from fastq.text.human import clean, payload_text, plural, span, when
 from fastq.text.places import places_of, use_text
 from fastq.wire.messages import WorkerInfo
 
-__all__ = ["ServersView"]
-
 WORK_COLUMNS: Final = (
     Column("TASK ID", cut=True),
     Column("TYPE", cut=True),

@@ -20,8 +20,6 @@ from fastq.info import TaskInfo
 from fastq.inspector import FailedAttempt
 from fastq.text.human import clean, size
 
-__all__ = ["TaskView"]
-
 
 class _Body(VerticalScroll):
     """The scrolled text, with the same keys as the lists."""

@@ -10,8 +10,6 @@ from fastq.cli.task_shown import BY_STATE, COMMON, Show
 from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 
-__all__ = ["GROUP_COLUMNS", "columns_of", "row_of"]
-
 GROUP_COLUMNS: Final = (Column("GROUP", cut=True), Column("SIZE", right=True))
 MOST_PAYLOAD: Final = 400
 """The part of a payload that is written on a line."""

@@ -24,8 +24,6 @@ from fastq.inspector import GroupInfo
 from fastq.inspector.jobs import Place, doing_all, may
 from fastq.text.human import clean, number
 
-__all__ = ["TasksView"]
-
 
 class TasksView(Acting):
     """The list of a queue's tasks."""

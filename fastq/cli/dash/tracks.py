@@ -7,8 +7,6 @@ from typing import Final
 
 from fastq.inspector import QueueInfo
 
-__all__ = ["Track", "Tracks"]
-
 KEPT: Final = 240
 LEAST_S: Final = 0.5
 """The least time between two snapshots; the counters of closer ones say little."""

@@ -18,8 +18,6 @@ from fastq.cli.tables import shortened
 from fastq.errors import FastqError
 from fastq.text.human import clean
 
-__all__ = ["Hint", "Line", "View", "keys_text"]
-
 PLACES: Final = (("F1", "Queues"), ("F2", "Servers"), ("F3", "Schedulers"), ("F4", "Redis"))
 
 

@@ -25,8 +25,6 @@ from fastq.mux import ServeMux
 from fastq.running import RunningTask
 from fastq.task import Task as Message
 
-__all__ = ["Celery", "shared_task"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

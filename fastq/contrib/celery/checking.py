@@ -24,8 +24,6 @@ from fastq.contrib.celery.uses import (
     Use,
 )
 
-__all__ = ["Found", "files_of", "uses_in"]
-
 _NO_PROJECT: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 _SEND: Final = frozenset({"apply_async", "delay"})
 

@@ -6,8 +6,6 @@ from typing import Any, Protocol
 from fastq.client import Client
 from fastq.task import Task
 
-__all__ = ["Sender", "current_app", "latest_app", "set_current_app"]
-
 
 class Sender(Protocol):
     """The part of a ``Celery`` that tasks and results need."""

@@ -16,8 +16,6 @@ from fastq.hooks import FailureRule
 from fastq.mux import Terms
 from fastq.task import Task as Message
 
-__all__ = ["CALL_OPTIONS", "NO_LIMIT", "Settings", "due_after_s", "message_of", "settings_of"]
-
 NO_LIMIT: Final = 2**31 - 1
 """The ``max_retry`` on the wire of a task without ``max_retries``."""
 CALL_OPTIONS: Final = frozenset(

@@ -11,8 +11,6 @@ from fastq.contrib.celery.values import decode
 from fastq.errors import TaskFailedError, TaskGoneError
 from fastq.handles.handle import Handle
 
-__all__ = ["REVOKED", "AsyncResult", "TaskRevokedError", "key_of", "result_id"]
-
 DEFAULT_QUEUE: Final = "default"
 REVOKED: Final = {"fastq:celery": "REVOKED"}
 """What is kept in place of the result of a task that has expired."""

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Final, TypeAlias
 
-__all__ = ["Kind", "Project", "Scope", "decorator_of", "name_of", "nodes_of"]
-
 _DECORATORS: Final = frozenset({"shared_task", "task"})
 _MAKE_RESULTS: Final = frozenset({"AsyncResult", "apply_async", "delay", "send_task"})
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

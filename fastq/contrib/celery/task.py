@@ -27,8 +27,6 @@ from fastq.errors import Retry
 from fastq.running import RunningTask, current_task
 from fastq.task import Task as Message
 
-__all__ = ["ASKED", "MaxRetriesExceededError", "Reject", "Request", "Signature", "Task", "links_of"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

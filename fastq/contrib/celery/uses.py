@@ -4,26 +4,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = [
-    "OF_APP",
-    "OF_APP_ARGUMENTS",
-    "OF_CALL",
-    "OF_DECORATOR",
-    "OF_IMPORT",
-    "OF_PACKAGE",
-    "OF_REQUEST",
-    "OF_RESULT",
-    "OF_RETRY",
-    "OF_SETTING",
-    "OF_SIGNATURE",
-    "OF_TASK",
-    "UNKNOWN",
-    "Level",
-    "Use",
-    "no_such_attribute",
-    "unknown_option",
-]
-
 
 class Level(StrEnum):
     """How far a use of Celery is supported."""

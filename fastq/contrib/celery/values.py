@@ -8,8 +8,6 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
-__all__ = ["decode", "encode"]
-
 _TYPES: Final[tuple[tuple[str, type, Callable[[Any], Any], Callable[[Any], Any]], ...]] = (
     ("datetime", datetime, datetime.isoformat, datetime.fromisoformat),  # before date, whose subclass it is
     ("date", date, date.isoformat, date.fromisoformat),

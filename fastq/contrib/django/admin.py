@@ -22,8 +22,6 @@ from fastq.inspector.fields import TASK, faced
 from fastq.inspector.inspectors import Inspector
 from fastq.text.human import payload_text
 
-__all__ = ["PeriodicTaskAdmin", "QueuedTaskAdmin"]
-
 _PAGE_SIZE: Final = 50
 _STATES: Final = tuple(state for state in TaskState if state is not TaskState.AGGREGATING)
 

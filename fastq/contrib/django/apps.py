@@ -2,8 +2,6 @@
 
 from django.apps import AppConfig
 
-__all__ = ["FastqConfig"]
-
 
 class FastqConfig(AppConfig):
     """The configuration of the app."""

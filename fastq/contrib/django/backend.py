@@ -37,8 +37,6 @@ from fastq.inspector.records import FailedAttempt
 from fastq.options import check_options
 from fastq.task import Task as Message
 
-__all__ = ["KNOWN_TASKS", "FastqBackend", "FastqTask", "task"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

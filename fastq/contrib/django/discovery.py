@@ -16,8 +16,6 @@ from fastq.contrib.django.framework import task_backends
 from fastq.contrib.django.handlers import handler_of
 from fastq.mux import ServeMux
 
-__all__ = ["fastq_backends", "redis_of", "worker_app"]
-
 
 def worker_app() -> App:
     """Set up Django, import the ``tasks`` modules of all installed apps, and return the app of what they have.

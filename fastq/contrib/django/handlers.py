@@ -26,8 +26,6 @@ from fastq.running import RunningTask
 from fastq.worker.child.hooks import caused_by, why_final
 from fastq.worker.shared.report import trace_of
 
-__all__ = ["async_handler_of", "handler_of", "plain_handler_of"]
-
 
 def handler_of(task: AnyTask) -> Callable[[RunningTask], Any]:
     """Return the handler of a task, which is async if its function is."""

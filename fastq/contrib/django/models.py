@@ -5,8 +5,6 @@ from typing import Any
 
 from django.db import models
 
-__all__ = ["CommittedTask", "PeriodicTask", "QueuedTask"]
-
 
 class CommittedTask(models.Model):
     """A task of ``once`` whose effects are committed, with its result."""

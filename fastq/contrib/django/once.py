@@ -11,8 +11,6 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from fastq.common.callables import refuse_generator
 from fastq.contrib.notes import note_key
 
-__all__ = ["once"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

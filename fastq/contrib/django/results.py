@@ -26,8 +26,6 @@ from fastq.contrib.django.framework import (
 from fastq.info import TaskInfo
 from fastq.inspector.records import FailedAttempt
 
-__all__ = ["ENQUEUED_AT", "kept_value", "result_of"]
-
 ENQUEUED_AT: Final = "fastq-enqueued-at"
 """The header with the time at which a task was enqueued."""
 

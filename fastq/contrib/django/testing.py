@@ -22,8 +22,6 @@ from fastq.testing.inline import InlineClient
 from fastq.testing.runs import RunOutcome, TaskRun
 from fastq.worker.shared.report import trace_of
 
-__all__ = ["InlineBackend"]
-
 _STATES = {
     RunOutcome.DONE: TaskState.COMPLETED,
     RunOutcome.RETRY: TaskState.RETRY,

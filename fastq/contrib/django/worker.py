@@ -2,6 +2,4 @@
 
 from fastq.contrib.django.discovery import worker_app
 
-__all__ = ["app"]
-
 app = worker_app()

@@ -14,8 +14,6 @@ from fastq.common.callables import refuse_generator
 from fastq.contrib.notes import note_key
 from fastq.contrib.sqlalchemy.tables import CommittedTask
 
-__all__ = ["once"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound=Session)

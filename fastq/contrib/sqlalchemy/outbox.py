@@ -18,8 +18,6 @@ from fastq.info import TaskInfo
 from fastq.options import EnqueueOptions, check_options
 from fastq.task import Task, with_options
 
-__all__ = ["AT_ONCE", "Relay", "Relayed", "add_to_outbox", "relay"]
-
 AT_ONCE: Final = 500
 """How many rows are relayed in one transaction."""
 KEPT_S: Final = 3600

@@ -7,8 +7,6 @@ from typing import Any, Final
 from sqlalchemy import JSON, BigInteger, DateTime, Integer, LargeBinary, MetaData, String, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-__all__ = ["CommittedTask", "OutboxTask", "metadata", "new_id"]
-
 
 def _now() -> datetime:
     return datetime.now(UTC)

@@ -7,8 +7,6 @@ from fastq.broker.inspect.registry import RegistryEntry
 from fastq.inspector.doctor.finding import Finding, Level, Refused, unseen
 from fastq.inspector.doctor.vitals import Vitals
 
-__all__ = ["RENEWED_S", "check_clock", "check_renewal", "check_server_clocks"]
-
 WARN_S: Final = 2.0
 BAD_S: Final = 10.0
 """A lease is 30 s long by its owner's clock, and others wait 30 s more by theirs."""

@@ -28,8 +28,6 @@ from fastq.inspector.doctor.versions import check_formats
 from fastq.inspector.doctor.vitals import Vitals, read_vitals
 from fastq.inspector.doctor.walk import Scope, find_nodes, survey_keys, survey_queue
 
-__all__ = ["LIMIT", "Order", "Report", "examine"]
-
 LIMIT: Final = 1_000_000
 SECOND_LOOK_S: Final = 2.0
 

@@ -7,8 +7,6 @@ from typing import TypeVar
 from fastq.broker.operation import Flow, Operation
 from fastq.errors import BrokerAuthError, BrokerConnectionError, BrokerError, BrokerTimeoutError
 
-__all__ = ["Finding", "Level", "Refused", "ask", "attempt", "unseen"]
-
 T = TypeVar("T")
 
 

@@ -15,8 +15,6 @@ from fastq.inspector.doctor.finding import Finding, Level, unseen
 from fastq.wire.codec import view_task_message
 from fastq.wire.notice import ServerNotice
 
-__all__ = ["check_handlers"]
-
 SAMPLED: Final = 100
 """The number of tasks of a state that are checked: the next ones to run."""
 SHOWN: Final = 5

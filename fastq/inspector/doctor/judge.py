@@ -7,8 +7,6 @@ from typing import Final
 from fastq.inspector.doctor.finding import Finding, Level, unseen
 from fastq.inspector.doctor.suspects import MOST_REMEMBERED, Kind, Survey, Suspect
 
-__all__ = ["judge"]
-
 SHOWN: Final = 5
 
 

@@ -6,8 +6,6 @@ from typing import Final, NamedTuple
 
 from fastq.wire import keys
 
-__all__ = ["KeyKind", "NamedKey", "name_key"]
-
 
 class KeyKind(Enum):
     """The purpose of a key."""

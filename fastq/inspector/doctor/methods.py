@@ -9,8 +9,6 @@ from fastq.inspector.doctor.repairs import Repair
 from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.progress import OnProgress, Progress, stoppable
 
-__all__ = ["DoctorMethods"]
-
 MOST: int = 10**15
 
 

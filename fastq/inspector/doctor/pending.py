@@ -8,8 +8,6 @@ from fastq.broker.inspect.tasks import list_ids_newest_first
 from fastq.broker.operation import Flow
 from fastq.common.states import TaskState
 
-__all__ = ["Pending", "read_pending", "tasks_a_call"]
-
 IDS_A_CALL: Final = 5_000
 SEARCHED_A_CALL: Final = 100_000
 SECOND_NS: Final = 1_000_000_000

@@ -15,8 +15,6 @@ from fastq.broker.transport.replies import scored
 from fastq.common.states import TaskState
 from fastq.wire import keys
 
-__all__ = ["OVERDUE_S", "Place", "Places", "find_places", "is_sendable", "walk"]
-
 LISTS: Final = (TaskState.PENDING, TaskState.ACTIVE)
 SETS: Final = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 OVERDUE_S: Final = 180

@@ -9,8 +9,6 @@ from fastq.broker.operations.signs import Takeover
 from fastq.inspector.doctor.finding import Finding, Level
 from fastq.inspector.doctor.vitals import Vitals
 
-__all__ = ["STALE_S", "check_registry", "check_takeovers", "stale_before"]
-
 STALE_S: Final = 60
 """A live server renews its entry every 5 s for 10 s, a scheduler every 10 s for 20 s."""
 LATELY_S: Final = 3600

@@ -7,8 +7,6 @@ from fastq.broker.inspect.queues import Pulse, QueueStats
 from fastq.common.states import TaskState
 from fastq.inspector.doctor.finding import Finding, Level
 
-__all__ = ["NEARLY", "check_archives", "check_paused", "check_served", "unserved"]
-
 MANY: Final = 1_000
 _WAITING: Final = (TaskState.PENDING, TaskState.SCHEDULED, TaskState.RETRY)
 NEARLY: Final = 0.9

@@ -7,8 +7,6 @@ from typing import Final
 from fastq.inspector.doctor.finding import Finding, Level, Refused, unseen
 from fastq.inspector.doctor.vitals import Vitals
 
-__all__ = ["check_node_memory", "check_redis"]
-
 NEEDED: Final = (6, 2)
 FULL: Final = 0.95
 NEARLY_FULL: Final = 0.80

@@ -18,8 +18,6 @@ from fastq.inspector.doctor.places import find_places, walk
 from fastq.inspector.doctor.queue_checks import NEARLY
 from fastq.inspector.doctor.suspects import Kind, Survey, Suspect
 
-__all__ = ["Repair", "forget_servers", "repairs_of"]
-
 IDS_A_CALL: Final = 500
 SECOND_NS: Final = 1_000_000_000
 

@@ -6,8 +6,6 @@ from typing import Final
 from fastq.inspector.doctor.finding import Finding, Level, Refused, unseen
 from fastq.inspector.doctor.vitals import Vitals
 
-__all__ = ["check_slow_commands"]
-
 RECENT_S: Final = 3600
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["KEY_KINDS", "MOST_REMEMBERED", "Kind", "Survey", "Suspect"]
-
 MOST_REMEMBERED: Final = 10_000
 """The limit per kind and queue; beyond it, the report says "at least"."""
 

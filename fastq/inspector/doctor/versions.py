@@ -9,8 +9,6 @@ from fastq.broker.operations.presence import read_servers
 from fastq.inspector.doctor.finding import Finding, Level, Refused, attempt, unseen
 from fastq.wire.notice import DATA_FORMAT
 
-__all__ = ["check_formats"]
-
 NAME: Final = "data formats"
 
 

@@ -16,8 +16,6 @@ from fastq.broker.operation import Flow, Operation
 from fastq.broker.operations.health import ping
 from fastq.inspector.doctor.finding import Refused, ask
 
-__all__ = ["Vitals", "read_vitals"]
-
 SLOW_ENTRIES: Final = 128
 NS: Final = 1e9
 

@@ -17,8 +17,6 @@ from fastq.inspector.doctor.places import Place, find_places, is_sendable, walk
 from fastq.inspector.doctor.suspects import Kind, Survey, Suspect
 from fastq.wire import keys
 
-__all__ = ["Scope", "find_nodes", "survey_keys", "survey_queue"]
-
 KEYS_A_TASK: Final = 3
 """The number of keys that may be examined per task of the limit."""
 LASTING: Final = frozenset({"paused", "archive_rule", "scheduled_groups", "processed", "failed"})

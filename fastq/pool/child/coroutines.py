@@ -18,8 +18,6 @@ from fastq.pool.shared.event_kind import NOT_BEGUN, EventKind
 from fastq.pool.shared.processes import leave
 from fastq.pool.shared.runner import Answer, Runner
 
-__all__ = ["Coroutines"]
-
 _LOOK_OUT_S = 1.0
 _TELL_AGAIN_S = 0.002
 

@@ -14,8 +14,6 @@ import sys
 
 from fastq.pool.child._lifeline import watch
 
-__all__ = ["arm"]
-
 _F_SETSIG = 10  # Linux; the fcntl module does not name it
 
 

@@ -6,8 +6,6 @@ from typing import cast
 from fastq.log.traces import own_trace
 from fastq.pool.shared.runner import Runner, RunnerFactory, RunnerMisuseError
 
-__all__ = ["RunnerLoadError", "load_runner"]
-
 
 class RunnerLoadError(Exception):
     """Raised when the runner, or the app that it imports, cannot be loaded.

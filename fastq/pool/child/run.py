@@ -33,8 +33,6 @@ from fastq.pool.shared.processes import end_process, flush_output, leave, own_rs
 from fastq.pool.shared.ring import Memory
 from fastq.pool.shared.runner import Runner
 
-__all__ = ["ChildSetup", "begin"]
-
 _IDLE_MS = 60_000
 _PAUSE_S = 0.001
 _BUSY_PAUSE_S = 0.005

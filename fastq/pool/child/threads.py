@@ -14,8 +14,6 @@ from threading import Thread
 
 from fastq.pool.child.work import Attempt, Work
 
-__all__ = ["Threads"]
-
 _log = logging.getLogger("fastq.worker")
 
 

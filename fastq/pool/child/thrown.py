@@ -8,8 +8,6 @@ in its place and raised at once.
 
 from typing import NoReturn
 
-__all__ = ["Settled", "settle"]
-
 
 class Settled(BaseException):
     """Thrown in place of an exception that came too late."""

@@ -8,8 +8,6 @@ from fastq.pool.main.child import Child, ChildState
 from fastq.pool.main.protocol import ChildCensus, PoolCensus
 from fastq.pool.shared.processes import rss_of
 
-__all__ = ["Census", "why_ended"]
-
 _REASONS: Final = ("max_tasks", "max_memory", "reload", "replaced", "crashed", "killed", "start_failed", "shutdown")
 _LOOK_S: Final = 2.0
 """The memory of each child is looked at once in this time. At every tick a look took 6 % of the main process's CPU."""

@@ -22,8 +22,6 @@ from fastq.pool.shared.processes import kill_group, send_signal
 from fastq.pool.shared.ring import Memory
 from fastq.pool.shared.signals import SOFT_SIGNAL
 
-__all__ = ["Child", "ChildState", "SharedBell"]
-
 
 class ChildState(Enum):
     """The phase of a child's life."""

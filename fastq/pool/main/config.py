@@ -3,8 +3,6 @@
 import math
 from dataclasses import dataclass
 
-__all__ = ["PoolConfig"]
-
 _START_METHODS = ("forkserver", "spawn")
 
 

@@ -13,8 +13,6 @@ from fastq.pool.shared import layout
 from fastq.pool.shared.event_kind import ANOTHER_TASK, ITS_BATCH, EventKind
 from fastq.pool.shared.processes import describe_status
 
-__all__ = ["resolve_dead_child"]
-
 _ASKED = {
     layout.ROW_TIMED_OUT: EventKind.TIMEOUT,
     layout.ROW_CANCELED: EventKind.CANCELED,

@@ -6,8 +6,6 @@ ever worked: later failures are the machine's (mostly memory) and may pass.
 
 import time
 
-__all__ = ["Failures"]
-
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _TOO_MANY = 5
 

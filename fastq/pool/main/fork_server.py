@@ -15,8 +15,6 @@ from fastq.pool.main.failures import Failures
 from fastq.pool.main.preloader_client import PoolStartError, PreloaderClient, PreloaderEvents
 from fastq.pool.shared.control import Frame
 
-__all__ = ["ForkServer", "ForkUser"]
-
 _YOUNG_S = 1.0  # a death so soon after the import, before any child worked, is a failed start
 _EXIT_S = 0.5
 _SLOW_IMPORT_S = 2.0

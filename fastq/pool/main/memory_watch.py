@@ -15,8 +15,6 @@ from fastq.pool.shared.layout import ROW_MEMORY_LIMIT
 from fastq.pool.shared.processes import rss_of
 from fastq.pool.shared.ring import now_ns
 
-__all__ = ["MemoryWatch"]
-
 _EVERY_S = 0.1
 _LIVE = (ChildState.READY, ChildState.LEAVING)
 

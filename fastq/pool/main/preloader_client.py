@@ -19,8 +19,6 @@ from fastq.pool.shared.control import Channel, ChannelBusyError, ChannelClosedEr
 from fastq.pool.shared.descriptors import given_soft_limit
 from fastq.pool.shared.processes import describe_code, kill_group
 
-__all__ = ["PoolStartError", "PreloaderClient", "PreloaderEvents"]
-
 _SETTLE_S = 0.5
 _REAP_S = 0.005
 

@@ -17,8 +17,6 @@ from fastq.pool.main.child import Child, ChildState
 from fastq.pool.main.config import PoolConfig
 from fastq.pool.main.dispatcher import Dispatcher
 
-__all__ = ["Seat", "Seats"]
-
 
 @dataclass(slots=True)
 class Seat:

@@ -12,8 +12,6 @@ from typing import NamedTuple
 from fastq.pool.main.child import Child
 from fastq.pool.shared.processes import thread_time
 
-__all__ = ["StepWatch"]
-
 _EVERY_S = 0.25
 _PATIENCE_S = 0.5
 _MOST_TYPES = 100

@@ -27,8 +27,6 @@ from fastq.pool.shared.descriptors import check_descriptors
 from fastq.pool.shared.processes import describe_status, open_pidfd, rss_of
 from fastq.pool.shared.ring import now_ns
 
-__all__ = ["Reports", "Supervisor"]
-
 # How long to wait for the preloader's report of a child that is known to be dead. Long, since the cause of death
 # matters most on a machine that is short of everything.
 _REPORT_WAIT_S = 2.0

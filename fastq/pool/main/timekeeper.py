@@ -13,8 +13,6 @@ from fastq.pool.shared.layout import ROW_TIMED_OUT
 from fastq.pool.shared.processes import send_signal, thread_times
 from fastq.pool.shared.signals import SOFT_SIGNAL
 
-__all__ = ["Timekeeper"]
-
 _LIVE = (ChildState.READY, ChildState.LEAVING)
 # How long it takes, at least and at most, to tell which thread holds the interpreter, and how much CPU time it uses.
 _LOOK_NS, _LAST_LOOK_NS = 100_000_000, 800_000_000

@@ -7,8 +7,6 @@ import contextlib
 import os
 from dataclasses import dataclass
 
-__all__ = ["Wakeup"]
-
 
 @dataclass(slots=True)
 class Wakeup:

@@ -29,8 +29,6 @@ from fastq.pool.shared.descriptors import raise_soft_limit, set_soft_limit
 from fastq.pool.shared.processes import flush_output, kill_group, open_pidfd, own_rss, peak_rss, write_lines_at_once
 from fastq.pool.shared.runner import Runner
 
-__all__ = ["main"]
-
 _REAP_MS = 50  # how often to look where there is no pidfd
 _SETTLE_S = 5
 _TOUCHED = (

@@ -13,8 +13,6 @@ import stat
 import threading
 from collections.abc import Iterable
 
-__all__ = ["findings", "open_descriptors"]
-
 _REMEDY = "or use --start-method spawn"
 
 

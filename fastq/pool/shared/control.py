@@ -15,8 +15,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Channel", "ChannelBusyError", "ChannelClosedError", "Frame"]
-
 _LENGTH = struct.Struct("=I")
 _EMPTY = _LENGTH.pack(0)
 _MAX_FDS = 16

@@ -7,8 +7,6 @@ possible descriptor).
 import contextlib
 import resource
 
-__all__ = ["check_descriptors", "given_soft_limit", "raise_own_limit", "raise_soft_limit", "set_soft_limit"]
-
 PER_CHILD = 2
 OTHERS = 64
 """For connections to Redis, the log, wake-ups, and the children of the hooks and the aggregator."""

@@ -7,8 +7,6 @@ from typing import Final
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool.shared.processes import peak_rss
 
-__all__ = ["ANOTHER_TASK", "ITS_BATCH", "NOT_BEGUN", "TOLD_TO_END", "TOO_LATE", "EventKind", "reason_for"]
-
 TOO_LATE: Final = b"too late"
 """The data of a TIMEOUT, CANCELED or MEMORY_LIMIT whose handler was asked to end but returned normally, later."""
 

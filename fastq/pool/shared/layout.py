@@ -6,8 +6,6 @@ name says ``UNIX``. Words that both sides write have a cache line of their own. 
 
 from dataclasses import dataclass
 
-__all__ = ["PAGE", "VERSION", "Layout"]
-
 VERSION = 9
 MAGIC = 0x46515031  # "FQP1"
 LINE = 64

@@ -14,8 +14,6 @@ from fastq.pool.shared import layout
 from fastq.pool.shared._memory import map_shared
 from fastq.pool.shared.layout import Layout
 
-__all__ = ["Segment", "pack_segment", "unpack_segment"]
-
 _REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # by the seccomp profile of a container
 
 

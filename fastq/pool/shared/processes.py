@@ -10,23 +10,6 @@ import sys
 import threading
 from typing import NoReturn
 
-__all__ = [
-    "describe_code",
-    "describe_status",
-    "end_process",
-    "flush_output",
-    "kill_group",
-    "leave",
-    "open_pidfd",
-    "own_rss",
-    "peak_rss",
-    "rss_of",
-    "send_signal",
-    "thread_time",
-    "thread_times",
-    "write_lines_at_once",
-]
-
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 

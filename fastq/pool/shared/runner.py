@@ -12,8 +12,6 @@ from typing import Protocol
 from fastq.pool.shared.event_kind import EventKind
 from fastq.pool.shared.layout import TASK_ASYNC, TASK_THREADED
 
-__all__ = ["Answer", "Runner", "RunnerFactory", "RunnerMisuseError", "Sort", "TaskContext"]
-
 Answer = tuple[EventKind, bytes] | None
 """The answer of a runner to a task; ``None`` is DONE without data. A runner uses only kinds up to MEMORY_LIMIT."""
 

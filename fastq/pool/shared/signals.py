@@ -10,8 +10,6 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-__all__ = ["SOFT_SIGNAL", "install", "leave_to_main"]
-
 SOFT_SIGNAL: int = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 _LEFT_TO_MAIN = (signal.SIGTERM, signal.SIGINT)
 _ORDERS = (

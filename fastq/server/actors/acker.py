@@ -19,8 +19,6 @@ from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
 
-__all__ = ["Acker"]
-
 FLUSH_AT: Final = 500
 FLUSH_AFTER_S: Final = 0.002
 RESTED_S: Final = 0.01

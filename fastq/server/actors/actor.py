@@ -16,8 +16,6 @@ from fastq.broker.transport.end_task import end_task
 from fastq.errors import BrokerError
 from fastq.server.base.outage import Outage, is_shared
 
-__all__ = ["Actor", "backoff_s", "first_of", "stop_all"]
-
 MAX_BACKOFF_S = 5.0
 """Short enough that leases of 30 s are extended in time once an outage is over."""
 TICK_LIMIT_S = 90.0

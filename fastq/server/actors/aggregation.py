@@ -12,8 +12,6 @@ from fastq.server.base.timing import Timing
 from fastq.server.children.aggregation_child import AggregationChild
 from fastq.server.inflight.stats import ServerStats
 
-__all__ = ["Aggregation"]
-
 
 class Aggregation:
     """The groups of a server's queues: aggregated if the app has an aggregator; others' leftovers are repaired."""

@@ -17,8 +17,6 @@ from fastq.errors import InvalidMessageError
 from fastq.server.base.commands import Commands
 from fastq.wire.codec import view_task_message
 
-__all__ = ["SetReader", "archive_tasks", "clear_away", "delete_set", "give_back"]
-
 MAX_SET_BYTES: Final = 64 * 1024 * 1024
 """The largest size of messages that are aggregated at once; the task that exceeds it is the last one."""
 

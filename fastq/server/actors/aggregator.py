@@ -36,8 +36,6 @@ from fastq.server.inflight.dispositions import undecodable
 from fastq.server.inflight.stats import ServerStats
 from fastq.worker.shared.requests import Combined, Unreadable
 
-__all__ = ["Aggregator"]
-
 MAX_INTERVAL_S: Final = 7.0
 FIRST_WAIT_S: Final = 10.0
 LONGEST_WAIT_S: Final = 120.0

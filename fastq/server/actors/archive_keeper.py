@@ -33,8 +33,6 @@ from fastq.pool.main.protocol import PoolStartError
 from fastq.server.base.config import ServerConfig
 from fastq.wire import keys
 
-__all__ = ["ArchiveKeeper"]
-
 LOG_EVERY_S: Final = 60.0
 TASKS_A_CALL: Final = 200
 TASK_LINES: Final = "fastq.inspector.task_lines"

@@ -36,8 +36,6 @@ from fastq.server.base.outage import is_shared
 from fastq.server.base.this_process import ProcessFacts
 from fastq.server.inflight.in_flight import InFlight
 
-__all__ = ["Beacon", "OwnProcess"]
-
 AT_FIRST: Final = 1000
 AT_ONCE: Final = 100
 """How many silent servers are looked at: at first, when all others count as silent, and later."""

@@ -14,8 +14,6 @@ from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import requeued
 from fastq.server.inflight.tasks import InFlightTask
 
-__all__ = ["Custodian"]
-
 UNABLE_S: Final = 10.0
 """The time without any child, for example during a replacement, before the server is shown as stopped."""
 

@@ -7,8 +7,6 @@ from fastq.errors import BrokerError, BrokerOutOfMemoryError
 from fastq.server.actors.actor import backoff_s
 from fastq.server.base.outage import Outage
 
-__all__ = ["FailingQueues"]
-
 
 class FailingQueues:
     """The failures in a row of each queue, as one actor has met them; an outage is not logged for each queue."""

@@ -28,8 +28,6 @@ from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stats import RepairKind, RoundTrip
 from fastq.server.inflight.uncertain import DequeueCall, LostDequeue
 
-__all__ = ["Fetcher"]
-
 FULL_BATCH: Final = 64
 """Smaller batches are passed on at once: a delay gains little, and the pool waits for the tasks."""
 RESTED_S: Final = 0.01

@@ -17,8 +17,6 @@ from fastq.server.actors.failing import FailingQueues
 from fastq.server.base.commands import Commands
 from fastq.server.inflight.stats import RepairKind, ServerStats
 
-__all__ = ["Forwarder"]
-
 BATCH: Final = 100
 SHORTEST_PAUSE_S: Final = 0.005
 

@@ -11,8 +11,6 @@ from fastq.server.actors.actor import Actor
 from fastq.server.base.commands import Commands
 from fastq.server.base.outage import Outage
 
-__all__ = ["Healthchecker"]
-
 
 class Healthchecker(Actor):
     """The actor that pings Redis, and reports the error, None while Redis answers."""

@@ -24,8 +24,6 @@ from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stats import RoundTrip
 from fastq.server.inflight.tasks import InFlightTask
 
-__all__ = ["Heartbeater"]
-
 STRETCH: Final = 500
 
 

@@ -16,8 +16,6 @@ from fastq.server.inflight.stats import ServerStats
 from fastq.server.inflight.tally import Tally
 from fastq.wire.history import MAX_TYPES
 
-__all__ = ["Historian"]
-
 
 class Historian(Actor):
     """The actor that writes the history, one call for each queue with news."""

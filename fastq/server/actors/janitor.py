@@ -16,8 +16,6 @@ from fastq.server.base.commands import Commands
 from fastq.server.base.config import ServerConfig, seconds_of
 from fastq.server.base.outage import Outage
 
-__all__ = ["Janitor"]
-
 EMPTY_ROUNDS: Final = 3
 """Otherwise a server of 100 mostly empty queues would send 12 needless commands a second."""
 

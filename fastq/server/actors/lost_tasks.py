@@ -39,8 +39,6 @@ from fastq.wire.codec import clean_text, rewrite_task_message
 from fastq.wire.marks import Mark, asked_of
 from fastq.worker.shared.report import FailureReport
 
-__all__ = ["LostTaskRules", "LostTasks", "Put"]
-
 LEASE_EXPIRED: Final = "asynq: task lease expired"
 """Go's text, with which the error of a lost task begins."""
 MAY_RUN_ONCE: Final = "max_retry=0, and whether it had started is not known"

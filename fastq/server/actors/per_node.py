@@ -12,8 +12,6 @@ from fastq.server.actors.actor import Actor
 from fastq.server.base.outage import Outage
 from fastq.wire import keys
 
-__all__ = ["PerNode", "PerNodeActor"]
-
 T = TypeVar("T")
 
 AFTER_A_DEFECT_S: Final = 1.0

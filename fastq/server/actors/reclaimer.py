@@ -16,8 +16,6 @@ from fastq.common.clock import Clock
 from fastq.server.actors.aggregation_sets import clear_away, give_back
 from fastq.server.base.commands import Commands
 
-__all__ = ["Reclaimer"]
-
 SETS_AT_ONCE: Final = 100
 STRETCHES_A_ROUND: Final = 100
 """Pages of 500 keys per round: a scan of a million keys takes 20 rounds, and none of them blocks Redis."""

@@ -24,8 +24,6 @@ from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stats import RepairKind, Repairs, describe_repairs
 from fastq.wire.messages import KEY_HEADER
 
-__all__ = ["Recoverer"]
-
 BATCH: Final = 100
 STRETCH: Final = 500
 CAUSE: Final = "their server died or is cut off from Redis"

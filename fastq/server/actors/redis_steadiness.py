@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from fastq.common.clock import Clock, Moment
 from fastq.server.base.timing import Timing
 
-__all__ = ["Answers"]
-
 
 @dataclass(slots=True)
 class _Streak:

@@ -21,8 +21,6 @@ from fastq.server.inflight.cancellations import REMEMBER_S, EarlyCancellations
 from fastq.server.inflight.expiring_dict import ExpiringDict
 from fastq.wire import keys
 
-__all__ = ["Subscriber", "Topic", "due_topic", "order_topic"]
-
 
 class Topic(NamedTuple):
     """Channels with one kind of message.

@@ -20,8 +20,6 @@ from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
 
-__all__ = ["Syncer"]
-
 INTERVAL_S = 1.0
 
 

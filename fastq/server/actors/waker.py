@@ -15,8 +15,6 @@ from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
 from fastq.server.base.outage import Outage
 
-__all__ = ["Waker"]
-
 WAIT_S: Final = 60.0
 """After this time the queue is checked again, because its slot may have moved to another node of a cluster."""
 TRY_AGAIN_S: Final = 60.0

@@ -14,8 +14,6 @@ from fastq.server.base.outage import MOST_TOLD
 from fastq.server.base.timing import Timing
 from fastq.server.inflight.stats import ServerStats
 
-__all__ = ["Watchdog"]
-
 LATE: Final = 2.0
 """After this many intervals the whole process was suspended, and no actor could make progress."""
 

@@ -19,8 +19,6 @@ from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.exchange import Exchange
 from fastq.errors import BrokerError, BrokerTimeoutError
 
-__all__ = ["Commands"]
-
 T = TypeVar("T")
 _Asked: TypeAlias = tuple[Sequence[Operation[Any]], asyncio.Future[list[Any]]]
 

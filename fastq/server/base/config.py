@@ -19,20 +19,6 @@ from fastq.common.durations import nanoseconds_of
 from fastq.options import check_text
 from fastq.worker.shared.names import AppNameError, name_of
 
-__all__ = [
-    "LOG_FORMATS",
-    "LOG_LEVELS",
-    "MAX_LOST",
-    "START_METHODS",
-    "UNKNOWN_TASKS",
-    "Duration",
-    "Hook",
-    "ServerConfig",
-    "host_and_port",
-    "seconds_of",
-    "setting_kind",
-]
-
 Duration: TypeAlias = float | timedelta
 Hook: TypeAlias = str | Callable[..., Any] | None
 

@@ -11,8 +11,6 @@ from typing import Final
 from fastq.common.clock import Clock, SystemClock
 from fastq.errors import BrokerError, BrokerOutOfMemoryError, BrokerReadOnlyError
 
-__all__ = ["Outage", "is_shared"]
-
 MOST_TOLD: Final = 6
 """How many troubles with Redis are logged in a minute, each with its end."""
 PERIOD_S: Final = 60.0

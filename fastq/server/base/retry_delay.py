@@ -3,8 +3,6 @@
 import random
 from typing import Protocol
 
-__all__ = ["default_retry_delay"]
-
 
 class _Random(Protocol):
     def random(self) -> float: ...

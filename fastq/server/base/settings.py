@@ -13,8 +13,6 @@ from typing import Any, Final
 from fastq.common.times import read_duration
 from fastq.server.base.config import ServerConfig, setting_kind
 
-__all__ = ["SETTINGS", "build_config", "from_environment", "from_file", "parse_kind", "parse_setting", "read_table"]
-
 SETTINGS: Final[Mapping[str, Field[Any]]] = {setting.name: setting for setting in fields(ServerConfig)}
 EXTRA_KEYS: Final = (
     "app",

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ProcessFacts", "ThisProcess"]
-
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _ENDED: Final = ("Z", "X")
 """The states of a process that runs no more: a zombie, and a dead one."""

@@ -8,8 +8,6 @@ from typing import Final
 
 from fastq.broker.operations.lease import LEASE_S
 
-__all__ = ["STANDARD", "Timing"]
-
 
 @dataclass(frozen=True, slots=True)
 class Timing:

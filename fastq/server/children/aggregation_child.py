@@ -22,8 +22,6 @@ from fastq.worker.shared.requests import (
     aggregation_request,
 )
 
-__all__ = ["AggregationChild", "AggregationFailure"]
-
 
 @dataclass(frozen=True, slots=True)
 class AggregationFailure:

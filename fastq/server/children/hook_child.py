@@ -20,8 +20,6 @@ from fastq.server.inflight.tasks import InFlightTask
 from fastq.worker.shared.report import FailureReport
 from fastq.worker.shared.requests import HOOK_RUNNER, credentials_request, health_request, judge_request
 
-__all__ = ["HookChild"]
-
 LIMIT_S: Final = 5.0
 
 _ERRORS: Final = {EventKind.TIMEOUT: "timeout", EventKind.CANCELED: "canceled", EventKind.MEMORY_LIMIT: "canceled"}

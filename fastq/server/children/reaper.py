@@ -8,8 +8,6 @@ import os
 import signal
 from collections.abc import Callable
 
-__all__ = ["reap_orphans"]
-
 _AGAIN_S = 0.1
 
 

@@ -12,8 +12,6 @@ from fastq.log.setup import log_text
 from fastq.pool.main.pool import ForkServer
 from fastq.pool.main.protocol import PoolStartError
 
-__all__ = ["Reloader"]
-
 _log = logging.getLogger("fastq")
 
 

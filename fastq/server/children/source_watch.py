@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["watch_sources"]
-
 LOOK_EVERY_S: Final = 0.5
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules"})
 

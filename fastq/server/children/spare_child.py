@@ -12,8 +12,6 @@ from fastq.log.setup import log_text
 from fastq.pool.main.pool import ForkServer, PoolConfig, ProcessPool
 from fastq.pool.main.protocol import Event, PoolListener, PoolStartError, Submission
 
-__all__ = ["SpareChild"]
-
 _log = logging.getLogger("fastq.hooks")
 
 

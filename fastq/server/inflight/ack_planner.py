@@ -30,8 +30,6 @@ from fastq.server.inflight.tasks import (
     seq_of,
 )
 
-__all__ = ["AckCall", "plan_acks"]
-
 MAX_CALL_TASKS: Final = 500
 MAX_CALL_BYTES: Final = 256_000
 MAX_CALL_STEPS: Final = 2_000_000 // 17

@@ -17,8 +17,6 @@ from fastq.server.inflight.stats import RoundTrip
 from fastq.server.inflight.task_log import LEASE_LOST, TaskLog
 from fastq.server.inflight.tasks import InFlightTask, awaited, count_ends, live
 
-__all__ = ["AckWriter"]
-
 _log = logging.getLogger("fastq.acker")
 
 

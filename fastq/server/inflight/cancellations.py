@@ -6,8 +6,6 @@ from fastq.broker.operations.cancel import CancelAs, Cancellation
 from fastq.common.clock import Clock
 from fastq.server.inflight.expiring_dict import ExpiringDict
 
-__all__ = ["EarlyCancellations"]
-
 REMEMBER_S: Final = 2.0
 
 

@@ -15,8 +15,6 @@ from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import view_task_message
 
-__all__ = ["CheckpointWriter"]
-
 AGAIN_S: Final = 1.0
 
 _log = logging.getLogger("fastq")

@@ -19,18 +19,6 @@ from fastq.wire.codec import TaskMessage, clean_text, encode_task_message, rewri
 from fastq.wire.messages import UNDECODABLE_TYPE
 from fastq.worker.shared.report import FailureReport
 
-__all__ = [
-    "canceled_of",
-    "disposition_of",
-    "failure_of",
-    "has_report",
-    "overrides",
-    "passed_on",
-    "report_of",
-    "undecodable",
-]
-
-
 DelayRule = Callable[[int], float]
 """Seconds until the next attempt, given how often a task was retried."""
 

@@ -4,8 +4,6 @@ from typing import TypeVar
 
 from fastq.common.clock import Clock
 
-__all__ = ["ExpiringDict"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

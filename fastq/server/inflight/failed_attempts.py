@@ -16,8 +16,6 @@ from fastq.wire.attempts import AttemptRecord
 from fastq.worker.shared.fingerprint import Turns
 from fastq.worker.shared.report import FailureReport
 
-__all__ = ["FailedAttempts"]
-
 MOST_WRITES: Final = 1000
 """In ten seconds; the children bound them before, and have no other turn for what is left out here."""
 _NS_A_MS: Final = 1_000_000

@@ -13,8 +13,6 @@ from fastq.server.inflight.dispositions import overrides
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.worker.shared.report import FailureReport
 
-__all__ = ["FailureLog"]
-
 MAX_ERROR: Final = 1000
 """Characters of an error in its line; the complete error is stored with the task."""
 

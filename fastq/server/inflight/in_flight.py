@@ -10,8 +10,6 @@ from fastq.server.inflight.stats import ServerStats
 from fastq.server.inflight.tasks import InFlightTasks
 from fastq.server.inflight.uncertain import UncertainDequeues, UncertainEnds
 
-__all__ = ["InFlight"]
-
 
 @dataclass(frozen=True, slots=True)
 class InFlight:

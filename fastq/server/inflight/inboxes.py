@@ -20,8 +20,6 @@ from fastq.server.inflight.ack_planner import AckCall
 from fastq.server.inflight.tasks import InFlightTask, awaited
 from fastq.wire.inbox import TaskEnd
 
-__all__ = ["Inboxes"]
-
 TOLD_AT_ONCE: Final = 32
 """The most tasks of a write that a script publishes; each costs Redis and this process some microseconds."""
 

@@ -17,8 +17,6 @@ from fastq.server.inflight.tasks import InFlightTask, marked
 from fastq.wire import keys
 from fastq.wire.marks import Mark
 
-__all__ = ["behind_ends", "has_lock", "tell_refusals", "without_locked"]
-
 KEYED: Final = Mark.KEYED.value
 AT_START: Final = Mark.UNLOCK_AT_START.value
 AT_END: Final = Mark.UNLOCK_AT_END.value

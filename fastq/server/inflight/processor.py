@@ -62,8 +62,6 @@ from fastq.wire.messages import UNDECODABLE_TYPE
 from fastq.worker.shared.description import AppDescription
 from fastq.worker.shared.report import FailureReport
 
-__all__ = ["Processor", "requeued"]
-
 _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was canceled before it began").encode()
 
 _KILLED_TWICE: Final = (

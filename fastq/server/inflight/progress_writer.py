@@ -12,8 +12,6 @@ from fastq.errors import BrokerError
 from fastq.server.base.commands import Commands
 from fastq.server.inflight.tasks import InFlightTask
 
-__all__ = ["ProgressWriter"]
-
 EVERY_S: Final = 1.0
 
 _log = logging.getLogger("fastq")

@@ -6,8 +6,6 @@ from typing import Any
 
 from fastq.server.inflight.tasks import InFlightTask
 
-__all__ = ["Questions"]
-
 
 class Questions:
     """The questions that are open, each with its task, which stays in flight until the answer."""

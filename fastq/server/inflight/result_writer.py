@@ -9,8 +9,6 @@ from fastq.errors import BrokerError
 from fastq.server.base.commands import Commands
 from fastq.server.inflight.tasks import InFlightTask
 
-__all__ = ["ResultWriter"]
-
 _log = logging.getLogger("fastq")
 
 

@@ -13,8 +13,6 @@ from fastq.common.clock import Clock, Moment
 from fastq.server.base.timing import STANDARD
 from fastq.server.inflight.tally import Histogram
 
-__all__ = ["StallWatch"]
-
 TICKS_A_STALL: Final = 5
 TICKS_REMEMBERED: Final = 60
 LAG_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

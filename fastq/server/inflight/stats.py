@@ -17,8 +17,6 @@ from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.tally import Histogram, Tally
 from fastq.server.inflight.tasks import InFlightTasks
 
-__all__ = ["UNKNOWN", "RepairKind", "Repairs", "RoundTrip", "ServerStats", "describe_repairs"]
-
 UNKNOWN: Final = "unknown"
 """The type by which tasks are counted that no pattern of the app matches."""
 BATCH_BOUNDS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)

@@ -15,8 +15,6 @@ from fastq.pool.main.protocol import PoolStartError
 from fastq.server.inflight._task_log import TaskLines
 from fastq.server.inflight.tasks import InFlightTask
 
-__all__ = ["LEASE_LOST", "STDOUT", "TaskLog"]
-
 STDOUT: Final = "-"
 LEASE_LOST: Final = "lease_lost"
 """The end of an attempt whose lease was lost, so that another server decides what becomes of the task."""

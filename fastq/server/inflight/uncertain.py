@@ -19,8 +19,6 @@ from fastq.server.base.commands import Commands
 from fastq.server.base.outage import is_shared
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 
-__all__ = ["DequeueCall", "DueEnds", "Found", "LostDequeue", "UncertainDequeues", "UncertainEnds"]
-
 LOOKS: Final = 3
 LOOK_AGAIN_S: Final = 5.0
 LOOK_FAILED_S: Final = 1.0

@@ -11,8 +11,6 @@ from fastq.broker.transport.aio import AsyncBroker
 from fastq.common.clock import Clock
 from fastq.errors import BrokerError
 
-__all__ = ["TypeInQueue", "UnknownTypes", "pass_on_delay_s"]
-
 TypeInQueue: TypeAlias = tuple[str, str]
 """A queue, and a type of task in it."""
 

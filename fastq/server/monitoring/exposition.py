@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from fastq.server.inflight.tally import Histogram
 
-__all__ = ["Family", "Format", "labels", "render"]
-
 
 class Format(StrEnum):
     """The formats; the values are their content types."""

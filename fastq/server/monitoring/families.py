@@ -18,8 +18,6 @@ from fastq.server.inflight.tally import Histogram, Tally
 from fastq.server.monitoring.exposition import Family, labels
 from fastq.server.wiring.process import ServerProcess
 
-__all__ = ["families"]
-
 _Samples: TypeAlias = Iterator[tuple[str, float | Histogram]]
 
 _CHILD_STATES: Final = ("starting", "idle", "busy", "leaving")

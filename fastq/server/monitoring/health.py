@@ -3,8 +3,6 @@
 from fastq.server.wiring.presence import ServerStatus
 from fastq.server.wiring.process import ServerProcess
 
-__all__ = ["why_not_ready", "why_unhealthy"]
-
 
 def why_not_ready(process: ServerProcess) -> str:
     """Return why a server does not take tasks now; "" if it does."""

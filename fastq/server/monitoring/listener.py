@@ -19,8 +19,6 @@ from fastq.server.monitoring.families import families
 from fastq.server.monitoring.health import why_not_ready, why_unhealthy
 from fastq.server.wiring.process import ServerProcess
 
-__all__ = ["monitoring"]
-
 STRETCH_S: Final = 0.001
 MOST_CONNECTIONS: Final = 16
 """One more ends the one whose client has kept us waiting for longest; it is closed unanswered if none has."""

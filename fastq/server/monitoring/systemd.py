@@ -9,8 +9,6 @@ from contextlib import suppress
 from fastq.server.monitoring.health import why_unhealthy
 from fastq.server.wiring.process import ServerProcess
 
-__all__ = ["notify", "tell_systemd"]
-
 
 def notify(words: str) -> None:
     """Send words to systemd; do nothing where it does not listen."""

@@ -15,8 +15,6 @@ from fastq.broker.rights import REQUIRED_OF_WORKERS
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.errors import BrokerAuthError, BrokerError
 
-__all__ = ["FirstContact", "check_rights", "describe_redis", "wait_for_redis"]
-
 LOG_EVERY_S: Final = 3.0
 LONGEST_PAUSE_S: Final = 2.0
 NO_EVICTION: Final = "noeviction"

@@ -10,8 +10,6 @@ from typing import Final
 
 from fastq.broker.transport.end_task import end_task
 
-__all__ = ["GOODBYE_S", "LAST_WRITES_S", "Countdown", "within"]
-
 LAST_WRITES_S: Final = 1.0
 TO_A_SILENT_REDIS_S: Final = 0.25
 """How long last writes are tried at least if Redis does not answer."""

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from fastq.broker.transport.uri import DEFAULT_URL, Address, default_url, mask_password, parse_redis_uri, url_variable
 from fastq.worker.shared.description import MOST_NAMES, AppDescription
 
-__all__ = ["log_unserved", "refusal_of"]
-
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _log = logging.getLogger("fastq")

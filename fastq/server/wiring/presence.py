@@ -24,8 +24,6 @@ from fastq.wire.notice import ServerNotice
 from fastq.wire.records import encode_server_info, encode_worker_info
 from fastq.worker.shared.description import AppDescription
 
-__all__ = ["ServerPresence", "ServerStatus", "new_identity"]
-
 MAX_PAYLOAD: Final = 4096
 MAX_PAYLOADS: Final = 1_000_000
 """The limit for all running tasks together: the data is written to Redis again with each beat."""

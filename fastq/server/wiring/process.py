@@ -72,8 +72,6 @@ from fastq.wire.attempts import server_name
 from fastq.worker.shared.description import AppDescription
 from fastq.worker.shared.requests import HANDLER_RUNNER, runner_argument
 
-__all__ = ["ProcessOptions", "ServerProcess"]
-
 BURST_CHECK_S: Final = 0.02
 LAST_WRITES_EVERY_S: Final = 0.1
 LAST_TICK_S: Final = 1.0

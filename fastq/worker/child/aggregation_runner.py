@@ -23,8 +23,6 @@ from fastq.worker.child.hooks import ChildHooks, child_hooks_of, resolve_aggrega
 from fastq.worker.shared.names import AppNameError
 from fastq.worker.shared.report import describe_error, trace_of
 
-__all__ = ["AggregationRunner", "GroupAggregator", "load"]
-
 AGGREGATOR_ERRORS: Final = (Exception, SystemExit)
 
 

@@ -11,8 +11,6 @@ from fastq.pool.shared.runner import Answer, TaskContext
 from fastq.running import RunningTask
 from fastq.wire.codec import TaskMessage, decode_task_message
 
-__all__ = ["BatchCall", "decode_all"]
-
 Failed = Callable[[RunningTask, BaseException, TaskContext], Answer]
 Returned = Callable[[RunningTask, int, Any], Answer]
 

@@ -11,8 +11,6 @@ from fastq.pool.shared.runner import Answer, Runner, TaskContext
 from fastq.running import CURRENT
 from fastq.wire.codec import TaskMessage, decode_task_message
 
-__all__ = ["DebugLogRunner", "about_current_task"]
-
 _log = logging.getLogger("fastq.worker")
 
 

@@ -47,8 +47,6 @@ from fastq.worker.shared.fingerprint import Turns, fingerprint_of
 from fastq.worker.shared.names import AppNameError, resolve
 from fastq.worker.shared.report import frames_of, trace_of
 
-__all__ = ["HandlerRunner", "load"]
-
 MAX_KEPT: Final = 8000
 """Characters of a traceback that is kept in Redis; the last ones."""
 

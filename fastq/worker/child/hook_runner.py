@@ -27,8 +27,6 @@ from fastq.wire.codec import decode_task_message
 from fastq.worker.child.hooks import ChildHooks, child_hooks_of, failure_report, hooks_named, lost_report, resolve_hook
 from fastq.worker.shared.names import resolve
 
-__all__ = ["HookRunner", "load"]
-
 ERRORS: Final[dict[str, Callable[[str], BaseException]]] = {
     "crashed": WorkerCrashedError,
     "timeout": TaskTimeout,

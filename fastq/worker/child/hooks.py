@@ -17,19 +17,6 @@ from fastq.running import RunningTask
 from fastq.worker.shared.names import AppNameError, resolve
 from fastq.worker.shared.report import FailureReport, describe_error
 
-__all__ = [
-    "DECISIONS",
-    "ChildHooks",
-    "caused_by",
-    "child_hooks_of",
-    "failure_report",
-    "hooks_named",
-    "lost_report",
-    "resolve_aggregator",
-    "resolve_hook",
-    "why_final",
-]
-
 ChildHooks: TypeAlias = tuple[Sequence[Callable[[], object]], Sequence[Callable[[], object]]]
 
 HOOK_ERRORS = (Exception, SystemExit)

@@ -10,8 +10,6 @@ from fastq.common.encoding import Fault, encode_leniently, marker
 from fastq.log.limit import LogLimit
 from fastq.running import MAX_RESULT_BYTES, RunningTask
 
-__all__ = ["encode_returned"]
-
 SHOWN: Final = 5
 """How many faults of one result are logged."""
 

@@ -8,8 +8,6 @@ import orjson
 from fastq.mux import ServeMux, Terms
 from fastq.pool.shared.runner import Sort
 
-__all__ = ["AppDescription"]
-
 MOST_NAMES: Final = 4
 
 

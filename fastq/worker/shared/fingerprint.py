@@ -4,8 +4,6 @@ from collections.abc import Hashable
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Turns", "fingerprint_of"]
-
 AGAIN_S: Final = 600.0
 WINDOW_S: Final = 10.0
 CHILDS_A_WINDOW: Final = 10

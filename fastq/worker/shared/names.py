@@ -5,8 +5,6 @@ import importlib
 import pkgutil
 import sys
 
-__all__ = ["AppNameError", "name_of", "resolve", "split_name"]
-
 
 class AppNameError(ValueError):
     """Raised when a name does not lead to the expected object."""

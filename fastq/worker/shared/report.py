@@ -13,8 +13,6 @@ import orjson
 
 from fastq.log.traces import is_library, is_ours
 
-__all__ = ["FailureReport", "describe_error", "frames_of", "trace_of"]
-
 _MAX_TEXT: Final = 64_000
 _MOST_ERRORS: Final = 5
 _CAUSE: Final = "\nThe above exception was the direct cause of the following exception:\n\n"

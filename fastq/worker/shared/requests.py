@@ -12,21 +12,6 @@ import orjson
 from fastq.broker.operations.enqueue import NewTask
 from fastq.common.states import TaskState
 
-__all__ = [
-    "AGGREGATION_RUNNER",
-    "HANDLER_RUNNER",
-    "HOOK_RUNNER",
-    "Combined",
-    "Unreadable",
-    "aggregation_answer",
-    "aggregation_argument",
-    "aggregation_request",
-    "credentials_request",
-    "health_request",
-    "judge_request",
-    "runner_argument",
-]
-
 HANDLER_RUNNER: Final = "fastq.worker.child.handler_runner:load"
 HOOK_RUNNER: Final = "fastq.worker.child.hook_runner:load"
 AGGREGATION_RUNNER: Final = "fastq.worker.child.aggregation_runner:load"

@@ -3,8 +3,6 @@
 import re
 from dataclasses import dataclass
 
-__all__ = ["ScriptHeader", "parse_header"]
-
 _HEADER = re.compile(
     r"\A(?:--!df [^\n]*\n)?(?:do --[^\n]*\n(?:  [^\n]*\n)*end\n)?"
     r"--\[\[\s*(?P<name>\w+): (?P<summary>.+?)\n(?P<body>.*?)\]\]",

@@ -77,8 +77,6 @@ from fastq.wire import keys
 from fastq.wire.history import _LETTERS
 from tests.broker.harness import NOW, NOW_NS, NOW_S, OURS, THEIRS, QueueBench, message
 
-__all__ = ["CALLS", "set_scene"]
-
 Q = "q"
 LOCK = {task_id: keys.unique(Q, "t", task_id.encode()) for task_id in ("p2", "a2", "a3", "s2", "ar2", "m1", "n1", "k1")}
 MADE = AggregationSet(Q, "g", "made")

@@ -6,8 +6,6 @@ import uuid
 
 from fastq import RunningTask, ServeMux
 
-__all__ = ["LEDGER", "mux"]
-
 LEDGER = "CHAOS_LEDGER"
 
 mux = ServeMux()

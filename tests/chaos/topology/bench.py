@@ -22,8 +22,6 @@ from tests.chaos.topology.node import Sampler
 from tests.chaos.topology.parties import Go, Producers, Workers, go_on
 from tests.chaos.topology.sites import Cluster, SentinelSite, Shard
 
-__all__ = ["Bench", "Options"]
-
 _STEP_S: Final = 0.05
 _PATIENCE_S: Final = 120.0
 _CALM_S: Final = 3.0

@@ -7,20 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = [
-    "Ack",
-    "Books",
-    "Fault",
-    "Move",
-    "Passage",
-    "Refusal",
-    "Run",
-    "Sample",
-    "read_acks",
-    "read_refusals",
-    "read_runs",
-]
-
 _REFUSED: Final = re.compile(
     r"asynq: pid=\d+ (\S+ \S+) WARN: Could not remove task id=(\S+) .* err: (.*); Will retry syncing"
 )

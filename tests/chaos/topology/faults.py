@@ -9,8 +9,6 @@ from typing import Final, Protocol
 from tests.chaos.topology.books import Fault, Move
 from tests.chaos.topology.sites import Cluster, Shard, Site
 
-__all__ = ["SCENARIOS", "Scenario", "Stage", "scenarios_named"]
-
 _LIVES_ON_S: Final = 2.0
 """How long a replaced master lives on before it hears of it."""
 _LAG_S: Final = 0.3

@@ -18,8 +18,6 @@ from typing import Any, Final, TypeVar
 from tests.chaos.topology.books import Passage
 from tests.ports import free_port
 
-__all__ = ["CLIENT", "Network", "network"]
-
 T = TypeVar("T")
 Link = frozenset[str]
 

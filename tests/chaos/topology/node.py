@@ -18,8 +18,6 @@ from tests.chaos.dying import with_parent
 from tests.chaos.topology.books import Sample
 from tests.ports import free_port
 
-__all__ = ["BUS", "Node", "Sampler", "spawn"]
-
 BUS: Final = 10_000
 """How far above its port a node of a cluster listens for the others."""
 

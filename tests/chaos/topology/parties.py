@@ -28,8 +28,6 @@ from tests.interop.build import build_peer
 from tests.interop.peer import GoPeer
 from tests.interop.records import PeerError
 
-__all__ = ["Go", "Producers", "Workers"]
-
 _ROOT: Final = Path(__file__).resolve().parents[3]
 _EACH_S: Final = 0.04
 """How long a producer rests after each task."""

@@ -16,8 +16,6 @@ from tests.chaos.topology.network import Network
 from tests.chaos.topology.node import BUS, Node, spawn
 from tests.ports import free_port
 
-__all__ = ["Cluster", "SentinelSite", "Shard", "Site"]
-
 SLOTS: Final = 16384
 DOWN_AFTER_MS: Final = 2000
 """When a node that says nothing counts as gone, in both sites."""

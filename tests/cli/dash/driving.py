@@ -14,8 +14,6 @@ from fastq.cli.dash.desk import Options
 from fastq.cli.dash.view import View
 from tests.waiting import PATIENCE_S
 
-__all__ = ["SMALL", "Driver", "driven", "on_a_loop"]
-
 P = ParamSpec("P")
 
 SMALL = (80, 24)

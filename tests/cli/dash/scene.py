@@ -19,8 +19,6 @@ from fastq.wire.records import (
 )
 from tests.inspector.harness import Seeded
 
-__all__ = ["FAR_S", "fill_scene", "pass_time", "publish_entries", "publish_server"]
-
 FAR_S: Final = 4_000_000_000
 QUEUES: Final = {"critical": 6, "default": 3, "images": 2, "low": 1}
 PENDING: Final = {"critical": 12, "default": 260, "images": 1_830, "low": 7}

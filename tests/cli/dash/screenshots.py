@@ -13,8 +13,6 @@ from tests.cli.dash.driving import SMALL, Driver, driven
 from tests.cli.dash.scene import fill_scene, pass_time
 from tests.redis_servers import redis_server
 
-__all__ = ["DIRECTORY", "WIDE"]
-
 DIRECTORY: Final = Path(__file__).parents[3] / "docs" / "dash"
 WIDE: Final = (150, 30)
 DONE: Final = (1_900, 2_400, 2_200, 2_900, 3_100, 2_600, 1_500, 1_700, 2_300, 2_800, 3_000, 2_700)

@@ -16,8 +16,6 @@ from typing import Any
 from tests.e2e.harness import ROOT
 from tests.waiting import PATIENCE_S
 
-__all__ = ["Terminal", "terminal"]
-
 LIMIT_S = PATIENCE_S
 
 

@@ -11,8 +11,6 @@ from fastq.wire import keys
 from tests.broker.harness import QueueBench
 from tests.inspector.harness import Seeded
 
-__all__ = ["DEFECTS", "Defect", "break_it", "sound"]
-
 PAST_S: Final = 1_000_000_000
 FAR_S: Final = 4_000_000_000
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from tests.interop.peer import GoPeer
 
-__all__ = ["Run", "TaskKey", "fastq_runs", "go_runs", "part_numbers", "runs_by_task"]
-
 TaskKey = tuple[str, str]
 """A queue and an id."""
 

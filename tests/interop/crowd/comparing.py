@@ -11,8 +11,6 @@ from tests.interop.crowd.books import TaskKey
 from tests.interop.peer import GoPeer
 from tests.interop.telling import entry_as_go_tells, task_as_go_tells, task_as_go_told, told, told_of, unix_ns
 
-__all__ = ["agreed_counters", "agreed_tasks", "hashes", "is_settled", "servers_agree"]
-
 ALL: Final = {"page": 1, "size": 100_000}
 COUNTERS: Final = ("processed", "failed", "processed_total", "failed_total")
 PASSING: Final = {"memory_usage", "latency", "timestamp", "latency_ns", "timestamp_ns"}

@@ -15,8 +15,6 @@ from tests.interop.crowd.plan import CANCELED, QUEUES, SHELF, Job
 from tests.interop.crowd.producers import Enqueued
 from tests.interop.peer import GoPeer
 
-__all__ = ["Actors", "at_it", "cancel_waiting", "look_around", "pause_and_resume"]
-
 STATES: Final = [state for state in TaskState if state is not TaskState.AGGREGATING]
 Act = Callable[[str, str, bytes], object]
 

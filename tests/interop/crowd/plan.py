@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
-__all__ = ["CANCELED", "GROUPS", "PRODUCERS", "QUEUES", "SHELF", "Expected", "Job", "make_plan"]
-
 QUEUES: Final = {"default": 3, "critical": 6, "low:1": 1}
 SHELF: Final = "shelf"
 """A queue that no server serves, for tasks that are to stay where they are put."""

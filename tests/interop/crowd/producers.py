@@ -12,8 +12,6 @@ from tests.interop.peer import GoPeer
 from tests.interop.records import GoTask, GoTaskInfo, PeerError
 from tests.interop.samples import go_options
 
-__all__ = ["Enqueued", "enqueue_all"]
-
 CHUNK: Final = 40
 REFUSALS: Final[dict[str, str]] = {
     DuplicateTaskError.__name__: "duplicate",

@@ -25,8 +25,6 @@ from tests.server.actors.groups import NoChild, config_of, in_process
 from tests.server.harness import TRUSTING, in_flight_of
 from tests.test_keyspace_server import US, Stage
 
-__all__ = ["tended"]
-
 REFUSALS: Final = {
     "a task with the id of the new one exists": "TaskIDConflictError",
     "another task holds the unique lock of the new one": "DuplicateTaskError",

@@ -13,8 +13,6 @@ from tests.interop.differential.goal import HOUR_S, NOTHING, OK, Goal
 from tests.interop.differential.groups import NO_TASK, TYPE, Due, bundled
 from tests.interop.differential.operation import ENQUEUE, TEND, Operation
 
-__all__ = ["GroupChooser"]
-
 QUEUES: Final = tuple(f"q{number}" for number in range(32))
 GROUP: Final = "g"
 LATER_S: Final = 1000

@@ -20,8 +20,6 @@ from tests.interop.peer import GoPeer
 from tests.keyspace import Cells, Difference, Place, Window
 from tests.redis_servers import RedisServer, redis_server
 
-__all__ = ["Campaign", "Chooser", "UnequalError", "campaign"]
-
 
 class UnequalError(AssertionError):
     """Raised when the sides differ; names the operations up to the first difference, and the difference."""

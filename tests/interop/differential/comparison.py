@@ -6,8 +6,6 @@ from typing import Any
 
 from tests.keyspace import RANKS, Cells, Difference, GoldenStep, Place, Window, differences_between, snapshot
 
-__all__ = ["OUTCOME", "Pair"]
-
 OF_SERVERS = ("asynq:servers", "asynq:workers", "asynq:fastq:")
 """Only Go's side has a whole server."""
 OUTCOME = Place("outcome", "")

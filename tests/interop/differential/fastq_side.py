@@ -24,8 +24,6 @@ from tests.interop.differential.reading import told_by_fastq
 from tests.test_keyspace_server import Stage
 from tests.waiting import PATIENCE_S, until
 
-__all__ = ["FastqSide"]
-
 KINDS = {
     "ok": EventKind.DONE,
     "result": EventKind.RESULT,

@@ -10,8 +10,6 @@ from tests.interop.differential.goals import all_goals
 from tests.interop.differential.operation import Operation
 from tests.interop.differential.state import State
 
-__all__ = ["Generator", "Reached", "Steps", "lacking"]
-
 ENOUGH_OK, ENOUGH_OTHER = 200, 20
 TO_WHAT_IS_MISSING = 0.75
 """How often an operation is made because it was not made often enough yet."""

@@ -12,8 +12,6 @@ from tests.interop.peer import SECOND_NS, GoPeer
 from tests.interop.records import PeerError
 from tests.waiting import PATIENCE_S
 
-__all__ = ["GoSide", "options_for_go"]
-
 ERRORS = {
     "task already exists": "DuplicateTaskError",
     "task ID conflicts with another task": "TaskIDConflictError",

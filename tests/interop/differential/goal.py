@@ -8,8 +8,6 @@ from typing import TypeAlias
 from tests.interop.differential.operation import Operation
 from tests.interop.differential.state import State
 
-__all__ = ["GROUPS", "HOUR_S", "NOTHING", "OK", "QUEUES", "Build", "Goal", "always"]
-
 OK, NOTHING = "ok", "nothing"
 QUEUES = ("default", "low:очередь 2")
 GROUPS = ("g1", "g:with:colons")

@@ -12,8 +12,6 @@ from tests.interop.differential.passing_time import at_its_end, time_goals, trim
 from tests.interop.differential.reading import reading_goals
 from tests.interop.differential.state import State, TaskAt
 
-__all__ = ["all_goals"]
-
 TYPE = "type:of é"
 IDS = [f"id-{number}" if number % 2 else f"id:{number} é" for number in range(100, 130)]
 HOW_MANY_ARE_KEPT = 0.8

@@ -8,8 +8,6 @@ from typing import Any, Final
 from fastq import Task
 from fastq.running import GroupedTask
 
-__all__ = ["NO_TASK", "TYPE", "Due", "bundled", "bundler"]
-
 NO_TASK: Final = "NoTask"
 """The aggregator returned none; fastq has no class for that."""
 TYPE: Final = "whole"

@@ -11,8 +11,6 @@ import tests.keyspace
 from tests.interop.differential.operation import Operation
 from tests.keyspace import Cells, Difference, Place
 
-__all__ = ["Intended", "IntendedEntry", "Step"]
-
 OF_A_TASK = re.compile(r"(asynq:\{.*\}:)(t|unique):(.*)", re.DOTALL)
 
 

@@ -12,8 +12,6 @@ from tests.interop.differential.campaign import Campaign, campaign
 from tests.interop.differential.generator import Generator
 from tests.interop.differential.schedules import ScheduleCampaign, schedule_campaign
 
-__all__ = ["Run", "run_all"]
-
 SHARES: Final = 2
 """Of the sequences that wait for nothing; mostly, one side waits for the other."""
 Run: TypeAlias = Campaign | ScheduleCampaign

@@ -7,8 +7,6 @@ from typing import Any
 from fastq.wire import keys
 from tests.keyspace import Place
 
-__all__ = ["BEGIN", "CANCEL", "END", "ENQUEUE", "TEND", "Operation", "Outcome"]
-
 ENQUEUE, BEGIN, END, CANCEL, TEND = "enqueue", "begin", "end", "cancel", "tend"
 """The ``method`` of operations that are no method of the inspector."""
 

@@ -14,8 +14,6 @@ from tests.interop.differential.goal import GROUPS, NOTHING, OK, QUEUES, Build, 
 from tests.interop.differential.operation import TEND, Operation
 from tests.interop.differential.state import State, TaskAt
 
-__all__ = ["at_its_end", "time_goals", "trimming"]
-
 MOST = 4
 LEASE_GRACE_S = 30
 ARCHIVE_S = 90 * 86_400

@@ -12,8 +12,6 @@ from fastq.wire.records import decode_scheduler_enqueue_event, decode_scheduler_
 from tests.interop.keyspace import dump
 from tests.keyspace import UUID, Cells, Place
 
-__all__ = ["entries_of", "published", "ticked"]
-
 ANY_ID: Final = re.compile(UUID)
 HISTORY: Final = "asynq:scheduler_history:"
 NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)

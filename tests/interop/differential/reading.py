@@ -13,8 +13,6 @@ from tests.interop.differential.operation import Operation
 from tests.interop.differential.state import State
 from tests.keyspace import FASTQS_OF_A_TASK
 
-__all__ = ["PAGED", "reading_goals", "told_by_fastq", "told_by_go"]
-
 LISTED: Final = ("pending", "active", "scheduled", "retry", "archived", "completed", "aggregating")
 PAGED: Final = {f"list_{state}_tasks" for state in LISTED}
 DAYS: Final = 3

@@ -22,8 +22,6 @@ from tests.keyspace import Cells, Difference, Place
 from tests.redis_servers import redis_server
 from tests.waiting import PATIENCE_S, wait_until
 
-__all__ = ["ScheduleCampaign", "schedule_campaign"]
-
 AGREE_WITHIN_S = PATIENCE_S
 REGISTER, UNREGISTER, TICK, SHUTDOWN = (
     "scheduler_register",

@@ -11,8 +11,6 @@ from tests.interop.differential.goal import HOUR_S, OK
 from tests.interop.peer import SECOND_NS, GoPeer
 from tests.interop.records import PeerError
 
-__all__ = ["BAD", "GoScheduler", "OurScheduler", "Wish", "wishes"]
-
 TICKS: Final = "@every 1s"
 REST: Final = ("@every 1h", "0 6 * * *", "CRON_TZ=Europe/Paris 30 4 1 * *", "@yearly", "0 0 30 2 *")
 BAD: Final = ("", "* * * *", "61 * * * *", "@every x", "@often", "0 6 * * 7", "TZ=Nowhere * * * * *")

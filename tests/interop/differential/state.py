@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from tests.keyspace import Cells
 
-__all__ = ["State", "TaskAt", "state_of"]
-
 TASK = re.compile(r"asynq:\{(.*?)\}:t:(.*)", re.DOTALL)
 PAUSED = re.compile(r"asynq:\{(.*?)\}:paused")
 

@@ -8,8 +8,6 @@ from tests.interop.differential.goal import OK
 from tests.interop.differential.intended import IntendedEntry
 from tests.interop.differential.lanes import Run
 
-__all__ = ["table_of", "used_in"]
-
 
 def table_of(runs: Sequence[Run]) -> str:
     """Describe runs that found only intended differences."""

@@ -10,8 +10,6 @@ from fastq.wire.codec import view_task_message
 from tests.broker.harness import QUEUE, QueueBench
 from tests.server.harness import Bench
 
-__all__ = ["Pool", "fetcher", "fetcher_and_wakers", "fill"]
-
 
 class Pool:
     """A fake pool: its room, and the tasks that came in, by queue."""

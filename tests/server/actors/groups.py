@@ -22,8 +22,6 @@ from tests.broker.harness import QUEUE, QueueBench
 from tests.server.harness import Bench
 from tests.worker.harness import FakeContext
 
-__all__ = ["NoChild", "aggregator_on", "concat", "config_of", "in_process", "join", "leftovers", "outcome"]
-
 RULE = GroupRule(60)
 
 Combine: TypeAlias = Callable[[str, str, Sequence[bytes]], Awaitable[Combined | Unreadable | AggregationFailure]]

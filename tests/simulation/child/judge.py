@@ -13,8 +13,6 @@ from tests.simulation.child import baton
 if TYPE_CHECKING:
     from tests.simulation.child.scenario import Scenario
 
-__all__ = ["judge"]
-
 E = EventKind
 PATIENT_S = 0.2
 """A grace within which each task ends."""

@@ -15,8 +15,6 @@ from tests.simulation.child.judge import judge
 from tests.simulation.child.tasks import Ledger, Plan, draw_plan
 from tests.simulation.child.world import Processes, SimLoop
 
-__all__ = ["Deed", "Scenario", "draw"]
-
 LIMIT_S = 40.0
 """Of simulated time, within which all tasks end once nothing more happens."""
 

@@ -16,8 +16,6 @@ from fastq.pool.shared.runner import Answer, TaskContext
 from tests.pool.without_batches import WithoutBatches
 from tests.simulation.child import baton
 
-__all__ = ["Ledger", "Noted", "Plan", "ScriptRunner", "draw_plan"]
-
 SORTS = ("plain", "coroutine", "thread")
 
 

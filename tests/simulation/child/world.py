@@ -28,8 +28,6 @@ from fastq.pool.shared.memory import Segment, read_header
 from tests.simulation.child import baton
 from tests.simulation.child.tasks import Ledger, ScriptRunner
 
-__all__ = ["Processes", "SimLoop"]
-
 BASE_PID = 1_000_000_000  # no process of this machine has it
 
 

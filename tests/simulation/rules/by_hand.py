@@ -6,8 +6,6 @@ from typing import Final
 from tests.simulation.happenings import Acted, Paused
 from tests.simulation.judge import History, describe
 
-__all__ = ["canceled", "deleted", "paused"]
-
 HEARD_S: Final = 8.0
 """Within so long a handler that is told to end has ended, be it by the end of its child."""
 BACK_S: Final = 10.0

@@ -7,8 +7,6 @@ from typing import Final
 from tests.simulation.happenings import Acted, Counted, Remembered
 from tests.simulation.judge import CHARGED, DONE, History
 
-__all__ = ["counters", "memory"]
-
 BEAT_S: Final = 30.0
 """Within so long a server that is well has added to the history what it has counted."""
 LOSING: Final = ("kill", "stop", "cut", "lossy", "slow", "partition", "stall", "restart", "loading", "busy")

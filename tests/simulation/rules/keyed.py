@@ -7,8 +7,6 @@ from itertools import pairwise
 from tests.simulation.happenings import Keyed
 from tests.simulation.judge import History, Run
 
-__all__ = ["in_turn", "newest"]
-
 
 def _by_key(history: History) -> Iterator[tuple[str, list[Keyed], list[tuple[int, Run]]]]:
     """Yield each key with what was sent, and its runs in order, each with the number of what it ran."""

@@ -6,8 +6,6 @@ from typing import Final
 from tests.simulation.happenings import Held
 from tests.simulation.judge import History
 
-__all__ = ["semaphores"]
-
 TOKENS: Final = 2
 UNDER_WAY_S: Final = 1.0
 """For so long a token may be on its way, there or back."""

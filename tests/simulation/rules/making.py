@@ -8,8 +8,6 @@ from typing import Final
 from tests.simulation.happenings import Collected, Grouped, Ticked
 from tests.simulation.judge import History
 
-__all__ = ["groups", "ticks", "ticks_come"]
-
 LATE_S: Final = 2.0
 
 

@@ -6,8 +6,6 @@ from typing import Final
 from tests.simulation.happenings import Saved, Told, Undone, Wrote
 from tests.simulation.judge import CHARGED, DONE, History, describe
 
-__all__ = ["checkpoints", "results", "results_in_time"]
-
 TOLD_S: Final = 12.0
 """Within so long a handle learns of an end where nothing fails."""
 

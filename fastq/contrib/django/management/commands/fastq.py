@@ -10,8 +10,6 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from fastq.contrib.django.discovery import fastq_backends, redis_of
 
-__all__ = ["Command"]
-
 _APP = "fastq.contrib.django.worker:app"
 
 
