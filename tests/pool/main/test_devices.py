@@ -8,6 +8,7 @@ import pytest
 
 from fastq.pool.main.child import ChildState
 from fastq.pool.main.preloader_client import PoolStartError
+from fastq.pool.shared.event_kind import EventKind
 from tests.pool.harness import Bench, bench, gone, is_alive, run, settings
 from tests.waiting import until
 
@@ -18,7 +19,10 @@ def with_devices(*devices: str, **options: Any) -> Any:
 
 async def where(b: Bench) -> tuple[int, str]:
     """Return the process that runs a task, and its device."""
-    pid, device = (await b.run("device")).data.decode().split()
+    while (event := await b.run("device")).kind is EventKind.RETURNED:
+        pass  # it had not begun when its child, and the other one, were replaced
+    assert event.kind is EventKind.RESULT, event
+    pid, device = event.data.decode().split()
     return int(pid), device
 
 
