@@ -122,6 +122,7 @@ def test_no_more_is_asked_for_than_there_are_bytes_left_for_tasks_of_the_usual_s
     assert desk.dispatcher.free(only_async=False) == 8
 
 
+@pytest.mark.parametrize("desk", [(2, 10.0)], indirect=True)  # on a slow machine the turns before take long
 def test_coroutines_that_run_leave_all_of_the_ring_to_others_however_big_they_are(desk: Desk) -> None:
     def begin_one_each() -> list[int]:
         desk.submit_async(1, 2, size=260_000)
