@@ -35,6 +35,9 @@ AGAIN = (
     Began(30, "a", "s", 1, "s", "two"),
     Ended(31, "a", "s", "DONE", "s", 25.0),
 )
+ONCE = Sent(1, "a", 1, 0, "", True)
+KILLED = (ONCE, Began(1.1, "a", "s", 0, "s"), Struck(2, 9, "s", "kill"))
+FORGOTTEN = (Counted("Redis", "failed", 1), Acted(30, "a", "forget", True))
 FROM_ONE = (*AGAIN[:2], Began(30, "a", "s", 1, "s", "one"), AGAIN[3])
 FAILED = (Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "FAILED", "s", 25.0))
 KEPT = {"a": ["completed"]}
@@ -136,6 +139,11 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
         (DONE, (Counted("Redis", "processed", 2),), KEPT, "counters"),
         (DONE, (Counted("Redis", "failed", 1),), KEPT, "counters"),
         (DONE, (Counted("history", "done", 2),), KEPT, "counters"),
+        (KILLED, FORGOTTEN, {}, ""),
+        (KILLED, (Counted("Redis", "failed", 2), *FORGOTTEN[1:]), {}, "counters"),
+        (KILLED[1:], FORGOTTEN, {}, "counters"),
+        ((ONCE, *DONE), FORGOTTEN, {}, "counters"),
+        ((ONCE, *FAILED), FORGOTTEN, {}, ""),
         (DONE, (*HELD, Held(60, "x", 61)), KEPT, ""),
         (DONE, (*HELD, Held(54, "x", 55)), KEPT, "semaphores"),
         (DONE, (*HELD, Held(54, "x", None)), KEPT, ""),

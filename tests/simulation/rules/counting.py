@@ -32,17 +32,33 @@ def memory(history: History) -> Iterator[str]:
             yield f"{server} remembers {', '.join(kept)}"
 
 
+def _failed_without_a_run(history: History) -> int:
+    """Return how many tasks may have failed though no run of theirs did.
+
+    They were canceled before they began, or archived as their server or their call was lost: those stay in the archive,
+    or one that may run once has been deleted since.
+    """
+    by_id = defaultdict(list)
+    for name, of_task in history.runs.items():
+        by_id[name.partition("#")[0]] += of_task
+    last = {task_id: max(of_task, key=lambda run: run.began_s).kind for task_id, of_task in by_id.items() if of_task}
+    archived = [task_id for task_id, places in history.places.items() if places == ["archived"]]
+    found = sum(last.get(task_id) not in CHARGED for task_id in archived)
+    found += sum(one.what == "cancel" for one in history.all_of(Acted))
+    found += sum(run.kind == "RERUN" for of_task in history.runs.values() for run in of_task)
+    for act in history.all_of(Acted):
+        if act.what in ("delete", "forget") and history.sent[act.id].max_retry == 0:
+            of_task = history.runs.get(act.id, [])
+            found += all(run.kind not in CHARGED and history.may_be_unwritten(run) for run in of_task)
+    return found
+
+
 def counters(history: History) -> Iterator[str]:
     """Each end that was written is counted once, and no other; a server that is struck may lose what it has counted."""
     if history.rolled_back:
         return
     runs = [run for of_task in history.runs.values() for run in of_task]
-    # A task fails without a run that fails if it is canceled before it begins, or archived as its server or its call
-    # was lost.
-    unrun = sum(one.what == "cancel" for one in history.all_of(Acted)) + sum(run.kind == "RERUN" for run in runs)
-    for task_id, places in history.places.items():
-        of_task = history.runs.get(task_id, [])
-        unrun += places == ["archived"] and not (of_task and of_task[-1].kind in CHARGED)
+    unrun = _failed_without_a_run(history)
     for counted in history.all_of(Counted):
         kinds = {"done": DONE, "failed": CHARGED, "processed": (*DONE, *CHARGED)}[counted.what]
         ended = [run for run in runs if run.kind in kinds]
