@@ -139,6 +139,8 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
         (DONE, (Counted("Redis", "processed", 2),), KEPT, "counters"),
         (DONE, (Counted("Redis", "failed", 1),), KEPT, "counters"),
         (DONE, (Counted("history", "done", 2),), KEPT, "counters"),
+        (DONE, (Counted("history", "done", 0),), KEPT, "counters"),
+        ((*DONE, Struck(5, 9, "redis", "fail-over")), (Counted("history", "done", 0),), KEPT, ""),
         (KILLED, FORGOTTEN, {}, ""),
         (KILLED, (Counted("Redis", "failed", 2), *FORGOTTEN[1:]), {}, "counters"),
         (KILLED[1:], FORGOTTEN, {}, "counters"),

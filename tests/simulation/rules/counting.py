@@ -9,7 +9,19 @@ from tests.simulation.judge import CHARGED, DONE, History
 
 BEAT_S: Final = 30.0
 """Within so long a server that is well has added to the history what it has counted."""
-LOSING: Final = ("kill", "stop", "cut", "lossy", "slow", "partition", "stall", "restart", "loading", "busy")
+LOSING: Final = (
+    "kill",
+    "stop",
+    "cut",
+    "lossy",
+    "slow",
+    "partition",
+    "stall",
+    "restart",
+    "loading",
+    "busy",
+    "fail-over",
+)
 """Faults after which it may not be known whether Redis has counted, or nobody is left who could count again."""
 FORGOTTEN_S: Final = 60.0
 """For so long a server may keep a task in mind that has ended: that it was canceled, say."""
