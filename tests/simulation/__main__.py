@@ -17,9 +17,8 @@ from typing import Any, Final
 
 from tests.simulation.choice import SITES, Sites
 from tests.simulation.faults import Fault
-from tests.simulation.page import Page
+from tests.simulation.page import Page, real_s
 from tests.simulation.planted import PLANTED, plant
-from tests.simulation.store import real_s
 
 HERE: Final = Path(__file__).parent
 BUILT: Final = HERE.parents[1] / "build" / "simulation"

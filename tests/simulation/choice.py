@@ -1,14 +1,17 @@
 """Which site a run has, by name or by its seed."""
 
+from __future__ import annotations
+
+from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tests.simulation.cluster import Cluster
-from tests.simulation.sentinels import Pair
-from tests.simulation.sites import Site
+if TYPE_CHECKING:
+    from tests.simulation.sites import Site
 
-SITES: Final[dict[str, type[Site]]] = {"single": Site, "sentinel": Pair, "cluster": Cluster}
+SITES: Final = {"single": "sites.Site", "sentinel": "sentinels.Pair", "cluster": "cluster.Cluster"}
+"""Imported when they are needed: a process that only replaces itself by another needs none."""
 
 
 class Sites:
@@ -24,7 +27,9 @@ class Sites:
         if name == "any":
             name = Random(f"{seed} site").choice(list(SITES))
         if name not in self._made:
-            self._made[name] = SITES[name](self._directory, self._shim)
+            module, _, kind = SITES[name].partition(".")
+            site = getattr(import_module(f"tests.simulation.{module}"), kind)
+            self._made[name] = site(self._directory, self._shim)
         return self._made[name]
 
     def stop(self) -> None:

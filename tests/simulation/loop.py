@@ -5,16 +5,16 @@ dead one never runs any again, not even their ``finally``, as after SIGKILL.
 """
 
 import asyncio
-import heapq
-from asyncio import events
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
+from heapq import heappop, heappush
 from typing import Any, Final
 
 from tests.simulation.page import Page
 
-BEGIN_WALL_NS: Final = 1_700_000_000 * 10**9
 BEGIN_MONOTONIC_NS: Final = 1_000 * 10**9
+SINCE_EPOCH_NS: Final = 1_700_000_000 * 10**9 - BEGIN_MONOTONIC_NS
+"""What a wall clock is ahead of the monotonic one."""
 MOST_STEPS_AT_ONCE: Final = 200_000
 
 
@@ -22,22 +22,24 @@ def elapsed_s(at_ns: int) -> float:
     return (at_ns - BEGIN_MONOTONIC_NS) / 1e9
 
 
-class Timer(asyncio.TimerHandle):
-    """A handle, made with nothing that only debugging needs; canceled, it stays where it is, and is passed over."""
+class Timer(list[Any]):
+    """A handle: when, a number in the order of making, callback, arguments, context.
+
+    A list is made, and compared with others, without a line of Python. Canceled, it stays where it is, has no callback,
+    and is passed over.
+    """
 
     __slots__ = ()
 
-    def __init__(
-        self, when: float, callback: Callable[..., object], args: Any, loop: Any, context: Context | None
-    ) -> None:
-        self._when, self._callback, self._args, self._loop = when, callback, args, loop
-        self._context = copy_context() if context is None else context
-        self._cancelled, self._scheduled = False, True
-        self._source_traceback = self._repr = None
+    def when(self) -> float:
+        when: float = self[0]
+        return when
+
+    def cancelled(self) -> bool:
+        return self[2] is None
 
     def cancel(self) -> None:
-        self._cancelled = True
-        self._callback = self._args = None  # type: ignore[assignment]
+        self[2] = self[3] = None
 
 
 class StuckError(Exception):
@@ -51,7 +53,7 @@ class Machine:
         self.name = name
         self.ahead_ns = 0
         self.is_still = self.is_dead = False
-        self.held: list[events.Handle] = []
+        self.held: list[Timer] = []
         self.context = Context()
         self.context.run(MACHINE.set, self)
 
@@ -73,25 +75,28 @@ class Loop(asyncio.BaseEventLoop):
         super().__init__()
         self._page = page
         self.now_ns = BEGIN_MONOTONIC_NS
+        self._now_s = self.now_ns / 1e9
         self.steps = 0
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[Timer] = []
+        self.get_debug = bool  # says no; each future asks
         self._made = self._at_once = 0
         self._on: Machine | None = None
         self.set_clock(None)
 
     def time(self) -> float:
-        return self.now_ns / 1e9
+        return self._now_s
 
     @property
     def elapsed_s(self) -> float:
         return elapsed_s(self.now_ns)
 
     def wall_ns(self, machine: Machine | None = None) -> int:
-        return BEGIN_WALL_NS + self.now_ns - BEGIN_MONOTONIC_NS + (machine.ahead_ns if machine else 0)
+        return SINCE_EPOCH_NS + self.now_ns + (machine.ahead_ns if machine else 0)
 
     def set_clock(self, machine: Machine | None) -> None:
         self._on = machine
-        self._page.set(self.wall_ns(machine), self.now_ns)
+        wall_ns = SINCE_EPOCH_NS + self.now_ns
+        self._page.set(wall_ns if machine is None else wall_ns + machine.ahead_ns, self.now_ns)
 
     def resume(self, machine: Machine) -> None:
         """Let a machine go on: what was due meanwhile comes at once."""
@@ -101,55 +106,73 @@ class Loop(asyncio.BaseEventLoop):
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Any:
         """Schedule; of two timers for one instant, the one that was made first comes first."""
-        timer = Timer(when, callback, args, self, context)
-        self._made += 1
-        heapq.heappush(self._timers, (when, self._made, timer))
+        self._made = made = self._made + 1
+        timer = Timer((when, made, callback, args, copy_context() if context is None else context))
+        heappush(self._timers, timer)
         return timer
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Any:
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Timer:
-        handle = Timer(0.0, callback, args, self, context)
+    ) -> Any:
+        handle = Timer((0.0, 0, callback, args, copy_context() if context is None else context))
         self._ready.append(handle)  # type: ignore[attr-defined]
         return handle
 
     def _run_once(self) -> None:
+        """Run round after round until somebody stops the loop: a return after each would be a part of the time."""
         ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
-        if not ready:
-            self._jump()
-        now_s = self.time()
-        while timers and timers[0][0] <= now_s:
-            ready.append(heapq.heappop(timers)[2])
-        count = len(ready)
-        self.steps += count
-        self._at_once += count
-        for _ in range(count):
-            handle = ready.popleft()
-            if not handle._cancelled:
-                machine = handle._context.get(MACHINE)
+        while True:
+            if not ready:
+                self._jump()
+            now_s = self._now_s
+            while timers and timers[0][0] <= now_s:
+                ready.append(heappop(timers))
+            count = len(ready)
+            self._count(count)
+            for _ in range(count):
+                handle = ready.popleft()
+                _, _, callback, args, context = handle
+                if callback is None:
+                    continue
+                machine = context.get(MACHINE)
                 if machine is not None and (machine.is_still or machine.is_dead):
                     machine.held.append(handle)  # of a dead one, too: collected, its coroutines would be closed
                     continue
                 if machine is not self._on:
                     self.set_clock(machine)
-                handle._run()
+                try:
+                    context.run(callback, *args)
+                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as asyncio's handles do
+                    self.call_exception_handler({"message": "a callback", "exception": error, "handle": handle})
+            if self._stopping:  # type: ignore[attr-defined]
+                return
+
+    def _count(self, steps: int) -> None:
+        self.steps += steps
+        self._at_once += steps
         if self._at_once > MOST_STEPS_AT_ONCE:
-            raise StuckError(f"{self._at_once} steps at one instant, the last {handle}")
+            raise StuckError(f"{self._at_once} steps at one instant, the next {self._ready[0]}")  # type: ignore[attr-defined]
 
     def _jump(self) -> None:
         """Go to the instant of the next timer."""
-        while self._timers and self._timers[0][2].cancelled():
-            heapq.heappop(self._timers)
-        if not self._timers:
+        timers = self._timers
+        while timers and timers[0][2] is None:
+            heappop(timers)
+        if not timers:
             raise StuckError("nothing is scheduled")
-        due_s = self._timers[0][0]
+        due_s = timers[0][0]
         due_ns = int(due_s * 1e9)
         while due_ns / 1e9 < due_s:
             due_ns += 1  # never before it, however the float was rounded
         if due_ns > self.now_ns:
-            self.now_ns, self._at_once = due_ns, 0
+            self.now_ns, self._now_s, self._at_once = due_ns, due_ns / 1e9, 0
             self.set_clock(self._on)
 
     async def create_connection(  # type: ignore[override]

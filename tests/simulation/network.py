@@ -13,6 +13,7 @@ import hiredis
 from tests.simulation.faults import REDIS, Fault
 from tests.simulation.loop import MACHINE, OUTSIDE, Loop, Machine
 from tests.simulation.sites import Server, Site
+from tests.simulation.store import pack
 
 LOST: Final = 0.25
 """The share of requests that a lossy wire spoils."""
@@ -39,8 +40,10 @@ class Network:
 
     def fault(self, who: str, *kinds: str) -> Fault | None:
         """Return a fault of such a kind that is on at a machine now."""
+        if not self.faults:
+            return None
         for fault in self.faults:
-            if fault.who == who and fault.kind in kinds:
+            if fault.kind in kinds and fault.who == who:
                 return fault
         return None
 
@@ -53,7 +56,7 @@ class Network:
         assert machine is not None
         random = Random(f"{self.seed} wire {machine} {self.made[machine.name]}")
         self.made[machine.name] += 1
-        await asyncio.sleep(delay_s(random))
+        await asyncio.sleep(delay_s(random.random))
         while self.fault(machine.name, "partition"):
             await asyncio.sleep(1.0)  # SYNs are lost
         server = self.site.server_at(host, port)
@@ -64,36 +67,36 @@ class Network:
         protocol.connection_made(wire)
         return wire, protocol
 
-    def carry_out(self, wire: "Wire", commands: list[Any]) -> bytes:
+    def carry_out(self, wire: "Wire", commands: list[Any], packed: bytes = b"") -> bytes:
         """Carry out commands at this instant, and hand on what that makes Redis push to others."""
-        replies = self.site.carry_out(wire.server, wire.line, commands, wire.machine)
+        packed = packed or pack(commands)
+        replies = self.site.carry_out(wire.server, wire.line, commands, wire.machine, packed)
         self.requests += 1
         names = {command[0].upper() for command in commands}
-        if b"SUBSCRIBE" in names or any(command[1:2] == [b"TRACKING"] for command in commands):
+        if b"SUBSCRIBE" in names or (b"CLIENT" in names and any(command[1:2] == [b"TRACKING"] for command in commands)):
             self.listeners.append(wire)
             if wire.line.fileno >= 0:
                 self._pushed.register(wire.line.fileno, select.POLLIN)
         if not names <= _READS:
             self.site.wrote(wire.server)
             self.hand_on(wire.server)
-        told, is_of_one_run = commands, not names.isdisjoint(_NOT_TOLD)
-        if is_of_one_run or any(_OF_ONE_RUN.search(word) for words in commands for word in words):
-            is_of_one_run = True
+        told, is_of_one_run = commands, not names.isdisjoint(_NOT_TOLD) or _OF_ONE_RUN.search(packed) is not None
+        if is_of_one_run:
             told = [
                 [_OF_ONE_RUN.sub(b"", word) for word in words[: 2 if words[0] == b"CLIENT" else None]]
                 for words in commands
             ]
-        self.tell("request", wire, told, b"..." if is_of_one_run else replies)
+        self.tell("request", wire.name, told, b"..." if is_of_one_run else replies)
         return replies
 
     def hand_on(self, server: Server) -> None:
         """Hand on what a server has sent by itself."""
-        if listeners := [listener for listener in self.listeners if listener.server is server]:
-            ready = {-1, *(fileno for fileno, _ in self._pushed.poll(0))}
-            for listener in listeners:
-                if listener.line.fileno in ready and (pushed := listener.line.pushed()):
-                    self.tell("push", listener, pushed)
-                    listener.answer(pushed)
+        ready = {-1, *(fileno for fileno, _ in self._pushed.poll(0))}
+        for listener in list(self.listeners):
+            is_ready = listener.server is server and listener.line.fileno in ready
+            if is_ready and (pushed := listener.line.pushed()):
+                self.tell("push", listener.name, pushed)
+                listener.answer(pushed)
 
     def forget(self, wire: "Wire") -> None:
         """Take off a wire that has ended."""
@@ -110,9 +113,10 @@ class Network:
             wire.break_off(silently=silently)
 
 
-def delay_s(random: Random) -> float:
+def delay_s(draw: Callable[[], float]) -> float:
     """Draw how long bytes travel: mostly up to a millisecond."""
-    return random.uniform(0.0001, 0.001) if random.random() < 0.99 else random.uniform(0.001, 0.1)
+    least, most = (0.0001, 0.001) if draw() < 0.99 else (0.001, 0.1)
+    return least + (most - least) * draw()
 
 
 def whole_transactions(commands: list[Any], count: int) -> int:
@@ -129,8 +133,9 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.machine, self.server = machine, server
         self.line = server.open()
-        self._name = f"{machine}#{network.made[machine.name]}"
+        self.name = f"{machine}#{network.made[machine.name]}"
         self._network, self._loop, self._protocol, self._random = network, network.loop, protocol, random
+        self._draw = random.random
         self._reader = hiredis.Reader()
         self._arrives_s = self._returns_s = 0.0
         self._is_closing = False
@@ -138,7 +143,7 @@ class Wire(asyncio.Transport):
         network.wires.append(self)
 
     def __repr__(self) -> str:
-        return self._name
+        return self.name
 
     # The client's side --------------------------------------------------------------------------------------------
 
@@ -160,7 +165,7 @@ class Wire(asyncio.Transport):
         if not self._is_closing:
             self._is_closing = True
             self._loop.call_soon(self._protocol.connection_lost, None)
-            self._loop.call_later(delay_s(self._random), self.break_off, context=OUTSIDE)
+            self._loop.call_later(delay_s(self._draw), self.break_off, context=OUTSIDE)
 
     abort = close
 
@@ -183,12 +188,13 @@ class Wire(asyncio.Transport):
         """Draw when bytes arrive that are sent now: never before what was sent earlier."""
         slow = self._network.fault(self.machine.name, "slow")
         extra_s = self._random.uniform(0, 3) if slow else 0.0
-        return max(earlier_s, self._loop.time() + delay_s(self._random) + extra_s)
+        arrives_s = self._loop.time() + delay_s(self._draw) + extra_s
+        return arrives_s if arrives_s > earlier_s else earlier_s
 
     def _waits(self, what: Callable[..., None], *args: Any) -> bool:
         """Return whether bytes cannot pass yet; they try again."""
         network = self._network
-        if network.fault(self.machine.name, "partition") or network.fault_of(self.server, "stall"):
+        if network.faults and (network.fault(self.machine.name, "partition") or network.fault_of(self.server, "stall")):
             self._loop.call_later(0.2, what, *args, context=OUTSIDE)
             return True
         return False
@@ -196,15 +202,18 @@ class Wire(asyncio.Transport):
     def _arrive(self, data: bytes) -> None:
         if not self._is_open or self._waits(self._arrive, data):
             return
-        self._reader.feed(data)
+        reader = self._reader
+        is_whole = not reader.has_data()
+        reader.feed(data)
         commands = []
-        while (words := self._reader.gets()) is not False:
+        while (words := reader.gets()) is not False:
             commands.append(words)
         if not commands:
             return
         lossy = self._network.fault(self.machine.name, "lossy")
-        if lossy is None or self._random.random() >= LOST:
-            self.answer(self._network.carry_out(self, commands))
+        if lossy is None or self._draw() >= LOST:
+            is_whole = is_whole and not reader.has_data()
+            self.answer(self._network.carry_out(self, commands, data if is_whole else b""))
             return
         # Some of the pipeline is carried out, nothing is answered, and the client may not even learn of the end.
         count = whole_transactions(commands, self._random.randint(0, len(commands)))
@@ -234,7 +243,7 @@ class Wire(asyncio.Transport):
         self._is_open = False
         self._network.forget(self)
         if not silently and not self._is_closing:
-            self._loop.call_later(delay_s(self._random), self._lose, context=self.machine.context)
+            self._loop.call_later(delay_s(self._draw), self._lose, context=self.machine.context)
 
     def _lose(self) -> None:
         if not self._is_closing:

@@ -1,7 +1,13 @@
 """The page from which a process under ``clock.so`` reads its clocks and its randomness."""
 
 import mmap
+import time
 from pathlib import Path
+
+
+def real_s() -> float:
+    """Return the time of the one clock that is not simulated."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
 class Page:

@@ -100,12 +100,14 @@ class Pair(Site):
     def ask_all(self, commands: Iterable[Sequence[str]]) -> list[Any]:
         return self.master.ask_all(commands)
 
-    def carry_out(self, server: Any, line: Peer, commands: Sequence[Sequence[bytes]], machine: Machine) -> bytes:
+    def carry_out(
+        self, server: Any, line: Peer, commands: Sequence[Sequence[bytes]], machine: Machine, packed: bytes
+    ) -> bytes:
         if server is self._former and self.now_s > self._known_s + FOLLOWED_S:
             self._note_stale(machine, commands, self._known_s)
         if server is self._replica and self._former is None and not self._is_switching:
             self._catch_up(self._lag_s)
-        return super().carry_out(server, line, commands, machine)
+        return super().carry_out(server, line, commands, machine, packed)
 
     def _note_stale(self, machine: Machine, commands: Sequence[Sequence[bytes]], since_s: float) -> None:
         names = {bytes(command[0]).upper() for command in commands}
@@ -322,7 +324,8 @@ class SentinelLine:
         self._has_maps = False
         """Whether it speaks RESP3."""
 
-    def carry_out(self, commands: Sequence[Sequence[bytes]]) -> bytes:
+    def carry_out(self, commands: Sequence[Sequence[bytes]], packed: bytes = b"") -> bytes:
+        del packed
         return b"".join(self._answer([word.decode() for word in command]) for command in commands)
 
     def _answer(self, words: Sequence[str]) -> bytes:

@@ -36,8 +36,8 @@ class Peer(Protocol):
     fileno: int
     """Of its socket; -1 without one."""
 
-    def carry_out(self, commands: Sequence[Sequence[bytes]]) -> bytes:
-        """Carry out commands and return their replies."""
+    def carry_out(self, commands: Sequence[Sequence[bytes]], packed: bytes = b"") -> bytes:
+        """Carry out commands and return their replies; ``packed`` are their bytes, where these are known."""
 
     def pushed(self) -> bytes:
         """Return what was sent beside replies."""
@@ -120,15 +120,17 @@ class Site:
         del host, port
         return self.stores["redis"]
 
-    def carry_out(self, server: Any, line: Peer, commands: Sequence[Sequence[bytes]], machine: Machine) -> bytes:
-        """Carry out what a machine has sent to a server, at this instant."""
+    def carry_out(
+        self, server: Any, line: Peer, commands: Sequence[Sequence[bytes]], machine: Machine, packed: bytes
+    ) -> bytes:
+        """Carry out what a machine has sent to a server, at this instant; ``packed`` are the bytes of the commands."""
         del machine
         if not isinstance(server, Store):
             return line.carry_out(commands)
         self.set_clock(server)
         refusal = REFUSALS.get(self._refusing.get(server.name, ""))
         if refusal is None:
-            return line.carry_out(commands)
+            return line.carry_out(commands, packed)
         return b"".join(line.carry_out([one]) if one[0].upper() in _ANSWERED else refusal for one in commands)
 
     def wrote(self, server: Server) -> None:

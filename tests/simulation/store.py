@@ -4,14 +4,13 @@ import os
 import socket
 import struct
 import subprocess
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import hiredis
 
-from tests.simulation.page import Page
+from tests.simulation.page import Page, real_s
 
 START_WITHIN_S: Final = 10
 REPLY_WITHIN_S: Final = 30
@@ -20,14 +19,13 @@ _MARKED: Final = b"$%d\r\n%s\r\n" % (len(_MARK), _MARK)
 _PING: Final = b"*2\r\n$4\r\nPING\r\n"
 _PONG_TO_A_SUBSCRIBER: Final = b"*2\r\n$4\r\npong\r\n"
 _BEGIN: Final = b"$5\r\nbegin\r\n"
-_BEGINS: Final = (_BEGIN, _PONG_TO_A_SUBSCRIBER + _BEGIN)
 _READ_AT_ONCE: Final = 16_000
 """Bytes of requests, less than what the server reads at once."""
 
 
-def real_s() -> float:
-    """Return the time of the one clock that is not simulated."""
-    return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+def pack(commands: Sequence[Sequence[bytes]]) -> bytes:
+    """Return the bytes of commands."""
+    return b"".join([hiredis.pack_command(tuple(command)) for command in commands])  # type: ignore[arg-type]
 
 
 class Line:
@@ -44,27 +42,27 @@ class Line:
         """Send a command whose reply is read as if the server had sent it by itself."""
         self._socket.sendall(hiredis.pack_command(words))  # type: ignore[arg-type]
 
-    def carry_out(self, commands: Sequence[Sequence[bytes]]) -> bytes:
+    def carry_out(self, commands: Sequence[Sequence[bytes]], packed: bytes = b"") -> bytes:
         """Carry out commands, and return the bytes of their replies; a PING behind them shows where these end.
 
         Whoever has had a reply first is written to last. So a PING before them sees to it that all they make the
         server send to others is in the sockets when this returns.
         """
-        packed = b"".join([hiredis.pack_command(tuple(command)) for command in commands])  # type: ignore[arg-type]
+        packed = packed or pack(commands)
         got = self._exchange(b"".join((_PING, _BEGIN, packed, _PING, _MARKED)), commands)
         if len(packed) > _READ_AT_ONCE:
             self._exchange(_PING + _MARKED, commands)
-        begin = next(begin for begin in _BEGINS if got.startswith(begin))
-        return bytes(got[len(begin) : -len(_MARKED)].removesuffix(_PONG_TO_A_SUBSCRIBER))
+        begin = _BEGIN if got.startswith(_BEGIN) else _PONG_TO_A_SUBSCRIBER + _BEGIN
+        return got[len(begin) : -len(_MARKED)].removesuffix(_PONG_TO_A_SUBSCRIBER)
 
-    def _exchange(self, data: bytes, commands: Sequence[Sequence[bytes]]) -> bytearray:
+    def _exchange(self, data: bytes, commands: Sequence[Sequence[bytes]]) -> bytes:
         self._socket.sendall(data)
-        got = bytearray()
+        got = b""
         while not got.endswith(_MARKED):
             try:
-                piece = self._socket.recv(1 << 20)
+                piece = self._socket.recv(_READ_AT_ONCE)
             except BlockingIOError:
-                raise TimeoutError(f"no reply to {list(commands)}, but {bytes(got)!r}") from None
+                raise TimeoutError(f"no reply to {list(commands)}, but {got!r}") from None
             if not piece:
                 raise ConnectionError("redis-server closed a connection of the simulation")
             got += piece
@@ -94,6 +92,7 @@ class Store:
         self.page.switch(True)
         self._path = str(directory / f"{name}.sock")
         words = ["redis-server", "--port", "0", "--unixsocket", self._path, "--dir", str(directory), "--save", ""]
+        words += ["--hz", "1", "--latency-tracking", "no"]
         words += ["--enable-debug-command", "yes", "--logfile", str(directory / f"{name}.log"), *options]
         environment = {**os.environ, "LD_PRELOAD": str(shim), "FASTQ_SIMULATION": str(self.page.path)}
         environment["FASTQ_SIMULATION_SERVER"] = "1"  # it ends with its parent, in whatever way that ends

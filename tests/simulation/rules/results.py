@@ -45,9 +45,10 @@ def checkpoints(history: History) -> Iterator[str]:
     is none; one that the new master has holds.
     """
     undone = {one.data for one in history.all_of(Undone)}
+    all_wrote, all_saved = history.all_of(Wrote), history.all_of(Saved)
     for task_id, runs in history.runs.items():
-        wrote = [one for one in history.all_of(Wrote) if one.id == task_id and one.kind == "CHECKPOINT"]
-        saved = [one for one in history.all_of(Saved) if one.id == task_id]
+        wrote = [one for one in all_wrote if one.id == task_id and one.kind == "CHECKPOINT"]
+        saved = [one for one in all_saved if one.id == task_id]
         order = [one.data for one in wrote]
         for run in runs:
             confirmed = [order.index(one.data) for one in saved if one.at_s <= run.began_s and one.data not in undone]
