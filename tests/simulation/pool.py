@@ -73,7 +73,8 @@ class _Run:
     running: Running
     fate: Fate
     ends_s: float
-    is_among_others: bool
+    call: Sequence[Submission]
+    """What runs in the same call, itself included."""
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
     is_told: bool = False
     checkpoints: int = 0
@@ -156,15 +157,15 @@ class SimulatedPool:
             takes_s = limit_s + GRACE_S * ignores
             of_all = (EventKind.RERUN, ITS_BATCH) if ignores and len(call) > 1 else (EventKind.TIMEOUT, b"")
         for one, fate in zip(call, fates, strict=True):
-            self._run(one, fate, takes_s, *(of_all or (fate.kind, fate.data)), len(call) > 1)
+            self._run(one, fate, takes_s, *(of_all or (fate.kind, fate.data)), call)
 
     def _run(
-        self, one: Submission, fate: Fate, takes_s: float, kind: EventKind, data: bytes, is_among_others: bool
+        self, one: Submission, fate: Fate, takes_s: float, kind: EventKind, data: bytes, call: Sequence[Submission]
     ) -> None:
         loop = asyncio.get_running_loop()
         self._number += 1
         running = Running(one, 1000 + self._number, int(loop.time() * 1e9), 0)
-        run = self._runs[one] = _Run(running, fate, loop.time() + takes_s, is_among_others)
+        run = self._runs[one] = _Run(running, fate, loop.time() + takes_s, call)
         for share, told, what in fate.tells:
             run.timers.append(loop.call_later(share * min(takes_s, fate.takes_s), self._tell, one, told, what))
         run.timers.append(loop.call_later(takes_s, self._end, one, kind, data))
@@ -198,13 +199,20 @@ class SimulatedPool:
         if run is None or run.is_told:
             return CancelOutcome.TOO_LATE
         run.is_told = True
-        run.timers[-1].cancel()
-        loop = asyncio.get_running_loop()
-        after_s = GRACE_S if run.fate.ignores else 0.01
-        if run.is_among_others:
-            after_s = run.ends_s - loop.time()  # it is marked, and the others go on
-        run.timers.append(loop.call_later(after_s, self._end, submission, EventKind.CANCELED, b""))
+        now_s = asyncio.get_running_loop().time()
+        call = [one for one in run.call if one in self._runs]
+        if all(self._runs[one].is_told for one in call):
+            after_s = GRACE_S if any(self._runs[one].fate.ignores for one in call) else 0.01
+            for one in call:
+                self._cancel_at(now_s + after_s, one)
+        else:
+            self._cancel_at(run.ends_s, submission)  # it is marked, and the others go on
         return CancelOutcome.TOLD
+
+    def _cancel_at(self, at_s: float, submission: Submission) -> None:
+        timers = self._runs[submission].timers
+        timers[-1].cancel()
+        timers.append(asyncio.get_running_loop().call_at(at_s, self._end, submission, EventKind.CANCELED, b""))
 
     def running(self) -> list[Running]:
         return [run.running for run in self._runs.values()]
