@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -167,6 +168,52 @@ def test_a_lock_until_the_end_does_not_outlast_the_archive(db: Redis, url: str, 
 
 def skip(task: RunningTask) -> None:
     raise SkipRetry
+
+
+def _of_all(act: str) -> Callable[[Inspector, str, TaskState], object]:
+    return lambda inspector, _, state: getattr(inspector, f"{act}_all_tasks")(
+        "default", state, group="g" if state is TaskState.AGGREGATING else None
+    )
+
+
+ACTS: dict[str, Callable[[Inspector, str, TaskState], object]] = {
+    "archive": lambda inspector, task_id, _: inspector.archive_task("default", task_id),
+    "archive all": _of_all("archive"),
+    "delete": lambda inspector, task_id, _: inspector.delete_task("default", task_id),
+    "delete all": _of_all("delete"),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"process_in": 600}, {"group": "g"}], ids=str)
+@pytest.mark.parametrize("until", ["done", "start", "end", "expiry"])
+@pytest.mark.parametrize("act", ACTS)
+def test_an_inspector_ends_locks_as_the_page_says(db: Redis, url: str, act: str, until: Any, options: Any) -> None:
+    with Client(url) as client, Inspector(url) as inspector:
+        # Bytes in a payload are no header.
+        payload = b"z\x12\n\x0bfastq-until\x12\x03end"
+        info = client.enqueue("sync", payload, unique=3600, until=until, **options)
+        ACTS[act](inspector, info.id, info.state)
+    kept = act.startswith("archive") and until in ("done", "expiry")
+    assert len(db.keys("asynq:{default}:unique:*")) == kept
+
+
+def test_all_tasks_with_locks_and_large_messages_are_archived(db: Redis, url: str) -> None:
+    with Client(url) as client, Inspector(url) as inspector:
+        for number in range(3):
+            client.enqueue("sync", bytes(900_000), unique=3600, unique_key=str(number), until="end")
+        before = db.info("commandstats")["cmdstat_evalsha"]["calls"]
+        assert inspector.archive_all_tasks("default", TaskState.PENDING) == 3
+        assert db.info("commandstats")["cmdstat_evalsha"]["calls"] - before == 2  # 1 MB a call
+    assert db.keys("asynq:{default}:unique:*") == []
+
+
+def test_an_inspector_leaves_the_lock_of_another_task(db: Redis, url: str) -> None:
+    with Client(url) as client, Inspector(url) as inspector:
+        info = client.enqueue("sync", unique=3600, until="end")
+        (lock,) = db.keys("asynq:{default}:unique:*")
+        db.set(lock, "another")
+        inspector.archive_task("default", info.id)
+    assert db.get(lock) == b"another"
 
 
 @pytest.mark.parametrize("until", ["done", "start", "end", "expiry"])

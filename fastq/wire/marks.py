@@ -1,7 +1,7 @@
 """Marks: what a task's headers of fastq's own ask of the server that runs it."""
 
 from enum import IntFlag
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fastq.errors import InvalidMessageError
 from fastq.wire.codec import decode_task_message
@@ -15,9 +15,13 @@ class Mark(IntFlag):
     KEYED = 1
     """It was enqueued by key: another run of it may have been asked for."""
     UNLOCK_AT_START = 2
-    """Its unique lock goes before it runs."""
+    """Its unique lock goes before it runs, or with the archive."""
     UNLOCK_AT_END = 4
     """Its unique lock goes with the archive, too."""
+
+
+EARLY_UNLOCK: Final = Mark.UNLOCK_AT_START.value | Mark.UNLOCK_AT_END.value
+"""The marks of tasks whose unique locks do not outlast their archiving."""
 
 
 class Asked(NamedTuple):

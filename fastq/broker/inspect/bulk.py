@@ -16,6 +16,7 @@ from fastq.wire.codec import view_task_message
 TASKS_A_CALL: Final = 200
 MAX_DELETED_BYTES: Final = 6_000_000
 """Redis takes up to 0.4 ms to free a message of 1 MB."""
+MAX_READ_BYTES: Final = 1_000_000
 
 
 class BulkResult(NamedTuple):
@@ -43,9 +44,8 @@ def _run_some(now_ns: int, source: Source, count: int) -> Operation[BulkResult]:
 
 
 def _archive_some(now: datetime, source: Source, count: int) -> Operation[BulkResult]:
-    return _take(
-        "archive_tasks", source, (keys.archived(source.queue), *archive_keys(source.queue)), count, archive_bounds(now)
-    )
+    more_keys = (keys.archived(source.queue), *archive_keys(source.queue))
+    return _take("archive_tasks", source, more_keys, count, (*archive_bounds(now), MAX_READ_BYTES))
 
 
 def _take(

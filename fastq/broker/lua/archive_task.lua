@@ -29,9 +29,13 @@ local expected, now, expire_before, max_size = ARGV[5], ARGV[6], ARGV[7], tonumb
 
 -- include: take_off
 
+-- include: field_at
+
+-- include: unlock_early
+
 local task = task_prefix .. task_id
-local found = redis.pcall("HMGET", task, "state", "group", "msg")
-local state, group, message = found[1], found[2], found[3]
+local found = redis.pcall("HMGET", task, "state", "group", "msg", "unique_key")
+local state, group, message, its_lock = found[1], found[2], found[3], found[4]
 if not (state and message) then return 0 end
 -- Raises for a key of another type before the task is taken off its place, since it could not be stored then.
 redis.call("ZCARD", archived)
@@ -40,6 +44,7 @@ local reason = state == "archived" and state or reason_to_leave(state, group or 
 if reason then return reason end
 redis.call("ZADD", archived, now, task_id)
 redis.call("HSET", task, "state", "archived")
+unlock_early(task, task_id, its_lock)
 
 -- include: trim_archive
 return 1

@@ -13,6 +13,7 @@ ARGV[5] last         the newest id of a list, or greatest score, to take; "" for
 ARGV[6] now            unix seconds
 ARGV[7] expire_before  unix seconds; tasks archived until then are deleted
 ARGV[8] max_size       tasks that the archive keeps at most
+ARGV[9] max_bytes      messages of tasks with a lock to read at most; the first beyond it is the last
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns list: ids taken, tasks moved
 asynq   archiveAllCmd, archiveAllPendingCmd, archiveAllAggregatingCmd (all tasks in one call; the archive is trimmed
@@ -21,18 +22,29 @@ asynq   archiveAllCmd, archiveAllPendingCmd, archiveAllAggregatingCmd (all tasks
 local source, lease, groups, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local archive_rule, paused = KEYS[5], KEYS[6]
 local task_prefix, state, group, count, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
+local now, expire_before, max_size, max_bytes = ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 
 -- include: take_some
 
+-- include: field_at
+
+-- include: unlock_early
+
 redis.call("ZCARD", archived)
-local taken, moved = ids_to_take(), {}
+local taken, founds, moved, bytes = {}, {}, {}, 0
+for nth, id in ipairs(ids_to_take()) do
+  local found = redis.pcall("HMGET", task_prefix .. id, "state", "unique_key")
+  taken[nth], founds[nth] = id, found
+  if found[2] then bytes = bytes + redis.call("HSTRLEN", task_prefix .. id, "msg") end
+  if bytes >= max_bytes then break end
+end
 -- First the writes that free memory: a Redis that is out of memory then lets the later writes pass.
 take_off(#taken)
-for _, id in ipairs(taken) do
-  local task = task_prefix .. id
-  if is_here(id, redis.pcall("HMGET", task, "state")[1]) then
+for nth, id in ipairs(taken) do
+  local task, found = task_prefix .. id, founds[nth]
+  if is_here(id, found[1]) then
     redis.call("HSET", task, "state", "archived")
+    unlock_early(task, id, found[2])
     moved[#moved + 1] = now
     moved[#moved + 1] = id
   end

@@ -8,7 +8,7 @@ charged. A task that was lost too often, or may run once only, is archived.
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import (
@@ -36,7 +36,7 @@ from fastq.server.inflight.tally import Tally
 from fastq.server.inflight.tasks import view_leased
 from fastq.wire.attempts import AttemptRecord
 from fastq.wire.codec import clean_text, rewrite_task_message
-from fastq.wire.marks import Mark, asked_of
+from fastq.wire.marks import EARLY_UNLOCK, Mark, asked_of
 from fastq.worker.shared.report import FailureReport
 
 LEASE_EXPIRED: Final = "asynq: task lease expired"
@@ -124,21 +124,19 @@ class LostTasks:
                 put = await self._write(queue, some, operation, cause)
                 moved += put.moved
                 astray += put.astray
-        await self._follow_up(queue, fates)
         return Put(moved, astray)
-
-    async def _follow_up(self, queue: str, fates: Sequence[_LostTask]) -> None:
-        """Release locks that no archived task keeps."""
-        for one in fates:
-            if one.why_archived and one.marks & Mark.UNLOCK_AT_END and has_lock(queue, one.lock):
-                await self._commands.run(release_lock(one.lock, one.id))
 
     async def _write(
         self, queue: str, lost_tasks: Sequence[_LostTask], operation: Operation[list[FinishOutcome]], cause: str
     ) -> Put:
         keyed = [one.id for one in lost_tasks if one.marks & Mark.KEYED]
         # In one trip: later, a server may have taken the older payload.
-        behind = [put_again(queue, keyed, self._clock.unix_ns())] if keyed else []
+        behind: list[Operation[Any]] = [put_again(queue, keyed, self._clock.unix_ns())] if keyed else []
+        behind += [
+            release_lock(one.lock, one.id)
+            for one in lost_tasks
+            if one.why_archived and one.marks & EARLY_UNLOCK and has_lock(queue, one.lock)
+        ]
         outcomes, *put = await self._commands.run_many([operation, *behind])
         if isinstance(outcomes, BrokerError):
             raise outcomes

@@ -15,11 +15,10 @@ from fastq.server.base.outage import is_shared
 from fastq.server.inflight.questions import Questions
 from fastq.server.inflight.tasks import InFlightTask, marked
 from fastq.wire import keys
-from fastq.wire.marks import Mark
+from fastq.wire.marks import EARLY_UNLOCK, Mark
 
 KEYED: Final = Mark.KEYED.value
 AT_START: Final = Mark.UNLOCK_AT_START.value
-AT_END: Final = Mark.UNLOCK_AT_END.value
 
 _log = logging.getLogger("fastq.acker")
 
@@ -34,7 +33,7 @@ def behind_ends(tasks: list[InFlightTask], now_ns: int) -> list[Operation[Any]]:
         for queue, ids in by_queue.items()
         for at in range(0, len(ids), PUT_AGAIN_AT_MOST)
     ]
-    for task in marked(tasks, AT_END):
+    for task in marked(tasks, EARLY_UNLOCK):
         if isinstance(task.disposition, Archived) and has_lock(task.queue, task.view.unique_key):
             operations.append(release_lock(task.view.unique_key, task.id))
     return operations

@@ -151,7 +151,10 @@ def test_a_loss_is_counted_though_redis_refuses_what_is_behind_it(db: Redis, url
     run(test)
 
 
-@pytest.mark.parametrize(("until", "holder", "is_held"), [("end", "k", 0), ("end", "x", 1), ("done", "k", 1)])
+LOCKED = [("end", "k", 0), ("start", "k", 0), ("end", "x", 1), ("done", "k", 1)]
+
+
+@pytest.mark.parametrize(("until", "holder", "is_held"), LOCKED)
 def test_the_archive_releases_a_lock_until_the_end_that_is_the_tasks(
     db: Redis, url: str, until: str, holder: str, is_held: int
 ) -> None:
@@ -162,6 +165,23 @@ def test_the_archive_releases_a_lock_until_the_end_that_is_the_tasks(
             db.set(LOCK, holder)
             task.disposition = Archived("k", message("k"))
             await bench.writer.write([task], checks_done=False)
+            assert db.exists(LOCK) == is_held
+
+    run(test)
+
+
+@pytest.mark.parametrize(("until", "holder", "is_held"), LOCKED)
+def test_the_archive_of_a_lost_task_releases_it_too(db: Redis, url: str, until: str, holder: str, is_held: int) -> None:
+    async def test() -> None:
+        with made(db, url) as bench:
+            headers = {"fastq-until": until} if until != "done" else {}
+            lost: Any = {"unique_key": LOCK, "headers": headers, "retry": 0}
+            bench.queue.activate("k", **lost)
+            db.set(LOCK, holder)
+            tasks = LostTasks(bench.commands, RULES, bench.clock, bench.stats)
+            found = [(LeasedTask("k", message("k", **lost)), 0)]
+            await tasks.put(QUEUE, found, Guard(OURS, expired_at=NOW_S + 99), "it died", lambda: None)
+            assert bench.queue.places() == {"archived": ["k"]}
             assert db.exists(LOCK) == is_held
 
     run(test)
