@@ -139,6 +139,24 @@ def test_what_waits_for_others_goes_back_at_once(workers: Workers, client: Clien
     assert sizes(ledger) == []
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+def test_what_waits_for_others_runs_once_nobody_brings_more(
+    workers: Workers, client: Client, view: View, ledger: Path, url: str, is_last: bool
+) -> None:
+    ids = enqueue(client, "plain", range(5))
+    if is_last:
+        workers.start("--max-tasks", "5", app=APP)
+    else:
+        start(workers)
+        wait_until(lambda: view.size("active") == 5)
+        with Inspector(url) as inspector:
+            (server,) = inspector.servers()
+            inspector.quiet_server(server.id)
+    for one in ids:
+        view.until("completed", one)
+    assert sizes(ledger) == [5]
+
+
 def test_one_that_waits_for_others_can_be_canceled(
     workers: Workers, client: Client, view: View, ledger: Path, url: str
 ) -> None:

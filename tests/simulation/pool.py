@@ -223,6 +223,8 @@ class SimulatedPool:
 
     def announce_stop(self) -> None: ...
 
+    def let_batches_go(self) -> None: ...
+
     def census(self) -> PoolCensus:
         busy = len(self._runs)
         children = {"starting": 0, "idle": self._children - busy, "busy": busy, "leaving": 0}

@@ -8,7 +8,7 @@ cdef bint gather(Dispatcher desk, Submission submission) except -1:
     cdef BatchRule rule = submission.batch
     cdef Submission leader = desk.open_batches.get(rule)
     cdef int64_t size = PyBytes_GET_SIZE(submission.data)
-    cdef int64_t due_at = submission.submitted_at + rule.wait_ns
+    cdef int64_t due_at = submission.submitted_at + (0 if desk.none_follow else rule.wait_ns)
     if submission.deadline_unix_ns > 0:
         # Half of the time that it has, since it does not begin behind its deadline.
         due_at = min(due_at, atomic.now_ns() + (submission.deadline_unix_ns - atomic.unix_ns()) // 2)

@@ -75,6 +75,7 @@ cdef class Dispatcher:
     # The batches that may get more tasks, by their rules, and how many tasks wait behind the first one of a batch.
     cdef dict open_batches
     cdef Py_ssize_t following
+    cdef bint none_follow
     # What share of a call a task is, of those that came lately; 1 until the first one for a batch has come.
     cdef Estimate share
     cdef bint has_batches
@@ -390,6 +391,15 @@ cdef class Dispatcher:
             if submission.batch is None or gather(self, submission):
                 again.append(submission)
         self.waiting = deque(sorted([*again, *self.waiting], key=_order))
+
+    def let_batches_go(self) -> list[Event]:
+        """Let no batch wait for more tasks, now and later, since none come; return events as ``dispatch`` does."""
+        cdef Submission leader
+        cdef int64_t now = atomic.now_ns()
+        self.none_follow = True
+        for leader in self.open_batches.values():
+            leader.due_at = min(leader.due_at, now)
+        return self.dispatch()
 
     def close(self) -> list[Submission]:
         """Withdraw all tasks that have not begun, here and in the rings, in order; later ones are RETURNED."""

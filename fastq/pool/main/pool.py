@@ -99,6 +99,11 @@ class ProcessPool:
         """Let running tasks, and those that begin from now on, see that they should come to an end."""
         self._supervisor.announce_stop()
 
+    def let_batches_go(self) -> None:
+        """Let no batch wait for more tasks, now and later: none come."""
+        if returned := self._dispatcher.let_batches_go():
+            asyncio.get_running_loop().call_soon(self._deliver, returned)
+
     def withdraw_all(self) -> list[Submission]:
         """Take no more tasks; return those that have not begun, in order of submission; they get no event."""
         return self._dispatcher.close()

@@ -153,6 +153,9 @@ class Pool(Protocol):
     def announce_stop(self) -> None:
         """Let running tasks, and those that begin from now on, see that they should come to an end."""
 
+    def let_batches_go(self) -> None:
+        """Let no batch wait for more tasks, now and later: none come."""
+
     def census(self) -> PoolCensus:
         """Return the numbers of the pool as of now."""
 

@@ -347,6 +347,7 @@ class ServerProcess:
     def quiet(self) -> None:
         """Fetch no more tasks, and finish those in flight; the server stays published."""
         self.pool.announce_stop()
+        self.pool.let_batches_go()
         self.fetcher.stop_fetching()
         self.presence.go_quiet(self.fetcher.quiet, self.heartbeater.wake)
 
@@ -377,6 +378,8 @@ class ServerProcess:
             is_empty = not self.tasks and not self.in_flight.ends.waiting
             if is_empty and (self.processor.has_taken_all or self.presence.status is ServerStatus.QUIET):
                 return  # nothing is in flight any more
+            if self.processor.has_taken_all:
+                self.pool.let_batches_go()
             if not is_empty or self.aggregation.is_busy or self.processor.taken != taken_when_asked:
                 taken_when_asked = -1  # a task is here, or about to be enqueued
             if is_empty and not self.aggregation.is_busy and self.fetcher.all_resting:
@@ -401,7 +404,7 @@ class ServerProcess:
         await countdown.wait(self.fetcher.quiet.wait(), LAST_TICK_S)
         self.acker.add(self.processor.withdraw())
         self.acker.keep_requeued()
-        await countdown.wait(self._drain())
+        await countdown.wait(asyncio.gather(self.pool.drain(FOREVER_S), self.aggregation.drain(FOREVER_S)))
         await self.watchdog.stop()
         await asyncio.gather(self.pool.stop(), self.aggregation.stop(LAST_TICK_S))
 
@@ -446,10 +449,6 @@ class ServerProcess:
         withdrawn = () if self.tasks or not self.config.takeover_after else withdraw_sign(self.owner)
         cleared = self._broker.run_many((*clear_server_state(self.identity), *withdrawn))
         await asyncio.gather(cleared, *rest, return_exceptions=True)
-
-    async def _drain(self) -> None:
-        """Let handlers and aggregator finish."""
-        await asyncio.gather(self.pool.drain(FOREVER_S), self.aggregation.drain(FOREVER_S))
 
     async def _last_writes(self, each_s: float) -> None:
         """Write all unsaved ends, again and again while Redis refuses them."""

@@ -280,6 +280,16 @@ def test_a_batch_goes_while_each_of_its_tasks_has_time_left(desk: Desk) -> None:
     assert 0 < desk.dispatcher.due_at - now_ns() < 60 * S
 
 
+def test_batches_that_get_no_more_go_at_once(desk: Desk) -> None:
+    rule = BatchRule(4, wait=600)
+    submit(desk, rule, 1, 2)
+    assert desk.loads == [0, 0]
+    desk.dispatcher.let_batches_go()
+    assert (sorted(desk.loads), desk.dispatcher.due_at) == ([0, 2], 0)
+    submit(desk, rule, 3, 4, 5)  # of a dequeue that was under way
+    assert sorted(desk.loads) == [2, 3]
+
+
 def test_a_batch_that_waits_for_others_is_not_returned(desk: Desk) -> None:
     submit(desk, BatchRule(4, wait=600), 1, 2)
     spin_until(now_ns() + 120 * MS)  # more than twice prefetch_time
