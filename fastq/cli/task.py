@@ -15,12 +15,12 @@ from fastq.cli.stats import STATES
 from fastq.cli.status_line import Look
 from fastq.cli.tables import facts, table
 from fastq.cli.task_filter import filter_options, page_of, read_filter
-from fastq.cli.task_shown import BY_STATE, COMMON, attempt_facts, last_traceback, task_facts
+from fastq.cli.task_shown import BY_STATE, COMMON, attempt_facts, last_traceback, lock_facts, task_facts
 from fastq.common.states import TaskState
 from fastq.info import TaskInfo
 from fastq.inspector.checks import MAX_PAGE
 from fastq.inspector.filters import TaskFilter
-from fastq.inspector.json_records import attempt_record, task_record
+from fastq.inspector.json_records import attempt_record, locks_record, task_record
 from fastq.text.human import clean, payload_text
 
 _EPILOG: Final = """\b
@@ -133,9 +133,12 @@ def inspect(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> 
     def tell(task_id: str) -> Record | None:
         info = session.inspector.get_task_info(queue, task_id)
         attempts = session.inspector.get_failed_attempts(queue, task_id)
+        locks = session.inspector.get_task_locks(queue, task_id)
         if as_json:
-            return {**task_record(info), "failed_attempts": list(map(attempt_record, attempts))}
-        pairs = [*task_facts(info, session.now), *attempt_facts(attempts, session.now)]
+            attempt_records = list(map(attempt_record, attempts))
+            return {**task_record(info), "locks": locks_record(locks), "failed_attempts": attempt_records}
+        now = session.now
+        pairs = [*task_facts(info, now), *lock_facts(locks, now), *attempt_facts(attempts, now)]
         pairs.append(("Payload", payload_text(info.payload)))
         if info.result is not None:
             pairs.append(("Result", payload_text(info.result)))

@@ -8,8 +8,8 @@ from fastq.cli.stats import STATE_COLOURS
 from fastq.cli.tables import Cell, Column
 from fastq.common.states import TaskState
 from fastq.info import TaskInfo
-from fastq.inspector import FailedAttempt
-from fastq.inspector.fields import TASK, faced
+from fastq.inspector import FailedAttempt, TaskLocks
+from fastq.inspector.fields import LOCKS, TASK, faced
 from fastq.text.fields import text_of
 from fastq.text.human import clean, number, payload_text, span, when
 
@@ -44,12 +44,18 @@ BY_STATE: Final[dict[TaskState, tuple[tuple[Column, Show], ...]]] = {
 
 
 _FACTS: Final = sorted(faced(TASK, "facts"))
+_LOCK_FACTS: Final = sorted(faced(LOCKS, "facts"))
 
 
 def task_facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
     """Return names and values of a task's facts except payload and result; missing ones are blank."""
     facts = [(title, text_of(field, info, now) if field.read(info) else "") for _, title, field in _FACTS]
     return [(title, Cell(text, STATE_COLOURS[info.state]) if title == "State" else text) for title, text in facts]
+
+
+def lock_facts(locks: TaskLocks, now: datetime) -> list[tuple[str, str]]:
+    """Return names and values of a task's unique lock, and of what is to follow it by its key, as ``task_facts``."""
+    return [(title, text_of(field, locks, now) if field.read(locks) else "") for _, title, field in _LOCK_FACTS]
 
 
 def attempt_facts(attempts: Sequence[FailedAttempt], now: datetime) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from fastq.common.states import TaskState
 from fastq.info import TaskInfo
-from fastq.inspector.records import QueueInfo
+from fastq.inspector.records import QueueInfo, TaskLocks
 
 
 class Kind(Enum):
@@ -168,4 +168,29 @@ TASK: Final = (
     Field("completed_at", Kind.TIME, facts=(15, "Completed"), web=(2, "Completed"), admin=(2, "Completed"),
           optional=True),
     Field("result", Kind.DATA, optional=True),
+)  # fmt: skip
+
+
+def _holder(locks: TaskLocks) -> str:
+    return locks.lock_holder and f"held by {locks.lock_holder}"
+
+
+def _follow_up(locks: TaskLocks) -> str | None:
+    size = locks.follow_up_size
+    return None if size is None else f"once this run has ended, with a payload of {size:,} bytes"
+
+
+LOCKS: Final = (
+    Field("leased_until", Kind.TIME, help="null where no server has it"),
+    Field("is_leased_by_go", Kind.FLAG),
+    Field("is_unique", Kind.FLAG),
+    Field("lock_holder", Kind.TEXT, help="the id of the task that has its unique lock", facts=(1, "Unique lock"),
+          shown=_holder, optional=True),
+    Field("locked_until", Kind.TIME, facts=(2, "Lock ends")),
+    Field("follow_up_size", Kind.NUMBER, "follow_up_bytes", "the newest payload that came by key while it ran",
+          facts=(3, "Runs again"), web=(1, "Runs again"), shown=_follow_up),
+    Field("follow_up_at", Kind.TIME, help="it does not run again before that", facts=(4, "Not before"),
+          web=(2, "Not before")),
+    Field("follow_up_latest", Kind.TIME, help="it is put off until then at most", facts=(5, "At the latest"),
+          web=(3, "At the latest")),
 )  # fmt: skip

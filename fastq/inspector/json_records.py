@@ -12,7 +12,7 @@ from fastq.info import TaskInfo
 from fastq.inspector.doctor.examination import Report
 from fastq.inspector.doctor.finding import Level
 from fastq.inspector.doctor.repairs import Repair
-from fastq.inspector.fields import QUEUE, TASK, Field, Kind
+from fastq.inspector.fields import LOCKS, QUEUE, TASK, Field, Kind
 from fastq.inspector.records import (
     DailyStats,
     Drain,
@@ -22,6 +22,7 @@ from fastq.inspector.records import (
     QueueInfo,
     ServerInfo,
     TaskEvent,
+    TaskLocks,
 )
 from fastq.inspector.runs import Durations, RunHistory, RunStats
 from fastq.wire.messages import ChildInfo, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
@@ -64,6 +65,7 @@ def _row(field: Field) -> Row:
 
 _QUEUE: Final = [_row(field) for field in QUEUE if field.key is not None]
 _TASK: Final = [_row(field) for field in TASK]
+_LOCKS: Final = [_row(field) for field in LOCKS]
 
 
 def _record(rows: Iterable[Row], record: object) -> dict[str, Any]:
@@ -120,6 +122,11 @@ def _quantile_s(durations: Durations, share: float) -> float | None:
 def task_record(info: TaskInfo) -> dict[str, Any]:
     """Describe a task."""
     return _record(_TASK, info)
+
+
+def locks_record(locks: TaskLocks) -> dict[str, Any]:
+    """Describe who has a task, and what is to follow it by its key."""
+    return _record(_LOCKS, locks)
 
 
 def attempt_record(attempt: FailedAttempt) -> dict[str, Any]:

@@ -85,11 +85,14 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class TaskLocks:
-    """The lease of a task, and its unique lock.
+    """The lease of a task, its unique lock, and what is to follow it by its key.
 
     ``leased_until`` is None if no server has the task; servers renew the lease every 5 s. ``is_leased_by_go`` tells
     the leases of Go servers. ``lock_holder`` is the id of the task that has the lock, perhaps another one; it is empty
     if the task is not unique, or nobody has its lock. ``locked_until`` is None if the lock never expires.
+    ``follow_up_size`` is the size of the newest payload that was enqueued by key while the task ran, None for none: it
+    runs once the present run has ended, at ``follow_up_at`` if there is a time, and at ``follow_up_latest`` however
+    often it is put off.
     """
 
     leased_until: datetime | None
@@ -97,6 +100,9 @@ class TaskLocks:
     is_unique: bool
     lock_holder: str
     locked_until: datetime | None
+    follow_up_size: int | None = None
+    follow_up_at: datetime | None = None
+    follow_up_latest: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from fastq.broker.inspect.put import lock_of, read_holder
 from fastq.broker.inspect.queues import queue_exists
 from fastq.broker.inspect.tasks import (
+    FollowUp,
     FoundTask,
     list_ids,
     list_ids_newest_first,
+    read_again,
     read_all_tasks,
     read_payload,
     read_tasks,
@@ -96,6 +99,13 @@ class Listing:
     def pieces(self, ids: Sequence[bytes], size: int) -> list[Sequence[bytes]]:
         """Cut ids into pieces, each read in its turn."""
         return [ids[start : start + size] for start in range(0, len(ids), size)]
+
+
+def _follow_up(found: FollowUp | None) -> tuple[int | None, datetime | None, datetime | None]:
+    if found is None:
+        return None, None, None
+    run_at, latest = (at_unix_ns(second * SECOND_NS) if second else None for second in found[1:])
+    return found.payload_size, run_at, latest
 
 
 def _lock(queue: str, message: bytes) -> str:
@@ -195,13 +205,15 @@ class TaskMethods(Driver):
 
     @operation
     def get_task_locks(self, queue: str, task_id: str) -> Flow[TaskLocks]:
-        """Read who has a task: its lease, and the holder of its unique lock.
+        """Read who has a task: its lease, and the holder of its unique lock; and what is to follow it by its key.
 
         ``TaskNotFoundError`` if the queue has no task with this id.
         """
         check_queue(queue)
         check_task_id(task_id)
-        exists, (found,) = yield from together(queue_exists(queue), read_tasks(queue, [task_id]))
+        exists, (found,), follows = yield from together(
+            queue_exists(queue), read_tasks(queue, [task_id]), read_again(queue, task_id)
+        )
         if not exists:
             raise QueueNotFoundError(queue)
         if found.message is None:
@@ -214,7 +226,8 @@ class TaskMethods(Driver):
         locked_until = None
         if holder is not None and left_ms >= 0:
             locked_until = at_unix_ns(self._now_ns() + left_ms * MS_NS)
-        return TaskLocks(until, is_of_go, bool(lock), (holder or b"").decode(errors="surrogateescape"), locked_until)
+        held_by = (holder or b"").decode(errors="surrogateescape")
+        return TaskLocks(until, is_of_go, bool(lock), held_by, locked_until, *_follow_up(follows))
 
     @operation
     def list_tasks(

@@ -16,8 +16,8 @@ from fastq._version import __version__
 from fastq.common.states import TaskState
 from fastq.cron.words import words_of
 from fastq.info import TaskInfo
-from fastq.inspector import QueueInfo
-from fastq.inspector.fields import TASK, Field, Kind, faced
+from fastq.inspector import QueueInfo, TaskLocks
+from fastq.inspector.fields import LOCKS, TASK, Field, Kind, faced
 from fastq.inspector.queues import MANY_GROUPS
 from fastq.text.fields import text_of
 from fastq.text.human import number, plural, share, size, span, stamp, when
@@ -57,14 +57,15 @@ def _latency(info: QueueInfo) -> Markup:
     )
 
 
-def _facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
-    """Return titles and values of a task; a value that it does not have is an empty text."""
+def _facts(info: TaskInfo | TaskLocks, now: datetime) -> list[tuple[str, str]]:
+    """Return titles and values of a task, or of its locks; a value that it does not have is an empty text."""
 
     def told(field: Field) -> str:
         value = field.read(info)
         return "" if not value else _moment(value, now) if field.kind is Kind.TIME else text_of(field, info)
 
-    return [(title, told(field)) for _, title, field in sorted(faced(TASK, "web"))]
+    table = LOCKS if isinstance(info, TaskLocks) else TASK
+    return [(title, told(field)) for _, title, field in sorted(faced(table, "web"))]
 
 
 def _clock(moment: datetime, text: str = "") -> Markup:

@@ -14,6 +14,7 @@ from fastq.common.states import TaskState
 from fastq.wire import keys
 from fastq.wire.attempts import AttemptRecord
 from fastq.wire.progress import encode_progress
+from tests.broker.harness import message
 from tests.cli.commands import BINARY, Fastq
 from tests.waiting import wait_until
 
@@ -189,6 +190,20 @@ def test_tasks_are_described(filled: Fastq) -> None:
     completed = filled.lines("task", "inspect", "-q", "default", "-i", "c1")
     assert 'Result {"sum": 3}' in completed
     assert "Retention 10m" in completed
+
+
+def test_what_is_to_follow_a_task_by_its_key_is_described(filled: Fastq, db: Any) -> None:
+    words = ("task", "inspect", "-q", "default", "a2")
+    assert not any(line.startswith("Runs again") for line in filled.lines(*words))
+    db.hset(keys.again("default"), "a2", b"4000000000::" + message("a2", payload=b"four"))
+    lines = filled.lines(*words)
+    assert "Runs again once this run has ended, with a payload of 4 bytes" in lines
+    assert any(line.startswith("Not before 2096-10-02 07:06:40 UTC (in ") for line in lines)
+    (record,) = filled.json(*words)
+    locks = record["locks"]
+    assert (locks["follow_up_bytes"], locks["follow_up_at"], locks["follow_up_latest"], locks["is_unique"]) == (
+        *(4, "2096-10-02T07:06:40Z", None, False),
+    )
 
 
 def test_tasks_are_described_as_json(filled: Fastq) -> None:

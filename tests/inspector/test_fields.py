@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from fastq import TaskInfo
-from fastq.inspector import QueueInfo
-from fastq.inspector.fields import QUEUE, TASK, Field, faced
+from fastq.inspector import QueueInfo, TaskLocks
+from fastq.inspector.fields import LOCKS, QUEUE, TASK, Field, faced
 
 
-@pytest.mark.parametrize(("table", "record"), [(QUEUE, QueueInfo), (TASK, TaskInfo)])
+@pytest.mark.parametrize(("table", "record"), [(QUEUE, QueueInfo), (TASK, TaskInfo), (LOCKS, TaskLocks)])
 def test_a_table_has_each_value_of_its_record_once(table: tuple[Field, ...], record: Any) -> None:
     told = {each.name for each in fields(record)} - {"key_outcome"}  # what enqueuing alone can tell
     assert sorted(each.name for each in table if each.key is not None) == sorted(told)
 
 
-@pytest.mark.parametrize("table", [QUEUE, TASK])
+@pytest.mark.parametrize("table", [QUEUE, TASK, LOCKS])
 def test_no_two_values_have_one_place_or_one_metric(table: tuple[Field, ...]) -> None:
     for face in ("facts", "stats", "dash", "web", "admin"):
         places = [place for place, _, _ in faced(table, face)]

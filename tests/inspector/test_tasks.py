@@ -17,7 +17,7 @@ from fastq.inspector import tasks as inspector_tasks
 from fastq.wire import keys
 from fastq.wire.attempts import AttemptRecord
 from fastq.wire.codec import decode_task_message
-from tests.broker.harness import NOW_S
+from tests.broker.harness import NOW_S, message
 from tests.inspector.harness import Ask, Seeded
 
 HOUR = timedelta(hours=1)
@@ -181,6 +181,21 @@ def test_who_has_a_task_is_told(ask: Ask, queue: Seeded) -> None:
     assert until <= datetime.now(UTC) + HOUR
     queue.db.zadd(keys.lease("default"), {"ours": float("inf")})
     assert ask("get_task_locks", "default", "ours").leased_until.year == 9999
+
+
+@pytest.mark.parametrize(("times", "run_at", "latest"), [(":", 0, 0), (f"{NOW_S + 5}:{NOW_S + 9}", 5, 9)])
+def test_what_is_to_follow_a_run_by_its_key_is_told(
+    ask: Ask, queue: Seeded, times: str, run_at: int, latest: int
+) -> None:
+    queue.activate("sync:42", until_s=NOW_S + 30)
+    assert ask("get_task_locks", "default", "sync:42").follow_up_size is None
+    newest = message("sync:42", payload=b"four")
+    queue.db.hset(keys.again("default"), "sync:42", f"{times}:".encode() + newest)
+    locks = ask("get_task_locks", "default", "sync:42")
+    expected = at(NOW_S + run_at) if run_at else None, at(NOW_S + latest) if latest else None
+    assert (locks.follow_up_size, locks.follow_up_at, locks.follow_up_latest) == (4, *expected)
+    queue.db.hset(keys.again("default"), "sync:42", "of another form")
+    assert ask("get_task_locks", "default", "sync:42").follow_up_size is None
 
 
 @pytest.mark.parametrize("method", ["get_task_info", "get_task_locks", "get_failed_attempts"])

@@ -20,6 +20,7 @@ from fastq.web.payloads import preview
 from fastq.web.payloads import shown as layout
 from fastq.web.serve import shortened
 from fastq.wire import keys
+from tests.broker.harness import message
 from tests.cli.dash.scene import publish_server
 from tests.redis_servers import redis_server
 from tests.waiting import wait_until
@@ -126,6 +127,16 @@ def test_a_task_names_the_holder_of_its_unique_lock(acting: Served, url: str, db
     assert '<a href="/queues/q/tasks/b~2F2">b/2</a> has it, without an end' in acting.get("/queues/q/tasks/a~2F1").text
     db.delete(lock)
     assert "Unique lock nobody has it" in text_of(acting.get("/queues/q/tasks/a~2F1"))
+
+
+def test_a_task_says_what_is_to_follow_it_by_its_key(acting: Served, url: str, db: Redis) -> None:
+    with Client(url) as client:
+        client.enqueue("t", queue="q", task_id="a")
+    assert "Runs again" not in text_of(acting.get("/queues/q/tasks/a"))
+    db.hset(keys.again("q"), "a", b"4000000000:4000000009:" + message("a", payload=b"four"))
+    page = text_of(acting.get("/queues/q/tasks/a"))
+    assert "Runs again once this run has ended, with a payload of 4 bytes Not before in" in page
+    assert "At the latest in" in page
 
 
 def test_a_task_has_links_to_its_trace_and_logs(url: str, db: Redis) -> None:

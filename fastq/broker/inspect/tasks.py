@@ -118,6 +118,23 @@ def read_payload(queue: str, task_id: str, field: str, start: int, count: int) -
     )
 
 
+class FollowUp(NamedTuple):
+    """What was enqueued by key while the task with that key ran: the size of its payload, and its times (0: none)."""
+
+    payload_size: int
+    run_at_s: int = 0
+    latest_s: int = 0
+
+
+def read_again(queue: str, task_id: str) -> Operation[FollowUp | None]:
+    """Read what is to follow the present run of a task; None for nothing."""
+
+    def parse(reply: list[Any] | None) -> FollowUp | None:
+        return None if reply is None else FollowUp(reply[2], int(reply[0] or 0), int(reply[1] or 0))
+
+    return scripted("read_again", (keys.again(queue),), (task_id,), parse, idempotent=True)
+
+
 def read_message(queue: str, task_id: str) -> Operation[bytes | None]:
     """Read the encoded message of a task; None if there is no such task."""
     return Operation("HGET", (keys.task(queue, task_id),), ("msg",), idempotent=True)

@@ -14,10 +14,10 @@ from fastq.cli.dash.cells import text_of
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.payload import shown_lines
 from fastq.cli.dash.view import Hint, Line
-from fastq.cli.task_shown import attempt_facts, last_traceback, task_facts
+from fastq.cli.task_shown import attempt_facts, last_traceback, lock_facts, task_facts
 from fastq.errors import FastqError, QueueNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo
-from fastq.inspector import FailedAttempt
+from fastq.inspector import FailedAttempt, TaskLocks
 from fastq.text.human import clean, size
 
 
@@ -46,6 +46,7 @@ class TaskView(Acting):
         self._task_id = task_id
         self._info: TaskInfo | None = None
         self._attempts: list[FailedAttempt] = []
+        self._locks: TaskLocks | None = None
         self._is_gone = False
         self._text = Line(id="task")
         self._where = Line(id="where")
@@ -59,6 +60,7 @@ class TaskView(Acting):
         inspector = self.desk.inspector
         self._info = await inspector.get_task_info(self._queue, self._task_id)
         self._attempts = await inspector.get_failed_attempts(self._queue, self._task_id)
+        self._locks = await inspector.get_task_locks(self._queue, self._task_id)
         self._is_gone = False
 
     def bears(self, error: FastqError) -> bool:
@@ -82,13 +84,14 @@ class TaskView(Acting):
             where.append("  is gone: done or deleted" if self._info else "  there is no such task", style="yellow")
         self._where.say(where)
         if self._info is not None:
-            text = _text(self._info, self._attempts)
+            text = _text(self._info, self._locks, self._attempts)
             self._text.say(text)
 
 
-def _text(info: TaskInfo, attempts: Sequence[FailedAttempt]) -> Text:
+def _text(info: TaskInfo, locks: TaskLocks | None, attempts: Sequence[FailedAttempt]) -> Text:
     text, now = Text(), datetime.now(UTC)
-    pairs = [pair for pair in (*task_facts(info, now), *attempt_facts(attempts, now)) if pair[1]]
+    of_locks = lock_facts(locks, now) if locks else []
+    pairs = [pair for pair in (*task_facts(info, now), *of_locks, *attempt_facts(attempts, now)) if pair[1]]
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         text.append(f" {name:<{width}}  ", style="dim").append_text(text_of(value, value)).append("\n")

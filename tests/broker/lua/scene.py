@@ -16,7 +16,7 @@ from fastq.broker.inspect.queues import list_groups, pause_queue, peek_queue, qu
 from fastq.broker.inspect.redis_state import node_memory
 from fastq.broker.inspect.removal import close_queue, find_groups, sweep_queue, unlist_groups
 from fastq.broker.inspect.servers import read_workers
-from fastq.broker.inspect.tasks import read_payload, read_tasks, update_payload
+from fastq.broker.inspect.tasks import read_again, read_payload, read_tasks, update_payload
 from fastq.broker.operation import Operation
 from fastq.broker.operations.aggregate import (
     AggregationSet,
@@ -314,6 +314,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "read_ends": [read_ends(Q, [("c2", ""), ("ar1", "nonce"), ("p1", "")])],
     "read_lock": [read_lock(LOCK["p2"], b"p2")],
     "read_page": [Walk(_SCHEDULED, with_locks=True).page(), Walk(_PENDING, with_locks=True).page()],
+    "read_again": [read_again(Q, "gone"), read_again(Q, "p1")],
     "read_payload": [read_payload(Q, "p1", "msg", 0, 9)],
     "read_tasks": [read_tasks(Q, ["p1", "s1", "a1", "c2"])],
     "read_workers": [read_workers(_SERVER.workers_key), read_workers(_SERVER.workers_key, 600, [b"7", b"none"])],
