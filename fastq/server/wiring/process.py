@@ -328,8 +328,7 @@ class ServerProcess:
     async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
         """Do some work until it ends or the shutdown begins; return whether it ended."""
         working = asyncio.ensure_future(work)
-        was_done = await within(None, working, unless=self.stopping)
-        if was_done:
+        if was_done := await within(None, working, unless=self.stopping):
             working.result()
         return was_done
 
