@@ -78,7 +78,7 @@ class Loop(asyncio.BaseEventLoop):
         self._now_s = self.now_ns / 1e9
         self.steps = 0
         self._timers: list[Timer] = []
-        self.get_debug = bool  # says no; each future asks
+        self.get_debug = bool  # type: ignore[method-assign]  # says no; each future asks
         self._made = self._at_once = 0
         self._on: Machine | None = None
         self.set_clock(None)

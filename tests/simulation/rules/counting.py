@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tests.simulation.happenings import Acted, Counted, Remembered
-from tests.simulation.judge import CHARGED, DONE, History
+from tests.simulation.judge import CHARGED, DONE, History, Run
 
 BEAT_S: Final = 30.0
 """Within so long a server that is well has added to the history what it has counted."""
@@ -50,7 +50,7 @@ def _failed_without_a_run(history: History) -> int:
     They were canceled before they began, or archived as their server or their call was lost: those stay in the archive,
     or one that may run once has been deleted since.
     """
-    by_id = defaultdict(list)
+    by_id: defaultdict[str, list[Run]] = defaultdict(list)
     for name, of_task in history.runs.items():
         by_id[name.partition("#")[0]] += of_task
     last = {task_id: max(of_task, key=lambda run: run.began_s).kind for task_id, of_task in by_id.items() if of_task}
