@@ -22,6 +22,8 @@ from fastq.common.states import TaskState
 
 DEFAULT_TIMEOUT_S: Final = 1800
 MAX_INT32: Final = 2**31 - 1
+MAX_LANE_BYTES: Final = 200
+MAX_LANE_SHOWN: Final = 50
 SECOND_NS: Final = 1_000_000_000
 
 NO_OPTIONS: Final[Mapping[str, Any]] = {}
@@ -66,6 +68,7 @@ class EnqueueOptions(TypedDict, total=False):
     process_in: float | timedelta | None
     retention: float | timedelta | None
     group: str | None
+    lane: str | None
     headers: Mapping[str, str] | None
 
 
@@ -73,9 +76,10 @@ class EnqueueOptions(TypedDict, total=False):
 class TaskOptions:
     """The options of one task, complete.
 
-    ``fields`` are the fields of the message that options set. ``headers`` are those given to ``enqueue``.
-    ``unique_ttl_ns`` is 0 for "not unique", ``unique_key`` is None for the key of the payload, ``process_at_ns`` is
-    None for "now". ``if_there`` is "" for a task without a key, and ``latest_ns`` is 0 for no latest time.
+    ``fields`` are the fields of the message that options set. ``headers`` are those given to ``enqueue``. ``in_lane``
+    says that its group is a lane. ``unique_ttl_ns`` is 0 for "not unique", ``unique_key`` is None for the key of the
+    payload, ``process_at_ns`` is None for "now". ``if_there`` is "" for a task without a key, and ``latest_ns`` is 0
+    for no latest time.
     """
 
     fields: Mapping[str, Any]
@@ -88,6 +92,7 @@ class TaskOptions:
     until: str = "done"
     if_there: str = ""
     latest_ns: int = 0
+    in_lane: bool = False
 
     @property
     def queue(self) -> str:
@@ -125,6 +130,11 @@ def complete(checked: Mapping[str, Any], now_ns: int) -> TaskOptions:
         raise ValueError(f"until={checked['until']!r} needs unique=<how long the lock is held at most>")
     process_at_ns = _process_at_ns(checked.get("process"), now_ns)
     if_there = _if_there(checked)
+    if "lane" in checked and "group" in checked:
+        raise ValueError(
+            f"lane={checked['lane']!r} and group={checked['group']!r} exclude each other: the tasks of a group are "
+            "combined into one, those of a lane wait for their turn"
+        )
     return TaskOptions(
         fields,
         starting_state(process_at_ns, fields["group_key"]),
@@ -136,6 +146,7 @@ def complete(checked: Mapping[str, Any], now_ns: int) -> TaskOptions:
         checked.get("until", "done"),
         if_there,
         now_ns + checked["latest"] if "latest" in checked else 0,
+        "lane" in checked,
     )
 
 
@@ -220,6 +231,18 @@ def check_queue_name(value: object, name: str) -> str:
     if "}" in queue:
         raise ValueError(f"{name} must not contain '}}', which would break the hash tag of its keys: {queue!r}")
     return queue
+
+
+def check_lane(value: object, name: str) -> str:
+    """Return the name of a lane, if it can be one; ``*`` and ``pool:*`` are the names of rules."""
+    lane = check_text(value, name)
+    if lane == "*" or lane.endswith(":*"):
+        raise ValueError(f"{name} must not be '*' or end with ':*', which stand for many lanes: {lane!r}")
+    if any(ord(letter) < 0x20 or 0x7F <= ord(letter) < 0xA0 for letter in lane):
+        raise ValueError(f"{name} must not contain control characters: {lane!r}")
+    if (size := len(lane.encode())) > MAX_LANE_BYTES:
+        raise ValueError(f"{name} must have at most {MAX_LANE_BYTES} bytes, not {size}: {lane[:MAX_LANE_SHOWN]!r}...")
+    return lane
 
 
 def _count(value: object, name: str) -> int:
@@ -385,6 +408,14 @@ OPTIONS: Final = (
         "Group",
         "group_key",
         "",
+    ),
+    OptionSpec(
+        "lane",
+        OptionKind.TEXT,
+        check_lane,
+        "the lane in which it waits for its turn, such as openai:acme, which may have limits",
+        field="group_key",
+        default="",
     ),
     OptionSpec("headers", OptionKind.HEADERS, check_headers, "a header; may be repeated", "Header"),
 )

@@ -59,6 +59,26 @@ BAD_OPTIONS: list[tuple[str, Any, type[Exception], str]] = [
     *_text("task_id"),
     *_text("unique_key"),
     *_text("group"),
+    *_text("lane"),
+    *(
+        (
+            "lane",
+            lane,
+            ValueError,
+            re.escape(f"lane must not be '*' or end with ':*', which stand for many lanes: {lane!r}"),
+        )
+        for lane in ("*", "openai:*")
+    ),
+    *(
+        ("lane", lane, ValueError, re.escape(f"lane must not contain control characters: {lane!r}"))
+        for lane in ("a\nb", "\x00", "a\x85", "\x1f:b")
+    ),
+    (
+        "lane",
+        "é" * 101,
+        ValueError,
+        re.escape(f"lane must have at most 200 bytes, not 202: {'é' * 50!r}..."),
+    ),
     ("max_retry", True, TypeError, "max_retry must be an int, not bool: True"),
     ("max_retry", "3", TypeError, "max_retry must be an int, not str: '3'"),
     ("max_retry", 3.0, TypeError, "max_retry must be an int, not float: 3.0"),

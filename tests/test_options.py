@@ -102,6 +102,9 @@ def test_no_options_are_asynqs_defaults() -> None:
         ({"retention": 90}, "retention", 90),
         ({"retention": 2.9}, "retention", 2),
         ({"group": "g:1"}, "group_key", "g:1"),
+        ({"lane": "openai:acme"}, "group_key", "openai:acme"),
+        ({"lane": "a:*b"}, "group_key", "a:*b"),
+        ({"lane": "é" * 100}, "group_key", "é" * 100),
     ],
 )
 def test_an_option_is_taken_as_asynq_takes_it(options: dict[str, Any], field: str, value: object) -> None:
@@ -141,11 +144,11 @@ def test_none_does_not_take_an_option_of_the_task_back() -> None:
     assert complete({**check_options({"queue": "low"}), **check_options({"queue": None})}, NOW_NS).queue == "low"
 
 
-@pytest.mark.parametrize("name", ["queue", "task_id", "group", "unique_key"])
+@pytest.mark.parametrize("name", ["queue", "task_id", "group", "lane", "unique_key"])
 @pytest.mark.parametrize("value", [OldQueue.BULK, Queue.BULK])
 def test_an_enum_of_names_is_its_value(name: str, value: str) -> None:
     options = {name: value, **({"unique": 60} if name == "unique_key" else {})}
-    found = value_of(completed(**options), {"group": "group_key"}.get(name, name))
+    found = value_of(completed(**options), {"group": "group_key", "lane": "group_key"}.get(name, name))
     assert f"{found}" == "bulk"
     assert type(found) is str
 
@@ -225,6 +228,19 @@ def test_a_key_is_the_id_and_what_is_there_is_kept_by_default() -> None:
 def test_an_unknown_option_is_refused_with_a_hint(name: str, hint: str) -> None:
     with pytest.raises(TypeError, match=re.escape(f"unknown option {name!r}; {hint}")):
         check_options({name: 1})
+
+
+def test_a_lane_is_no_group() -> None:
+    with pytest.raises(ValueError, match=r"^lane='a' and group='b' exclude each other: "):
+        completed(lane="a", group="b")
+    with pytest.raises(ValueError, match=r"^lane='a' and group='b' exclude each other: "):
+        complete({**check_options({"group": "b"}), **check_options({"lane": "a"})}, NOW_NS)
+
+
+def test_a_task_with_a_lane_says_so() -> None:
+    assert completed(lane="a").in_lane
+    assert not completed(group="a").in_lane
+    assert completed(lane="a").state is TaskState.AGGREGATING
 
 
 def test_an_unknown_option_is_refused_even_if_it_is_none() -> None:

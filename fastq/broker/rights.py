@@ -2,17 +2,18 @@
 
 from typing import Final
 
-ENQUEUING: Final = "del exists hdel hget hset lpush publish sadd set srem wait zadd zrange zrem"
+ENQUEUING: Final = "del exists hdel hget hmget hset lpush publish sadd set srem time wait zadd zmscore zrange zrem"
 WORKING: Final = f"""
-{ENQUEUING} client|id client|list client|tracking expire expireat get hexists hgetall hincrby hlen hmget hrandfield
+{ENQUEUING} client|id client|list client|tracking expire expireat get hexists hgetall hincrby hlen hrandfield hscan
 incrby info lindex llen lpos lrange lrem lset mget pttl rename rpop rpush scan scard setex sismember sscan subscribe
-time type unlink zcard zcount zmscore zpopmin zrangebyscore zrangestore zrank zremrangebyrank zremrangebyscore zscore
+type unlink zcard zcount zpopmin zrangebyscore zrangestore zrank zremrangebyrank zremrangebyscore zscore
 """
 _DONE_WITHOUT: Final = {
     "client|id",
     "client|list",
     "client|tracking",
     "hrandfield",
+    "hscan",
     "info",
     "publish",
     "subscribe",

@@ -42,7 +42,7 @@ class Chunk:
         self._new_tasks: list[NewTask] = []
         self._tasks: list[Task] = []
         self._options: list[TaskOptions] = []
-        self._places: dict[tuple[str, TaskState, bool], list[int]] = {}
+        self._places: dict[tuple[str, TaskState, bool, bool], list[int]] = {}
         self._last: tuple[TaskOptions | None, list[int]] = None, []
 
     def __len__(self) -> int:
@@ -52,7 +52,8 @@ class Chunk:
         """Append a composed task."""
         last, positions = self._last
         if options is not last:
-            positions = self._places.setdefault((options.queue, options.state, options.if_there != ""), [])
+            kind = options.queue, options.state, options.in_lane, options.if_there != ""
+            positions = self._places.setdefault(kind, [])
             self._last = options, positions
         if options.task_id:
             self._seed = b""
@@ -67,11 +68,11 @@ class Chunk:
         return {queue for queue, *_ in self._places}
 
     def batches(self) -> list[EnqueueBatch]:
-        """Return one batch for each queue and starting state; each keeps the order of its tasks."""
+        """Return one batch for each queue, starting state and whether in lanes; each keeps the order of its tasks."""
         new_tasks = self._new_tasks
         return [
-            EnqueueBatch(queue, state, [new_tasks[at] for at in positions], self._now_ns)
-            for (queue, state, _), positions in self._places.items()
+            EnqueueBatch(queue, state, [new_tasks[at] for at in positions], self._now_ns, in_lane)
+            for (queue, state, in_lane, _), positions in self._places.items()
         ]
 
     def result(self, report: EnqueueReport, *, keep_tasks: bool) -> ChunkResult:

@@ -75,7 +75,7 @@ def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = ""
     options = complete({**task.options, **given} if task.options else given, now_ns)
     message = message_of(task, options, task_id or options.task_id or new_task_id())
     new = new_task_of(message, options, now_ns)
-    batch = EnqueueBatch(options.queue, options.state, (new,), now_ns)
+    batch = EnqueueBatch(options.queue, options.state, (new,), now_ns, options.in_lane)
     return batch, enqueued_info(message, options, now_ns)
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "all_workers",
     "archive_rule",
     "archived",
+    "bell",
     "completed",
     "control_channel",
     "due_channel",
@@ -30,23 +31,30 @@ __all__ = [
     "errors",
     "failed",
     "failed_total",
+    "full",
     "group",
     "group_prefix",
     "groups",
+    "held",
+    "held_prefix",
     "history_hours",
     "history_minutes",
     "inbox_channel",
     "last_tick",
     "lease",
+    "limits",
     "lost",
     "moved",
     "moving",
     "never",
     "paused",
     "pending",
+    "pool_prefix",
+    "pool_waiting",
     "processed",
     "processed_total",
     "queue_prefix",
+    "rates",
     "retry",
     "scheduled",
     "scheduled_groups",
@@ -62,6 +70,7 @@ __all__ = [
     "task",
     "task_prefix",
     "tick",
+    "turns",
     "unique",
     "unique_for_key",
     "workers",
@@ -69,7 +78,7 @@ __all__ = [
 
 OWN_ASIDE: Final = (
     r"again|moved|archive_rule|scheduled_groups|lost:\d{4}-\d\d-\d\d|history:\d{4}-\d\d-\d\d(T\d\d)?"
-    r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}"
+    r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}|limits|turns|full|rates|bell|(h|pool):.*"
 )
 """What the keys of a queue are called that asynq does not know, besides those of tasks and groups."""
 
@@ -343,6 +352,57 @@ def aggregation_set(queue: str, group_name: str, set_id: str) -> str:
 def aggregation_sets(queue: str) -> str:
     """Name the sorted set of a queue's ``aggregation_set`` keys, scored by their deadline in Unix seconds."""
     return f"asynq:{{{queue}}}:aggregation_sets"
+
+
+def limits(queue: str) -> str:
+    """Name the hash of the rules of a queue's lanes, which is there while it has any; not asynq's.
+
+    A field is a lane, ``pool:*``, ``*`` for all lanes without a field of their own, or "" for the queue itself.
+    """
+    return f"asynq:{{{queue}}}:limits"
+
+
+def turns(queue: str) -> str:
+    """Name the sorted set of lanes that have tasks, scored by when they may be served (Unix us); not asynq's."""
+    return f"asynq:{{{queue}}}:turns"
+
+
+def full(queue: str) -> str:
+    """Name the sorted set of what has no free place, scored by when that is looked at again (Unix us); not asynq's.
+
+    Its members are lanes, pools as ``pool:*``, and "" for the queue itself.
+    """
+    return f"asynq:{{{queue}}}:full"
+
+
+def held_prefix(queue: str) -> str:
+    """Return the prefix of the keys of the places of a queue's lanes and pools; the field of ``limits`` follows."""
+    return f"asynq:{{{queue}}}:h:"
+
+
+def held(queue: str, lane: str) -> str:
+    """Name the set of the ids that have the places of a lane, or of a pool as ``pool:*``; not asynq's."""
+    return f"asynq:{{{queue}}}:h:{lane}"
+
+
+def pool_prefix(queue: str) -> str:
+    """Return the prefix of the keys of lanes that wait for their pools; the pool follows."""
+    return f"asynq:{{{queue}}}:pool:"
+
+
+def pool_waiting(queue: str, pool: str) -> str:
+    """Name the sorted set of the lanes that wait for their pool, scored by since when (Unix us); not asynq's."""
+    return f"asynq:{{{queue}}}:pool:{pool}"
+
+
+def rates(queue: str) -> str:
+    """Name the hash of until when lanes and ``pool:*`` have used up their rates, Unix us of GCRA; not asynq's."""
+    return f"asynq:{{{queue}}}:rates"
+
+
+def bell(queue: str) -> str:
+    """Name the list that has an element while a lane of a queue is ready; not asynq's."""
+    return f"asynq:{{{queue}}}:bell"
 
 
 def tick(queue: str, entry_name: str, due_s: int) -> str:

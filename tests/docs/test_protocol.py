@@ -22,6 +22,8 @@ NAMES = {
     "entry_name": "NAME",
     "due_s": "DUE",
     "group_name": "GROUP",
+    "lane": "LANE",
+    "pool": "POOL",
     "set_id": "SET",
     "scope": "SCOPE",
     "inbox": "INBOX",

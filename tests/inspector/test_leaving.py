@@ -18,17 +18,25 @@ from tests.waiting import wait_until
 
 DAY, HOUR = date(2026, 1, 2), datetime(2026, 1, 2, 3, tzinfo=UTC)
 OWN = {
+    "app_limits": [keys.app_limits("q")],
     "archive_rule": [keys.archive_rule("q")],
+    "bell": [keys.bell("q")],
     "error": [keys.error("q", "ab" * 8)],
     "errors": [keys.errors("q")],
     "fastq": [keys.server_notice(keys.server_info("h", 1, "i"))],
+    "full": [keys.full("q")],
+    "h": [keys.held("q", "l:é"), keys.held("q", "p:*")],
     "history": [keys.history_hours("q", DAY), keys.history_minutes("q", HOUR)],
     "last_tick": [keys.last_tick("q", "n:é")],
+    "limits": [keys.limits("q")],
     "lost": [keys.lost("q", DAY)],
     "moved": [keys.moved("q")],
+    "pool": [keys.pool_waiting("q", "p")],
+    "rates": [keys.rates("q")],
     "scheduled_groups": [keys.scheduled_groups("q")],
     "scheduler_ticks": [keys.scheduler_ticks()],
     "tick": [keys.tick("q", "n:x", second) for second in range(1500)],
+    "turns": [keys.turns("q")],
 }
 FAR_S = 4_000_000_000
 

@@ -1,7 +1,7 @@
 """Dequeue: take a batch of a queue's oldest tasks, mark them active and lease them."""
 
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastq.broker.operation import Operation, scripted
 from fastq.broker.operations.lease import Leased
@@ -10,6 +10,8 @@ from fastq.wire import keys
 MAX_BATCH_TASKS: Final = 500
 MAX_BATCH_BYTES: Final = 256_000
 """Without this limit, 500 messages of 100 kB would block Redis for 121 ms."""
+LOOK_AGAIN_US: Final = 5_000_000
+"""After this time a full lane is looked at again: whoever ended its tasks may not have freed their places."""
 LONGEST_TIME: Final = 19
 """The digits of a time in nanoseconds."""
 
@@ -19,6 +21,21 @@ class NoTasks(Enum):
 
     EMPTY = 0
     PAUSED = -1
+    WITHOUT_RULES = -2
+    """Its rules for lanes are gone: it is to be asked as any other queue."""
+
+
+class Taken(NamedTuple):
+    """What a queue with lanes has given.
+
+    ``due_s`` is after how many seconds a lane waits no longer for its time, None if none does. ``is_full`` says that
+    the queue itself has no free place. ``rated`` are the places of those tasks that have a rate, from 0.
+    """
+
+    leased: Leased
+    due_s: float | None
+    is_full: bool
+    rated: list[int]
 
 
 def dequeue(queue: str, count: int, lease_score: str) -> Operation[Leased | NoTasks]:
@@ -29,6 +46,26 @@ def dequeue(queue: str, count: int, lease_score: str) -> Operation[Leased | NoTa
         (keys.task_prefix(queue), min(count, MAX_BATCH_TASKS), MAX_BATCH_BYTES, lease_score),
         _parse,
     )
+
+
+def take(queue: str, count: int, lease_score: str) -> Operation[Taken | NoTasks]:
+    """Do as ``dequeue`` for a queue with lanes: take of pending, and of the lanes by turns and within their limits."""
+    places = keys.pending(queue), keys.active(queue), keys.lease(queue), keys.paused(queue), keys.groups(queue)
+    lanes = keys.limits(queue), keys.turns(queue), keys.full(queue), keys.rates(queue), keys.bell(queue)
+    return scripted(
+        "take",
+        (*places, *lanes),
+        (keys.task_prefix(queue), min(count, MAX_BATCH_TASKS), MAX_BATCH_BYTES, lease_score, LOOK_AGAIN_US),
+        _parse_taken,
+    )
+
+
+def _parse_taken(reply: Any) -> Taken | NoTasks:
+    if isinstance(reply, int):
+        return NoTasks(reply)
+    dangling, first_since, last_since, due_us, is_full, rated, *tasks = reply
+    leased = Leased(tasks[::2], tasks[1::2], dangling, (_time_ns(first_since), _time_ns(last_since)))
+    return Taken(leased, int(due_us) / 1e6 if due_us else None, bool(is_full), [place - 1 for place in rated])
 
 
 def _parse(reply: Any) -> Leased | NoTasks:

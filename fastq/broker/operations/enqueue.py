@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from fastq.broker.operation import Flow, Operation, Pause, Soon, Word
 from fastq.broker.operations.keyed import Found, KeyTerms, found_of, keyed_keys
+from fastq.broker.operations.lanes import lane_keys
 from fastq.broker.scripts import Script, load_script
 from fastq.broker.transport.exchange import ATTEMPTS, backoff_s
 from fastq.common.clock import Clock
@@ -87,6 +88,8 @@ class EnqueueBatch:
     state: TaskState
     tasks: Sequence[NewTask]
     now_ns: int
+    in_lane: bool = False
+    """Whether the groups of the tasks are lanes."""
 
     @property
     def keyed(self) -> bool:
@@ -303,7 +306,7 @@ def _read_message(queue: str, task_id: str) -> Operation[bytes | None]:
 def _operation(batch: EnqueueBatch) -> Operation[Any]:
     if batch.keyed:
         return _put_keyed(batch)
-    script, layout = _LAYOUTS[batch.state]
+    script, layout = (_IN_LANES if batch.in_lane else _LAYOUTS)[batch.state]
     parse = partial(_outcomes, len(batch.tasks))
     return Operation(script.name, *layout(batch), parse, script=script, unconfirmed=_unconfirmed)
 
@@ -379,8 +382,24 @@ def _aggregating(batch: EnqueueBatch) -> _Layout:
     return (keys.groups(batch.queue),), args
 
 
-_LAYOUTS: dict[TaskState, tuple[Script, Callable[[EnqueueBatch], _Layout]]] = {
+def _scheduled_in_lanes(batch: EnqueueBatch) -> _Layout:
+    script_keys, args = _scheduled(batch)
+    return (*script_keys, keys.limits(batch.queue)), args
+
+
+def _in_lanes(batch: EnqueueBatch) -> _Layout:
+    _, args = _aggregating(batch)
+    args.insert(3, keys.due_channel(batch.queue))
+    return lane_keys(batch.queue), args
+
+
+_Layouts: TypeAlias = Mapping[TaskState, tuple[Script, Callable[[EnqueueBatch], _Layout]]]
+_LAYOUTS: Final[_Layouts] = {
     TaskState.PENDING: (load_script("enqueue"), _pending),
     TaskState.SCHEDULED: (load_script("schedule"), _scheduled),
     TaskState.AGGREGATING: (load_script("add_to_group"), _aggregating),
+}
+_IN_LANES: Final[_Layouts] = {
+    TaskState.SCHEDULED: (load_script("schedule_lanes"), _scheduled_in_lanes),
+    TaskState.AGGREGATING: (load_script("enqueue_lane"), _in_lanes),
 }

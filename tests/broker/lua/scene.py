@@ -33,7 +33,7 @@ from fastq.broker.operations.aggregate import (
 )
 from fastq.broker.operations.archive_rule import ArchiveRule, drop_archived, set_archive_rule
 from fastq.broker.operations.cancel import _delete
-from fastq.broker.operations.dequeue import dequeue
+from fastq.broker.operations.dequeue import dequeue, take
 from fastq.broker.operations.ends import read_ends, tell_completed
 from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, _operation, _put_keyed
 from fastq.broker.operations.errors import keep_traceback
@@ -56,6 +56,7 @@ from fastq.broker.operations.finish import (
 from fastq.broker.operations.health import missing_rights
 from fastq.broker.operations.history import add_history
 from fastq.broker.operations.keyed import KeyTerms, put_again
+from fastq.broker.operations.lanes import in_lanes
 from fastq.broker.operations.lease import extend_leases, list_leases, list_owned
 from fastq.broker.operations.maintain import delete_expired_completed, forward
 from fastq.broker.operations.presence import (
@@ -109,6 +110,7 @@ def set_scene(db: Redis) -> None:
     at.hset(keys.task(Q, "c2"), "result", b"kept")
     _group(bench)
     _park(bench)
+    _lanes(bench)
     for task_id, lock in LOCK.items():
         at.set(lock, task_id, ex=1000)
         at.hset(keys.task(Q, task_id), "unique_key", lock)
@@ -142,6 +144,34 @@ def _group(bench: QueueBench) -> None:
     at.zadd(keys.group(Q, "unlisted"), {"f1": NOW_S})
     at.sadd(keys.groups(Q), "g", "empty")
     at.zadd(keys.scheduled_groups(Q), {"empty": NOW_S - 10_000})
+
+
+def _lanes(bench: QueueBench) -> None:
+    put, at = bench.put, bench.db
+    at.hset(
+        keys.limits(Q), mapping={"": "0:0:1:1", "lane": "1:0:1:1", "pool:*": "2:1000000:5:1", "free": "0:1000000:2:1"}
+    )
+    for lane, ids in {
+        "lane": ("l1", "l2"),
+        "pool:a": ("l3",),
+        "pool:b": ("l4",),
+        "free": ("l5",),
+        "fresh": ("l6",),
+    }.items():
+        for task_id in ids:
+            put(task_id, "aggregating")
+            at.hset(keys.task(Q, task_id), "group", lane)
+            at.zadd(keys.group(Q, lane), {task_id: NOW_S - 10})
+        at.sadd(keys.groups(Q), lane)
+    for task_id, lane in {"a1": "lane", "b1": "pool:a", "b2": "pool:b"}.items():
+        at.hset(keys.task(Q, task_id), "group", lane)
+    at.sadd(keys.held(Q, "lane"), "a1")
+    at.sadd(keys.held(Q, "pool:*"), "b1", "b2")
+    far = NOW_S * 10**6
+    at.zadd(keys.full(Q), {"lane": far, "pool:*": far})
+    at.zadd(keys.turns(Q), {"free": 1, "fresh": 2, "pool:a": 3})
+    at.zadd(keys.pool_waiting(Q, "pool"), {"pool:b": 1})
+    at.hset(keys.rates(Q), mapping={"free": 1, "pool:*": 1})
 
 
 def _park(bench: QueueBench) -> None:
@@ -178,6 +208,10 @@ def _new(task_id: str, **more: Any) -> NewTask:
 
 def _batch(state: TaskState, *tasks: NewTask) -> Operation[Any]:
     return _operation(EnqueueBatch(Q, state, tasks, NOW_NS))
+
+
+def _in_lane(state: TaskState, *tasks: NewTask) -> Operation[Any]:
+    return _operation(EnqueueBatch(Q, state, tasks, NOW_NS, in_lane=True))
 
 
 def _tick(state: TaskState, task: NewTask) -> Operation[Any]:
@@ -224,6 +258,11 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
         archive(Q, [Archived("a1", message("a1"), ATTEMPT), Archived("a2", message("a2"))], NOW, Guard(OURS)),
         archive(Q, [Archived("e1", message("e1"), ATTEMPT)], NOW, _LOST),
     ],
+    "archive_lanes": [
+        in_lanes(
+            archive(Q, [Archived("a1", message("a1"), ATTEMPT), Archived("a2", message("a2"))], NOW, Guard(OURS)), Q
+        ),
+    ],
     "archive_aggregating": [archive_members(TAKEN, [("m1", message("m1")), ("m2", message("m2"))], NOW_S)],
     "archive_task": [archive_task(Target(Q, "p2"), NOW), archive_task(Target(Q, "g1"), NOW)],
     "archive_tasks": [
@@ -253,6 +292,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
             OURS,
         )
     ],
+    "complete_lanes": [in_lanes(complete(Q, [Completed("a1", message("a1"), NOW_S + 60, result=b"1")], NOW, OURS), Q)],
     "count_ticks": [count_ticks({(TickOutcome.ENQUEUED, "t"): 2, (TickOutcome.FAILED, "t"): 1})],
     "delete_aggregation_set": [delete_members(MADE, {"n1": LOCK["n1"], "n2": ""})],
     "delete_expired_completed": [delete_expired_completed(Q, NOW_S, 10)],
@@ -263,11 +303,16 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
         done(Q, [Done("a1"), Done("a2", LOCK["a2"])], NOW),
         done(Q, [Done(f"b{n}") for n in range(0, 20)] + [Done("a3", LOCK["a3"])], NOW, OURS),
     ],
+    "done_lanes": [in_lanes(done(Q, [Done("a1"), Done("a2", LOCK["a2"]), Done("a3")], NOW), Q)],
     "drop_archived": [drop_archived(Q, [(b"ar2", str(NOW_S - 10).encode()), (b"ar1", b"0")])],
     "drop_parked": [drop_parked(Q, "token", _PARKED)],
     "enqueue": [
         _batch(TaskState.PENDING, _new("x1"), _new("x2")),
         _batch(TaskState.PENDING, _new("x1"), _new("x2", **{**_IN, "group": ""})),
+    ],
+    "enqueue_lane": [
+        _in_lane(TaskState.AGGREGATING, _new("x1", **{**_IN, "group": "pool:a"}), _new("x2", group="lane")),
+        _in_lane(TaskState.AGGREGATING, _new("x1", group="new")),
     ],
     "enqueue_tick": [
         _tick(TaskState.PENDING, _new("x", lock=_IN["lock"], lock_ttl_s=60)),
@@ -286,6 +331,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "find_groups": [_first(find_groups(Q))],
     "forget_signer": [forget_signer(SilentServer(OURS, 9.0, _FACTS, b"facts"))],
     "forward": [forward(Q, NOW_NS, 10)],
+    "forward_lanes": [in_lanes(forward(Q, NOW_NS, 10), Q)],
     "keep_traceback": [keep_traceback(Q, "new", "traceback", NOW_S)],
     "list_groups": [list_groups(Q)],
     "list_leases": [list_leases(Q, "-inf", str(NOW_S - 50), 10)],
@@ -329,7 +375,24 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
         ),
         put_back(Q, [PutBack("e1", message("e1"))], NOW_NS, _LOST),
     ],
+    "put_back_lanes": [
+        in_lanes(
+            put_back(
+                Q,
+                [PutBack("a1", message("a1"), ATTEMPT), PutBack("b1", message("b1"))],
+                NOW_NS,
+                Guard(OURS, NOW_S + 60),
+            ),
+            Q,
+        )
+    ],
+    "requeue_lanes": [in_lanes(requeue(Q, ["a1", "a2", "b1"], NOW_NS, Guard(OURS)), Q)],
     "requeue": [requeue(Q, ["a1", "a2"], NOW_NS, Guard(OURS)), requeue(Q, ["e1"], NOW_NS, _LOST)],
+    "retry_lanes": [
+        in_lanes(retry(Q, [Retried("a1", message("a1"), NOW_S + 5, attempt=ATTEMPT)], NOW, Guard(OURS)), Q)
+    ],
+    "schedule_lanes": [_in_lane(TaskState.SCHEDULED, _new("x1", run_at_s=NOW_S + 1, **{**_IN, "group": "new"}))],
+    "take": [take(Q, 10, f"{NOW_S + 30}.5")],
     "retry": [
         retry(
             Q,

@@ -1,0 +1,30 @@
+-- Uses turns, full_lanes, bell, and what lanes has.
+-- Wakes servers. While the queue itself has no free place, which "" in full says, there is nothing to wake them for.
+local function ring(is_full)
+  if not is_full and redis.call("EXISTS", bell) == 0 then redis.call("LPUSH", bell, "1") end
+end
+
+-- Gives lanes with tasks a turn, in which place their pool has for them; not those that have one, or are full.
+local function give_turns(lanes)
+  if #lanes == 0 then return end
+  local since, asked, pools = microseconds(now_us()), {unpack(lanes)}, {}
+  for _, lane in ipairs(lanes) do
+    local pool = pool_of(lane)
+    if pool and not pools[pool] then
+      asked[#asked + 1] = pool .. ":*"
+      pools[pool] = #asked
+    end
+  end
+  asked[#asked + 1] = ""
+  local scores, due = redis.call("ZMSCORE", full_lanes, unpack(asked)), {}
+  for at, lane in ipairs(lanes) do
+    local pool = pool_of(lane)
+    if not scores[at] and pool and scores[pools[pool]] then
+      redis.pcall("ZADD", queue_prefix .. "pool:" .. pool, "NX", since, lane)
+    elseif not scores[at] then
+      due[#due + 1] = since
+      due[#due + 1] = lane
+    end
+  end
+  if #due > 0 and redis.call("ZADD", turns, "NX", unpack(due)) > 0 then ring(scores[#asked]) end
+end
