@@ -31,6 +31,7 @@ from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.task_log import TaskLog
 from fastq.server.inflight.tasks import view_leased
+from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
 
 QUEUE: Final = "default"
@@ -98,7 +99,7 @@ class LightServer:
             lambda: None,
         )
         self._watch = TaskWatch(self._broker.transport)
-        self.waker = Waker(self._watch, QUEUE, self._wake, lambda: servers, in_flight.stats.outage)
+        self.waker = Waker(self._watch, QUEUE, keys.pending, self._wake, lambda: servers, in_flight.stats.outage)
         wakers = {QUEUE: self.waker}
         self.fetcher = Fetcher(commands, Prioritizer({QUEUE: 1}, False), in_flight, self, wakers, CHECK_INTERVAL_S)
         self._was_woken = False
@@ -117,6 +118,11 @@ class LightServer:
         await self._broker.close()
 
     # What the fetcher asks of the pool.
+
+    @property
+    def idle(self) -> int:
+        """Return how many more tasks would begin at once."""
+        return self.room
 
     @property
     def room(self) -> int:

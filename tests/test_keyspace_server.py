@@ -103,6 +103,10 @@ class Stage:
         self.room = room
         await Fetcher(self.commands, Prioritizer(self.config.queues), self.in_flight, self, {}, 1.0).tick()
 
+    @property
+    def idle(self) -> int:
+        return self.room
+
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         for task in leased.tasks:
             self.tasks.add(queue, view_task_message(task.message), time.monotonic())

@@ -8,10 +8,10 @@ the executors send the text when Redis has forgotten it.
 
 import hashlib
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import Final
+
+from fastq.broker.twins import TWINS, twin_of
 
 _FOR_DRAGONFLY = "--!df flags=allow-undeclared-keys\n"
 """Dragonfly runs a script that builds keys only if this is its first line; to others it is a comment."""
@@ -28,29 +28,6 @@ do -- Redis checks each command by itself: a refusal after the first write would
   end
 end
 """
-_FREED = ("pools", "lanes", "turns", "lanes_of"), ("ended", "free_places")
-_PUT_BACK = (
-    ("pools", "lanes", "turns", "lane_rules", "lanes_of", "front_is_open"),
-    (
-        "ended",
-        "free_places",
-        "back_into_lanes",
-    ),
-)
-_TWINS: Final[Mapping[str, tuple[str, tuple[tuple[str, ...], tuple[str, ...]]]]] = {
-    "done": ("for at = 6, 5 + count do named_ids[#named_ids + 1] = ARGV[at] end", _FREED),
-    "complete": ("for at = 5, #ARGV, 5 do named_ids[#named_ids + 1] = ARGV[at] end", _FREED),
-    "retry": ("for at = 7, #ARGV, 5 do named_ids[#named_ids + 1] = ARGV[at] end", _FREED),
-    "archive": ("for at = 9, #ARGV, 3 do named_ids[#named_ids + 1] = ARGV[at] end", _FREED),
-    "requeue": ("for at = 5, #ARGV do named_ids[#named_ids + 1] = ARGV[at] end", _PUT_BACK),
-    "put_back": ("for at = 6, #ARGV, 3 do named_ids[#named_ids + 1] = ARGV[at] end", _PUT_BACK),
-    "schedule": ("-- include: lanes_given", (("pools", "lane_rules", "new_lanes"), ("ended", "open_lanes"))),
-    "forward": ("-- include: due_ids", (("pools", "lanes", "turns", "lane_rules", "lanes_of"), ("turns_of_due",))),
-}
-"""The scripts that have a twin for queues with lanes: how it finds the tasks of the call, and what it includes before
-and after the plain script, which it contains as it is."""
-_TWIN_KEYS: Final = {"groups": "groups", "limits": "limits", "turns": "turns", "full_lanes": "full", "bell": "bell"}
-_BINDS: Final = re.compile(r"local [\w, ]+ = (?:tonumber\()?(?:KEYS|ARGV)\[")
 _NOT_ASKED = {"MEMORY", "PUBLISH"}
 """The right to these depends on a subcommand, or a channel. No script writes after one that it cannot do without."""
 _SURVIVED = {"LSET", "SREM", "ZREM"}
@@ -80,47 +57,11 @@ def _with_question(text: str) -> str:
     return _ALLOWED.format(asked="\n      or ".join(asked)) + text
 
 
-def _twin_of(name: str, plain: str) -> str:
-    """Return the twin of a script for queues with lanes: the plain one as a function, and what it means for lanes."""
-    find_ids, (before, after) = _TWINS[name]
-    head, body = plain.split("]]\n", 1)
-    facts = head.splitlines()[1:]
-    first_arg = next(at for at, line in enumerate(facts) if line.startswith("ARGV["))
-    needed = _TWIN_KEYS if "lanes" in before else ("limits",)
-    more = [key for key in needed if not any(re.match(rf"KEYS\[\d+\] {key} ", line) for line in facts)]
-    numbered = list(enumerate(more, first_arg + 1))
-    facts[first_arg:first_arg] = [f"KEYS[{at}] {key}  asynq:{{q}}:{_TWIN_KEYS[key]}" for at, key in numbered]
-    if "lanes" in before:
-        facts = [re.sub(r"^builds\s+", "builds  queue_prefix .. what lanes have,\n  ", line) for line in facts]
-    lines = body.splitlines()
-    bound = next(at for at, line in enumerate(lines) if not _BINDS.match(line))
-    return "\n".join(
-        [
-            f"--[[ {name}_lanes: as {name}, in a queue with lanes.",
-            *facts,
-            "]]",
-            f"local {', '.join(more)} = {', '.join(f'KEYS[{at}]' for at, _ in numbered)}",
-            *lines[:bound],
-            "local named_ids = {}",
-            find_ids,
-            *(f"-- include: {one}" for one in before),
-            "local function plain()",
-            *lines[bound:],
-            "end",
-            "local outcomes = plain()",
-            'if type(outcomes) == "table" and outcomes.err then return outcomes end',
-            *(f"-- include: {one}" for one in after),
-            "return outcomes",
-            "",
-        ]
-    )
-
-
 def _read_all() -> dict[str, Script]:
     files = (resources.files("fastq.broker") / "lua").iterdir()
     texts = {file.name.removesuffix(".lua"): file.read_text("utf-8") for file in files if file.name.endswith(".lua")}
     found = {}
-    texts |= {f"{name}_lanes": _twin_of(name, texts[name]) for name in _TWINS}
+    texts |= {f"{name}_lanes": twin_of(name, texts[name]) for name in TWINS}
     for name, text in texts.items():
         if not name.startswith("_"):
             whole = _FOR_DRAGONFLY + _with_question(_INCLUDE.sub(lambda include: texts[f"_{include[1]}"], text))

@@ -8,8 +8,8 @@ end
 local function only_lanes(names)
   if #names == 0 then return names end
   local rules, found = rules_of(names), {}
-  for at, name in ipairs(names) do
-    if rules[at] or rules[#names + at] or rules[#rules] then found[#found + 1] = name end
+  for at, each in ipairs(names) do
+    if rules[at] or rules[#names + at] or rules[#rules] then found[#found + 1] = each end
   end
   return found
 end

@@ -5,9 +5,9 @@ A script has a twin for queues with lanes, ``<name>_lanes``: the plain one, and 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from fastq.broker.operation import Operation
+from fastq.broker.operation import Operation, scripted
 from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
@@ -15,6 +15,22 @@ T = TypeVar("T")
 
 RULES_CHANGED = "limits"
 """What is published on a queue's ``due_channel``, where times are told otherwise, once its rules have changed."""
+
+
+TWINS: Final = frozenset(
+    {"aggregation_check", "archive", "complete", "done", "forward", "put_back", "requeue", "retry", "scan_groups"}
+)
+"""The scripts of servers that have a twin for queues with lanes."""
+ONLY_RULES: Final = frozenset({"aggregation_check", "scan_groups"})
+"""Those of them that need the rules alone."""
+SWEEP: Final = 500
+
+
+class Swept(NamedTuple):
+    """The next cursor (0: the beginning), and how many lanes have got a turn."""
+
+    cursor: int
+    turns: int
 
 
 def lane_keys(queue: str, without: Sequence[str] = ()) -> tuple[str, ...]:
@@ -26,5 +42,28 @@ def lane_keys(queue: str, without: Sequence[str] = ()) -> tuple[str, ...]:
 def in_lanes(operation: Operation[T], queue: str) -> Operation[T]:
     """Return the twin of an operation for a queue with lanes."""
     twin = load_script(f"{operation.name}_lanes")
-    more = lane_keys(queue, without=operation.keys)
+    more: tuple[str, ...] = lane_keys(queue, without=operation.keys)
+    if operation.name in ONLY_RULES:
+        more = (keys.limits(queue),)
     return replace(operation, name=twin.name, keys=(*operation.keys, *more), script=twin)
+
+
+def has_rules(queue: str) -> Operation[int]:
+    """Count the rules for the lanes of a queue."""
+    return Operation("HLEN", (keys.limits(queue),), (), int, idempotent=True)
+
+
+def sweep_lanes(queue: str, cursor: int) -> Operation[Swept]:
+    """Look at about 500 groups from a ``cursor`` on, which is 0 at first; those that are lanes without turn get one."""
+    return scripted(
+        "sweep_lanes",
+        lane_keys(queue),
+        (keys.task_prefix(queue), cursor, SWEEP),
+        lambda reply: Swept(int(reply[0]), reply[1]),
+        idempotent=True,
+    )
+
+
+def prune_rates(queue: str, cursor: int) -> Operation[int]:
+    """Forget rates that are made up for, of about 500 lanes from a ``cursor`` on; returns the next one."""
+    return scripted("prune_rates", (keys.rates(queue),), (cursor, SWEEP), int, idempotent=True)

@@ -43,14 +43,22 @@ class TaskWatch:
         self.is_refused = False
         """Whether a refusal by Redis was logged; for the callers, so that only the first one logs it."""
 
-    async def wait(self, queue: str, timeout_s: float, told: Callable[[], None] = lambda: None) -> bool:
+    async def wait(
+        self,
+        queue: str,
+        timeout_s: float,
+        told: Callable[[], None] = lambda: None,
+        key_of: Callable[[str], str] = keys.pending,
+    ) -> bool:
         """Return true once a queue has pending tasks, false after ``timeout_s`` or earlier; raise ``BrokerError``.
 
+        ``key_of`` names another list in place of pending.
+
         ``told`` is called as soon as Redis says so, some turns of the loop before this returns.
-        Another wait for the same queue replaces the one before. Redis may report a write to a list that is empty by
+        Another wait for the same list replaces the one before. Redis may report a write to a list that is empty by
         now, or that is in another database.
         """
-        key = keys.pending(queue)
+        key = key_of(queue)
         try:
             place = await self._transport.place_of(key)
         except CONNECT_FAULTS as error:

@@ -7,6 +7,8 @@ How much is asked for follows from what the pool has room for (``Dispatcher.free
 A queue that answered "empty" or "paused" rests for a jittered check interval, or until it is woken; one that fails
 rests for growing pauses, while the others are served. The nodes of a cluster are asked each by itself. A dequeue whose
 reply was lost may have leased tasks to us; they are found by the score they would have.
+
+A queue with lanes is asked by ``take``. It rests until a lane is due, its bell rings or it has pending tasks.
 """
 
 import asyncio
@@ -16,7 +18,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from fastq._prioritizer import Prioritizer
-from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
+from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, Taken, dequeue, take
 from fastq.broker.operations.lease import Leased, list_leases
 from fastq.common.clock import Moment
 from fastq.errors import BrokerError
@@ -44,6 +46,9 @@ MOST_CALLS: Final = 4
 IN_DOUBT_PAUSE_S: Final = 0.2
 AWAITED_S: Final = 0.25
 """How long room is kept for what a node of a cluster was asked for; a slower one does not hold up the others."""
+VAIN_S: Final = 0.4
+"""How long a queue rests whose lane was due, but had others take its task: of many servers one is enough for a rate."""
+SHORTEST_REST_S: Final = 0.001
 NOTHING_TO_DO_S: Final = 3600.0
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -54,6 +59,10 @@ class Taker(Protocol):
     @property
     def room(self) -> int:
         """Return how many more tasks would start soon."""
+
+    @property
+    def idle(self) -> int:
+        """Return how many more tasks would start at once."""
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         """Take tasks that were leased just now."""
@@ -79,6 +88,10 @@ class Fetcher(PerNodeActor):
         self._prioritizer = prioritizer
         self._taker = taker
         self._wakers = wakers
+        self._bells: Mapping[str, Waker] = {}
+        self._rated: set[str] = set()
+        self._waits_for_turns: set[str] = set()
+        self._in_vain: dict[str, int] = {}
         self._stats = in_flight.stats
         self._check_interval_s = check_interval_s
         self._ends = in_flight.ends
@@ -94,6 +107,10 @@ class Fetcher(PerNodeActor):
         self._lacks_room = False
         self.quiet = asyncio.Event()
         """Set once fetching has ended: no dequeue is under way, though the tasks of a lost one may still turn up."""
+
+    def hear(self, bells: Mapping[str, Waker]) -> None:
+        """Use wakers that wait for the bells of queues with lanes."""
+        self._bells = bells
 
     def stop_fetching(self) -> None:
         """Stop fetching; tasks leased to us by a dequeue without reply are still looked for."""
@@ -155,9 +172,8 @@ class Fetcher(PerNodeActor):
     @property
     def all_resting(self) -> bool:
         """Return whether every queue answered "empty" or "paused" at its last dequeue and is not due again."""
-        return (
-            len(self._resting) == len(self._prioritizer.weights) and not self._dequeues.any_lost and not self._failing
-        )
+        are_resting = len(self._resting) == len(self._prioritizer.weights)
+        return are_resting and not (self._dequeues.any_lost or self._failing or self._waits_for_turns)
 
     async def tick(self) -> float:
         """Fetch once.
@@ -183,7 +199,9 @@ class Fetcher(PerNodeActor):
                 return 0.0
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
         self.get_on()
-        calls = [call for queue, count in quotas for call in self._calls(queue, count)]
+        calls = [call for queue, count in quotas for call in self._calls(queue, self._of_rated(queue, count))]
+        if not calls:
+            return await self._without_room()
         if self._per_node.are_many:
             now_s = self._clock.monotonic_s()
             for node, part in self._per_node.split(calls, lambda call: call.queue).items():
@@ -238,7 +256,9 @@ class Fetcher(PerNodeActor):
         # A small one, or one after a rest, is not worth a round trip of its own beside that of the acks.
         joins = most < FULL_BATCH or asked.monotonic_s - self._asked_s >= RESTED_S
         self._asked_s = asked.monotonic_s
-        answer = self._commands.begin([dequeue(*call) for call in calls], joins=joins)
+        lanes = self._commands.lanes
+        operations = [take(*call) if call.queue in lanes else dequeue(*call) for call in calls]
+        answer = self._commands.begin(operations, joins=joins)
         self._dequeues.begin(calls)
         try:
             if self._dequeues.brought:
@@ -261,12 +281,7 @@ class Fetcher(PerNodeActor):
                 self._note_failure(call.queue, result)
                 continue
             self._failing.note_answer(call.queue)
-            if isinstance(result, NoTasks):
-                self._prioritizer.give_back(call.queue, call.most)
-                self._rest(call.queue, result)
-            else:
-                self._note_tasks(call.queue, call.most, result)
-                self._dequeues.bring(call, result, asked)
+            self._note(call, result, asked)
         brought = self._dequeues.brought
         if brought:
             self._stats.fetched.observe(brought)
@@ -274,9 +289,52 @@ class Fetcher(PerNodeActor):
         if not (is_full and self._taker.room - brought >= FULL_BATCH):
             self._hand_on()
 
+    def _note(self, call: DequeueCall, result: Leased | Taken | NoTasks, asked: Moment) -> None:
+        """Note what a queue has given, or that it had nothing."""
+        if isinstance(result, NoTasks):
+            self._prioritizer.give_back(call.queue, call.most)
+            self._waits_for_turns.discard(call.queue)
+            if result is NoTasks.WITHOUT_RULES:
+                self._commands.lanes.discard(call.queue)
+            else:
+                self._rest(call.queue, result)
+            return
+        leased = result.leased if isinstance(result, Taken) else result
+        self._note_tasks(call.queue, call.most, leased)
+        if leased.size:
+            self._dequeues.bring(call, leased, asked)
+        if isinstance(result, Taken):
+            self._note_lanes(call, result)
+
+    def _note_lanes(self, call: DequeueCall, taken: Taken) -> None:
+        """Let a queue with lanes rest until one is due, if it had less than it was asked for."""
+        queue, size = call.queue, taken.leased.size
+        if taken.rated:
+            self._rated.add(queue)
+        if taken.due_s is None:
+            self._waits_for_turns.discard(queue)
+        else:
+            self._waits_for_turns.add(queue)
+        self._in_vain[queue] = 0 if size else self._in_vain.get(queue, 0) + 1
+        if size < call.most:
+            self._rest(queue, NoTasks.EMPTY, is_full=taken.is_full)
+            if taken.due_s is not None:
+                due_s = taken.due_s + SHORTEST_REST_S
+                if self._in_vain[queue] > 1:
+                    due_s = max(due_s, VAIN_S * random.uniform(1.0, 1.5))
+                self._resting[queue] = min(self._resting[queue], self._clock.monotonic_s() + due_s)
+
     def _hand_on(self) -> None:
         for call, leased, asked in self._dequeues.hand_on():
             self._taker.accept(call.queue, leased, asked.monotonic_s)
+
+    def _of_rated(self, queue: str, count: int) -> int:
+        """Return how many tasks to ask for: where there are rates, those alone that begin at once, not to blur them."""
+        if queue not in self._rated:
+            return count
+        idle = max(0, min(count, self._taker.idle - self._dequeues.brought))
+        self._prioritizer.give_back(queue, count - idle)
+        return idle
 
     def _calls(self, queue: str, count: int) -> list[DequeueCall]:
         """Split a queue's share into calls, each about as large as a call may be.
@@ -300,15 +358,23 @@ class Fetcher(PerNodeActor):
         if result.size < count:
             self._prioritizer.give_back(queue, count - result.size)
         self._resting.pop(queue, None)  # another call of the same round trip may have found it empty
-        if waker := self._wakers.get(queue):
+        for waker in self._wakers_of(queue) if result.size or result.dangling else ():
             waker.brought_work()
 
-    def _rest(self, queue: str, why: NoTasks) -> None:
+    def _wakers_of(self, queue: str, *, is_full: bool = False) -> list[Waker]:
+        """Return the wakers that notice tasks of a queue; of one that is full only its bell tells anything."""
+        wakers = [] if is_full else [self._wakers.get(queue)]
+        if queue in self._commands.lanes:
+            wakers.append(self._bells.get(queue))
+        return [waker for waker in wakers if waker is not None]
+
+    def _rest(self, queue: str, why: NoTasks, *, is_full: bool = False) -> None:
         interval_s = self._check_interval_s
-        if why is NoTasks.EMPTY and (waker := self._wakers.get(queue)):
+        wakers = self._wakers_of(queue, is_full=is_full) if why is NoTasks.EMPTY else []
+        for waker in wakers:
             waker.arm()
-            if waker.is_waiting and waker.delay_s <= interval_s:
-                interval_s = max(interval_s, WOKEN_INTERVAL_S)
+        if wakers and all(waker.is_waiting and waker.delay_s <= interval_s for waker in wakers):
+            interval_s = max(interval_s, WOKEN_INTERVAL_S)
         # As in asynq: half to one and a half times the interval, so that servers do not poll in step.
         self._resting[queue] = self._clock.monotonic_s() + interval_s * random.uniform(0.5, 1.5)
 

@@ -26,8 +26,8 @@ _log = logging.getLogger("fastq.recoverer")
 class Reclaimer:
     """The part of a recoverer that returns overdue sets, deletes the rest of others, and lists unlisted groups.
 
-    Only a server that aggregates looks for groups that are not listed; one that does not says once that there are
-    groups.
+    Only a server that aggregates, or takes from lanes, looks for groups that are not listed; another one says once that
+    there are groups.
     """
 
     def __init__(self, commands: Commands, clock: Clock, *, aggregates: bool) -> None:
@@ -45,9 +45,10 @@ class Reclaimer:
             for one in await self._sets(queue, None, get_on):
                 get_on()
                 await clear_away(self._commands, one)
-        if self._aggregates:
+        if self._aggregates or queue in self._commands.lanes:
             await self._relist(queue, get_on)
         elif groups:
+            self._commands.lanes.in_doubt(queue)
             self._warn(queue, groups)
 
     async def _give_back_stale(self, queue: str, get_on: Callable[[], None]) -> None:

@@ -7,10 +7,11 @@ lost connection it subscribes again. What names no task in flight here is kept f
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from fastq.broker.operations.cancel import Cancellation, read_cancellation
 from fastq.broker.operations.control import ServerOrder, read_order
+from fastq.broker.operations.lanes import RULES_CHANGED
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.subscription import ChannelMessage, listen
 from fastq.common.clock import Clock
@@ -26,12 +27,23 @@ class Topic(NamedTuple):
     """Channels with one kind of message.
 
     ``handle`` raises ``ValueError`` for an invalid message. ``lack`` describes what does not work without the right to
-    subscribe to them.
+    subscribe to them. ``begin`` is called each time that they are listened to anew: messages may have been missed.
     """
 
     channels: Sequence[str]
     handle: Callable[[ChannelMessage], None]
     lack: str
+    begin: Callable[[], None] = lambda: None
+
+
+class Rules(Protocol):
+    """Who knows the rules for lanes, as the lane keeper does."""
+
+    def look_at(self, queue: str) -> None:
+        """Look for the rules of a queue, which may have changed."""
+
+    def look_at_all(self) -> None:
+        """Look for the rules of all queues."""
 
 
 class Subscriber(Actor):
@@ -91,7 +103,10 @@ class Subscriber(Actor):
         try:
             async with aclosing(listen(transport.lender(), transport.where, *handlers)) as messages:  # type: ignore[type-var]  # a generator, though typed as an iterator
                 async for message in messages:
-                    self.is_subscribed = True
+                    if not self.is_subscribed:
+                        self.is_subscribed = True
+                        for topic in topics:
+                            topic.begin()
                     if message is not None:
                         self._handle(message, handlers[message.channel])
                         continue
@@ -145,11 +160,29 @@ def order_topic(server_id: str, obey: Callable[[ServerOrder], None]) -> Topic:
     )
 
 
-def due_topic(queues: Sequence[str], note_due: Callable[[str, float], None], interval_s: float) -> Topic:
-    """Return the topic of the queues' due times, in Unix seconds: each is earlier than all others of its queue."""
+def due_topic(
+    queues: Sequence[str],
+    note_due: Callable[[str, float], None],
+    rules: Rules,
+    interval_s: float,
+) -> Topic:
+    """Return the topic of the queues' due times, in Unix seconds: each is earlier than all others of its queue.
+
+    The same channel tells of rules for lanes that have changed.
+    """
     queue_of = {keys.due_channel(queue): queue for queue in queues}
+
+    def hear(message: ChannelMessage) -> None:
+        queue = queue_of[message.channel]
+        if message.text == RULES_CHANGED:
+            rules.look_at(queue)
+        else:
+            note_due(queue, float(message.text))
+
     return Topic(
         tuple(queue_of),
-        lambda message: note_due(queue_of[message.channel], float(message.text)),
-        f"a task that becomes due before all others of its queue may run {interval_s:g} s late",
+        hear,
+        f"a task that becomes due before all others of its queue may run {interval_s:g} s late, and the first rule for "
+        "lanes of a queue is noticed when this server is started again",
+        rules.look_at_all,
     )

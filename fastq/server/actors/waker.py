@@ -1,4 +1,4 @@
-"""The waker of one queue: waits until the queue has tasks, and tells the fetcher.
+"""The waker of one queue: waits until the queue has tasks, and tells the fetcher. Another one waits for its bell.
 
 Wakes: only when a dequeue has answered "empty"; on a queue that is not empty, the wait would return at once. Writes:
 nothing. If it dies, or lacks the right to wait: the fetcher polls.
@@ -27,7 +27,7 @@ LONGEST_DELAY_S: Final = 20.0
 
 
 class Waker(Actor):
-    """The actor that waits for tasks of one queue.
+    """The actor that waits for tasks of one queue; ``key_of`` names the list that has an element then.
 
     A push wakes all waiting servers. A wake without work doubles the delay before the next wait, up to 0.1 s per
     server, or 0.2 s per server with a hundred of them, so that about ten return to waiting per second. A wake with work
@@ -42,6 +42,7 @@ class Waker(Actor):
         self,
         watch: TaskWatch,
         queue: str,
+        key_of: Callable[[str], str],
         on_tasks: Callable[[str], None],
         servers: Callable[[], int],
         outage: Outage,
@@ -49,6 +50,7 @@ class Waker(Actor):
         super().__init__(outage)
         self._watch = watch
         self._queue = queue
+        self._key_of = key_of
         self._on_tasks = on_tasks
         self._servers = servers
         self._armed = asyncio.Event()
@@ -98,7 +100,7 @@ class Waker(Actor):
                 return 0.0
             self._delays = False  # once per wake; a wait that ends without one is followed by another
         try:
-            await self._watch.wait(self._queue, WAIT_S * random.uniform(0.8, 1.2), self._told)
+            await self._watch.wait(self._queue, WAIT_S * random.uniform(0.8, 1.2), self._told, self._key_of)
         except BrokerError as error:
             self._on_tasks(self._queue)  # it may rest for long, relying on this wait
             if error.transient:

@@ -18,6 +18,7 @@ from fastq.broker.operation import Operation
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.exchange import Exchange
 from fastq.errors import BrokerError, BrokerTimeoutError
+from fastq.server.base.lane_queues import LaneQueues
 
 T = TypeVar("T")
 _Asked: TypeAlias = tuple[Sequence[Operation[Any]], asyncio.Future[list[Any]]]
@@ -32,11 +33,13 @@ _log = logging.getLogger("fastq.commands")
 class Commands:
     """The command connection of many callers, with up to two pipelines at a time to each node.
 
-    ``node_name_of`` returns the node of a key, as a transport's does; it is None if one server has all keys.
+    ``node_name_of`` returns the node of a key, as a transport's does; it is None if one server has all keys. Of queues
+    in ``lanes`` the twins of scripts are sent.
     """
 
     def __init__(self, broker: AsyncBroker, node_name_of: Callable[[str], str] | None = None) -> None:
         self.node_name_of = node_name_of
+        self.lanes = LaneQueues()
         self._nodes: defaultdict[str, _Node] = defaultdict(partial(_Node, broker))
         self._only = self._nodes[""]
 
@@ -59,6 +62,8 @@ class Commands:
 
         With ``joins``, the operations go into the pipeline of the request just before, if there is any.
         """
+        if self.lanes:
+            operations = self.lanes.twins(operations)
         if self.node_name_of is None:
             return self._only.begin(operations, joins=joins)
         places = defaultdict(list)

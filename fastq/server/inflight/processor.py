@@ -138,8 +138,7 @@ class Processor(PoolListener):
         self._delay_rule = delay_rule
         self._finish = finish
         self._results = results
-        self._checkpoints = checkpoints
-        self._progress = progress
+        self._checkpoints, self._progress = checkpoints, progress
         self._attempts = attempts
         self._early, self._commands = early, commands
         self._unknown = unknown
@@ -179,9 +178,12 @@ class Processor(PoolListener):
     @property
     def room(self) -> int:
         """Return how many more tasks would start soon."""
-        if self.max_tasks:
-            return min(self.pool.free, self.max_tasks - self.taken)
-        return self.pool.free
+        return min(self.pool.free, self.max_tasks - self.taken) if self.max_tasks else self.pool.free
+
+    @property
+    def idle(self) -> int:
+        """Return how many more tasks would begin at once."""
+        return max(0, min(self.room, _at_once(self._config, self.app) - self.pool.pending))
 
     @property
     def has_taken_all(self) -> bool:
@@ -193,8 +195,7 @@ class Processor(PoolListener):
         if 0 < self.max_tasks < self.taken + leased.size:
             leased = self._without_surplus(queue, leased, asked_s)
         self.taken += leased.size
-        # A lease counts from its request, because Redis may have granted it as early as that.
-        leased_s = asked_s or self._clock.monotonic_s()
+        leased_s = asked_s or self._clock.monotonic_s()  # Redis may have granted it as early as at the request
         if self._is_closed:
             self._finish(self._return(queue, leased, leased_s))
             return
@@ -312,8 +313,6 @@ class Processor(PoolListener):
         task.tally, task.failure = self._stats.tally(queue, UNDECODABLE_TYPE), EventKind.INVALID
         task.error = InvalidMessageError.__name__
         return task
-
-    # Out --------------------------------------------------------------------------------------------------------
 
     def on_events(self, events: list[Event]) -> None:
         """Turn events into ends."""
@@ -451,8 +450,6 @@ class Processor(PoolListener):
         self.failure_log.add(task, kind, disposition, report, event.ran_ns)
         return task
 
-    # Control ----------------------------------------------------------------------------------------------------
-
     def cancel(self, cancellation: Cancellation) -> bool:
         """Cancel every matching task in flight; False if there is none.
 
@@ -482,6 +479,13 @@ class Processor(PoolListener):
     def tasks(self) -> set[object]:
         """Return the tasks in the pool, and those with pending questions to hooks."""
         return {submission.key for submission in self.pool.submissions()} | self.questions.tasks()
+
+
+def _at_once(config: ServerConfig, app: AppDescription) -> int:
+    """Return how many tasks a server runs at once, if they are of the sort of most handlers."""
+    if app.patterns and all(sort == Sort.ASYNC for sort in app.patterns.values()):
+        return config.concurrency * config.async_concurrency
+    return config.concurrency * config.threads
 
 
 def requeued(task: InFlightTask) -> InFlightTask:

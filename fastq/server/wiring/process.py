@@ -38,6 +38,7 @@ from fastq.server.actors.healthchecker import Healthchecker
 from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.actors.historian import Historian
 from fastq.server.actors.janitor import Janitor
+from fastq.server.actors.lane_keeper import LaneKeeper
 from fastq.server.actors.lost_tasks import LostTaskRules, LostTasks
 from fastq.server.actors.recoverer import Recoverer
 from fastq.server.actors.subscriber import Subscriber, due_topic, order_topic
@@ -204,7 +205,9 @@ class ServerProcess:
         )
         check_s = seconds_of(config.delayed_task_check_interval)
         self.forwarder = Forwarder(commands, queues, check_s, clock, self.stats, self._on_tasks)
-        topics = order_topic(self.identity.server_id, self.obey), due_topic(queues, self.forwarder.note_due, check_s)
+        self.lane_keeper = LaneKeeper(commands, queues, clock, self._on_tasks, outage)
+        due = due_topic(queues, self.forwarder.note_due, self.lane_keeper, check_s)
+        topics = order_topic(self.identity.server_id, self.obey), due
         self.subscriber = Subscriber(self._broker, self.processor.cancel, self.early, clock, topics, outage)
         self.aggregation = Aggregation(
             config,
@@ -219,14 +222,10 @@ class ServerProcess:
         self.beacon = _beacon(self, self._broker, lost, self._own_process)
 
     def _make_fetcher(self) -> None:
-        outage = self.stats.outage
         self.watch = TaskWatch(self._broker.transport)
         # A name may lead to another master now. Wakers only read, so a former one that lives on does not refuse them.
-        outage.on_replica = self.watch.renew
-        self.wakers = {
-            queue: Waker(self.watch, queue, self._on_tasks, lambda: self.heartbeater.servers, outage)
-            for queue in self.config.queues
-        }
+        self.stats.outage.on_replica = self.watch.renew
+        self.wakers, self.bells = _wakers(self, keys.pending), _wakers(self, keys.bell)
         self.fetcher = Fetcher(
             self.commands,
             Prioritizer(self.config.queues, self.config.strict_priority),
@@ -235,6 +234,7 @@ class ServerProcess:
             self.wakers,
             seconds_of(self.config.task_check_interval),
         )
+        self.fetcher.hear(self.bells)
         self._make_room.connect(self.fetcher.note_room)
         self._on_tasks.connect(self.fetcher.queue_has_tasks)
 
@@ -264,7 +264,7 @@ class ServerProcess:
             *([self.beacon] if self.config.takeover_after else ()),
             self.forwarder,
             self.fetcher,
-            *self.wakers.values(),
+            *(*self.wakers.values(), *self.bells.values(), self.lane_keeper),
             self.janitor,
             self.custodian,
             *self.aggregation.actors,
@@ -398,7 +398,7 @@ class ServerProcess:
         self.presence.stop()
         self.fetcher.stop_fetching()
         self.heartbeater.wake()
-        await stop_all(*self.wakers.values(), self.forwarder, self.recoverer, self.janitor)
+        await stop_all(*self.wakers.values(), *self.bells.values(), self.forwarder, self.recoverer, self.janitor)
         await self.watch.close()
         await countdown.wait(self.fetcher.quiet.wait(), LAST_TICK_S)
         self.acker.add(self.processor.withdraw())
@@ -472,6 +472,13 @@ def _lost_tasks(server: ServerProcess) -> LostTasks:
     judge = hooks.judge_lost if hooks.judges else None
     rules = LostTaskRules(default_retry_delay, config.max_lost, judge, server.processor.tally)
     return LostTasks(server.commands, rules, server.in_flight.clock, server.stats)
+
+
+def _wakers(server: ServerProcess, key_of: Callable[[str], str]) -> dict[str, Waker]:
+    servers, outage = (lambda: server.heartbeater.servers), server.stats.outage
+    return {
+        queue: Waker(server.watch, queue, key_of, server._on_tasks, servers, outage) for queue in server.config.queues
+    }
 
 
 def _beacon(server: ServerProcess, broker: AsyncBroker, lost: LostTasks, own_process: OwnProcess) -> Beacon:

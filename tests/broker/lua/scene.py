@@ -56,7 +56,7 @@ from fastq.broker.operations.finish import (
 from fastq.broker.operations.health import missing_rights
 from fastq.broker.operations.history import add_history
 from fastq.broker.operations.keyed import KeyTerms, put_again
-from fastq.broker.operations.lanes import in_lanes
+from fastq.broker.operations.lanes import in_lanes, prune_rates, sweep_lanes
 from fastq.broker.operations.lease import extend_leases, list_leases, list_owned
 from fastq.broker.operations.maintain import delete_expired_completed, forward
 from fastq.broker.operations.presence import (
@@ -254,6 +254,10 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
         take_set(AggregationSet(Q, "g", "new"), GroupRule(1, 0, 0), NOW_S, NOW_S + 100),
         take_set(AggregationSet(Q, "g", "new"), GroupRule(1, 0, 1), NOW_S, NOW_S + 100),
     ],
+    "aggregation_check_lanes": [
+        in_lanes(take_set(AggregationSet(Q, group, "new"), GroupRule(1, 0, 0), NOW_S, NOW_S + 100), Q)
+        for group in ("g", "lane")
+    ],
     "archive": [
         archive(Q, [Archived("a1", message("a1"), ATTEMPT), Archived("a2", message("a2"))], NOW, Guard(OURS)),
         archive(Q, [Archived("e1", message("e1"), ATTEMPT)], NOW, _LOST),
@@ -391,6 +395,9 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "retry_lanes": [
         in_lanes(retry(Q, [Retried("a1", message("a1"), NOW_S + 5, attempt=ATTEMPT)], NOW, Guard(OURS)), Q)
     ],
+    "prune_rates": [prune_rates(Q, 0)],
+    "scan_groups_lanes": [in_lanes(scan_groups(Q, 0, GroupRule(1), NOW_S), Q)],
+    "sweep_lanes": [sweep_lanes(Q, 0)],
     "schedule_lanes": [_in_lane(TaskState.SCHEDULED, _new("x1", run_at_s=NOW_S + 1, **{**_IN, "group": "new"}))],
     "take": [take(Q, 10, f"{NOW_S + 30}.5")],
     "retry": [

@@ -14,7 +14,8 @@ import pytest
 from redis import Redis
 
 import fastq
-from fastq.broker.scripts import _TWINS, _twin_of, load_script, script_names
+from fastq.broker.scripts import load_script, script_names
+from fastq.broker.twins import TWINS, twin_of
 from fastq.wire import keys
 from tests.broker.lua.headers import ScriptHeader, parse_header
 
@@ -238,7 +239,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 print(len([load_script(name) for name in script_names()]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(done.stdout) == len(list(LUA.glob("[!_]*.lua"))) + len(_TWINS)
+    assert int(done.stdout) == len(list(LUA.glob("[!_]*.lua"))) + len(TWINS)
 
 
 def test_an_unknown_script_is_an_error() -> None:
@@ -255,16 +256,16 @@ def test_redis_compiles_the_script_and_knows_it_by_our_sha(name: str, db: Redis)
 
 def test_every_file_in_the_folder_is_a_script_or_shared_by_some() -> None:
     files = {file.name: file.read_text("utf-8") for file in LUA.iterdir()}
-    twins = {name: _twin_of(name, (LUA / f"{name}.lua").read_text("utf-8")) for name in _TWINS}
+    twins = {name: twin_of(name, (LUA / f"{name}.lua").read_text("utf-8")) for name in TWINS}
     includes = Counter(name for text in files.values() for name in re.findall(r"-- include: (\w+)", text))
     in_twins = {name for text in twins.values() for name in re.findall(r"-- include: (\w+)", text)}
     shared = {f"_{name}.lua" for name, scripts in includes.items() if scripts > 1 or name in in_twins}
     shared |= {f"_{name}.lua" for name in in_twins}
-    scripts = {f"{name}.lua" for name in script_names()} - {f"{name}_lanes.lua" for name in _TWINS}
+    scripts = {f"{name}.lua" for name in script_names()} - {f"{name}_lanes.lua" for name in TWINS}
     assert sorted({*scripts, *shared}) == sorted(files)
 
 
-@pytest.mark.parametrize("name", _TWINS)
+@pytest.mark.parametrize("name", TWINS)
 def test_a_twin_contains_the_plain_script(name: str) -> None:
     plain, twin = body_of(load_script(name).text), "\n".join(body_of(load_script(f"{name}_lanes").text))
     bound = len(BINDING.findall("\n".join(line for line in plain if re.search(r"(KEYS|ARGV)\[\d", line))))
@@ -289,7 +290,7 @@ def test_every_script_has_a_caller() -> None:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    named |= {f"{name}_lanes" for name in _TWINS}
+    named |= {f"{name}_lanes" for name in TWINS}
     assert set(script_names()) <= named
 
 

@@ -6,6 +6,7 @@ from fastq._prioritizer import Prioritizer
 from fastq.broker.operations.lease import Leased
 from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.waker import Waker
+from fastq.wire import keys
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import QUEUE, QueueBench
 from tests.server.harness import Bench
@@ -19,6 +20,10 @@ class Pool:
         self.room = room
         self.taken: list[tuple[str, str]] = []
         self.asked_s: list[float] = []
+
+    @property
+    def idle(self) -> int:
+        return self.room
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         self.asked_s.append(asked_s)
@@ -43,7 +48,7 @@ def fetcher_and_wakers(bench: Bench, pool: Pool, *queues: str, servers: int = 1)
     prioritizer = Prioritizer(dict.fromkeys(queues or (QUEUE,), 1), seed=1)
     made = Fetcher(bench.commands, prioritizer, bench.in_flight, pool, wakers, 1.0)
     for queue in queues or (QUEUE,):
-        wakers[queue] = Waker(bench.watch, queue, made.queue_has_tasks, lambda: servers, bench.outage)
+        wakers[queue] = Waker(bench.watch, queue, keys.pending, made.queue_has_tasks, lambda: servers, bench.outage)
     return made, wakers
 
 

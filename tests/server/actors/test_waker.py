@@ -34,7 +34,7 @@ class Ear:
 
 
 def waker_of(bench: Bench, ear: Ear, queue: str = QUEUE, *, servers: int = 1) -> Waker:
-    return Waker(bench.watch, queue, ear, lambda: servers, bench.outage)
+    return Waker(bench.watch, queue, keys.pending, ear, lambda: servers, bench.outage)
 
 
 def watched(bench: Bench) -> int:
@@ -194,7 +194,7 @@ def test_work_that_came_while_it_was_deaf_does_not_let_it_wait_on_a_queue_that_i
 ) -> None:
     waited: list[str] = []
 
-    async def wait(self: TaskWatch, queue: str, timeout_s: float, told: Callable[[], None]) -> bool:
+    async def wait(self: TaskWatch, queue: str, timeout_s: float, told: Callable[[], None], key_of: object) -> bool:
         waited.append(queue)
         told()
         return True

@@ -1,0 +1,2 @@
+-- A group that is a lane is not for aggregation.
+if #only_lanes({name}) > 0 then return 0 end

@@ -1,0 +1,83 @@
+"""The twins of scripts, for queues with lanes: each contains the plain script as it is, as a function.
+
+So who has no lanes pays nothing, and what the plain script promises holds for its twin.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class _Twin(NamedTuple):
+    """What a twin does before and after the plain script: the names of shared lines, and how it finds the tasks."""
+
+    find: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+_LANES: Final = ("pools", "lanes", "turns")
+
+
+def _ended(ids: str, *, back: bool = False) -> _Twin:
+    """Return the twin of a script that takes tasks off active; ``ids`` are the places of their ids in ARGV."""
+    find = f"local named_ids = {{}}\nfor at = {ids} do named_ids[#named_ids + 1] = ARGV[at] end"
+    if back:
+        before = (*_LANES, "lane_rules", "lanes_of", "front_is_open")
+        return _Twin(find, before, ("ended", "free_places", "back_into_lanes"))
+    return _Twin(find, (*_LANES, "lanes_of"), ("ended", "free_places"))
+
+
+TWINS: Final[Mapping[str, _Twin]] = {
+    "aggregation_check": _Twin("", ("pools", "lane_rules", "no_lane"), ()),
+    "archive": _ended("9, #ARGV, 3"),
+    "complete": _ended("5, #ARGV, 5"),
+    "done": _ended("6, 5 + count"),
+    "forward": _Twin("-- include: due_ids", (*_LANES, "lane_rules", "lanes_of"), ("turns_of_due",)),
+    "put_back": _ended("6, #ARGV, 3", back=True),
+    "requeue": _ended("5, #ARGV", back=True),
+    "retry": _ended("7, #ARGV, 5"),
+    "scan_groups": _Twin("", ("pools", "lane_rules"), ("without_lanes",)),
+    "schedule": _Twin("-- include: lanes_given", ("pools", "lane_rules", "new_lanes"), ("ended", "open_lanes")),
+}
+_KEYS: Final = {"groups": "groups", "limits": "limits", "turns": "turns", "full_lanes": "full", "bell": "bell"}
+_BINDS: Final = re.compile(r"local [\w, ]+ = (?:tonumber\()?(?:KEYS|ARGV)\[")
+
+
+def twin_of(name: str, plain: str) -> str:
+    """Return the text of a script's twin, given its own; shared lines are not inserted yet."""
+    twin = TWINS[name]
+    head, body = plain.split("]]\n", 1)
+    facts = head.splitlines()[1:]
+    first_arg = next(at for at, line in enumerate(facts) if line.startswith("ARGV["))
+    has_turns = "turns" in twin.before
+    more = [
+        key
+        for key in (_KEYS if has_turns else ("limits",))
+        if not any(re.match(rf"KEYS\[\d+\] {key} ", line) for line in facts)
+    ]
+    numbered = list(enumerate(more, first_arg + 1))
+    facts[first_arg:first_arg] = [f"KEYS[{at}] {key}  asynq:{{q}}:{_KEYS[key]}" for at, key in numbered]
+    if has_turns:
+        facts = [re.sub(r"^builds\s+", "builds  queue_prefix .. what lanes have,\n  ", line) for line in facts]
+    lines = body.splitlines()
+    bound = next(at for at, line in enumerate(lines) if not _BINDS.match(line))
+    return "\n".join(
+        [
+            f"--[[ {name}_lanes: as {name}, in a queue with lanes.",
+            *facts,
+            "]]",
+            f"local {', '.join(more)} = {', '.join(f'KEYS[{at}]' for at, _ in numbered)}",
+            *lines[:bound],
+            twin.find,
+            *(f"-- include: {one}" for one in twin.before),
+            "local function plain()",
+            *lines[bound:],
+            "end",
+            "local outcomes = plain()",
+            'if type(outcomes) == "table" and outcomes.err then return outcomes end',
+            *(f"-- include: {one}" for one in twin.after),
+            "return outcomes",
+            "",
+        ]
+    )

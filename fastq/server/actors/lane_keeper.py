@@ -1,0 +1,111 @@
+"""The lane keeper: knows which queues have lanes, and sees to it that each lane with tasks has a turn.
+
+Wakes: when the subscriber listens, anew or again, and when it hears that rules have changed; where there are lanes
+every 4 s. Reads: the number of rules; groups. Writes: turns of lanes that a Go producer or forwarder has filled, or
+that were groups before there was a rule; it forgets rates that are made up for. If it dies: another server does it.
+"""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from fastq.broker.operations.lanes import has_rules, prune_rates, sweep_lanes
+from fastq.common.clock import Clock
+from fastq.errors import BrokerError
+from fastq.server.actors.actor import Actor
+from fastq.server.base.commands import Commands
+from fastq.server.base.outage import Outage
+
+SWEEP_EVERY_S: Final = 4.0
+WITHOUT_SUBSCRIBER_S: Final = 10.0
+MOST_CALLS: Final = 20
+"""Calls a sweep, of 500 groups each: more wait for the next one."""
+
+
+class LaneKeeper(Actor):
+    """The actor that keeps ``commands.lanes``, and sweeps the queues in it."""
+
+    name = "lane_keeper"
+
+    def __init__(
+        self,
+        commands: Commands,
+        queues: Sequence[str],
+        clock: Clock,
+        on_tasks: Callable[[str], None],
+        outage: Outage,
+    ) -> None:
+        super().__init__(outage)
+        self._commands = commands
+        self._queues = queues
+        self._clock = clock
+        self._on_tasks = on_tasks
+        self._to_look_at: set[str] = set()
+        self._has_looked = False
+        self._cursors: dict[str, int] = {}
+        self._rate_cursors: dict[str, int] = {}
+        self._sweep_s = -math.inf
+        commands.lanes.in_doubt = self.look_at
+
+    def first_tick_after_s(self) -> float:
+        """Wait until the subscriber listens: of rules before that the look tells, of later ones a message."""
+        return WITHOUT_SUBSCRIBER_S
+
+    def look_at(self, queue: str) -> None:
+        """Look for the rules of a queue, which may have changed."""
+        self._to_look_at.add(queue)
+        self.wake()
+
+    def look_at_all(self) -> None:
+        """Look for the rules of all queues."""
+        self._to_look_at.update(self._queues)
+        self.wake()
+
+    async def tick(self) -> float | None:
+        """Look where rules may have changed, and sweep the queues with lanes when it is time."""
+        if not self._has_looked:
+            self._to_look_at.update(self._queues)
+        await self._look()
+        lanes = self._commands.lanes
+        now_s = self._clock.monotonic_s()
+        if lanes and now_s >= self._sweep_s:
+            self._sweep_s = now_s + SWEEP_EVERY_S * random.uniform(0.75, 1.25)
+            for queue in sorted(lanes):
+                await self._sweep(queue)
+        return max(0.0, self._sweep_s - self._clock.monotonic_s()) if lanes else None
+
+    async def _look(self) -> None:
+        queues, self._to_look_at = sorted(self._to_look_at), set()
+        if not queues:
+            return
+        lanes, failure = self._commands.lanes, None
+        results = await self._commands.run_many([has_rules(queue) for queue in queues])
+        for queue, result in zip(queues, results, strict=True):
+            if isinstance(result, BrokerError):
+                self._to_look_at.add(queue)
+                failure = result
+            elif result:
+                if queue not in lanes:
+                    self._log.info("queue %s has lanes: their tasks are taken by turns and within limits", queue)
+                    lanes.add(queue)
+                    self._sweep_s = -math.inf
+                self._on_tasks(queue)
+            else:
+                lanes.discard(queue)
+        if failure is not None:
+            raise failure
+        self._has_looked = True
+
+    async def _sweep(self, queue: str) -> None:
+        cursor, turns = self._cursors.get(queue, 0), 0
+        for _ in range(MOST_CALLS):
+            self.get_on()
+            swept = await self._commands.run(sweep_lanes(queue, cursor))
+            cursor, turns = swept.cursor, turns + swept.turns
+            if not cursor:
+                break
+        self._cursors[queue] = cursor
+        if turns:
+            self._on_tasks(queue)
+        self._rate_cursors[queue] = await self._commands.run(prune_rates(queue, self._rate_cursors.get(queue, 0)))

@@ -1,0 +1,28 @@
+"""Which queues of a server have lanes; of these the twins of scripts are sent."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from fastq.broker.operation import Operation
+from fastq.broker.operations.lanes import TWINS, in_lanes
+
+_OF_QUEUE: Final = "asynq:{"
+
+
+class LaneQueues(set[str]):
+    """The queues that have rules for lanes; empty, and then nothing is asked, unless somebody uses lanes.
+
+    ``in_doubt`` is called with a queue that may have rules by now, although nobody has told.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_doubt: Callable[[str], None] = lambda queue: None
+
+    def twins(self, operations: Sequence[Operation[Any]]) -> list[Operation[Any]]:
+        """Return operations with those of queues with lanes in place of which a twin is to be sent replaced by it."""
+        return [self._twin(operation) if operation.name in TWINS else operation for operation in operations]
+
+    def _twin(self, operation: Operation[Any]) -> Operation[Any]:
+        queue = operation.keys[0].removeprefix(_OF_QUEUE).partition("}:")[0]
+        return in_lanes(operation, queue) if queue in self else operation
