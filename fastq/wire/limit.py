@@ -1,0 +1,216 @@
+"""``Limit``: how much of a lane may run, as text for people and as the rule that servers read.
+
+A rule is ``concurrency:interval_us:burst:weight``, whole numbers, 0 for no limit; ``:paused`` follows while it is
+paused. One that nobody set, and that is there for its pause alone, has the weight 0. The rate is that of GCRA: one
+start each interval, ``burst`` of them at once after a rest.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
+
+from fastq.common.durations import parse_duration
+
+MAX_COUNT: Final = 1_000_000
+MAX_WEIGHT: Final = 1_000
+MAX_BURST_US: Final = 366 * 86_400_000_000
+"""More would not be exact in a script beside a time in microseconds."""
+
+EACH_LANE: Final = "*"
+"""Stands for each lane that has no limit of its own."""
+WHOLE_QUEUE: Final = ""
+"""Stands for the queue as a whole."""
+
+_SECOND_US: Final = 1_000_000
+_UNITS: Final = {"s": _SECOND_US, "m": 60 * _SECOND_US, "h": 3_600 * _SECOND_US, "d": 86_400 * _SECOND_US}
+_WORDS: Final = {
+    **dict.fromkeys(("sec", "second"), "s"),
+    **dict.fromkeys(("min", "minute"), "m"),
+    **dict.fromkeys(("hour",), "h"),
+    **dict.fromkeys(("day",), "d"),
+}
+_RATE: Final = re.compile(r"(\d{1,9}) ?/ ?(\S+)", re.ASCII)
+_DAYS: Final = re.compile(r"(\d{1,4})d", re.ASCII)
+_WORD: Final = re.compile(r"(burst|weight) ?(\d{1,9})", re.ASCII)
+_RULE: Final = re.compile(r"(\d{1,15}):(\d{1,15}):(\d{1,15}):(\d{1,15})(:paused)?", re.ASCII)
+_NO_LIMIT: Final = "no limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit of a lane: at most ``concurrency`` of its tasks run at once, and they start at most at the ``rate``.
+
+    ``rate`` is a number of tasks in a time: "5/s", "500/m", "1000/h", "10/30s". It is kept exactly, as one task each
+    fifth of a second; after a rest up to ``burst`` of them start at once. While other lanes wait, too, a lane gets
+    ``weight`` turns where others get one. None is no limit. Bad values raise ``ValueError`` or ``TypeError``.
+    """
+
+    concurrency: int | None = None
+    rate: str | None = None
+    burst: int = 1
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        if self.concurrency == 0 and not isinstance(self.concurrency, bool):
+            raise ValueError("concurrency must be at least 1, not 0; pause the lane instead")
+        if self.concurrency is not None:
+            _check_count(self.concurrency, "concurrency", MAX_COUNT)
+        _check_count(self.burst, "burst", MAX_COUNT)
+        _check_count(self.weight, "weight", MAX_WEIGHT)
+        if self.rate is None:
+            if self.burst != 1:
+                raise ValueError(f"burst={self.burst} goes with a rate only")
+            return
+        interval_us = _interval_us(self.rate)
+        if self.burst * interval_us > MAX_BURST_US:
+            raise ValueError(f"rate {self.rate!r} with burst {self.burst} would take more than a year to be used up")
+        object.__setattr__(self, "rate", _rate_text(interval_us))
+
+    @property
+    def interval_us(self) -> int:
+        """Return the microseconds from one start to the next, 0 without a rate."""
+        return 0 if self.rate is None else _interval_us(self.rate)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a limit such as "2", "5/s" or "2, 5/s, burst 10, weight 3"; "no limit" is one, too.
+
+        ``ValueError`` names the part that cannot be read.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"a limit is text such as '2, 5/s', not {text!r}")
+        given: dict[str, int | str] = {}
+        for part in () if text.strip().lower() == _NO_LIMIT else text.split(","):
+            name, value = _read_part(part.strip().lower(), text)
+            if name in given:
+                raise ValueError(f"{text!r} has two values for {name}")
+            given[name] = value
+        return cls(**given)  # type: ignore[arg-type]  # each part gives its own type
+
+    def __str__(self) -> str:
+        """Return the text that ``parse`` reads."""
+        parts = [
+            "" if self.concurrency is None else str(self.concurrency),
+            self.rate or "",
+            f"burst {self.burst}" if self.burst > 1 else "",
+            f"weight {self.weight}" if self.weight > 1 else "",
+        ]
+        return ", ".join(part for part in parts if part) or _NO_LIMIT
+
+
+class Rule(NamedTuple):
+    """What the hash of limits says of a name; ``limit`` is None if there is a pause alone."""
+
+    limit: Limit | None
+    is_paused: bool
+
+
+def write_rule(limit: Limit) -> str:
+    """Return the rule of a limit."""
+    return f"{limit.concurrency or 0}:{limit.interval_us}:{limit.burst}:{limit.weight}"
+
+
+def read_rule(text: str) -> Rule | None:
+    """Read a rule; None if it is none, which nothing of fastq writes."""
+    found = _RULE.fullmatch(text)
+    if found is None:
+        return None
+    concurrency, interval_us, burst, weight = (int(number) for number in found.groups()[:4])
+    is_paused = found[5] is not None
+    if not weight:
+        return Rule(None, is_paused)
+    try:
+        rate = _rate_text(interval_us) if interval_us else None
+        return Rule(Limit(concurrency or None, rate, max(burst, 1) if rate else 1, weight), is_paused)
+    except ValueError:
+        return None
+
+
+def check_limited(name: object, limit: Limit | None = None) -> str:
+    """Return the name of what a limit is for: a lane, "*", "pool:*", or None for the queue as a whole.
+
+    A limit with a part that this name cannot have is refused.
+    """
+    if name is None:
+        if limit is not None and (limit.rate is not None or limit.weight != 1):
+            raise ValueError(f"a queue as a whole has a concurrency only, not {str(limit)!r}; name a lane, or '*'")
+        return WHOLE_QUEUE
+    if not isinstance(name, str):
+        raise TypeError(f"lane must be a str, not {type(name).__name__}: {name!r}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"lane must be valid Unicode text: {name!r}") from None
+    if not name.strip():
+        raise ValueError(f"lane must contain one or more characters that are not blank: {name!r}")
+    if "*" not in name or name == EACH_LANE:
+        return name
+    pool = name.removesuffix(":*")
+    if not pool.strip() or "*" in pool or ":" in pool or pool == name:
+        raise ValueError(f"{name!r} is neither a lane, nor '*' for each lane, nor a pool such as 'openai:*'")
+    if limit is not None and limit.weight != 1:
+        raise ValueError(f"weight is for lanes; {name!r} is a pool, which takes no turns")
+    return name
+
+
+def pool_of(lane: str) -> str:
+    """Return the name of a lane's pool, such as ``openai:*`` for ``openai:acme``; empty if it has none."""
+    pool, colon, _ = lane.partition(":")
+    return f"{pool}:*" if colon and pool else ""
+
+
+def _check_count(value: object, name: str, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}: {value!r}")
+    if not 1 <= value <= most:
+        raise ValueError(f"{name} must be from 1 to {most:,}, not {value}")
+
+
+def _read_part(part: str, text: str) -> tuple[str, int | str]:
+    if part.isascii() and part.isdigit():
+        return "concurrency", int(part)
+    if word := _WORD.fullmatch(part):
+        return word[1], int(word[2])
+    if "/" in part:
+        return "rate", part
+    raise ValueError(f"{part!r} in {text!r} is no part of a limit, which is such as '2, 5/s, burst 10, weight 3'")
+
+
+def _interval_us(rate: object) -> int:
+    """Return the microseconds from one start to the next, rounded up, so that the rate is never exceeded."""
+    if not isinstance(rate, str):
+        raise TypeError(f"rate must be a text such as '5/s', not {rate!r}")
+    found = _RATE.fullmatch(rate.strip().lower())
+    if found is None:
+        raise ValueError(f"rate {rate!r} is not a number of tasks in a time, such as '5/s', '500/m' or '1/10s'")
+    count, us = int(found[1]), _time_us(found[2], rate)
+    if not count or us <= 0:
+        raise ValueError(f"rate {rate!r} lets nothing start; pause the lane instead")
+    interval_us = -(-us // count)
+    if count > us:
+        raise ValueError(f"rate {rate!r} is more than a million tasks a second")
+    return interval_us
+
+
+def _time_us(text: str, rate: str) -> int:
+    unit = _WORDS.get(text, text)
+    if unit in _UNITS:
+        return _UNITS[unit]
+    if days := _DAYS.fullmatch(text):
+        return int(days[1]) * _UNITS["d"]
+    try:
+        return parse_duration(text) // 1_000
+    except ValueError as error:
+        raise ValueError(f"rate {rate!r} has an {error}") from None
+
+
+def _rate_text(interval_us: int) -> str:
+    """Return the rate of an interval, in the smallest unit in which it is a whole number."""
+    for unit, us in _UNITS.items():
+        count = round(us / interval_us)
+        if 1 <= count <= MAX_COUNT and -(-us // count) == interval_us:
+            return f"{count}/{unit}"
+    for unit, us in reversed(_UNITS.items()):
+        if interval_us % us == 0:
+            return f"1/{interval_us // us}{unit}"
+    return f"1/{interval_us}us"
