@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         FastqError,
         HandlerNotFoundError,
         InvalidMessageError,
+        LaneStateError,
         LeaseExpiredError,
         PayloadError,
         QueueFullError,
@@ -74,6 +75,8 @@ if TYPE_CHECKING:
         ImportReport,
         Inspector,
         Job,
+        LaneInfo,
+        LaneState,
         Moved,
         MovePlan,
         Progress,
@@ -95,6 +98,7 @@ if TYPE_CHECKING:
     from fastq.server.base.config import ServerConfig
     from fastq.server.server import Server
     from fastq.task import Task, TaskCall
+    from fastq.wire.limit import Limit, LimitParts
     from fastq.wire.messages import ChildInfo, Places, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
     from fastq.wire.progress import TaskProgress
 
@@ -137,7 +141,12 @@ __all__ = [
     "InvalidMessageError",
     "Job",
     "KeyOutcome",
+    "LaneInfo",
+    "LaneState",
+    "LaneStateError",
     "LeaseExpiredError",
+    "Limit",
+    "LimitParts",
     "Middleware",
     "MovePlan",
     "Moved",
@@ -235,7 +244,12 @@ _LATER: Final = {
     "InvalidMessageError": "fastq.errors",
     "Job": "fastq.inspector",
     "KeyOutcome": "fastq.common.states",
+    "LaneInfo": "fastq.inspector",
+    "LaneState": "fastq.inspector",
+    "LaneStateError": "fastq.errors",
     "LeaseExpiredError": "fastq.errors",
+    "Limit": "fastq.wire.limit",
+    "LimitParts": "fastq.wire.limit",
     "Middleware": "fastq.mux",
     "MovePlan": "fastq.inspector",
     "Moved": "fastq.inspector",

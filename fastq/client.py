@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from fastq.broker.operations.health import ping
+from fastq.broker.operations.limits import set_limit
 from fastq.broker.transport.confirm import Confirm, confirm_of
 from fastq.broker.transport.open import AsyncRedis, BlockingRedis, open_async_broker, open_broker
 from fastq.common.clock import SystemClock
@@ -27,8 +28,15 @@ from fastq.info import TaskInfo
 from fastq.middleware import ClientMiddleware, Sender, SentChunks, chained, only_info
 from fastq.options import EnqueueOptions, check_options, check_queue_name, check_text
 from fastq.task import Task, TaskCall, with_options
+from fastq.wire.limit import Limit, LimitParts, check_limited
 
 R = TypeVar("R")
+
+
+def limited(queue: str, lane: str | None, parts: LimitParts) -> tuple[str, str, Limit]:
+    """Return what is to be limited, the queue, the field of its rule and the limit, checked."""
+    limit = Limit(**parts)
+    return check_queue_name(queue, "queue"), check_limited(lane, limit), limit
 
 
 def _limits(
@@ -196,6 +204,16 @@ class Client:
     def _send(self, tasks: Sequence[Task]) -> EnqueueResults:
         return self._broker.drive(put_part(self._producer, tasks))
 
+    def set_limit(self, queue: str, lane: str | None, **limit: Unpack[LimitParts]) -> None:
+        """Limit a lane of a queue, from now on and on all servers, in place of the limit that it has; see ``Limit``.
+
+        ``lane`` is its name, "*" for each lane without a limit of its own, or "openai:*" for all lanes that begin with
+        "openai:" together, which is their pool. None limits the ``concurrency`` of the queue as a whole. Without
+        further arguments the lane has no limit, whatever "*" says. ``Inspector.set_limit`` removes limits. The tasks
+        that run already are not counted. A producer's Redis user lacks the right: it takes an admin's or a worker's.
+        """
+        self._broker.drive(set_limit(*limited(queue, lane, limit)))
+
     def ping(self) -> None:
         """Ask Redis for a sign of life; raise ``BrokerError`` if there is none."""
         self._broker.run(ping())
@@ -325,6 +343,10 @@ class AsyncClient:
 
     async def _send(self, tasks: Sequence[Task]) -> EnqueueResults:
         return await self._broker.drive(put_part(self._producer, tasks))
+
+    async def set_limit(self, queue: str, lane: str | None, **limit: Unpack[LimitParts]) -> None:
+        """Limit a lane of a queue, from now on and on all servers; see ``Client.set_limit``."""
+        await self._broker.drive(set_limit(*limited(queue, lane, limit)))
 
     async def ping(self) -> None:
         """Ask Redis for a sign of life; raise ``BrokerError`` if there is none."""

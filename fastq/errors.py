@@ -24,6 +24,7 @@ __all__ = [
     "FastqError",
     "HandlerNotFoundError",
     "InvalidMessageError",
+    "LaneStateError",
     "LeaseExpiredError",
     "PayloadError",
     "QueueFullError",
@@ -193,6 +194,16 @@ class QueueStateError(FastqError):
         self.queue = queue
         self.paused = paused
         super().__init__(f"queue is {'already' if paused else 'not'} paused (queue={queue!r})")
+
+
+class LaneStateError(QueueStateError):
+    """Raised when pausing a lane that is already paused, or resuming one that is not; nothing was changed."""
+
+    def __init__(self, queue: str = "", lane: str = "", *, paused: bool = False) -> None:
+        self.queue = queue
+        self.lane = lane
+        self.paused = paused
+        FastqError.__init__(self, f"lane is {'already' if paused else 'not'} paused (queue={queue!r}, lane={lane!r})")
 
 
 class QueuePausedError(QueueStateError):

@@ -1,6 +1,7 @@
 """``App``: a ServeMux of typed tasks, with the clients that enqueue them and the lifespan of their handlers."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
 
@@ -12,13 +13,16 @@ from fastq.app.handler import handler_of
 from fastq.app.lifespan import Lifespan
 from fastq.app.payload import Payload
 from fastq.batch import batching_of
+from fastq.broker.operations.limits import declare_limit
+from fastq.broker.transport.open import open_broker
 from fastq.broker.transport.uri import parse_redis_uri
-from fastq.client import AsyncClient, Client
+from fastq.client import AsyncClient, Client, limited
 from fastq.common.callables import refuse_generator
 from fastq.cron.parse import parse
 from fastq.errors import no_attribute
 from fastq.mux import ServeMux
 from fastq.options import EnqueueOptions, check_text
+from fastq.wire.limit import Limit, LimitParts
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,6 +87,7 @@ class App(ServeMux):
         self._tasks: dict[str, TaskFunction[..., Any]] = {}
         self._lifespan: Lifespan | None = None
         self._crons: dict[str, str] = {}
+        self._limits: dict[tuple[str, str], Limit] = {}
         self._wants: list[tuple[str, Any, App]] = []  # tasks whose context must have an env
         self._parent: App | None = None  # the app that has included this one
 
@@ -172,6 +177,27 @@ class App(ServeMux):
         self.child_stop(lifespan.stop)
         self._lifespan = lifespan
         return function
+
+    def limit(self, lane: str | None, *, queue: str = "default", **limit: Unpack[LimitParts]) -> None:
+        """Limit a lane of a queue, as ``Client.set_limit`` does, when a worker of this app starts.
+
+        What was changed since the last start, with ``fastq lane limit`` or ``Client.set_limit``, stays so, until the
+        app is given another limit.
+        """
+        queue, name, checked = limited(queue, lane, limit)
+        if (queue, name) in self._limits:
+            raise ValueError(f"the app limits {lane!r} of queue {queue!r} twice")
+        if not self._limits:
+            self.child_start(self._declare_limits)
+        self._limits[queue, name] = checked
+
+    def _declare_limits(self) -> None:
+        app = self
+        while app._url is None and app._parent is not None:
+            app = app._parent
+        with closing(open_broker(app._url)) as broker:
+            for (queue, name), limit in self._limits.items():
+                broker.drive(declare_limit(queue, name, limit))
 
     def include(self, other: ServeMux) -> None:
         """Add the tasks, handlers and lifespan of another app, or the handlers of a mux; see ``ServeMux.include``."""

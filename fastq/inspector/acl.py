@@ -11,7 +11,7 @@ from fastq.wire import keys
 
 _CONNECTION: Final = "asking client|setname cluster|slots command eval evalsha ping select"
 _READING: Final = """
-cluster|info dbsize exists get hexists hget hgetall hkeys hmget hstrlen info lindex llen lpos lrange memory|usage mget
+cluster|info dbsize exists get hexists hget hgetall hkeys hmget hscan hstrlen info lindex llen lpos lrange memory|usage mget
 pttl scan scard sismember smembers srandmember sscan time type zcard zcount zrange zrangebyscore zrank zrevrange zscan
 zscore
 """

@@ -18,6 +18,7 @@ from inspect import signature
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from fastq.broker.operation import Flow
+from fastq.wire.limit import Limit
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,6 +73,7 @@ def _plain(given: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments that a line may show: names, states and numbers, and the question of a job."""
     said = {name: getattr(value, "question", value) for name, value in given.items() if name not in _SECRET}
     said = {name: value.value if isinstance(value, Enum) else value for name, value in said.items()}
+    said = {name: str(value) if isinstance(value, Limit) else value for name, value in said.items()}
     return {name: value for name, value in said.items() if isinstance(value, str | int)}
 
 

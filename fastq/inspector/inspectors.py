@@ -10,6 +10,7 @@ from fastq.inspector.export import ExportMethods
 from fastq.inspector.follow import FollowMethods
 from fastq.inspector.importing import ImportMethods
 from fastq.inspector.jobs import JobMethods
+from fastq.inspector.lanes import LaneMethods
 from fastq.inspector.leaving import LeavingMethods
 from fastq.inspector.processes import ServerMethods
 from fastq.inspector.queues import QueueMethods
@@ -22,6 +23,7 @@ from fastq.inspector.transfer import TransferMethods
 
 class _Methods(
     QueueMethods,
+    LaneMethods,
     RunMethods,
     TaskMethods,
     ActionMethods,

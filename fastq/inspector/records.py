@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from fastq.common.states import TaskState
+from fastq.wire.limit import Limit
 from fastq.wire.messages import ChildInfo, Places, WorkerInfo
 
 
@@ -103,6 +105,46 @@ class TaskLocks:
     follow_up_size: int | None = None
     follow_up_at: datetime | None = None
     follow_up_latest: datetime | None = None
+
+
+class LaneState(StrEnum):
+    """What keeps the tasks of a lane waiting."""
+
+    IDLE = "idle"
+    """No task waits."""
+    READY = "ready"
+    """Nothing: the next server with room takes one."""
+    RATE = "rate"
+    """The rate: the next one may start at a time that is known."""
+    FULL = "full"
+    """The concurrency: all places are taken."""
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneInfo:
+    """A lane of a queue, and why its tasks wait.
+
+    ``lane`` may also be "*", which stands for each lane without a limit of its own, "pool:*" for the lanes of a pool
+    together, and "" for the queue as a whole. ``running`` counts the places taken, and is None where ``concurrency`` is
+    not limited. ``limit`` is what holds for it, its own if ``has_own_limit``, else that of "*"; None if there is none.
+
+    ``by`` is what keeps the tasks waiting: the lane, its pool, or "" for the queue. ``until`` is known of a rate.
+    ``holders`` are the ids of tasks that have the places of a full lane or pool, if these are few; those in
+    ``lost_holders`` were lost with their servers, and are taken over within two minutes.
+    """
+
+    queue: str
+    lane: str
+    waiting: int
+    running: int | None
+    limit: Limit | None
+    has_own_limit: bool
+    state: LaneState
+    by: str = ""
+    until: datetime | None = None
+    holders: tuple[str, ...] = ()
+    lost_holders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Unpack
 
 from fastq.broker.operations.ends import TaskKey
 from fastq.broker.operations.finish import Disposition
-from fastq.client import AsyncClient, Client
+from fastq.client import AsyncClient, Client, limited
 from fastq.common.encoding import PayloadCodec
 from fastq.common.states import KeyOutcome, TaskState
 from fastq.enqueueing.producer import compose, found_info
@@ -25,6 +26,7 @@ from fastq.testing.inline_waiter import AsyncInlineWaiter, InlineWaiter
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
 from fastq.wire.codec import decode_task_message, encode_task_message, view_task_message
 from fastq.wire.inbox import EndKind, TaskEnd
+from fastq.wire.limit import LimitParts
 from fastq.wire.messages import CHECKPOINT_HEADER, UNTIL_HEADER, TaskMessage
 
 
@@ -271,6 +273,10 @@ class InlineClient(_InlineTasks, Client):
         self._work()
         return self.runs[before:]
 
+    def set_limit(self, queue: str, lane: str | None, **limit: Unpack[LimitParts]) -> None:
+        """Check the arguments; tasks run one after the other, at once."""
+        limited(queue, lane, limit)
+
     def ping(self) -> None:
         """Do nothing: there is no Redis."""
 
@@ -332,6 +338,10 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
         before = self._wake_waiting()
         await self._work()
         return self.runs[before:]
+
+    async def set_limit(self, queue: str, lane: str | None, **limit: Unpack[LimitParts]) -> None:
+        """Check the arguments; tasks run one after the other, at once."""
+        limited(queue, lane, limit)
 
     async def ping(self) -> None:
         """Do nothing: there is no Redis."""

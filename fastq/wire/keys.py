@@ -20,6 +20,7 @@ __all__ = [
     "all_schedulers",
     "all_servers",
     "all_workers",
+    "app_limits",
     "archive_rule",
     "archived",
     "bell",
@@ -78,7 +79,7 @@ __all__ = [
 
 OWN_ASIDE: Final = (
     r"again|moved|archive_rule|scheduled_groups|lost:\d{4}-\d\d-\d\d|history:\d{4}-\d\d-\d\d(T\d\d)?"
-    r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}|limits|turns|full|rates|bell|(h|pool):.*"
+    r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}|limits|app_limits|turns|full|rates|bell|(h|pool):.*"
 )
 """What the keys of a queue are called that asynq does not know, besides those of tasks and groups."""
 
@@ -360,6 +361,11 @@ def limits(queue: str) -> str:
     A field is a lane, ``pool:*``, ``*`` for all lanes without a field of their own, or "" for the queue itself.
     """
     return f"asynq:{{{queue}}}:limits"
+
+
+def app_limits(queue: str) -> str:
+    """Name the hash of the rules that apps last declared for a queue, as in ``limits``; not asynq's."""
+    return f"asynq:{{{queue}}}:app_limits"
 
 
 def turns(queue: str) -> str:

@@ -7,7 +7,7 @@ start each interval, ``burst`` of them at once after a rest.
 
 import re
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypedDict
 
 from fastq.common.durations import parse_duration
 
@@ -98,6 +98,15 @@ class Limit:
         return ", ".join(part for part in parts if part) or _NO_LIMIT
 
 
+class LimitParts(TypedDict, total=False):
+    """The parts of a ``Limit``, for annotations: ``**limit: Unpack[LimitParts]``."""
+
+    concurrency: int | None
+    rate: str | None
+    burst: int
+    weight: int
+
+
 class Rule(NamedTuple):
     """What the hash of limits says of a name; ``limit`` is None if there is a pause alone."""
 
@@ -126,11 +135,14 @@ def read_rule(text: str) -> Rule | None:
         return None
 
 
-def check_limited(name: object, limit: Limit | None = None) -> str:
-    """Return the name of what a limit is for: a lane, "*", "pool:*", or None for the queue as a whole.
+def check_limited(name: object, limit: object = None) -> str:
+    """Return the field of what a limit is for: a lane, "*", "pool:*", or "" for None, the queue as a whole.
 
-    A limit with a part that this name cannot have is refused.
+    What is no limit, or has a part that this name cannot have, is refused.
     """
+    if limit is not None and not isinstance(limit, Limit):
+        hint = f"; Limit.parse({limit!r}) reads it" if isinstance(limit, str) else ""
+        raise TypeError(f"limit must be a Limit or None, not {limit!r}{hint}")
     if name is None:
         if limit is not None and (limit.rate is not None or limit.weight != 1):
             raise ValueError(f"a queue as a whole has a concurrency only, not {str(limit)!r}; name a lane, or '*'")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fastq import Inspector, TaskNotFoundError
+from fastq import Inspector, Limit, TaskNotFoundError
 from fastq.common.states import TaskState
 from fastq.inspector.audit import HAS_AUDIT
 from fastq.inspector.jobs import Place, doing_all
@@ -17,6 +17,7 @@ from tests.inspector.harness import Ask, Seeded
 READING = {
     *("cluster_info", "all_cluster_nodes", "cluster_key_slot", "cluster_nodes", "redis_info"),
     *("queues", "get_queue_info", "get_queue_infos", "groups", "list_groups", "count_tasks"),
+    *("lanes", "get_lane"),
     *("history", "histories", "run_history"),
     *("list_tasks", "iter_tasks", "find_tasks", "export_tasks", "follow"),
     *(f"list_{state}_tasks" for state in ("active", "aggregating", "archived", "completed", "pending", "retry")),
@@ -46,6 +47,9 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "retry_tasks": ("default",),
     "pause_queue": ("default",),
     "unpause_queue": ("default",),
+    "set_limit": ("default", "acme", Limit(2)),
+    "pause_lane": ("default", "acme"),
+    "resume_lane": ("default", "acme"),
     "archive_all_tasks": ("default", "pending"),
     "run_all_tasks": ("default", "archived"),
     "delete_all_tasks": ("default", "pending"),
@@ -115,6 +119,12 @@ def test_a_line_says_what_was_asked_and_how_many_tasks_it_changed(
         "Delete all 1 pending tasks of default, for good?",
         1,
     )
+
+
+def test_a_line_says_which_limit_was_set(ask: Ask, queue: Seeded, caplog: pytest.LogCaptureFixture) -> None:
+    ask("set_limit", "default", "acme", Limit(2, "5/s"))
+    (line,) = lines(caplog)
+    assert (line["lane"], line["limit"]) == ("acme", "2, 5/s")
 
 
 def test_what_is_refused_or_told_by_the_caller_has_no_line(

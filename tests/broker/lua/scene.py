@@ -10,6 +10,7 @@ from fastq.broker.inspect.actions import Target, archive_task, run_task
 from fastq.broker.inspect.bulk import Chosen, _archive_some, _run_some, delete_some, run_some
 from fastq.broker.inspect.examine import examine_leases, examine_list, examine_lock, examine_set, examine_tasks
 from fastq.broker.inspect.keyspace import scan_keys
+from fastq.broker.inspect.lanes import read_lanes
 from fastq.broker.inspect.move import ParkedTask, claim_tasks, commit_move, drop_parked, unpark_tasks
 from fastq.broker.inspect.put import TaskToPut, put_tasks, read_lock
 from fastq.broker.inspect.queues import list_groups, pause_queue, peek_queue, queue_stats, sample_memory
@@ -58,6 +59,7 @@ from fastq.broker.operations.history import add_history
 from fastq.broker.operations.keyed import KeyTerms, put_again
 from fastq.broker.operations.lanes import in_lanes, prune_rates, sweep_lanes
 from fastq.broker.operations.lease import extend_leases, list_leases, list_owned
+from fastq.broker.operations.limits import recheck_lanes, write_limit
 from fastq.broker.operations.maintain import delete_expired_completed, forward
 from fastq.broker.operations.presence import (
     ServerIdentity,
@@ -169,7 +171,7 @@ def _lanes(bench: QueueBench) -> None:
     at.sadd(keys.held(Q, "pool:*"), "b1", "b2")
     far = NOW_S * 10**6
     at.zadd(keys.full(Q), {"lane": far, "pool:*": far})
-    at.zadd(keys.turns(Q), {"free": 1, "fresh": 2, "pool:a": 3})
+    at.zadd(keys.turns(Q), {"free": 1, "fresh": 2, "pool:a": 3, "later": 4e15})
     at.zadd(keys.pool_waiting(Q, "pool"), {"pool:b": 1})
     at.hset(keys.rates(Q), mapping={"free": 1, "pool:*": 1})
 
@@ -362,6 +364,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "queue_stats": [queue_stats(Q, NOW_S)],
     "read_aggregation_set": [read_set(TAKEN, 0)],
     "read_ends": [read_ends(Q, [("c2", ""), ("ar1", "nonce"), ("p1", "")])],
+    "read_lanes": [read_lanes(Q, [("pool:b", "pool"), ("pool:*", ""), ("lane", ""), ("none", "")])],
     "read_lock": [read_lock(LOCK["p2"], b"p2")],
     "read_page": [Walk(_SCHEDULED, with_locks=True).page(), Walk(_PENDING, with_locks=True).page()],
     "read_again": [read_again(Q, "gone"), read_again(Q, "p1")],
@@ -369,6 +372,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "read_tasks": [read_tasks(Q, ["p1", "s1", "a1", "c2"])],
     "read_workers": [read_workers(_SERVER.workers_key), read_workers(_SERVER.workers_key, 600, [b"7", b"none"])],
     "reclaim_aggregation_set": [reclaim_set(TAKEN)],
+    "recheck_lanes": [recheck_lanes(Q)],
     "release_lock": [release_lock(LOCK["p2"], b"p2")],
     "relist_groups": [relist_groups(Q, 0)],
     "repair_active": [repair_active(Q, 0, 100, NOW_S)],
@@ -420,6 +424,12 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "schedule": [
         _batch(TaskState.SCHEDULED, _new("x1", run_at_s=NOW_S - 50, **_IN), _new("x2", run_at_s=NOW_S + 60)),
         _batch(TaskState.SCHEDULED, _new("x1", run_at_s=NOW_S - 50), _new("x2", run_at_s=NOW_S + 60, group="g")),
+    ],
+    "set_limit": [
+        write_limit(Q, "", "remove", ""),
+        write_limit(Q, "lane", "set", "3:0:1:1"),
+        write_limit(Q, "pool:*", "pause", ""),
+        write_limit(Q, "free", "declare", "3:0:1:1"),
     ],
     "sign": [sign(OURS, _FACTS, 6.0, 100), sign(OURS, _FACTS, 0.0, 100)],
     "set_archive_rule": [set_archive_rule(Q, ArchiveRule(5))],
