@@ -128,6 +128,7 @@ for _name, _place, _summary in (
         "List, describe, enqueue, run, retry, archive, delete, cancel, export, import and follow tasks.",
     ),
     ("group", "fastq.cli.group:group", "List the groups of tasks that are aggregated into one."),
+    ("lane", "fastq.cli.lane:lane", "List lanes and why their tasks wait; limit, pause, resume and drain them."),
     ("server", "fastq.cli.server:server", "List, quiet and stop servers."),
     ("cron", "fastq.cli.cron:cron", "List periodic tasks, and when they were enqueued."),
     ("doctor", "fastq.cli.doctor:doctor", "Look for faults in Redis, the servers, and the queues of Go and fastq."),

@@ -11,9 +11,9 @@ from fastq.wire import keys
 
 _CONNECTION: Final = "asking client|setname cluster|slots command eval evalsha ping select"
 _READING: Final = """
-cluster|info dbsize exists get hexists hget hgetall hkeys hmget hscan hstrlen info lindex llen lpos lrange memory|usage mget
-pttl scan scard sismember smembers srandmember sscan time type zcard zcount zrange zrangebyscore zrank zrevrange zscan
-zscore
+cluster|info dbsize exists get hexists hget hgetall hkeys hmget hscan hstrlen info lindex llen lpos lrange memory|usage
+mget pttl scan scard sismember smembers srandmember sscan time type zcard zcount zrange zrangebyscore zrank zrevrange
+zscan zscore
 """
 _SERVERS: Final = (f"{keys.all_servers()}*", f"{keys.all_workers()}*", keys.server_notice("{*"))
 _SCHEDULERS: Final = (f"{keys.all_schedulers()}*", keys.scheduler_history("*"), keys.scheduler_ticks())

@@ -18,6 +18,7 @@ from fastq.inspector.records import (
     Drain,
     FailedAttempt,
     ImportReport,
+    LaneInfo,
     Moved,
     QueueInfo,
     ServerInfo,
@@ -84,6 +85,23 @@ def _record(rows: Iterable[Row], record: object) -> dict[str, Any]:
 def queue_record(info: QueueInfo) -> dict[str, Any]:
     """Describe a queue."""
     return _record(_QUEUE, info)
+
+
+def lane_record(info: LaneInfo) -> dict[str, Any]:
+    """Describe a lane."""
+    return {
+        "queue": info.queue,
+        "lane": info.lane,
+        "waiting": info.waiting,
+        "running": info.running,
+        "limit": None if info.limit is None else str(info.limit),
+        "has_own_limit": info.has_own_limit,
+        "state": info.state.value,
+        "by": info.by,
+        "until": time_text(info.until),
+        "holders": list(info.holders),
+        "lost_holders": list(info.lost_holders),
+    }
 
 
 def daily_record(day: DailyStats) -> dict[str, Any]:

@@ -1,21 +1,24 @@
 """The inspector's methods for lanes: what they wait for, their limits, and their pauses."""
 
+import math
 import re
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from fastq.broker.inspect.lanes import LaneRow, LaneRows, NamePage, read_lanes, scan_lanes, scan_limits
-from fastq.broker.operation import Flow
+from fastq.broker.operation import Flow, Wait
 from fastq.broker.operations.limits import Change, change_limit, set_limit
 from fastq.common.clock import at_unix_ns
 from fastq.errors import LaneStateError
-from fastq.inspector.checks import MAX_PAGE_SIZE, check_count, check_queue
+from fastq.inspector.checks import MAX_PAGE_SIZE, check_count, check_queue, check_timeout
 from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.records import LaneInfo, LaneState
 from fastq.wire.limit import EACH_LANE, WHOLE_QUEUE, Limit, Rule, check_limited, pool_of, read_rule
 
 LANES_A_CALL: Final = 100
+LOOK_EVERY_S: Final = 0.25
 _CURSOR: Final = re.compile(r"([rl]):([0-9]{1,20})", re.ASCII)
 _NO_RULE: Final = Rule(None, False)
 
@@ -54,6 +57,33 @@ class LaneMethods(Driver):
         """Describe a lane, "*", a pool such as "openai:*", or with None the queue as a whole."""
         (info,) = yield from _read(check_queue(queue), [check_limited(lane)])
         return info
+
+    @operation
+    def drain_lane(
+        self,
+        queue: str,
+        lane: str,
+        *,
+        timeout: float | timedelta | None = None,
+        progress: Callable[[LaneInfo], object] | None = None,
+    ) -> Flow[LaneInfo]:
+        """Wait until no task of a lane waits or has a place in it, and return how it is then.
+
+        That is also how it is after the ``timeout``, or if it is paused with tasks in it. Scheduled tasks and retries
+        are not waited for, and neither is what runs in a lane without a ``concurrency``. ``progress`` is called after
+        each look, and may end the wait by raising.
+        """
+        timeout_s = math.inf if timeout is None else check_timeout(timeout)
+        began_s, names = time.monotonic(), [check_limited(lane)]
+        check_queue(queue)
+        while True:
+            (info,) = yield from _read(queue, names)
+            if progress is not None:
+                progress(info)
+            is_over = time.monotonic() - began_s >= timeout_s or info.state is LaneState.PAUSED
+            if is_over or (not info.waiting and not info.running):
+                return info
+            yield Wait(LOOK_EVERY_S)
 
     @action
     def set_limit(self, queue: str, lane: str | None, limit: Limit | None) -> Flow[bool]:

@@ -1,0 +1,60 @@
+"""Lanes for people: their places, and why their tasks wait."""
+
+from datetime import UTC
+
+from fastq.inspector.records import LaneInfo, LaneState
+from fastq.text.human import clean, number
+
+
+def lane_name(info: LaneInfo) -> str:
+    """Name a lane, and what stands for others."""
+    return clean(info.lane) or "(the queue)"
+
+
+def limit_text(info: LaneInfo) -> str:
+    """Write the limit that holds for a lane; one that it has from "*" is in parentheses."""
+    if info.limit is None:
+        return "-"
+    return str(info.limit) if info.has_own_limit else f"({info.limit})"
+
+
+def places_text(info: LaneInfo) -> str:
+    """Write how many places are taken, of how many."""
+    if info.running is None or info.limit is None or info.lane == "*":
+        return "-"
+    return f"{number(info.running)}/{number(info.limit.concurrency or 0)}"
+
+
+def why(info: LaneInfo) -> str:
+    """Say why the tasks of a lane wait; "-" if none does."""
+    match info.state:
+        case LaneState.IDLE:
+            return "-"
+        case LaneState.RATE:
+            return f"{_of(info)}rate until {_moment(info)}"
+        case LaneState.FULL:
+            return f"{_of(info)}full{_holders(info)}"
+        case state:
+            return f"{_of(info)}{state}" if state is LaneState.PAUSED else state.value
+
+
+def _of(info: LaneInfo) -> str:
+    if info.by == info.lane:
+        return ""
+    return f"{clean(info.by)} " if info.by else "queue "
+
+
+def _moment(info: LaneInfo) -> str:
+    if info.until is None:
+        return "-"
+    until = info.until.astimezone(UTC)
+    # A hundredth counts: of a rate of 5/s, four starts have the same second.
+    return f"{until:%H:%M:%S}.{until.microsecond // 10_000:02}"
+
+
+def _holders(info: LaneInfo) -> str:
+    if not info.holders:
+        return ""
+    names = [f"{clean(one)} (lost with its server)" if one in info.lost_holders else clean(one) for one in info.holders]
+    more = (info.running or 0) - len(names) if info.by == info.lane else 0
+    return f": {', '.join(names)}{f' and {number(more)} more' if more > 0 else ''}"
