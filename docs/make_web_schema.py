@@ -85,8 +85,8 @@ def operation(route: Any) -> dict[str, Any]:
         found["x-action"] = route.action
     if route.reply == "job":
         found["responses"]["202"] = {"description": "begun", "content": says}
-    if route.reply == "acted":
-        found["requestBody"] = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/chosen"}}}}
+    if body := {"acted": "chosen", "lane.limit": "limit"}.get(route.action if route.reply == "lane" else route.reply):
+        found["requestBody"] = {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{body}"}}}}
     return found
 
 
@@ -184,6 +184,7 @@ REPLIES: dict[str, Any] = {
     "queues": record(queues=list_of(ref("queue_record"))),
     "queue": record(queue=ref("queue_record"), days=list_of(ref("day"))),
     "groups": record(groups=list_of(ref("group")), cursor=ref("text_or_null")),
+    "lanes": record(lanes=list_of(ref("lane")), cursor=ref("text_or_null")),
     "tasks": record(tasks=list_of(ref("task")), total=ref("count")),
     "task_with_attempts": record(task=ref("task"), failed_attempts=list_of(ref("failed_attempt"))),
     "search": record(
@@ -214,6 +215,7 @@ REPLIES: dict[str, Any] = {
         stopped_by=ref("text_or_null"),
     ),
     "acted": None,
+    "lane": None,
     "runs_of_queue": None,
 }
 """The replies by name; those that are None are records of the commands as they are."""
@@ -231,7 +233,11 @@ def definitions() -> dict[str, Any]:
     runs = of_cli["run_histories"]["properties"]["queues"]["items"]["properties"]
     of_cli["runs_of_queue"] = record(**runs, days=list_of(record(**DAY, **of_cli["runs"]["properties"])))
     found = {name: reply or of_cli[name] for name, reply in REPLIES.items()}
-    found |= {"error": record(error=TEXT), "chosen": record(ids=list_of(TEXT))}
+    found |= {
+        "error": record(error=TEXT),
+        "chosen": record(ids=list_of(TEXT)),
+        "limit": record(limit=ref("text_or_null")),
+    }
     while missing := set(re.findall(r"#/\$defs/([^\"]+)", json.dumps(found))) - found.keys():
         found |= {name: of_cli[name] for name in missing}
     return dict(sorted(found.items()))

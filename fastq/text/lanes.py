@@ -25,15 +25,15 @@ def places_text(info: LaneInfo) -> str:
     return f"{number(info.running)}/{number(info.limit.concurrency or 0)}"
 
 
-def why(info: LaneInfo) -> str:
-    """Say why the tasks of a lane wait; "-" if none does."""
+def why(info: LaneInfo, *, names: bool = True) -> str:
+    """Say why the tasks of a lane wait; "-" if none does. With ``names``, the tasks that have its places are named."""
     match info.state:
         case LaneState.IDLE:
             return "-"
         case LaneState.RATE:
             return f"{_of(info)}rate until {_moment(info)}"
         case LaneState.FULL:
-            return f"{_of(info)}full{_holders(info)}"
+            return f"{_of(info)}full{_holders(info) if names else ''}"
         case state:
             return f"{_of(info)}{state}" if state is LaneState.PAUSED else state.value
 

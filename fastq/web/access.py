@@ -12,7 +12,7 @@ class Role(IntEnum):
     VIEWER = 1
     """Look at everything."""
     OPERATOR = 2
-    """Pause and resume queues; enqueue, edit, move, run, archive and cancel tasks; stop jobs."""
+    """Pause and resume queues and lanes, limit lanes; enqueue, edit, move, run, archive and cancel tasks; stop jobs."""
     ADMIN = 3
     """Delete tasks and queues; stop servers; repair."""
 
@@ -30,6 +30,9 @@ ACTIONS: Final[Mapping[str, Role]] = {
     "queue.pause": Role.OPERATOR,
     "queue.resume": Role.OPERATOR,
     "queue.delete": Role.ADMIN,
+    "lane.limit": Role.OPERATOR,
+    "lane.pause": Role.OPERATOR,
+    "lane.resume": Role.OPERATOR,
     "task.run": Role.OPERATOR,
     "task.enqueue": Role.OPERATOR,
     "task.edit": Role.OPERATOR,

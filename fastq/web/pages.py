@@ -23,6 +23,7 @@ from fastq.web.charts import CHARTS
 from fastq.web.doctor import DOCTOR
 from fastq.web.enqueueing import ENQUEUEING
 from fastq.web.history import HISTORY, bars_of
+from fastq.web.lanes import ACTING_ON_LANES, LANES
 from fastq.web.orders import JOBS
 from fastq.web.payloads import shown
 from fastq.web.problems import problems_of
@@ -347,6 +348,7 @@ _SHOWING: Final = [
     Route("GET", "/", overview, live_s=2),
     Route("GET", "/static/{version}/{name}", asset),
     Route("GET", "/queues/{queue}", queue),
+    LANES,
     Route("GET", "/queues/{queue}/{state}", tasks, live_s=2),
     Route("GET", "/queues/{queue}/tasks/{id}", task, live_s=2),
     Route("GET", "/queues/{queue}/tasks/{id}/payload", payload),
@@ -362,4 +364,10 @@ _SHOWING: Final = [
     *CHARTS,
     *SETTINGS,
 ]
-ROUTES: Final = [*_SHOWING, Route("GET", "/events", events_of(_SHOWING)), *ENQUEUEING, *ACTING]
+ROUTES: Final = [
+    *_SHOWING,
+    Route("GET", "/events", events_of(_SHOWING)),
+    *ENQUEUEING,
+    *ACTING_ON_LANES,
+    *ACTING,
+]

@@ -21,6 +21,7 @@ from fastq.inspector.fields import LOCKS, TASK, Field, Kind, faced
 from fastq.inspector.queues import MANY_GROUPS
 from fastq.text.fields import text_of
 from fastq.text.human import number, plural, share, size, span, stamp, when
+from fastq.text.lanes import lane_name, limit_text, places_text, why
 from fastq.text.places import fullest, places_of, plural_of, use_text
 from fastq.web.payloads import preview
 from fastq.web.site import Call, Refusal, name_in_path
@@ -103,6 +104,9 @@ _templates.filters.update(
     use=use_text,
     clock=_clock,
     facts=_facts,
+    lane=lane_name,
+    lane_limit=limit_text,
+    lane_places=places_text,
     latency=_latency,
     moment=_moment,
     number=number,
@@ -114,6 +118,7 @@ _templates.filters.update(
     share=share,
     size=size,
     span=span,
+    why=why,
     words=words_of,
 )
 _templates.globals.update(part=_part, STATES=[state.value for state in TaskState], VERSION=__version__)

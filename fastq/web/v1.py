@@ -22,12 +22,14 @@ from fastq.inspector.json_records import (
     entry_record,
     event_record,
     history_record,
+    lane_record,
     queue_record,
     server_record,
     task_record,
     time_text,
 )
 from fastq.web.days import days_of, zone_of
+from fastq.web.lanes import LANE_VERBS, change_lane, read_lanes
 from fastq.web.orders import delete_as_job, job_of, require_possible, run_as_job, sees, stopped
 from fastq.web.query import Query
 from fastq.web.render import page
@@ -269,6 +271,22 @@ def _doer_of_all(verb: str) -> Read:
     return do
 
 
+def _doer_of_lanes(verb: str) -> Read:
+    async def do(call: Call) -> Record:
+        lane = call.request.query_params.get("lane")
+        if lane is None:
+            raise Refusal(400, "lane=NAME says which; without text it is the queue as a whole")
+        limit = (await _object(call)).get("limit") if verb == "limit" else None
+        if limit is not None and not isinstance(limit, str):
+            raise Refusal(400, 'the body must be {"limit": "2, 5/s"}, or {"limit": null}')
+        await change_lane(call, verb, lane or None, limit)
+        return lane_record(await call.inspector.get_lane(call.names["queue"], lane or None))
+
+    does = "Set or remove the limit of" if verb == "limit" else verb.capitalize()
+    do.__doc__ = f"{does} a lane; status 409 if it cannot be."
+    return do
+
+
 async def stop(call: Call) -> Record:
     """Stop a job before its next task."""
     return _job(await stopped(call))
@@ -317,6 +335,7 @@ V1: Final = [
     _get(_QUEUE, queue, "queue"),
     _get(f"{_QUEUE}/runs", runs, "runs_of_queue", "since", "by_type", "zone"),
     _get(f"{_QUEUE}/groups", groups, "groups", "cursor", "size"),
+    _get(f"{_QUEUE}/lanes", read_lanes, "lanes", "lane", "cursor", "size"),
     _get(f"{_QUEUE}/tasks/{{id}}", task, "task_with_attempts"),
     _get(f"{_QUEUE}/{{state}}", tasks, "tasks", "group", *PAGED),
     _get("/search", search, "search", "q"),
@@ -328,6 +347,7 @@ V1: Final = [
     _get("/jobs/{job}", job, "job"),
     _act(f"{_QUEUE}/pause", pause, "queue.pause", "queue"),
     _act(f"{_QUEUE}/resume", resume, "queue.resume", "queue"),
+    *(_act(f"{_QUEUE}/lanes/{verb}", _doer_of_lanes(verb), f"lane.{verb}", "lane", "lane") for verb in LANE_VERBS),
     _act(_QUEUE, delete, "queue.delete", "job", "force", method="DELETE"),
     *(
         _act(f"{_QUEUE}/{{state}}/{verb}", _doer_of_chosen(verb), f"task.{verb}", "acted")

@@ -241,7 +241,8 @@ def test_what_waits_for_a_limit_is_looked_at_when_it_is_changed(ask: Ask, queue:
             ask("set_limit", Q, name, None)
         else:
             ask("resume_lane", Q, name)
-        return queue.db.lpop(bell)
+        rung: bytes | None = queue.db.lpop(bell)
+        return rung
 
     for name in ("a", "b", "c"):
         if change == "set" or name != "c":

@@ -15,6 +15,7 @@ from fastq.web import FastqWeb, orders
 from fastq.web.v1 import ROOT, V1
 from tests.cli.dash.scene import FAR_S, fill_scene
 from tests.inspector.harness import Seeded
+from tests.inspector.test_lanes import lane
 from tests.waiting import PATIENCE_S, wait_until
 from tests.web.serving import SCHEMA, Served, serving
 
@@ -112,6 +113,33 @@ def test_tasks_and_queues_are_acted_on(url: str, db: Redis) -> None:
         db.delete("asynq:{q}:active", "asynq:{q}:lease")
         assert asked(served, "DELETE", "/queues/q?force=1")[1]["state"] == "done"
         assert inspector.queues() == []
+
+
+def test_lanes_are_read_limited_and_paused(url: str, db: Redis) -> None:
+    lane(Seeded(db, "default"), "acme")
+    with serving(FastqWeb(url, auth=None)) as served:
+        assert asked(served, "GET", "/queues/default/lanes")[1] == {"lanes": [], "cursor": None}
+        status, told = asked(served, "POST", "/queues/default/lanes/limit?lane=*", {"limit": "2, 5/s"})
+        assert (status, told["limit"], told["has_own_limit"]) == (200, "2, 5/s", True)
+        assert asked(served, "POST", "/queues/default/lanes/pause?lane=acme")[1]["state"] == "paused"
+        assert asked(served, "POST", "/queues/default/lanes/pause?lane=acme")[0] == 409
+        told = asked(served, "GET", "/queues/default/lanes")[1]["lanes"]
+        assert [each["lane"] for each in told] == ["*", "acme"]
+        assert asked(served, "GET", "/queues/default/lanes?lane=acme")[1]["lanes"] == told[1:]
+        assert asked(served, "POST", "/queues/default/lanes/resume?lane=acme")[1]["state"] == "ready"
+        assert asked(served, "POST", "/queues/default/lanes/limit?lane=", {"limit": "9"})[1]["lane"] == ""
+        assert asked(served, "POST", "/queues/default/lanes/limit?lane=", {"limit": None})[1]["limit"] is None
+        for path, body, said in (
+            ("limit?lane=acme", {"limit": "two"}, "'two' in 'two' is no part of a limit"),
+            ("limit?lane=acme", {"limit": 2}, 'the body must be {"limit": "2, 5/s"}'),
+            ("limit?lane=a*", {"limit": "2"}, "'a*' is neither a lane"),
+            ("pause?lane=", None, "no lane is named; a queue as a whole has a pause of its own"),
+            ("pause", None, "lane=NAME says which"),
+        ):
+            status, told = asked(served, "POST", f"/queues/default/lanes/{path}", body)
+            assert status == 400
+            assert said in told["error"]
+        assert asked(served, "GET", "/queues/default/lanes?cursor=x")[0] == 400
 
 
 def test_a_job_is_followed_and_stopped(url: str, db: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
