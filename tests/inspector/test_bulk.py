@@ -500,10 +500,12 @@ def test_what_is_enqueued_while_a_queue_is_deleted_makes_it_a_queue_anew(
                 client.enqueue("t", b"", task_id="p", unique=3600)
                 client.enqueue("t", task_id="s", process_in=3600)
                 client.enqueue("t", task_id="g", group="new")
+                client.enqueue("t", task_id="l", lane="acme")
 
     drive(delete_queue("default", time.time_ns(), force=force), url, meanwhile)
     assert done
-    assert queue.states() == {"p": "pending", "s": "scheduled", "g": "aggregating"}
+    assert queue.states() == {"p": "pending", "s": "scheduled", "g": "aggregating", "l": "aggregating"}
+    assert queue.db.hget(keys.limits("default"), "*") == b"0:0:1:1", "else nobody would serve the lane"
     assert queue.places() == {"pending": ["p"], "scheduled": ["s"]}
     assert queue.db.get(LOCK) == b"p"
     assert queue.db.zrange(keys.group("default", "new"), 0, -1) == [b"g"]

@@ -57,6 +57,8 @@ local function is_needed(key)
   -- A task between this queue and another is gone from one of them, or will be: the move must finish it.
   if kept[key] or name == "moving" or name == "moved" then return true end
   if name == "scheduled_groups" then return redis.call("EXISTS", scheduled) == 1 end
+  -- Without a rule, a lane would be a group that nobody combines.
+  if name == "limits" then return redis.call("EXISTS", groups) == 1 end
   if string.sub(name, 1, 2) == "t:" then return is_alive(string.sub(name, 3)) end
   if string.sub(name, 1, 2) == "g:" then return redis.call("TYPE", key).ok == "zset" end
   if string.sub(name, 1, 7) == "unique:" then

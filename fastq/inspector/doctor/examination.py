@@ -17,6 +17,7 @@ from fastq.inspector.doctor.clocks import RENEWED_S, check_clock, check_renewal,
 from fastq.inspector.doctor.finding import Finding, Level, Refused, ask, attempt, unseen
 from fastq.inspector.doctor.handlers import check_handlers
 from fastq.inspector.doctor.judge import judge
+from fastq.inspector.doctor.lanes import check_lanes
 from fastq.inspector.doctor.places import is_sendable
 from fastq.inspector.doctor.presence import check_registry, check_takeovers, stale_before
 from fastq.inspector.doctor.queue_checks import check_archives, check_paused, check_served, unserved
@@ -164,6 +165,8 @@ class _Round:
         report.findings += check_archives(pulses)
         handlers = yield from attempt(check_handlers(list(pulses)), may_be_away=self._is_cluster)
         report.findings += [unseen("task types", handlers.why)] if isinstance(handlers, Refused) else handlers
+        lanes = yield from attempt(check_lanes(list(pulses)), may_be_away=self._is_cluster)
+        report.findings += [unseen("lanes", lanes.why)] if isinstance(lanes, Refused) else lanes
         report.tasks = sum(sum(pulse.stats.sizes.values()) for pulse in pulses.values())
 
     def _pulses(self, queues: Sequence[str], report: Report) -> Flow[dict[str, Pulse]]:

@@ -35,6 +35,9 @@ KNOWN = {
         keys.history_minutes(QUEUE, datetime(2026, 1, 2, 3, tzinfo=UTC)),
         keys.tick(QUEUE, "n:x", 7),
         keys.last_tick(QUEUE, "n"),
+        *(make(QUEUE) for make in (keys.limits, keys.app_limits, keys.turns, keys.full, keys.rates, keys.bell)),
+        keys.held(QUEUE, "a:b"),
+        keys.pool_waiting(QUEUE, "a"),
     ],
     KeyKind.SHARED: [
         *(make() for make in (keys.all_queues, keys.all_servers, keys.all_workers, keys.all_schedulers)),
