@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from fastq.broker.inspect.lanes import LaneRow, LaneRows, NamePage, read_lanes, scan_lanes, scan_limits
+from fastq.broker.inspect.queues import group_sizes
 from fastq.broker.operation import Flow, Wait
 from fastq.broker.operations.limits import Change, change_limit, set_limit
 from fastq.common.clock import at_unix_ns
 from fastq.errors import LaneStateError
 from fastq.inspector.checks import MAX_PAGE_SIZE, check_count, check_queue, check_timeout
 from fastq.inspector.driver import Driver, action, operation
-from fastq.inspector.records import LaneInfo, LaneState
+from fastq.inspector.records import LaneInfo, LaneState, PoolInfo
 from fastq.wire.limit import EACH_LANE, WHOLE_QUEUE, Limit, Rule, check_limited, pool_of, read_rule
 
 LANES_A_CALL: Final = 100
@@ -57,6 +58,25 @@ class LaneMethods(Driver):
         """Describe a lane, "*", a pool such as "openai:*", or with None the queue as a whole."""
         (info,) = yield from _read(check_queue(queue), [check_limited(lane)])
         return info
+
+    @operation
+    def pools(self, queue: str) -> Flow[list[PoolInfo]]:
+        """Count the tasks in the lanes of each pool that has a limit, and with "" those in all other lanes.
+
+        There are none in a queue without limits.
+        """
+        names = yield from _limited(check_queue(queue))
+        if not names:
+            return []
+        pools = {name for name in names if name.endswith(":*")}
+        waiting = dict.fromkeys(("", *sorted(pools)), 0)
+        for lane, size in (yield from group_sizes(queue)).items():
+            pool = pool_of(lane) if pool_of(lane) in pools else ""
+            if pool or lane in names or EACH_LANE in names:
+                waiting[pool] += size
+        infos = yield from _read(queue, sorted(pools))
+        running = {info.lane: info.running for info in infos}
+        return [PoolInfo(queue, pool.removesuffix(":*"), size, running.get(pool)) for pool, size in waiting.items()]
 
     @operation
     def drain_lane(
@@ -108,6 +128,18 @@ class LaneMethods(Driver):
     def resume_lane(self, queue: str, lane: str) -> Flow[None]:
         """Let servers start tasks of a lane again; ``LaneStateError`` if it is not paused."""
         return _pause(queue, lane, Change.RESUME)
+
+
+def _limited(queue: str) -> Flow[set[str]]:
+    """Return all names that have rules."""
+    names: set[str] = set()
+    cursor = "0"
+    while True:
+        page: NamePage = yield scan_limits(queue, cursor, LANES_A_CALL)
+        names.update(page.names)
+        cursor = page.cursor
+        if cursor == "0":
+            return names
 
 
 def _pause(queue: str, lane: str, change: Change) -> Flow[None]:

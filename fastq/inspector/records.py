@@ -148,6 +148,19 @@ class LaneInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolInfo:
+    """The tasks in the lanes of a pool, such as "openai" of "openai:acme"; "" is for lanes without a limited pool.
+
+    ``running`` is None where the pool has no ``concurrency``, so that nobody counts.
+    """
+
+    queue: str
+    pool: str
+    waiting: int
+    running: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupInfo:
     """The number of tasks that wait in a group."""
 

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from fastq.broker.operations.schedulers import TickOutcome
 from fastq.errors import FastqError, QueueNotFoundError
-from fastq.inspector import Inspector, QueueInfo, ServerInfo
+from fastq.inspector import Inspector, PoolInfo, QueueInfo, ServerInfo
 from fastq.inspector.fields import QUEUE
 from fastq.inspector.json_records import queue_record
 from fastq.metrics.pace import Pace
@@ -36,6 +36,7 @@ class _Reading(NamedTuple):
 
     is_up: bool = False
     queues: Sequence[QueueInfo] = ()
+    pools: Sequence[PoolInfo] = ()
     unread: Sequence[str] = ()
     servers: Sequence[ServerInfo] | None = None
     entries: Sequence[SchedulerEntry] | None = None
@@ -84,6 +85,7 @@ class QueueCollector(Collector):
         entries = self._try("the schedulers", self._inspector.scheduler_entries)
         ticks = self._try("the ticks of schedulers", self._inspector.scheduler_ticks)
         queues: list[QueueInfo] = []
+        pools: list[PoolInfo] = []
         unread: list[str] = []
         for name in sorted(names, key=lambda name: f"queue {name}" in self._failed):
             try:
@@ -94,7 +96,8 @@ class QueueCollector(Collector):
                 unread.append(_written(name))
             else:
                 queues.append(info)
-        return _Reading(True, queues, unread, servers, entries, ticks, began, time.monotonic() - began_s)
+                pools += self._try(f"the lanes of queue {name}", partial(self._inspector.pools, name)) or ()
+        return _Reading(True, queues, pools, unread, servers, entries, ticks, began, time.monotonic() - began_s)
 
     def _info(self, queue: str, began_s: float) -> QueueInfo:
         if time.monotonic() - began_s > MOST_S:
@@ -127,7 +130,7 @@ class QueueCollector(Collector):
             del self._paces[gone]
 
     def _metrics(self, reading: _Reading) -> list[Metric]:
-        found = [*_of_queues(reading.queues)]
+        found = [*_of_queues(reading.queues), *_of_pools(reading.pools)]
         if reading.servers is not None:
             found += self._of_servers(reading.queues, reading.servers)
         if reading.entries is not None:
@@ -183,6 +186,19 @@ def _of_queues(queues: Sequence[QueueInfo]) -> Iterator[Metric]:
                 if record[field.json_key] is not None:
                     family.add_metric([record["queue"]], record[field.json_key])
             yield family
+
+
+def _of_pools(pools: Iterable[PoolInfo]) -> Sequence[Metric]:
+    """Return the figures of lanes, by pool: there may be any number of lanes."""
+    labels = ["queue", "pool"]
+    waiting = GaugeMetricFamily("fastq_lane_tasks_waiting", "Tasks that wait in the lanes of a pool.", labels=labels)
+    running = GaugeMetricFamily("fastq_lane_tasks_running", "Tasks that have the places of a pool.", labels=labels)
+    for info in pools:
+        name = [info.queue, _written(info.pool)]
+        waiting.add_metric(name, info.waiting)
+        if info.running is not None:
+            running.add_metric(name, info.running)
+    return waiting, running
 
 
 def _of_schedulers(entries: Sequence[SchedulerEntry], now: datetime) -> list[Metric]:

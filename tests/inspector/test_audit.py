@@ -17,7 +17,7 @@ from tests.inspector.harness import Ask, Seeded
 READING = {
     *("cluster_info", "all_cluster_nodes", "cluster_key_slot", "cluster_nodes", "redis_info"),
     *("queues", "get_queue_info", "get_queue_infos", "groups", "list_groups", "count_tasks"),
-    *("lanes", "get_lane"),
+    *("lanes", "get_lane", "drain_lane", "pools"),
     *("history", "histories", "run_history"),
     *("list_tasks", "iter_tasks", "find_tasks", "export_tasks", "follow"),
     *(f"list_{state}_tasks" for state in ("active", "aggregating", "archived", "completed", "pending", "retry")),

@@ -93,6 +93,21 @@ def test_the_metrics_of_asynq_have_its_names_and_values(inspector: Inspector) ->
     assert found["fastq_exporter_redis_up"] == {(): 1}
 
 
+def test_lanes_are_counted_by_pool(db: Redis, inspector: Inspector) -> None:
+    low = Seeded(db, "low")
+    rules = {"openai:*": "9:0:1:1", "free:*": "0:9:1:1", "acme": "1:0:1:1"}
+    db.hset(keys.limits("low"), mapping=rules)
+    for lane, size in {"openai:a": 2, "openai:b": 3, "acme": 4, "mails": 5, "free:x": 6, "gone:x": 7}.items():
+        low.group(lane, {f"{lane}-{n}": 1.0 for n in range(size)})
+    db.sadd(keys.held("low", "openai:*"), "r1", "r2")
+    found = samples(registered(inspector))
+    waiting = {("openai", "low"): 5, ("free", "low"): 6, ("", "low"): 4}
+    assert found["fastq_lane_tasks_waiting"] == waiting, "the others are groups"
+    assert found["fastq_lane_tasks_running"] == {("openai", "low"): 2}
+    db.hset(keys.limits("low"), "*", "1:0:1:1")
+    assert samples(registered(inspector))["fastq_lane_tasks_waiting"]["", "low"] == 16
+
+
 def test_tasks_that_are_due_and_not_moved_show(db: Redis, inspector: Inspector) -> None:
     now_s = int(time.time())
     Seeded(db).add("scheduled", {"late": now_s - 50})

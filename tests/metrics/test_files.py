@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from prometheus_client import CollectorRegistry, generate_latest
 from redis import Redis
 
-from fastq import Inspector, SchedulerEntry
+from fastq import Inspector, Limit, SchedulerEntry
 from fastq.cli.main import main
 from fastq.metrics import QueueCollector
 from tests.cli.commands import fill
@@ -63,6 +63,7 @@ def test_the_metrics_of_alerts_and_dashboard_are_those_of_exporter_and_workers(d
     publish_entries(db, SchedulerEntry("id", "@daily", "t", b"", (), None, datetime.now(UTC)))
     registry = CollectorRegistry()
     with Inspector(url) as inspector:
+        inspector.set_limit("default", "openai:*", Limit(2))
         registry.register(QueueCollector(inspector))
         shown = set(re.findall(r"^(\w+)", generate_latest(registry).decode(), re.MULTILINE))
     assert {name for name in shown if name.startswith("fastq_")} == documented(OF_QUEUES)
