@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Self
 from fastq.app.annotations import result_decoder
 from fastq.app.context import Context, Env
 from fastq.app.key_template import KeyTemplate
+from fastq.app.lane import LaneTemplate, lane_template
 from fastq.app.payload import Payload
 from fastq.client import AsyncClient, Client
 from fastq.enqueueing.results import EnqueueResults
@@ -21,6 +22,7 @@ from fastq.task import Task, TaskCall
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 T = TypeVar("T")
+TaskT = TypeVar("TaskT", bound=Task)
 
 
 _OF_KEYS: Final = frozenset({"key", "if_there", "latest", "until"})
@@ -69,9 +71,11 @@ class TaskFunction(Generic[P, R]):
         self.aliases: tuple[str, ...] = ()
         checked = check_options(options)
         self._headers: Mapping[str, str] = checked.pop("headers", {})
+        self._lane = self._template(checked)
         self._options: Mapping[str, Any] = checked
         self._given: Mapping[str, Any] = {}  # the options set by ``options``, without headers
         self._key = self._key_of(checked)
+        self._is_lane_given = False  # by ``options``, with parameters
         wrapper: Any = self
         functools.update_wrapper(wrapper, function)
 
@@ -96,7 +100,7 @@ class TaskFunction(Generic[P, R]):
         task.options, task.headers, task.decode_result = self._options, self._headers, self._decode_result
         if self._key is not None:
             task.options = {**self._options, "key": self._key.fill(self.payload.arguments(args, kwargs))}
-        return task
+        return task if self._lane is None else self._in_lane(task, self._lane)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskInfo:
         """Enqueue a call through the app's client; errors are those of ``Client.enqueue``."""
@@ -141,6 +145,9 @@ class TaskFunction(Generic[P, R]):
         """Return the same function with other options, which are those of ``Client.enqueue``."""
         checked = check_options(options)
         changed = copy.copy(self)
+        if "lane" in checked:
+            changed._lane = self._template(checked)
+            changed._is_lane_given = changed._lane is not None
         changed._headers = {**self._headers, **checked.pop("headers", {})}
         changed._given = {**self._given, **checked}
         changed._options = {**self._options, **checked}
@@ -163,6 +170,17 @@ class TaskFunction(Generic[P, R]):
             task.options = {**task.options, **self._given, **own}
         if self._headers:
             task.headers = {**task.headers, **self._headers}
+        return self._in_lane(task, self._lane) if self._lane is not None and self._is_lane_given else task
+
+    def _template(self, checked: dict[str, Any]) -> LaneTemplate | None:
+        """Take a lane that is made of arguments out of the options."""
+        template = lane_template(checked.get("lane", ""), self.type, self.payload.names)
+        if template is not None:
+            del checked["lane"]
+        return template
+
+    def _in_lane(self, task: TaskT, lane: LaneTemplate) -> TaskT:
+        task.options = {**task.options, "lane": lane.of(self.payload.decode(task.payload))}
         return task
 
     if not TYPE_CHECKING:  # a type checker would take it for any attribute

@@ -52,7 +52,7 @@ class Payload:
         self._signature = signature.replace(parameters=parameters, return_annotation=signature.empty)
         for parameter in parameters:
             self._check(parameter, hints.get(parameter.name))
-        self._names = tuple(parameter.name for parameter in parameters)
+        self.names = tuple(parameter.name for parameter in parameters)
         self._positional = tuple(each.name for each in parameters if each.kind is not each.KEYWORD_ONLY)
         self._has_keywords = len(self._positional) < len(parameters)
         self._required = frozenset(each.name for each in parameters if each.default is each.empty)
@@ -75,7 +75,7 @@ class Payload:
         given = dict(zip(self._positional, args, strict=False))
         if kwargs:
             given.update(kwargs)
-            given = {name: given[name] for name in self._names if name in given}
+            given = {name: given[name] for name in self.names if name in given}
         if len(given) != len(args) + len(kwargs) or not self._required <= given.keys():
             try:
                 self._signature.bind(*args, **kwargs)
@@ -96,7 +96,7 @@ class Payload:
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         """Return the parameters that are arguments of a call, by name."""
-        return {name: self._signature.parameters[name] for name in self._names}
+        return {name: self._signature.parameters[name] for name in self.names}
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call that ``encode`` has let pass, by name, with the defaults."""
@@ -134,7 +134,7 @@ class Payload:
     def _hint(self, kwargs: Mapping[str, Any]) -> str:
         """Return how options are given, if some are among the arguments, or how a context is asked for."""
         known = {**dict.fromkeys(OPTION_NAMES), **ELSEWHERE}
-        options = [known[name] or name for name in kwargs if name in known and name not in self._names]
+        options = [known[name] or name for name in kwargs if name in known and name not in self.names]
         listed = ", ".join(f"{name}=..." for name in options)
         if options:
             return f"; options are given before: .options({listed}).enqueue(...)"

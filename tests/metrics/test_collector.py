@@ -95,7 +95,7 @@ def test_the_metrics_of_asynq_have_its_names_and_values(inspector: Inspector) ->
 
 def test_lanes_are_counted_by_pool(db: Redis, inspector: Inspector) -> None:
     low = Seeded(db, "low")
-    rules = {"openai:*": "9:0:1:1", "free:*": "0:9:1:1", "acme": "1:0:1:1"}
+    rules: Any = {"openai:*": "9:0:1:1", "free:*": "0:9:1:1", "acme": "1:0:1:1"}
     db.hset(keys.limits("low"), mapping=rules)
     for lane, size in {"openai:a": 2, "openai:b": 3, "acme": 4, "mails": 5, "free:x": 6, "gone:x": 7}.items():
         low.group(lane, {f"{lane}-{n}": 1.0 for n in range(size)})
