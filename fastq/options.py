@@ -159,7 +159,7 @@ def _if_there(checked: Mapping[str, Any]) -> str:
         if "latest" in checked:
             raise ValueError('latest=… needs key=<text that names the task> and if_there="postpone"')
         return ""
-    for other in ("task_id", "unique", "group"):
+    for other in ("task_id", "unique", "group", "lane"):
         if checked.get(other):
             why = "the key is the id" if other == "task_id" else f"a task with a key has no {other}"
             raise ValueError(f"key={key!r} does not go with {other}=…: {why}")

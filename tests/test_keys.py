@@ -287,6 +287,7 @@ def test_a_key_is_filled_with_the_arguments_of_a_call() -> None:
 
     assert sync.task(42).options["key"] == sync.task(id=42).options["key"] == "sync:42:fast"
     assert sync.options(key="other:{mode}").task(42, mode="x").options["key"] == "other:x"
+    assert sync.options(key="many:{id}")._adopted(sync.task(7)).options["key"] == "many:7"
     client = InlineClient(app)
     assert client.enqueue(sync.task(42)).id == "sync:42:fast"
     assert [one.options["key"] for one in map(sync.options(max_retry=1)._adopted, [sync.task(7)])] == ["sync:7:fast"]
@@ -318,6 +319,14 @@ def test_an_argument_without_a_text_of_its_own_is_refused() -> None:
 
     with pytest.raises(TypeError, match="takes a str, an int or a UUID as 'ids', not list"):
         sync.task([1])
+
+
+def test_an_empty_argument_makes_no_key() -> None:
+    @App().task("sync", key="sync:{id}")
+    def sync(id: str) -> None: ...
+
+    with pytest.raises(ValueError, match="the key of task 'sync' needs an argument 'id' that is not empty"):
+        sync.task("")
 
 
 # Scheduler entries

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Self
 
 from fastq.app.annotations import result_decoder
 from fastq.app.context import Context, Env
-from fastq.app.key_template import KeyTemplate
-from fastq.app.lane import LaneTemplate, lane_template
 from fastq.app.payload import Payload
+from fastq.app.template import TEMPLATES, Template
 from fastq.client import AsyncClient, Client
 from fastq.enqueueing.results import EnqueueResults
 from fastq.errors import no_attribute
@@ -22,10 +21,9 @@ from fastq.task import Task, TaskCall
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 T = TypeVar("T")
-TaskT = TypeVar("TaskT", bound=Task)
 
 
-_OF_KEYS: Final = frozenset({"key", "if_there", "latest", "until"})
+_OF_KEYS_OR_LANES: Final = frozenset({"key", "if_there", "latest", "until", "lane"})
 _ELSEWHERE: Final = {
     "delay": ".enqueue(...)",
     "apply_async": ".options(queue=..., process_in=...).enqueue(...)",
@@ -71,11 +69,9 @@ class TaskFunction(Generic[P, R]):
         self.aliases: tuple[str, ...] = ()
         checked = check_options(options)
         self._headers: Mapping[str, str] = checked.pop("headers", {})
-        self._lane = self._template(checked)
         self._options: Mapping[str, Any] = checked
         self._given: Mapping[str, Any] = {}  # the options set by ``options``, without headers
-        self._key = self._key_of(checked)
-        self._is_lane_given = False  # by ``options``, with parameters
+        self._templates = self._templates_of(checked)
         wrapper: Any = self
         functools.update_wrapper(wrapper, function)
 
@@ -98,9 +94,9 @@ class TaskFunction(Generic[P, R]):
         """Return the task of a call, for a ``Client``."""
         task: TaskCall[Any] = TaskCall(self.type, self.payload.encode(args, kwargs))
         task.options, task.headers, task.decode_result = self._options, self._headers, self._decode_result
-        if self._key is not None:
-            task.options = {**self._options, "key": self._key.fill(self.payload.arguments(args, kwargs))}
-        return task if self._lane is None else self._in_lane(task, self._lane)
+        if self._templates:
+            task.options = {**self._options, **self._filled(task, self._options)}
+        return task
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskInfo:
         """Enqueue a call through the app's client; errors are those of ``Client.enqueue``."""
@@ -145,42 +141,33 @@ class TaskFunction(Generic[P, R]):
         """Return the same function with other options, which are those of ``Client.enqueue``."""
         checked = check_options(options)
         changed = copy.copy(self)
-        if "lane" in checked:
-            changed._lane = self._template(checked)
-            changed._is_lane_given = changed._lane is not None
         changed._headers = {**self._headers, **checked.pop("headers", {})}
         changed._given = {**self._given, **checked}
         changed._options = {**self._options, **checked}
-        changed._key = self._key_of(changed._options)
+        changed._templates = self._templates_of(changed._options)
         return changed
 
-    def _key_of(self, options: Mapping[str, Any]) -> KeyTemplate | None:
-        """Return the key of these options; ``ValueError`` for one that does not fit, or options that go with none."""
-        if not _OF_KEYS.isdisjoint(options):
+    def _templates_of(self, options: Mapping[str, Any]) -> dict[str, Template]:
+        """Return the key and lane of these options; ``ValueError`` for one that does not fit, or a lone companion."""
+        if not _OF_KEYS_OR_LANES.isdisjoint(options):
             complete(options, 0)
-        key = options.get("key")
-        return None if key is None else KeyTemplate(key, self.payload.parameters, f"task {self.type!r}")
+        names, about = self.payload.names, f"task {self.type!r}"
+        return {option: Template(option, options[option], names, about) for option in TEMPLATES if option in options}
+
+    def _filled(self, task: Task, options: Mapping[str, Any]) -> dict[str, str]:
+        """Return the key and lane of a task, as far as they are among the options."""
+        templates = {option: one for option, one in self._templates.items() if option in options}
+        arguments = self.payload.decode(task.payload) if templates else {}
+        return {option: template.fill(arguments) for option, template in templates.items()}
 
     def _adopted(self, task: Task) -> Task:
         """Return a task of this function with the options that were set by ``options``."""
         if getattr(task, "type", None) != self.type:
             raise TypeError(f"enqueue_many of {self!r} takes what its task(...) makes, not {task!r}")
         if self._given:
-            own = {"key": task.options["key"]} if "key" in task.options else {}
-            task.options = {**task.options, **self._given, **own}
+            task.options = {**task.options, **self._given, **self._filled(task, self._given)}
         if self._headers:
             task.headers = {**task.headers, **self._headers}
-        return self._in_lane(task, self._lane) if self._lane is not None and self._is_lane_given else task
-
-    def _template(self, checked: dict[str, Any]) -> LaneTemplate | None:
-        """Take a lane that is made of arguments out of the options."""
-        template = lane_template(checked.get("lane", ""), self.type, self.payload.names)
-        if template is not None:
-            del checked["lane"]
-        return template
-
-    def _in_lane(self, task: TaskT, lane: LaneTemplate) -> TaskT:
-        task.options = {**task.options, "lane": lane.of(self.payload.decode(task.payload))}
         return task
 
     if not TYPE_CHECKING:  # a type checker would take it for any attribute

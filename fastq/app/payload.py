@@ -93,16 +93,6 @@ class Payload:
             raise TypeError(f"{self._about} cannot be sent: {_words(error)}") from None
         return data
 
-    @property
-    def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """Return the parameters that are arguments of a call, by name."""
-        return {name: self._signature.parameters[name] for name in self.names}
-
-    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call that ``encode`` has let pass, by name, with the defaults."""
-        defaults = {name: one.default for name, one in self.parameters.items()}
-        return {**defaults, **dict(zip(self._positional, args, strict=False)), **kwargs}
-
     def decode(self, data: bytes) -> dict[str, Any]:
         """Return the arguments of a payload, including defaults; ``PayloadError`` names the misfit and its path.
 

@@ -57,12 +57,12 @@ def test_a_lane_for_all_calls_is_an_option_as_others(app: App, db: Redis) -> Non
 @pytest.mark.parametrize(
     ("lane", "said"),
     [
-        ("{nobody}", "lane='{nobody}' of task 't' may have its parameters in braces, {tenant}, {size}, not {nobody}"),
-        ("{tenant.name}", "not {tenant.name}"),
-        ("{tenant:>9}", "not {tenant}"),
-        ("{tenant!r}", "not {tenant}"),
-        ("{}", "not {}"),
-        ("{tenant", "lane='{tenant' of task 't' cannot be read: expected '}' before end of string"),
+        ("{nobody}", "the lane of task 't' names 'nobody', its arguments are: tenant, size"),
+        ("{tenant.name}", "names 'tenant.name'"),
+        ("{tenant:>9}", "the lane of task 't' takes names of arguments alone in its braces: '{tenant:>9}'"),
+        ("{tenant!r}", "names of arguments alone"),
+        ("{}", "names ''"),
+        ("{tenant", "the lane of task 't' is malformed: expected '}' before end of string: '{tenant'"),
         ("{tenant}:*", "lane"),
     ],
 )
@@ -77,11 +77,21 @@ def test_an_argument_that_names_no_lane_is_said_before_anything_is_sent(app: App
     @app.task("t", lane="{tenant}")
     def task(tenant: Any) -> None: ...
 
-    with pytest.raises(ValueError, match=re.escape("lane='{tenant}' of task 't': tenant is empty")):
+    with pytest.raises(ValueError, match="the lane of task 't' needs an argument 'tenant' that is not empty"):
         task.enqueue("")
     for wrong in (None, 1.5, True, ["x"]):
-        with pytest.raises(TypeError, match="tenant must be text or a whole number, not"):
+        with pytest.raises(TypeError, match="the lane of task 't' takes a str, an int or a UUID as 'tenant', not"):
             task.enqueue(wrong)
     with pytest.raises(ValueError, match="lane"):
         task.enqueue("x" * 201)
     assert db.keys("*") == []
+
+
+@pytest.mark.parametrize("other", [{"key": "{tenant}"}, {"group": "g"}])
+def test_what_excludes_a_lane_is_said_at_the_registration(app: App, other: Any) -> None:
+    def task(tenant: str) -> None: ...
+
+    with pytest.raises(ValueError, match="lane"):
+        app.task("t", lane="{tenant}", **other)(task)
+    with pytest.raises(ValueError, match="lane"):
+        app.task("t", lane="{tenant}")(task).options(**other)
