@@ -45,9 +45,9 @@ class TaskSettings(EnqueueOptions, total=False):
 
     ``aliases`` are further names of the task, for example its names before a rename. ``strict`` refuses payloads with
     fields for which the function has no parameter. ``retry_on`` and ``dont_retry_on`` are classes of errors; errors
-    outside the first, or inside the second, archive the task at once. ``lane`` may have parameters in braces, as in
-    "openai:{tenant}": then each call is in the lane that its arguments name. ``backoff`` is the delay before the next
-    attempt: one for all, a sequence with one for each attempt, or a function of the number of retries. ``cron`` is a
+    outside the first, or inside the second, archive the task at once. ``backoff`` is the delay before the next attempt:
+    one for all, a sequence with one for each attempt, or a function of the number of retries. ``lane`` may have
+    parameters in braces, as in "openai:{tenant}": then each call is in the lane that its arguments name. ``cron`` is a
     spec as for ``Scheduler.register``, by which ``fastq scheduler module:app`` enqueues the task, without arguments.
     ``threads`` is that of ``ServeMux.handle``.
     """
