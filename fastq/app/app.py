@@ -1,7 +1,6 @@
 """``App``: a ServeMux of typed tasks, with the clients that enqueue them and the lifespan of their handlers."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack, overload
 
@@ -10,11 +9,10 @@ from fastq.app.context import Context, Env
 from fastq.app.failure_rule import Backoff, Errors, failure_rule
 from fastq.app.function import ContextTask, TaskFunction, TypedTask
 from fastq.app.handler import handler_of
+from fastq.app.lane_limits import declare_limits
 from fastq.app.lifespan import Lifespan
 from fastq.app.payload import Payload
 from fastq.batch import batching_of
-from fastq.broker.operations.limits import declare_limit
-from fastq.broker.transport.open import open_broker
 from fastq.broker.transport.uri import parse_redis_uri
 from fastq.client import AsyncClient, Client, limited
 from fastq.common.callables import refuse_generator
@@ -196,9 +194,7 @@ class App(ServeMux):
         app = self
         while app._url is None and app._parent is not None:
             app = app._parent
-        with closing(open_broker(app._url)) as broker:
-            for (queue, name), limit in self._limits.items():
-                broker.drive(declare_limit(queue, name, limit))
+        declare_limits(app._url, self._limits)
 
     def include(self, other: ServeMux) -> None:
         """Add the tasks, handlers and lifespan of another app, or the handlers of a mux; see ``ServeMux.include``."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar, overload
 
+from fastq.app.lane_limits import declare_limits
 from fastq.broker.transport.uri import parse_redis_uri
 from fastq.client import Client
 from fastq.common.durations import nanoseconds_of
@@ -151,6 +152,13 @@ class Celery(ServeMux[RunningTask]):
         elif (known.__module__, known.__qualname__) != (task.__module__, task.__qualname__):
             raise ValueError(f"task {task.name!r} is already registered, for {known.run!r}")
         self._tasks[task.name] = task  # of a module that was imported again, the later one
+        if task.settings.limit is not None and self._declare_limits not in self.child_hooks()[0]:
+            self.child_start(self._declare_limits)
+
+    def _declare_limits(self) -> None:
+        """Set the rates of the tasks, each of which has a lane of its name in its queue."""
+        limits = {(task.settings.queue, name): task.settings.limit for name, task in self._tasks.items()}
+        declare_limits(self._url, {place: limit for place, limit in limits.items() if limit is not None})
 
     def _run(self, name: str, running: RunningTask) -> object:
         """Run a task, and send what is linked to it; what its decorator says holds whoever has sent it."""

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
@@ -15,12 +16,14 @@ from fastq.errors import TaskTimeout
 from fastq.hooks import FailureRule
 from fastq.mux import Terms
 from fastq.task import Task as Message
+from fastq.wire.limit import Limit
 
 NO_LIMIT: Final = 2**31 - 1
 """The ``max_retry`` on the wire of a task without ``max_retries``."""
 CALL_OPTIONS: Final = frozenset(
     {"countdown", "eta", "expires", "headers", "ignore_result", "queue", "soft_time_limit", "task_id", "time_limit"}
 )
+_RATE: Final = re.compile(r"(\d{1,7}(?:\.\d{1,7})?)(?:/([smh]))?", re.ASCII)
 _ALWAYS_SO: Final[Mapping[str, object]] = {
     "acks_late": True,
     "serializer": "json",
@@ -49,6 +52,13 @@ class Settings:
     ignore_result: bool = False
     soft_time_limit: float | None = None
     time_limit: float | None = None
+    rate_limit: str | float | None = None
+
+    @property
+    def limit(self) -> Limit | None:
+        """Return the limit of the task's lane; ``ValueError`` if ``rate_limit`` cannot be read."""
+        interval_us = _interval_us(self.rate_limit)
+        return Limit(rate=f"1/{interval_us}us") if interval_us else None
 
     @property
     def max_retry(self) -> int:
@@ -96,7 +106,12 @@ def settings_of(name: str, given: Mapping[str, Any]) -> Settings:
     known = _of_fastq(f"task {name!r}", given, _SETTINGS, OF_DECORATOR)
     if unknown := dict(known.get("retry_kwargs", {})).keys() - {"max_retries", "countdown"}:
         raise TypeError(f"task {name!r}: retry_kwargs takes max_retries and countdown, not {sorted(unknown)[0]!r}")
-    return Settings(**known)
+    settings = Settings(**known)
+    try:
+        settings.limit  # noqa: B018 - raises if it cannot be read
+    except ValueError as error:
+        raise ValueError(f"task {name!r}: {error}") from None
+    return settings
 
 
 def message_of(
@@ -118,6 +133,7 @@ def message_of(
         encode(payload, f"an argument of task {name!r}"),
         queue=queue,
         task_id=options.get("task_id"),
+        lane=name if settings.limit else None,
         max_retry=settings.max_retry,
         retention=0 if options.get("ignore_result", settings.ignore_result) else retention_s,
         timeout=timeout,
@@ -141,6 +157,17 @@ def _of_fastq(what: str, given: Mapping[str, Any], known: frozenset[str], uses: 
         if name in known:
             found[name] = value
     return found
+
+
+def _interval_us(rate_limit: object) -> int:
+    """Return the microseconds from one start to the next, as Celery reads ``rate_limit``; 0 for no limit."""
+    if rate_limit is None:
+        return 0
+    found = _RATE.fullmatch(str(rate_limit)) if isinstance(rate_limit, str | int | float) else None
+    if found is None or isinstance(rate_limit, bool):
+        raise ValueError(f"rate_limit must be a number a second, or such as '10/m', not {rate_limit!r}")
+    count = float(found[1])
+    return math.ceil({"s": 1e6, "m": 60e6, "h": 3600e6}[found[2] or "s"] / count) if count else 0
 
 
 def _first(*values: Any) -> Any:

@@ -44,12 +44,15 @@ OF_DECORATOR: Final[Mapping[str, Use]] = {
     **_works("name", "bind", "max_retries", "default_retry_delay", "retry_kwargs", "queue", "ignore_result"),
     **_works("autoretry_for", "dont_autoretry_for", "retry_backoff", "retry_backoff_max", "retry_jitter"),
     **_works("acks_late", "reject_on_worker_lost", "track_started", "serializer", "expires"),
-    **_differs(soft_time_limit=f"{_LIMITS}; TaskTimeout is no Exception", time_limit=_LIMITS),
+    **_differs(
+        rate_limit="it holds for all workers together, in the task's own queue, and needs no worker to wait",
+        soft_time_limit=f"{_LIMITS}; TaskTimeout is no Exception",
+        time_limit=_LIMITS,
+    ),
     **_unsupported(
         base="write the hooks as app.around or error_handler",
         priority="use a queue with a weight: --queues high=5,default=1",
         pydantic="use @app.task of a fastq.App, which takes pydantic models",
-        rate_limit="use a Semaphore, or a worker of its own with --concurrency",
         routing_key="use queue",
         throws="use is_failure",
         typing="arguments are always checked",

@@ -290,7 +290,6 @@ def test_wrong_arguments_and_values_are_refused_before_anything_is_sent(app: Cel
         (lambda: add.apply_async((1,), priority=9), "has no option 'priority': use a queue with a weight"),
         (lambda: add.apply_async((1,), serializer="pickle"), "cannot have serializer='pickle'"),
         (lambda: shared_task(acks_late=False)(print), "cannot have acks_late=False: a task is always acknowledged"),
-        (lambda: shared_task(rate_limit="1/m")(print), "has no option 'rate_limit': use a Semaphore"),
         (lambda: shared_task(retry_kwargs={"jitter": 1})(print), "retry_kwargs takes max_retries and countdown"),
         (lambda: Celery(backend="rpc://"), "has no option 'backend': results are kept beside the tasks"),
         (lambda: untyped(add).subtask, "has no 'subtask': write s"),

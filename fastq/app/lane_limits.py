@@ -1,0 +1,15 @@
+"""The limits of lanes that an app has in its code."""
+
+from collections.abc import Mapping
+from contextlib import closing
+
+from fastq.broker.operations.limits import declare_limit
+from fastq.broker.transport.open import open_broker
+from fastq.wire.limit import Limit
+
+
+def declare_limits(url: str | None, limits: Mapping[tuple[str, str], Limit]) -> None:
+    """Set the limits, by queue and name, that an app has in its code, unless they are as it said before."""
+    with closing(open_broker(url)) as broker:
+        for (queue, name), limit in limits.items():
+            broker.drive(declare_limit(queue, name, limit))
