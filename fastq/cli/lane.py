@@ -9,18 +9,19 @@ import click
 from fastq.cli.acting import Acting
 from fastq.cli.commands import EXITS_OF_MANY, Noun
 from fastq.cli.destructive import EXIT_SIGNAL
+from fastq.cli.lane_shown import LANE_COLUMNS, lane_cells
 from fastq.cli.parameters import Parsed, json_option, queue_option
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.status_line import StatusLine
 from fastq.cli.streams import say_failure
-from fastq.cli.tables import Cell, Column, table
+from fastq.cli.tables import table
 from fastq.common.times import read_duration
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import LaneInfo, LaneState
 from fastq.inspector.json_records import lane_record
 from fastq.terminal.interruption import Interrupted, Interruption
 from fastq.text.human import clean, number, plural
-from fastq.text.lanes import lane_name, limit_text, places_text, why
+from fastq.text.lanes import lane_name
 from fastq.wire.limit import Limit, check_limited
 
 PAGE: Final = 1_000
@@ -55,14 +56,7 @@ def ls(session: Session, lanes: Sequence[str], queue: str, as_json: bool) -> Non
     elif not infos:
         session.screen.say(f"There are no lanes in {clean(queue)}.")
     else:
-        columns = [
-            Column("LANE", cut=True),
-            Column("WAITING", right=True),
-            Column("RUNNING", right=True),
-            Column("LIMIT"),
-            Column("WHY IT WAITS", cut=True),
-        ]
-        table(session.screen, columns, map(_row, infos))
+        table(session.screen, LANE_COLUMNS, map(lane_cells, infos))
     if any(info.waiting for info in infos):
         _note_servers(session, queue)
 
@@ -76,14 +70,6 @@ def _all(session: Session, queue: str) -> Iterator[LaneInfo]:
         found |= {info.lane: info for info in page}
         if not cursor:
             return iter(sorted(found.values(), key=lambda info: info.lane))
-
-
-def _row(info: LaneInfo) -> Sequence[str]:
-    reason, waiting = why(info), number(info.waiting)
-    if info.lane.endswith("*") or not info.lane:
-        waiting = "-"
-    color = "yellow" if info.state is LaneState.PAUSED or info.lost_holders else None
-    return lane_name(info), waiting, places_text(info), limit_text(info), Cell(reason, fg=color)
 
 
 def _note_servers(session: Session, queue: str) -> None:

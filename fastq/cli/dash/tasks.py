@@ -1,4 +1,4 @@
-"""The tasks of a queue, by state and page; for aggregating tasks, first the groups."""
+"""The tasks of a queue, by state and page; for aggregating tasks, first the lanes and groups."""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
@@ -16,13 +16,17 @@ from fastq.cli.dash.grid import Grid, Row
 from fastq.cli.dash.task import TaskView
 from fastq.cli.dash.task_rows import GROUP_COLUMNS, columns_of, row_of
 from fastq.cli.dash.view import Hint, Line
+from fastq.cli.lane_shown import LANE_COLUMNS, lane_cells
 from fastq.cli.stats import STATE_COLOURS, STATES
 from fastq.common.states import TaskState
 from fastq.errors import FastqError, QueueNotFoundError
 from fastq.info import TaskInfo
-from fastq.inspector import GroupInfo
+from fastq.inspector import GroupInfo, LaneInfo
 from fastq.inspector.jobs import Place, doing_all, may
 from fastq.text.human import clean, number
+
+MOST_LANES = 1_000
+"""More are not described; they are listed as groups."""
 
 
 class TasksView(Acting):
@@ -56,6 +60,7 @@ class TasksView(Acting):
         self._grid = Grid(id="tasks")
         self._input = Input(id="search", placeholder="an id, or part of type, payload or error", compact=True)
         self._groups: Sequence[GroupInfo] | None = None
+        self._lanes: Sequence[LaneInfo] = ()
         self._is_gone = False
         self._is_begun = False
         self._finder = Finder(Place(queue, TaskState.ACTIVE))
@@ -86,6 +91,7 @@ class TasksView(Acting):
             await self._begin()
         self._is_gone = False
         if self.lists_groups:
+            self._lanes, _ = await self.desk.inspector.lanes(self.queue, page_size=MOST_LANES)
             self._groups = await self.desk.inspector.groups(self.queue)
         else:
             await self._finder.look(self.desk, self._grid.rows_shown, self.draw)
@@ -115,13 +121,28 @@ class TasksView(Acting):
         if self._is_gone:
             self._grid.show((), (), f"  The queue {clean(self.queue)} no longer exists.")
         elif self.lists_groups:
-            rows = [Row(info.group, (clean(info.group), number(info.size))) for info in self._groups or ()]
-            self._grid.show(GROUP_COLUMNS, rows, "  There are no groups." if self._groups is not None else "  …")
+            self._draw_groups()
         else:
             found = self._finder.found
             which = " that match" if self._finder.text else ""
             nothing = f"  There are no {self.state} tasks{which}." if found is not None else "  …"
             self._grid.show(columns_of(self.state), [row_of(info) for info in found.infos] if found else [], nothing)
+
+    def _draw_groups(self) -> None:
+        """Show the groups; in a queue with lanes, these with the reason why they wait, then the other groups."""
+        nothing = "  There are no groups." if self._groups is not None else "  …"
+        if not self._lanes:
+            groups = [Row(info.group, (clean(info.group), number(info.size))) for info in self._groups or ()]
+            self._grid.show(GROUP_COLUMNS, groups, nothing)
+            return
+        names = {info.lane for info in self._lanes}
+        rows = [Row(info.lane, lane_cells(info)) for info in sorted(self._lanes, key=lambda info: info.lane)]
+        rows += [
+            Row(info.group, (clean(info.group), number(info.size), "-", "-", "-"))
+            for info in self._groups or ()
+            if info.group not in names
+        ]
+        self._grid.show(LANE_COLUMNS, rows, nothing)
 
     def _tabs_text(self) -> Text:
         text = Text()
@@ -135,7 +156,8 @@ class TasksView(Acting):
         if info is not None and info.paused:
             text.append(" (paused)", style="yellow")
         if self.lists_groups:
-            return text.append(f"  {number(len(self._groups or ()))} groups; Enter shows the tasks of one")
+            what = "lanes and groups" if self._lanes else "groups"
+            return text.append(f"  {number(len(self._groups or ()))} {what}; Enter shows the tasks of one")
         if self._finder.place.group is not None:
             text.append(f"  group {clean(self._finder.place.group)}")
         return text.append(f"  {self.state} {self._finder}")
@@ -148,7 +170,7 @@ class TasksView(Acting):
 
     def _go(self, place: Place) -> None:
         self._finder, self._is_begun = Finder(place), True
-        self._groups = None
+        self._groups, self._lanes = None, ()
         self._grid.action_first()
         self.draw()
         self.look_now()

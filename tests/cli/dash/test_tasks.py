@@ -11,6 +11,7 @@ from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.inspector.harness import Seeded
+from tests.inspector.test_lanes import LATER_US, hold, lane
 from tests.waiting import PATIENCE_S
 
 
@@ -42,6 +43,29 @@ async def test_each_state_has_its_list(filled: Fastq) -> None:
         await dash.sees("completed 1-1 of 1")
         await dash.press("escape")
         await dash.sees("3 queues")
+
+
+@on_a_loop
+async def test_lanes_are_listed_with_the_reason_why_they_wait(url: str, db: Redis) -> None:
+    queue = Seeded(db)
+    rules: Any = {"acme": "2:0:1:1", "openai:*": "9:0:1:1:paused"}
+    db.hset(keys.limits("default"), mapping=rules)
+    lane(queue, "acme", 12, full=LATER_US)
+    hold(queue, "acme", "r1", "r2")
+    lane(queue, "openai:x")
+    queue.group("mails", {"g1": 1.0})
+    async with driven(url, queue="default") as dash:
+        await dash.sees("active 1-2 of 2")
+        await dash.press("l")
+        await dash.sees("no pending tasks")
+        await dash.press("l")
+        await dash.sees("3 lanes and groups; Enter shows the tasks of one")
+        await dash.sees("▸ acme           12      2/2  2      full: r1, r2", "openai:*", "9      paused")
+        await dash.sees(
+            "openai:x          1        -  -      openai:* paused", "mails             1        -  -      -"
+        )
+        await dash.press("enter")
+        await dash.sees("default  group acme  aggregating 1-")
 
 
 @on_a_loop
