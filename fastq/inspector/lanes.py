@@ -192,7 +192,8 @@ class _Look:
         levels = (WHOLE_QUEUE, name, pool_of(name))
         wait = max([wait for level in dict.fromkeys(levels) if (wait := self._wait(level))], default=_Wait(0, 0.0, ""))
         state = _RANKS[wait.rank]
-        if not row.waiting and state is not LaneState.PAUSED and not (_is_wide(name) and state is LaneState.FULL):
+        is_full_itself = _is_wide(name) and state is LaneState.FULL and wait.by == name
+        if not row.waiting and state is not LaneState.PAUSED and not is_full_itself:
             state = LaneState.IDLE
         is_closed = state in (LaneState.RATE, LaneState.FULL, LaneState.PAUSED)
         holders = self._row_of[wait.by].holders if state is LaneState.FULL else []

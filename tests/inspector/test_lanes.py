@@ -98,6 +98,7 @@ def test_a_queue_holds_back_its_lanes(ask: Ask, queue: Seeded) -> None:
     queue.activate("r1", "r2")
     assert why(ask, "acme") == ("full", "", ())
     assert why(ask, None) == ("full", "", ())
+    assert why(ask, "*") == ("idle", "", ())
     assert ask("get_lane", Q, None).running == 2
     queue.db.set(keys.paused(Q), 1)
     assert why(ask, "acme") == ("paused", "", ())

@@ -13,6 +13,7 @@ from redis import Redis
 from fastq import App, Client, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 from fastq.broker.operations.history import add_history
 from fastq.broker.transport.open import open_broker
+from fastq.web.site import name_in_path
 from fastq.wire import keys
 from fastq.wire.attempts import AttemptRecord
 from fastq.wire.history import BUCKETS, COUNTERS, OUTCOMES
@@ -41,6 +42,7 @@ PAGES: Final = {
     "active": "/queues/images/active",
     "pending": "/queues/images/pending?size=8",
     "groups": "/queues/low/aggregating",
+    "lanes": f"/queues/{name_in_path(HOSTILE_QUEUE)}/lanes",
     "task": "/queues/reports/tasks/exact",
     "binary": "/queues/reports/tasks/binary",
     "retried": "/queues/default/tasks/de-retry-1",
@@ -133,6 +135,9 @@ def add_hostile(url: str) -> None:
 
 
 def _add_hostile_ends(db: Any) -> None:
+    db.hset(keys.limits(HOSTILE_QUEUE), mapping={"*": "1:0:1:1", HOSTILE: "1:0:1:1"})
+    db.zadd(keys.full(HOSTILE_QUEUE), {HOSTILE: FAR_S * 1_000_000})
+    db.sadd(keys.held(HOSTILE_QUEUE, HOSTILE), HOSTILE)
     seeded, now_s = Seeded(db, HOSTILE_QUEUE), int(time.time())
     bad = {"type": HOSTILE, "payload": f"\0\xff{HOSTILE}".encode("latin-1", "replace"), "last_failed_at": now_s}
     seeded.add("archived", {f"a{HOSTILE}": now_s}, error_msg=f"{HOSTILE}\0", **bad)

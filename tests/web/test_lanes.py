@@ -37,8 +37,8 @@ def test_the_page_says_why_tasks_wait(served: Served) -> None:
         "No running server serves this queue.",
         "acme 1,200 2/2 (2, 5/s) full gone lost with its server r1 Pause",
         "slow 1 0/2 (2, 5/s) rate until 08:00:00.25 Pause",
-        "* each lane without a limit of its own \u2013 - 2, 5/s - Pause",
-        "openai:* these lanes together \u2013 0/9 9 - Pause",
+        "* each lane without a limit of its own \u2013 \u2013 2, 5/s \u2013 Pause",
+        "openai:* these lanes together \u2013 0/9 9 \u2013 Pause",
     ):
         assert seen in text
     assert f'href="{PAGE.replace("lanes", "tasks")}/r1"' in answer.text
