@@ -8,8 +8,8 @@ from fastq.broker.operations.lanes import lane_keys
 from fastq.wire import keys
 from fastq.wire.limit import EACH_LANE, Limit, pool_of, write_rule
 
-LANES_A_CALL: Final = 500
-MOST_CALLS: Final = 1_000
+LANES_A_CALL: Final = 200
+MOST_CALLS: Final = 2_000
 
 
 class Change(StrEnum):
