@@ -75,7 +75,9 @@ class Reader:
             self.environment[name] = value
         elif line.startswith(SERVICES):
             self.start(line)
-        elif line.startswith(("fastq task ls", "fastq task inspect")):  # what it shows may take a moment to come about
+        elif line.startswith(
+            ("fastq task ls", "fastq task inspect", "fastq lane ls")
+        ):  # what it shows may take a moment to come about
             expect(lambda: self.run(line), lambda seen: steady(seen) == steady(printed))
         else:
             assert steady(self.run(line)) == steady(printed)
@@ -117,7 +119,7 @@ def end(service: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.slow
 def test_the_tutorial_works_by_the_letter(tmp_path: Path) -> None:
-    assert len(STEPS) == 5
+    assert len(STEPS) == 6
     with reader(tmp_path) as one:
         for page in STEPS:
             for block in blocks_of(page):
