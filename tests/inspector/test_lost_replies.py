@@ -38,6 +38,7 @@ def lose_reply_of(proxy: CuttingProxy, db: Redis, script: str) -> None:
         ("read_tasks", ("get_task_info", "default", "it")),
         ("read_tasks", ("list_retry_tasks", "default")),
         ("list_groups", ("groups", "default")),
+        ("read_lanes", ("get_lane", "default", "acme")),
     ],
 )
 def test_what_only_reads_is_asked_again(

@@ -264,6 +264,14 @@ def the_codec_takes_bytes_and_gives_messages(data: bytes, view: memoryview) -> N
 
 
 async def a_semaphore_limits_handlers(plain: Handler, task: RunningTask) -> None:
+    app = fastq.App()
+    app.limit("*", queue="crawl", concurrency=2, rate="5/s")
+    app.limit(None, concurrency=9)
+    app.limit("acme", per=2)  # type: ignore[call-arg]  # no part of a limit
+    fastq.Client().set_limit("crawl", "acme", rate="5/s", burst=2, weight=3)
+    assert_type(fastq.Inspector().lanes("crawl"), tuple[list[fastq.LaneInfo], str])
+    assert_type(fastq.Inspector().set_limit("crawl", None, fastq.Limit.parse("2")), bool)
+    fastq.Inspector().set_limit("crawl", "acme", "2")  # type: ignore[arg-type]  # a Limit
     semaphore = Semaphore("api", 3, "redis://127.0.0.1:6379/0")
     assert_type(semaphore.acquire(), bool)
     assert_type(semaphore.release(task), bool)
