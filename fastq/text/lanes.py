@@ -26,7 +26,7 @@ def places_text(info: LaneInfo) -> str:
 
 
 def why(info: LaneInfo, *, names: bool = True) -> str:
-    """Say why the tasks of a lane wait; "-" if none does. With ``names``, the tasks that have its places are named."""
+    """Return why the tasks of a lane wait, "-" if none does; with ``names`` also which tasks have its places."""
     match info.state:
         case LaneState.IDLE:
             return "-"

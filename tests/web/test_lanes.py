@@ -44,6 +44,7 @@ def test_the_page_says_why_tasks_wait(served: Served) -> None:
     assert f'href="{PAGE.replace("lanes", "tasks")}/r1"' in answer.text
     assert f'href="{PAGE}"' in served.get("/queues/default/active").text
     assert "slow" not in text_of(served.get(f"{PAGE}?lane=acme"))
+    assert f'href="{PAGE}?lane=slow">Why it waits</a>' in served.get("/queues/default/tasks/slow-0").text
     assert served.get("/queues/nosuch/lanes").status == 404
 
 
@@ -76,6 +77,11 @@ def test_what_cannot_be_is_said(served: Served, verb: str, fields: dict[str, str
     answer = send(served, f"{PAGE}/{verb}", **fields)
     assert answer.status in (400, 409)
     assert said in text_of(answer)
+
+
+@pytest.mark.parametrize("query", ["lane=%ff", "lane=%00", "cursor=%ff", "lane=a*", "size=-1", "did=x"])
+def test_a_query_that_makes_no_sense_is_no_defect(served: Served, query: str) -> None:
+    assert served.get(f"{PAGE}?{query}").status < 500
 
 
 def test_who_only_looks_has_no_forms(url: str, served: Served) -> None:
