@@ -53,7 +53,8 @@ else
   redis.call("HDEL", limits, name)
 end
 -- What is full or waits for its time is looked at next: a lane has its turn, what is in full is due since long ago.
-if is_lane and (has_turn or is_full or has_tasks) then
+-- One that waits for its pool stays there; one that was a group gets its turn by a sweep.
+if is_lane and (has_turn or is_full) then
   if is_full then redis.call("ZREM", full, name) end
   redis.call("ZADD", turns, 0, name)
 elseif is_full and name == "" then
@@ -61,6 +62,6 @@ elseif is_full and name == "" then
 elseif is_full then
   redis.call("ZADD", full, 0, name)
 end
-if (has_turn or is_full or has_tasks) and not has_bell then redis.call("LPUSH", bell, "1") end
+if (has_turn or is_full) and not has_bell then redis.call("LPUSH", bell, "1") end
 redis.pcall("PUBLISH", due_channel, "limits")
 return 1

@@ -60,10 +60,10 @@ async def test_lanes_are_listed_with_the_reason_why_they_wait(url: str, db: Redi
         await dash.sees("no pending tasks")
         await dash.press("l")
         await dash.sees("3 lanes and groups; Enter shows the tasks of one")
-        await dash.sees("▸ acme           12      2/2  2      full: r1, r2", "openai:*", "9      paused")
-        await dash.sees(
-            "openai:x          1        -  -      openai:* paused", "mails             1        -  -      -"
-        )
+        await dash.sees("▸ acme           12      2/2  2      full: r1")
+        await dash.sees("openai:*        -      0/9  9      paused")
+        await dash.sees("openai:x        1        -  -      openai:* paused")
+        await dash.sees("mails           1        -  -      -")
         await dash.press("enter")
         await dash.sees("default  group acme  aggregating 1-")
 
