@@ -26,7 +26,7 @@ local pending, active, lease, paused, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4
 local limits, turns, full_lanes, rates, bell = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local task_prefix, count, max_bytes, lease_score = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local look_again = tonumber(ARGV[5])
-local MOST_LANES, MOST_LOOKS, MOST_LOOKED_AT, NEVER = 250, 50, 1000, math.huge
+local MOST_LANES, MOST_LOOKS, MOST_LOOKED_AT, NEVER = 100, 50, 1000, math.huge
 local MOST_IN_LISTPACK, WORTH_A_SKIP_LIST, TOO_LONG = 128, 16, string.rep("\255", 65)
 
 if redis.call("EXISTS", paused) == 1 then return -1 end
@@ -296,8 +296,9 @@ if left > 0 then
   take_pending(is_ready and math.ceil(all / 2) or all)
   if #again > 0 then serve_all(again, true) end
   visited = #again
-  local step, seen = math.max(8, math.ceil(count / 8)), 0
+  local seen = 0
   while left > 0 and visited < MOST_LANES do
+    local step = math.min(math.max(8, math.ceil(count / 8)), MOST_LANES - visited)
     local names = redis.call("ZRANGE", turns, "-inf", microseconds(now), "BYSCORE", "LIMIT", seen, step)
     if #names > 0 then serve_all(names) end
     seen, visited = seen + #names, visited + #names

@@ -242,6 +242,16 @@ def test_turns_are_fair(lanes: LaneBench) -> None:
     assert sorted(lanes.take(4)) == ["c0", "c1", "h000", "h001"]
 
 
+def test_a_call_visits_no_more_lanes_than_redis_has_time_for(lanes: LaneBench) -> None:
+    lanes.limit(**{"*": "1:0:1:1"})
+    for n in range(120):
+        lanes.add(f"lane{n}", f"task{n}")
+    taken = lanes.taken(500)
+    assert (len(taken.leased.tasks), taken.due_s) == (100, 0)
+    assert lanes.rings()
+    assert len(lanes.take(500)) == 20
+
+
 def test_each_lane_has_its_turn_one_by_one(lanes: LaneBench) -> None:
     for lane in "xyz":
         lanes.add(lane, *(f"{lane}{n}" for n in range(3)))
