@@ -16,7 +16,7 @@ class _Twin(NamedTuple):
     after: tuple[str, ...]
 
 
-_LANES: Final = ("pools", "lanes", "turns")
+_LANES: Final = ("pools", "lanes", "lane_keys", "turns")
 
 
 def _ended(ids: str, *, back: bool = False) -> _Twin:

@@ -18,6 +18,7 @@ local groups, limits, turns, full_lanes, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[
 local task_prefix, group_prefix, added_at, due_channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- include: pools
 -- include: lanes
+-- include: lane_keys
 -- include: turns
 
 -- include: lane_rules

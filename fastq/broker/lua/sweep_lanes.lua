@@ -16,6 +16,7 @@ local task_prefix, cursor, count = ARGV[1], ARGV[2], ARGV[3]
 -- include: pools
 
 -- include: lanes
+-- include: lane_keys
 
 -- include: turns
 

@@ -30,17 +30,41 @@ local MOST_LANES, MOST_LOOKS, MOST_LOOKED_AT, NEVER = 100, 50, 1000, math.huge
 local MOST_IN_LISTPACK, WORTH_A_SKIP_LIST, TOO_LONG = 128, 16, string.rep("\255", 65)
 
 if redis.call("EXISTS", paused) == 1 then return -1 end
--- These raise for a key of another type before anything is taken off, since it could not be stored then.
-redis.call("LLEN", active)
-redis.call("SCARD", groups)
-local leased, has_pending = redis.call("ZCARD", lease), redis.call("LLEN", pending)
+local has_pending = redis.call("LLEN", pending)
 -- include: pools
 -- include: lanes
 
 local common = redis.call("HMGET", limits, "", "*")
 if not common[1] and not common[2] and redis.call("HLEN", limits) == 0 then return -2 end
-redis.call("HGET", rates, "")
 local now, had_bell = now_us(), redis.call("EXISTS", bell) == 1
+local function first(of) return redis.call("ZRANGE", of, 0, 0, "WITHSCORES") end
+local first_turn, first_full = first(turns), first(full_lanes)
+
+-- Returns after how many microseconds a lane is due, given the first of turns and of full. The bell stands for a lane
+-- that is ready: servers wait for it. A time that is to come, they know.
+local function next_due(turn, look, visited, is_full)
+  local next_turn, next_look = tonumber(turn[2] or nil) or NEVER, tonumber(look[2] or nil) or NEVER
+  if is_full or next_turn > now + visited then
+    if had_bell then redis.call("DEL", bell) end
+  elseif not had_bell then
+    redis.call("LPUSH", bell, "1")
+  end
+  if is_full then next_turn = NEVER end
+  -- Looks ride along with takes; by themselves they wake no server more than once a second.
+  local due = math.min(next_turn - now, math.max(1000000, next_look - now))
+  return due < NEVER and microseconds(math.max(0, due)) or ""
+end
+local function is_due(one) return one[2] and tonumber(one[2]) <= now end
+-- A queue whose lanes are full or wait for their time is asked often. The leases count if it has a rule of its own.
+if has_pending == 0 and not common[1] and not is_due(first_turn) and not is_due(first_full) then
+  return {0, "", "", next_due(first_turn, first_full, 0, false), 0, {}}
+end
+
+-- These raise for a key of another type before anything is taken off, since it could not be stored then.
+redis.call("LLEN", active)
+redis.call("SCARD", groups)
+redis.call("HGET", rates, "")
+local leased = redis.call("ZCARD", lease)
 
 -- A level is a lane or a pool: what its rule and its places leave of it. One that has no rule is without bounds.
 
@@ -348,16 +372,5 @@ if own > 0 and leased + #taken >= own then
 end
 if #closed > 0 then redis.call("ZADD", full_lanes, unpack(closed)) end
 
--- The bell stands for a lane that is ready: servers wait for it. A time that is to come, they know.
-local next_turn = tonumber(redis.call("ZRANGE", turns, 0, 0, "WITHSCORES")[2] or nil) or NEVER
-local next_look = tonumber(redis.call("ZRANGE", full_lanes, 0, 0, "WITHSCORES")[2] or nil) or NEVER
-if reply[5] == 1 or next_turn > now + visited then
-  if had_bell then redis.call("DEL", bell) end
-elseif not had_bell then
-  redis.call("LPUSH", bell, "1")
-end
-if reply[5] == 1 then next_turn = NEVER end
--- Looks ride along with takes; by themselves they wake no server more than once a second.
-local due = math.min(next_turn - now, math.max(1000000, next_look - now))
-if due < NEVER then reply[4] = microseconds(math.max(0, due)) end
+reply[4] = next_due(first(turns), first(full_lanes), visited, reply[5] == 1)
 return reply

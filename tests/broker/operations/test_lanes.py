@@ -252,6 +252,20 @@ def test_a_call_visits_no_more_lanes_than_redis_has_time_for(lanes: LaneBench) -
     assert len(lanes.take(500)) == 20
 
 
+def test_a_take_that_finds_nothing_due_stills_the_bell_and_says_when_to_come(lanes: LaneBench) -> None:
+    lanes.limit(full="1:0:1:1", slow="0:3600000000:1:1")
+    lanes.add("full", "a", "b")
+    lanes.add("slow", "c", "d")
+    assert sorted(lanes.take()) == ["a", "c"]
+    lanes.db.lpush(keys.bell(QUEUE), "1")
+    taken = lanes.taken()
+    assert taken.leased.tasks == []
+    assert taken.due_s
+    assert not taken.is_full
+    assert not lanes.rings()
+    assert (lanes.turns(), lanes.full()) == ({"slow"}, {"full"})
+
+
 def test_each_lane_has_its_turn_one_by_one(lanes: LaneBench) -> None:
     for lane in "xyz":
         lanes.add(lane, *(f"{lane}{n}" for n in range(3)))
