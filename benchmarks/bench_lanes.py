@@ -45,7 +45,7 @@ class Bench:
     def cpu_us(self) -> float:
         """Return the CPU time that the main thread of Redis has used."""
         used = self.db.info("cpu")
-        return 1e6 * (used["used_cpu_user_main_thread"] + used["used_cpu_sys_main_thread"])
+        return 1e6 * float(used["used_cpu_user_main_thread"] + used["used_cpu_sys_main_thread"])
 
     def cost(self, prepare: Callable[[], Any], work: Callable[[Any], Any], size: int) -> float:
         """Return the least cost of a task in many repeats."""
