@@ -16,7 +16,7 @@ from fastq.errors import LaneStateError
 from fastq.inspector.checks import MAX_PAGE_SIZE, check_count, check_queue, check_timeout
 from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.records import LaneInfo, LaneState, PoolInfo
-from fastq.wire.limit import EACH_LANE, WHOLE_QUEUE, Limit, Rule, check_limited, pool_of, read_rule
+from fastq.wire.limit import EACH_LANE, WHOLE_QUEUE, Limit, Rule, check_limited, check_shown, pool_of, read_rule
 
 LANES_A_CALL: Final = 100
 LOOK_EVERY_S: Final = 0.25
@@ -56,7 +56,7 @@ class LaneMethods(Driver):
     @operation
     def get_lane(self, queue: str, lane: str | None) -> Flow[LaneInfo]:
         """Describe a lane, "*", a pool such as "openai:*", or with None the queue as a whole."""
-        (info,) = yield from _read(check_queue(queue), [check_limited(lane)])
+        (info,) = yield from _read(check_queue(queue), [check_shown(lane)])
         return info
 
     @operation
@@ -94,7 +94,7 @@ class LaneMethods(Driver):
         each look, and may end the wait by raising.
         """
         timeout_s = math.inf if timeout is None else check_timeout(timeout)
-        began_s, names = time.monotonic(), [check_limited(lane)]
+        began_s, names = time.monotonic(), [check_shown(lane)]
         check_queue(queue)
         while True:
             (info,) = yield from _read(queue, names)

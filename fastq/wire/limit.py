@@ -147,14 +147,11 @@ def check_limited(name: object, limit: object = None) -> str:
         if limit is not None and (limit.rate is not None or limit.weight != 1):
             raise ValueError(f"a queue as a whole has a concurrency only, not {str(limit)!r}; name a lane, or '*'")
         return WHOLE_QUEUE
-    if not isinstance(name, str):
-        raise TypeError(f"lane must be a str, not {type(name).__name__}: {name!r}")
+    name = check_shown(name)
     try:
         name.encode()
     except UnicodeEncodeError:
         raise ValueError(f"lane must be valid Unicode text: {name!r}") from None
-    if not name.strip():
-        raise ValueError(f"lane must contain one or more characters that are not blank: {name!r}")
     if "*" not in name or name == EACH_LANE:
         return name
     pool = name.removesuffix(":*")
@@ -162,6 +159,17 @@ def check_limited(name: object, limit: object = None) -> str:
         raise ValueError(f"{name!r} is neither a lane, nor '*' for each lane, nor a pool such as 'openai:*'")
     if limit is not None and limit.weight != 1:
         raise ValueError(f"weight is for lanes; {name!r} is a pool, which takes no turns")
+    return name
+
+
+def check_shown(name: object) -> str:
+    """Return the field of what is to be looked at, "" for None; other producers give groups all sorts of names."""
+    if name is None:
+        return WHOLE_QUEUE
+    if not isinstance(name, str):
+        raise TypeError(f"lane must be a str, not {type(name).__name__}: {name!r}")
+    if not name.strip():
+        raise ValueError(f"lane must contain one or more characters that are not blank: {name!r}")
     return name
 
 
