@@ -32,6 +32,7 @@ __all__ = [
     "QueueNotFoundError",
     "QueuePausedError",
     "QueueStateError",
+    "RateLimited",
     "Retry",
     "RevokeTask",
     "SchedulerEntryNotFoundError",
@@ -384,6 +385,14 @@ class Snooze(Exception):  # noqa: N818 - as above
         super().__init__(*([message] if message else []))
         self.after = after
         self.after_s = max(0.0, nanoseconds_of(after, name="after") / 1e9)
+
+
+class RateLimited(Snooze):
+    """Raised by a handler that was told to slow down: for ``after``, seconds or a ``timedelta``, its lane rests.
+
+    No other task of the lane starts meanwhile, and this one is the first then; no attempt is counted. A task without a
+    lane runs again then, as by ``Snooze``.
+    """
 
 
 class SemaphoreFullError(FastqError, Snooze):

@@ -61,7 +61,7 @@ def _read_all() -> dict[str, Script]:
     files = (resources.files("fastq.broker") / "lua").iterdir()
     texts = {file.name.removesuffix(".lua"): file.read_text("utf-8") for file in files if file.name.endswith(".lua")}
     found = {}
-    texts |= {f"{name}_lanes": twin_of(name, texts[name]) for name in TWINS}
+    texts |= {f"{name}_lanes": twin_of(name, texts[TWINS[name].of or name]) for name in TWINS}
     for name, text in texts.items():
         if not name.startswith("_"):
             whole = _FOR_DRAGONFLY + _with_question(_INCLUDE.sub(lambda include: texts[f"_{include[1]}"], text))

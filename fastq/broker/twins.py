@@ -9,22 +9,27 @@ from typing import Final, NamedTuple
 
 
 class _Twin(NamedTuple):
-    """What a twin does before and after the plain script: the names of shared lines, and how it finds the tasks."""
+    """What a twin does before and after the plain script: the names of shared lines, and how it finds the tasks.
+
+    One that is told more than its plain script is named for itself: ``of`` is the plain one, ``tasks`` its last words.
+    """
 
     find: str
     before: tuple[str, ...]
     after: tuple[str, ...]
+    of: str = ""
+    tasks: str = ""
 
 
 _LANES: Final = ("pools", "lanes", "lane_keys", "turns")
+_BACK: Final = (*_LANES, "lane_rules", "lanes_of", "front_is_open")
 
 
 def _ended(ids: str, *, back: bool = False) -> _Twin:
     """Return the twin of a script that takes tasks off active; ``ids`` are the places of their ids in ARGV."""
     find = f"local named_ids = {{}}\nfor at = {ids} do named_ids[#named_ids + 1] = ARGV[at] end"
     if back:
-        before = (*_LANES, "lane_rules", "lanes_of", "front_is_open")
-        return _Twin(find, before, ("ended", "free_places", "back_into_lanes"))
+        return _Twin(find, _BACK, ("ended", "free_places", "back_into_lanes"))
     return _Twin(find, (*_LANES, "lanes_of"), ("ended", "free_places"))
 
 
@@ -34,6 +39,13 @@ TWINS: Final[Mapping[str, _Twin]] = {
     "complete": _ended("5, #ARGV, 5"),
     "done": _ended("6, 5 + count"),
     "forward": _Twin("-- include: due_ids", (*_LANES, "lane_rules", "lanes_of"), ("turns_of_due",)),
+    "park": _Twin(
+        "-- include: parked_ids",
+        _BACK,
+        ("ended", "rest", "free_places", "back_into_lanes"),
+        of="requeue",
+        tasks="tasks  two values each: id, microseconds for which its lane rests",
+    ),
     "put_back": _ended("6, #ARGV, 3", back=True),
     "requeue": _ended("5, #ARGV", back=True),
     "retry": _ended("7, #ARGV, 5"),
@@ -45,10 +57,12 @@ _BINDS: Final = re.compile(r"local [\w, ]+ = (?:tonumber\()?(?:KEYS|ARGV)\[")
 
 
 def twin_of(name: str, plain: str) -> str:
-    """Return the text of a script's twin, given its own; shared lines are not inserted yet."""
+    """Return the text of a script's twin, given that of the plain one; shared lines are not inserted yet."""
     twin = TWINS[name]
     head, body = plain.split("]]\n", 1)
     facts = head.splitlines()[1:]
+    if twin.tasks:
+        facts = [re.sub(r"^(ARGV\[\d+\.\.\.\]) .*", rf"\1 {twin.tasks}", line) for line in facts]
     first_arg = next(at for at, line in enumerate(facts) if line.startswith("ARGV["))
     has_turns = "turns" in twin.before
     more = [
@@ -64,7 +78,7 @@ def twin_of(name: str, plain: str) -> str:
     bound = next(at for at, line in enumerate(lines) if not _BINDS.match(line))
     return "\n".join(
         [
-            f"--[[ {name}_lanes: as {name}, in a queue with lanes.",
+            f"--[[ {name}_lanes: as {twin.of or name}, in a queue with lanes.",
             *facts,
             "]]",
             f"local {', '.join(more)} = {', '.join(f'KEYS[{at}]' for at, _ in numbered)}",

@@ -18,7 +18,18 @@ from typing import Any
 
 import redis
 
-from fastq import Client, RevokeTask, Semaphore, ServeMux, SkipRetry, Task, TaskCanceled, TaskTimeout, current_task
+from fastq import (
+    Client,
+    RateLimited,
+    RevokeTask,
+    Semaphore,
+    ServeMux,
+    SkipRetry,
+    Task,
+    TaskCanceled,
+    TaskTimeout,
+    current_task,
+)
 from fastq.mux import Handler
 from fastq.running import GroupedTask, RunningTask
 
@@ -54,6 +65,15 @@ def ok(task: RunningTask) -> None:
 
 @mux.handler("told")
 def only_tell(task: RunningTask) -> None:
+    tell("ran", task)
+
+
+@mux.handler("asks")
+def ask_for_more(task: RunningTask) -> None:
+    """Tell that it ran, but the first time of each payload that it was refused."""
+    if db().incr(f"e2e:asked:{task.payload.decode()}") == 1:
+        tell("refused", task)
+        raise RateLimited(after=1)
     tell("ran", task)
 
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from fastq.broker.operation import Operation, Word, scripted
+from fastq.broker.operations.lanes import lane_keys
 from fastq.broker.operations.lease import Owner, id_word
 from fastq.wire import keys
 from fastq.wire.inbox import EndKind, TaskEnd, error_in
@@ -180,6 +181,22 @@ class Requeued(NamedTuple):
         return requeue(terms.queue, [end.id for end in ends], terms.now_ns, Guard(terms.owner))
 
 
+class Parked(NamedTuple):
+    """A task that was told to slow down: it returns to the front of its lane, which rests; no attempt is charged."""
+
+    id: str
+    rest_us: int
+
+    def size(self) -> int:
+        """Return about how many bytes of a call it takes."""
+        return _ID_SIZE
+
+    @classmethod
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
+        """Return the operation that parks the tasks."""
+        return park(terms.queue, ends, terms.now_ns, Guard(terms.owner))
+
+
 class Fate(NamedTuple):
     """What is said of a disposition.
 
@@ -214,6 +231,7 @@ FATES: Final[Mapping[type[Disposition], Fate]] = {
         stays=True,
     ),
     Requeued: Fate("requeued", "given back", logging.DEBUG),
+    Parked: Fate("rate_limited", "rate limited", logging.DEBUG),
 }
 _ID_SIZE: Final = 100
 _TASK_SIZE: Final = 200
@@ -310,6 +328,14 @@ def requeue(queue: str, task_ids: Sequence[str], now_ns: int, guard: Guard) -> O
     script_keys = (keys.active(queue), keys.lease(queue), keys.pending(queue))
     args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, *guard.words(), *task_ids)
     return scripted("requeue", script_keys, args, partial(_outcomes, len(task_ids)))
+
+
+def park(queue: str, ends: Sequence[Parked], now_ns: int, guard: Guard) -> Operation[list[FinishOutcome]]:
+    """Put tasks back at the front of their lanes, without charging an attempt, and let these lanes rest."""
+    script_keys = (keys.active(queue), keys.lease(queue), keys.pending(queue), *lane_keys(queue))
+    words: list[Word] = [word for end in ends for word in (id_word(end.id), end.rest_us)]
+    args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, *guard.words(), *words)
+    return scripted("park_lanes", script_keys, args, partial(_outcomes, len(ends)))
 
 
 def put_back(queue: str, tasks: Sequence[PutBack], now_ns: int, guard: Guard) -> Operation[list[FinishOutcome]]:

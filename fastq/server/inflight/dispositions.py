@@ -4,13 +4,13 @@ asynq's order: revoked tasks are deleted; those out of retries, or that asked fo
 retry. A task's message is rewritten by splicing, so that fields of newer peers survive.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 import orjson
 
 from fastq.broker.operations.cancel import CancelAs
-from fastq.broker.operations.finish import Archived, Disposition, Done, Requeued, Retried
+from fastq.broker.operations.finish import Archived, Disposition, Done, Parked, Requeued, Retried
 from fastq.errors import InvalidMessageError
 from fastq.pool.main.protocol import NOT_BEGUN, TOO_LATE, EventKind
 from fastq.server.inflight._processor import success_of
@@ -76,6 +76,15 @@ def failure_of(
         return Archived(view.id, message)
     delay_s = default_delay(view.retried) if report.retry_in_s is None else report.retry_in_s
     return Retried(view.id, message, int(now_s + delay_s), report.is_failure)
+
+
+def in_its_lane(
+    disposition: Disposition, task: InFlightTask, report: FailureReport, queues_with_lanes: Container[str]
+) -> Disposition:
+    """Return what becomes of a task that asked for another run: in a lane that is to rest it waits there for it."""
+    if not (report.rests_lane and task.view.group_key and task.queue in queues_with_lanes):
+        return disposition
+    return Parked(task.id, int((report.retry_in_s or 0.0) * 1e6)) if isinstance(disposition, Retried) else disposition
 
 
 def passed_on(task: InFlightTask, data: bytes, now_s: int, delay_s: int) -> Disposition:

@@ -41,6 +41,7 @@ from fastq.server.inflight.dispositions import (
     canceled_of,
     disposition_of,
     has_report,
+    in_its_lane,
     overrides,
     passed_on,
     report_of,
@@ -435,11 +436,11 @@ class Processor(PoolListener):
         if kind in _DEATHS and not has_report(kind, data) and self._terms(task).ends_with_process:
             report = report._replace(final="such a task is not run again when its process has died")
         self._counts[EventKind.RETURNED if report.is_snoozed else kind] += 1
-        disposition: Disposition
         if overrides(task, kind):
             disposition = canceled_of(task, report, now_s)
         else:
-            disposition = disposition_of(task, kind, data, now_s, self._delay_rule, report)
+            usual = disposition_of(task, kind, data, now_s, self._delay_rule, report)
+            disposition = in_its_lane(usual, task, report, self._commands.lanes)
         if isinstance(disposition, Retried | Archived) and kind is not EventKind.INVALID and not report.is_snoozed:
             record = self._attempts.record(task, report, event.ran_ns)
             disposition = disposition._replace(attempt=record)

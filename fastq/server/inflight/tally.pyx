@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from fastq.broker.operations import finish
-from fastq.broker.operations.finish import Done, Requeued, Retried
+from fastq.broker.operations.finish import Done, Parked, Requeued, Retried
 from fastq.pool.main.protocol import EventKind
 from fastq.wire import history
 
@@ -20,6 +20,7 @@ cdef int DELETED = SIZE, SNOOZED = SIZE + 1
 assert EventKind.ABORTED == KINDS, "the kinds from ABORTED on are not ends of attempts"
 
 cdef int DONE = ENDS.index(Done), RETRIED = ENDS.index(Retried), REQUEUED = ENDS.index(Requeued)
+cdef int PARKED = ENDS.index(Parked)
 
 ATTEMPT_BOUNDS = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 25.0)
 CALL_BOUNDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
@@ -112,7 +113,7 @@ cdef class Tally:
         if outcome == RETRIED:
             if not disposition.is_failure:
                 self.excused += 1
-        elif outcome >= 0 and outcome != REQUEUED and outcome != SNOOZED:
+        elif outcome >= 0 and outcome != REQUEUED and outcome != SNOOZED and outcome != PARKED:
             self.attempts.add(retried + 1)
         if 0 < failure < KINDS:
             self.by_kind[failure] += 1

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from fastq.common.callables import refuse_idle
 from fastq.common.durations import nanoseconds_of
-from fastq.errors import PayloadError, Retry, RevokeTask, SkipRetry, Snooze
+from fastq.errors import PayloadError, RateLimited, Retry, RevokeTask, SkipRetry, Snooze
 from fastq.hooks import FailureRule, Hooks
 from fastq.mux import ServeMux
 from fastq.running import RunningTask
@@ -42,7 +42,8 @@ def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> Fai
     text = describe_error(reason)
     if isinstance(error, Snooze):
         why = text.removeprefix(type(error).__name__) if reason is error else f": {text}"
-        return FailureReport(f"snoozed (not failed){why}", is_failure=False, retry_in_s=error.after_s, is_snoozed=True)
+        rests_lane = isinstance(error, RateLimited)
+        return FailureReport(f"snoozed (not failed){why}", False, error.after_s, is_snoozed=True, rests_lane=rests_lane)
     _tell(hooks, task, error)
     if (final := why_final(task, error)) or task.retried >= task.max_retry:
         return FailureReport(text, final=final, max_retry=getattr(task, "_limit", None))

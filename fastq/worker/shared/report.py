@@ -26,10 +26,10 @@ class FailureReport(NamedTuple):
     """The error text, whether it counts as a failure, and the seconds until the next attempt.
 
     ``retry_in_s`` None means the default delay. ``trace`` is for the log, and None if the log limit is reached. If
-    ``is_snoozed``, the handler asked for another run, which the task gets even if it is out of retries. ``final`` is
-    the reason why a task with retries left is not retried. ``fingerprint`` tells the kind of error
-    (``worker/shared/fingerprint.py``), and ``kept`` is its ``frames_of`` for Redis, when it is the turn of this kind.
-    ``max_retry`` is that of the handler, None for that of the message.
+    ``is_snoozed``, the handler asked for another run, which the task gets even if it is out of retries; if
+    ``rests_lane``, its lane is to rest until then. ``final`` is the reason why a task with retries left is not retried.
+    ``fingerprint`` tells the kind of error (``worker/shared/fingerprint.py``), and ``kept`` is its ``frames_of`` for
+    Redis, when it is the turn of this kind. ``max_retry`` is that of the handler, None for that of the message.
     """
 
     error: str
@@ -41,6 +41,7 @@ class FailureReport(NamedTuple):
     fingerprint: str = ""
     kept: str = ""
     max_retry: int | None = None
+    rests_lane: bool = False
 
     @property
     def error_class(self) -> str:

@@ -44,11 +44,13 @@ from fastq.broker.operations.finish import (
     Completed,
     Done,
     Guard,
+    Parked,
     PutBack,
     Retried,
     archive,
     complete,
     done,
+    park,
     put_back,
     release_lock,
     requeue,
@@ -377,6 +379,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "relist_groups": [relist_groups(Q, 0)],
     "repair_active": [repair_active(Q, 0, 100, NOW_S)],
     "repair_lease": [repair_lease(Q, ["nowhere", "e1"], NOW_S - 50, NOW_NS)],
+    "park_lanes": [park(Q, [Parked("a1", 5_000_000), Parked("b1", 1), Parked("a2", 2)], NOW_NS, Guard(OURS))],
     "put_back": [
         put_back(
             Q, [PutBack("a1", message("a1"), ATTEMPT), PutBack("a2", message("a2"))], NOW_NS, Guard(OURS, NOW_S + 60)

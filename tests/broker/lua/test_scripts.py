@@ -259,7 +259,7 @@ def test_redis_compiles_the_script_and_knows_it_by_our_sha(name: str, db: Redis)
 
 def test_every_file_in_the_folder_is_a_script_or_shared_by_some() -> None:
     files = {file.name: file.read_text("utf-8") for file in LUA.iterdir()}
-    twins = {name: twin_of(name, (LUA / f"{name}.lua").read_text("utf-8")) for name in TWINS}
+    twins = {name: twin_of(name, (LUA / f"{TWINS[name].of or name}.lua").read_text("utf-8")) for name in TWINS}
     includes = Counter(name for text in files.values() for name in re.findall(r"-- include: (\w+)", text))
     in_twins = {name for text in twins.values() for name in re.findall(r"-- include: (\w+)", text)}
     shared = {f"_{name}.lua" for name, scripts in includes.items() if scripts > 1 or name in in_twins}
@@ -270,7 +270,10 @@ def test_every_file_in_the_folder_is_a_script_or_shared_by_some() -> None:
 
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_contains_the_plain_script(name: str) -> None:
-    plain, twin = body_of(load_script(name).text), "\n".join(body_of(load_script(f"{name}_lanes").text))
+    plain, twin = (
+        body_of(load_script(TWINS[name].of or name).text),
+        "\n".join(body_of(load_script(f"{name}_lanes").text)),
+    )
     bound = len(BINDING.findall("\n".join(line for line in plain if re.search(r"(KEYS|ARGV)\[\d", line))))
     assert bound
     assert "\n".join(plain[bound:]) in twin

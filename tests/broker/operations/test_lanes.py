@@ -14,11 +14,13 @@ from fastq.broker.operations.finish import (
     Completed,
     Done,
     Guard,
+    Parked,
     PutBack,
     Retried,
     archive,
     complete,
     done,
+    park,
     put_back,
     requeue,
     retry,
@@ -369,6 +371,51 @@ def test_what_was_not_run_goes_to_the_front_of_its_lane(name: str, lanes: LaneBe
     assert lanes.bench.places() == {"pending": ["p"]}
     assert lanes.places("x") == set()
     assert lanes.take() == ["p", "b", "c"]
+
+
+def test_a_lane_whose_task_was_told_to_slow_down_rests(lanes: LaneBench) -> None:
+    lanes.limit(x="2:0:1:1", p="1:0:1:1")
+    lanes.add("x", "a", "b", "c")
+    lanes.add("y", "d")
+    assert set(lanes.take(3)) == {"a", "b", "d"}
+    ends = [Parked("b", 60_000_000), Parked("a", 30_000_000)]
+    assert lanes.bench.run(park(QUEUE, ends, NOW_NS, Guard(OURS))) == [1, 1]
+    assert lanes.places("x") == set()
+    assert lanes.rings(), "servers that rest are to ask until when"
+    taken = lanes.taken()
+    assert (taken.leased.tasks, lanes.full()) == ([], set())
+    assert taken.due_s is not None
+    assert 55 < taken.due_s <= 60
+    assert not lanes.rings()
+    lanes.add("x", "e")
+    assert lanes.take() == [], "whoever adds to it finds it resting, too"
+    lanes.db.zadd(keys.turns(QUEUE), {"x": 1})  # the time has come
+    assert lanes.take() == ["a", "b"], "they are first, by their ids"
+    assert lanes.bench.states()["a"] == "active"
+
+
+def test_a_lane_that_rests_does_not_wait_for_its_pool(lanes: LaneBench) -> None:
+    lanes.rule("pool:*", "1:0:1:1")
+    lanes.add("pool:a", "a", "b")
+    lanes.add("pool:b", "c")
+    assert lanes.take() == ["a"]
+    assert lanes.take() == []
+    assert lanes.bench.run(park(QUEUE, [Parked("a", 30_000_000)], NOW_NS, Guard(OURS))) == [1]
+    assert lanes.db.zrange(keys.pool_waiting(QUEUE, "pool"), 0, -1) == []
+    assert lanes.take() == ["c"], "the place of the pool is free for others"
+    assert lanes.take() == []
+
+
+def test_what_is_in_no_lane_any_more_is_pending_and_what_is_not_ours_stays(lanes: LaneBench) -> None:
+    lanes.rule("x", "0:0:1:1")
+    lanes.add("x", "a")
+    assert lanes.take() == ["a"]
+    lanes.bench.activate("other", owner=THEIRS)
+    lanes.db.delete(keys.limits(QUEUE))
+    ends = [Parked("other", 1), Parked("a", 1), Parked("none", 1)]
+    assert lanes.bench.run(park(QUEUE, ends, NOW_NS, Guard(OURS))) == [-1, 1, -1]
+    assert lanes.bench.states() == {"a": "pending", "other": "active"}
+    assert lanes.bench.places()["pending"] == ["a"]
 
 
 # Repairs ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fastq.broker.operations.cancel import CancelAs, Cancellation
-from fastq.broker.operations.finish import Archived, Done, Requeued, Retried
+from fastq.broker.operations.finish import Archived, Done, Parked, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.mux import Terms
 from fastq.pool.main.pool import PoolConfig, ProcessPool
@@ -29,9 +29,9 @@ from tests.manual_clock import ManualClock
 from tests.server.harness import in_flight_of
 
 
-def part(**methods: Callable[..., object]) -> Any:
+def part(**parts: object) -> Any:
     """Be a part that is told something."""
-    return SimpleNamespace(**methods)
+    return SimpleNamespace(**parts)
 
 
 class Bench:
@@ -45,7 +45,7 @@ class Bench:
         self.written: list[tuple[str, bytes]] = []
         self.checkpoints: list[tuple[str, bytes, int]] = []
         self.pool = ProcessPool(PoolConfig(runner=HANDLER_RUNNER, argument=""))
-        self.early = EarlyCancellations(self.clock)
+        self.early, self.lanes = EarlyCancellations(self.clock), set[str]()
         self.processor = Processor(
             self.pool,
             ServerConfig(),
@@ -56,7 +56,7 @@ class Bench:
             checkpoints=part(save=lambda task, data, number: self.checkpoints.append((task.id, data, number))),
             progress=part(write=lambda task, data: None),
             attempts=part(record=lambda task, report, ran_ns: f"{report.error} after {ran_ns} ns".encode()),
-            commands=part(),
+            commands=part(lanes=self.lanes),
             early=self.early,
             unknown=part(),
             judge=None,
@@ -404,6 +404,26 @@ def test_the_record_of_a_failed_attempt_goes_with_its_end(kind: EventKind, data:
 
 SNOOZED = FailureReport("snoozed (not failed)", False, 1.0, is_snoozed=True).encode()
 EXCUSED = FailureReport("E: not a failure", False).encode()
+
+
+@pytest.mark.parametrize(
+    ("lane", "has_lanes", "expected"),
+    [("acme", True, "Parked"), ("acme", False, "Retried"), ("", True, "Retried")],
+)
+def test_a_lane_rests_where_there_are_lanes(lane: str, has_lanes: bool, expected: str) -> None:
+    def test(bench: Bench) -> None:
+        if has_lanes:
+            bench.lanes.add("q")
+        bench.accept("a", retried=25, group_key=lane)
+        report = FailureReport("snoozed (not failed)", False, 1.5, is_snoozed=True, rests_lane=True)
+        bench.processor.on_events([Event(EventKind.FAILED, bench.submission("a"), report.encode(), 7000)])
+        assert bench.ended() == [("a", expected)]
+        (task,) = bench.finished
+        if isinstance(task.disposition, Parked):
+            assert task.disposition == Parked("a", 1_500_000)
+        assert (task.failure, +bench.in_flight.stats.counts) == (0, {EventKind.RETURNED: 1})
+
+    on_crew(test)
 
 
 @pytest.mark.parametrize("kind", EventKind)

@@ -3,7 +3,7 @@
 import pytest
 
 from fastq.broker.operations.cancel import CancelAs
-from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
+from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Parked, Requeued, Retried
 from fastq.pool.main.protocol import Event, EventKind, Sort
 from fastq.server.inflight._processor import SubmissionMaker, split_done
 from fastq.server.inflight.processor import Known
@@ -187,7 +187,7 @@ def test_run_times_of_what_is_done_are_counted_here_and_of_the_rest_where_it_end
 
 
 def test_each_written_end_is_counted_once_with_its_cause(in_flight: InFlightTasks) -> None:
-    tasks, _ = take(in_flight, *"abcdefghi")
+    tasks, _ = take(in_flight, *"abcdefghij")
     ends: list[tuple[Disposition, int]] = [
         (Done("a", ""), 0),
         (Done("b", ""), EventKind.REVOKED),
@@ -197,6 +197,7 @@ def test_each_written_end_is_counted_once_with_its_cause(in_flight: InFlightTask
         (Archived("f", b""), EventKind.TIMEOUT),
         (Requeued("g"), EventKind.RETURNED),
         (Retried("i", b"", 1, is_failure=False), 0),  # snoozed
+        (Parked("j", 1), 0),
         (Done("h", ""), 0),
     ]
     for task, (disposition, failure) in zip(tasks, ends, strict=True):
@@ -207,7 +208,7 @@ def test_each_written_end_is_counted_once_with_its_cause(in_flight: InFlightTask
     count_ends(tasks)
     tally = tasks[0].tally
     assert tally is not None
-    once = dict.fromkeys(("done", "completed", "archived", "requeued", "deleted", "snoozed"), 1)
+    once = dict.fromkeys(("done", "completed", "archived", "requeued", "deleted", "snoozed", "rate_limited"), 1)
     assert tally.outcomes == {"retried": 2, **once}
     assert dict(zip(tally.attempts.bounds, tally.attempts.counts, strict=False))[1.0] == tally.attempts.sum == 4
     assert tally.failures == dict.fromkeys(
