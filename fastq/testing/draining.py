@@ -3,12 +3,15 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from fastq.broker.inspect.queues import list_queues
-from fastq.broker.operations.dequeue import NoTasks, dequeue
+from fastq.broker.operation import Operation
+from fastq.broker.operations.dequeue import NoTasks, dequeue, take
 from fastq.broker.operations.finish import ANY_OWNER, Archived, Requeued, archive, release_lock
-from fastq.broker.operations.lease import LeasedTask, Owner
+from fastq.broker.operations.lanes import forget_rates, has_rules, sweep_lanes
+from fastq.broker.operations.lease import Leased, LeasedTask, Owner
+from fastq.broker.operations.limits import LANES_A_CALL, recheck_lanes
 from fastq.broker.operations.maintain import forward
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import BlockingRedis, open_broker
@@ -18,12 +21,15 @@ from fastq.errors import InvalidMessageError, QueueNotFoundError
 from fastq.hooks import Hooks
 from fastq.inspector.bulk import run_all_tasks
 from fastq.mux import ServeMux
+from fastq.server.base.lane_queues import LaneQueues
 from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.dispositions import undecodable
 from fastq.server.inflight.marked import behind_ends, has_lock
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, view_leased
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
 from fastq.wire.marks import Mark, asked_of
+
+T = TypeVar("T")
 
 MAX_RUNS: Final = 100_000
 FORWARDED_AT_ONCE: Final = 100
@@ -43,8 +49,8 @@ def drain(
     Afterwards Redis has the data that a server would leave: results, retries, archive, counters. All known queues are
     drained in turn, unless ``queues`` names some; paused queues are left alone. ``scheduled`` also runs tasks that are
     not due yet, ``retries`` also runs failed tasks until they are done or archived. A batch handler gets what is there.
-    Groups wait for ``aggregate_groups``. ``RuntimeError`` after 100 000 runs, because some tasks enqueue themselves
-    forever.
+    Groups wait for ``aggregate_groups``. Lanes are served by turns; their rates are not waited for. ``RuntimeError``
+    after 100 000 runs, because some tasks enqueue themselves forever.
 
     >>> from fastq import Client
     >>> from fastq.testing import embedded_redis
@@ -76,6 +82,7 @@ class _Draining:
         self._runner = runner
         self._only = queues
         self._owner = Owner.draw()
+        self._lanes = LaneQueues()
 
     def runs(self, early: Sequence[TaskState]) -> Iterator[TaskRun]:
         """Yield each run; a round takes one task of every queue, until a round finds none."""
@@ -84,6 +91,8 @@ class _Draining:
             found = False
             queues = self._broker.run(list_queues()) if self._only is None else self._only
             for queue in queues:
+                if self._broker.run(has_rules(queue)):
+                    self._lanes.add(queue)
                 self._forward(queue, early)
                 for run in self._work_off(queue, self._take(queue)):
                     found = True
@@ -94,12 +103,37 @@ class _Draining:
         for state in early:
             with suppress(QueueNotFoundError):  # no task has been enqueued into it yet
                 self._broker.drive(run_all_tasks(queue, state, None, now_ns))
-        while self._broker.run(forward(queue, now_ns, FORWARDED_AT_ONCE)).taken:
+        while self._run(forward(queue, now_ns, FORWARDED_AT_ONCE)).taken:
             pass
 
+    def _run(self, operation: Operation[T]) -> T:
+        """Run an operation, or its twin of a queue with lanes."""
+        (operation,) = self._lanes.twins([operation])
+        return self._broker.run(operation)
+
     def _take(self, queue: str) -> list[LeasedTask]:
+        if queue in self._lanes:
+            if not (tasks := self._take_of_lanes(queue)):
+                self._hasten(queue)
+                tasks = self._take_of_lanes(queue)
+            return tasks
         leased = self._broker.run(dequeue(queue, self._runner.most, self._owner.score(time.time())))
-        return [] if isinstance(leased, NoTasks) else leased.tasks
+        return leased.tasks if isinstance(leased, Leased) else []
+
+    def _take_of_lanes(self, queue: str) -> list[LeasedTask]:
+        taken = self._broker.run(take(queue, self._runner.most, self._owner.score(time.time())))
+        if taken is NoTasks.WITHOUT_RULES:
+            self._lanes.discard(queue)
+        return [] if isinstance(taken, NoTasks) else taken.leased.tasks
+
+    def _hasten(self, queue: str) -> None:
+        """Give each lane with tasks a turn now, as if time had passed."""
+        cursor = 0
+        self._broker.run(forget_rates(queue))
+        while cursor := self._broker.run(sweep_lanes(queue, cursor)).cursor:
+            pass
+        while self._broker.run(recheck_lanes(queue)) >= LANES_A_CALL:
+            pass
 
     def _work_off(self, queue: str, leased: Sequence[LeasedTask]) -> Iterator[TaskRun]:
         """Run tasks, those of a batch handler by one call; what an exception keeps from running goes back."""
@@ -141,13 +175,13 @@ class _Draining:
 
     def _write(self, tasks: InFlightTasks, ended: list[InFlightTask]) -> None:
         for call in plan_acks(ended, tasks, self._owner, time.time_ns(), checks_done=False) if ended else ():
-            self._broker.run(call.operation)
+            self._run(call.operation)
         for operation in behind_ends(ended, time.time_ns()):
             self._broker.run(operation)
 
     def _reject(self, queue: str, leased: LeasedTask, error: InvalidMessageError) -> TaskRun:
         now_ns = time.time_ns()
         message = undecodable(leased.id, queue, leased.message, str(error), now_ns // 1_000_000_000)
-        self._broker.run(archive(queue, [Archived(leased.id, message)], at_unix_ns(now_ns), ANY_OWNER))
+        self._run(archive(queue, [Archived(leased.id, message)], at_unix_ns(now_ns), ANY_OWNER))
         facts: dict[str, Any] = {"id": leased.id, "queue": queue, "type": "", "payload": leased.message, "retried": 0}
         return TaskRun(**facts, outcome=RunOutcome.ARCHIVE, error=error, error_text=str(error), is_failure=True)

@@ -128,7 +128,8 @@ class _InlineTasks:
         if lock:
             self._locks[lock] = key
         self.enqueued.append(info)
-        if info.state is TaskState.PENDING:
+        # One in a lane has its turn at once, as nothing else runs.
+        if info.state is TaskState.PENDING or (batch.in_lane and info.state is TaskState.AGGREGATING):
             self._backlog.append(message)
         else:
             self._waiting[key] = message

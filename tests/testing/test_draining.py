@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Client, RevokeTask, ServeMux, SkipRetry
+from fastq import Client, Inspector, RevokeTask, ServeMux, SkipRetry
 from fastq.hooks import Hooks
 from fastq.running import RunningTask
 from fastq.testing import RunOutcome, drain
@@ -164,3 +164,40 @@ def test_tasks_that_enqueue_themselves_for_ever_are_an_error(url: str, monkeypat
 def test_a_queue_that_there_is_not_yet_is_no_error(mux: ServeMux, url: str, db: Redis) -> None:
     assert drain(mux, url, queues=["nothing"], scheduled=True, retries=True) == []
     assert db.keys("*") == []
+
+
+def test_tasks_of_lanes_are_run_by_turns_whatever_their_rates(mux: ServeMux, url: str, db: Redis) -> None:
+    with Client(url) as client:
+        client.set_limit("default", "*", concurrency=1, rate="1/d")
+        client.set_limit("default", "pool:*", rate="1/d")
+        for lane in ("x", "x", "y", "pool:a", "pool:b"):
+            client.enqueue("echo", lane, lane=lane)
+        client.enqueue("echo", "")
+        client.enqueue("fail", lane="x", max_retry=1)
+        client.enqueue("echo", "later", lane="y", process_in=3600)
+        with Inspector(url) as inspector:
+            inspector.pause_lane("default", "still")
+        client.enqueue("echo", "still", lane="still")
+    runs = drain(mux, url, scheduled=True, retries=True)
+    said = [run.json() for run in runs if run.outcome is RunOutcome.DONE]
+    assert sorted(said) == ["", "later", "pool:a", "pool:b", "x", "x", "y"]
+    assert said.index("y") < max(at for at, lane in enumerate(said) if lane == "x")
+    assert [run.outcome for run in runs if run.type == "fail"] == [RunOutcome.RETRY, RunOutcome.ARCHIVE]
+    assert QueueBench(db).places().keys() == {"archived"}
+    assert db.keys("asynq:{default}:h:*") == [], "all places are free"
+    assert db.zcard("asynq:{default}:g:still") == 1, "a paused lane is left alone"
+
+
+def test_a_first_task_of_a_lane_that_a_handler_enqueues_is_run(url: str) -> None:
+    mux: ServeMux = ServeMux()
+
+    @mux.handler("more")
+    def more(task: RunningTask) -> None:
+        with Client(url) as client:
+            client.enqueue("last", lane="x")
+
+    @mux.handler("last")
+    def last(task: RunningTask) -> None: ...
+
+    enqueue(url, "more")
+    assert [run.type for run in drain(mux, url)] == ["more", "last"]

@@ -13,6 +13,7 @@ from fastq import (
     DuplicateTaskError,
     EnqueueResults,
     Hooks,
+    RateLimited,
     RevokeTask,
     RunningTask,
     ServeMux,
@@ -357,3 +358,23 @@ def test_a_canceled_caller_ends_its_handler() -> None:
 def test_assert_enqueued_does_not_ask_an_async_client(url: str) -> None:
     with pytest.raises(TypeError, match="give it the Redis URL"):
         assert_enqueued(AsyncClient(url), "t")  # type: ignore[arg-type]  # what is tested
+
+
+def test_a_task_in_a_lane_runs_at_once_and_one_that_was_refused_waits() -> None:
+    mux: ServeMux = ServeMux()
+
+    @mux.handler("asks")
+    def asks(task: RunningTask) -> str:
+        if task.payload == b"refused":
+            raise RateLimited(after=30)
+        return "answer"
+
+    client = InlineClient(mux)
+    assert client.enqueue("asks", b"", lane="acme").state is TaskState.AGGREGATING
+    assert client.runs[0].json() == "answer"
+    client.enqueue("asks", b"", lane="acme", process_in=60)
+    client.enqueue("asks", b"refused", lane="acme", max_retry=0)
+    assert [run.outcome for run in client.runs] == [RunOutcome.DONE, RunOutcome.RETRY]
+    assert (client.runs[1].retry_in, client.runs[1].is_failure) == (30.0, False)
+    assert len(client.waiting) == 2
+    assert [run.outcome for run in client.run_waiting()] == [RunOutcome.DONE, RunOutcome.RETRY]

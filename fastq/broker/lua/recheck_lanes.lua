@@ -13,9 +13,14 @@ local time = redis.call("TIME")
 local now = string.format("%.0f", time[1] * 1000000 + time[2])
 -- The bell raises for a key of another type before anything is written.
 local has_bell, due, lanes = redis.call("LLEN", bell) > 0, {}, {}
+redis.call("ZCARD", turns)
 for _, name in ipairs(redis.call("ZRANGE", full, "(" .. now, "+inf", "BYSCORE", "LIMIT", 0, count)) do
-  -- Pools and the queue itself take no turns.
-  if name ~= "" and string.sub(name, -2) ~= ":*" then lanes[#lanes + 1] = name end
+  -- Pools and the queue itself take no turns: the next call of take looks at them.
+  if name ~= "" and string.sub(name, -2) ~= ":*" then
+    lanes[#lanes + 1] = name
+  else
+    redis.call("ZADD", full, 0, name)
+  end
 end
 for _, name in ipairs(redis.call("ZRANGE", turns, "(" .. now, "+inf", "BYSCORE", "LIMIT", 0, count - #lanes)) do
   lanes[#lanes + 1] = name

@@ -64,6 +64,11 @@ def sweep_lanes(queue: str, cursor: int) -> Operation[Swept]:
     )
 
 
+def forget_rates(queue: str) -> Operation[int]:
+    """Forget how much of their rates the lanes of a queue have used."""
+    return Operation("DEL", (keys.rates(queue),), (), int, idempotent=True)
+
+
 def prune_rates(queue: str, cursor: int) -> Operation[int]:
     """Forget rates that are made up for, of about 500 lanes from a ``cursor`` on; returns the next one."""
     return scripted("prune_rates", (keys.rates(queue),), (cursor, SWEEP), int, idempotent=True)
