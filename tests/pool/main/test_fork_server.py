@@ -10,6 +10,7 @@ from fastq.pool.main.child import ChildState
 from fastq.pool.main.pool import ProcessPool
 from fastq.pool.main.protocol import PoolListener
 from tests.pool.harness import bench, run, settings
+from tests.waiting import until
 
 
 def test_pools_of_one_preloader_order_no_more_children_together_than_it_may_have_unanswered(
@@ -23,7 +24,9 @@ def test_pools_of_one_preloader_order_no_more_children_together_than_it_may_have
             os.kill(b.pool.preloader_pid, signal.SIGSTOP)
             try:
                 starts = [asyncio.create_task(pool.start(PoolListener())) for pool in pools]
-                await asyncio.sleep(0)
+                await until(lambda: sum(len(pool._supervisor.children) for pool in pools) == 2)
+                for _ in range(5):
+                    await asyncio.sleep(0)
                 assert [len(pool._supervisor.children) for pool in pools] == [2, 0]
             finally:
                 os.kill(b.pool.preloader_pid, signal.SIGCONT)
