@@ -20,6 +20,11 @@ class _Twin(NamedTuple):
     of: str = ""
     tasks: str = ""
 
+    @property
+    def has_turns(self) -> bool:
+        """Whether it changes turns and places; one that does not needs the rules alone."""
+        return "turns" in self.before
+
 
 _LANES: Final = ("pools", "lanes", "lane_keys", "turns")
 _BACK: Final = (*_LANES, "lane_rules", "lanes_of", "front_is_open")
@@ -64,15 +69,14 @@ def twin_of(name: str, plain: str) -> str:
     if twin.tasks:
         facts = [re.sub(r"^(ARGV\[\d+\.\.\.\]) .*", rf"\1 {twin.tasks}", line) for line in facts]
     first_arg = next(at for at, line in enumerate(facts) if line.startswith("ARGV["))
-    has_turns = "turns" in twin.before
     more = [
         key
-        for key in (_KEYS if has_turns else ("limits",))
+        for key in (_KEYS if twin.has_turns else ("limits",))
         if not any(re.match(rf"KEYS\[\d+\] {key} ", line) for line in facts)
     ]
     numbered = list(enumerate(more, first_arg + 1))
     facts[first_arg:first_arg] = [f"KEYS[{at}] {key}  asynq:{{q}}:{_KEYS[key]}" for at, key in numbered]
-    if has_turns:
+    if twin.has_turns:
         facts = [re.sub(r"^builds\s+", "builds  queue_prefix .. what lanes have,\n  ", line) for line in facts]
     lines = body.splitlines()
     bound = next(at for at, line in enumerate(lines) if not _BINDS.match(line))

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from fastq.broker.operation import Operation, scripted
 from fastq.broker.scripts import load_script
+from fastq.broker.twins import TWINS
 from fastq.wire import keys
 
 T = TypeVar("T")
@@ -17,12 +18,8 @@ RULES_CHANGED = "limits"
 """What is published on a queue's ``due_channel``, where times are told otherwise, once its rules have changed."""
 
 
-TWINS: Final = frozenset(
-    {"aggregation_check", "archive", "complete", "done", "forward", "put_back", "requeue", "retry", "scan_groups"}
-)
-"""The scripts of servers that have a twin for queues with lanes."""
-ONLY_RULES: Final = frozenset({"aggregation_check", "scan_groups"})
-"""Those of them that need the rules alone."""
+OF_SERVERS: Final = TWINS.keys() - {"park", "schedule"}
+"""The twins that servers send in place of the plain scripts; the others are asked for by name."""
 SWEEP: Final = 500
 
 
@@ -42,9 +39,8 @@ def lane_keys(queue: str, without: Sequence[str] = ()) -> tuple[str, ...]:
 def in_lanes(operation: Operation[T], queue: str) -> Operation[T]:
     """Return the twin of an operation for a queue with lanes."""
     twin = load_script(f"{operation.name}_lanes")
-    more: tuple[str, ...] = lane_keys(queue, without=operation.keys)
-    if operation.name in ONLY_RULES:
-        more = (keys.limits(queue),)
+    has_turns = TWINS[operation.name].has_turns
+    more = lane_keys(queue, without=operation.keys) if has_turns else (keys.limits(queue),)
     return replace(operation, name=twin.name, keys=(*operation.keys, *more), script=twin)
 
 

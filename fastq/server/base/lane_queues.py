@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from fastq.broker.operation import Operation
-from fastq.broker.operations.lanes import TWINS, in_lanes
+from fastq.broker.operations.lanes import OF_SERVERS, in_lanes
 
 _OF_QUEUE: Final = "asynq:{"
 
@@ -21,7 +21,7 @@ class LaneQueues(set[str]):
 
     def twins(self, operations: Sequence[Operation[Any]]) -> list[Operation[Any]]:
         """Return operations with those of queues with lanes in place of which a twin is to be sent replaced by it."""
-        return [self._twin(operation) if operation.name in TWINS else operation for operation in operations]
+        return [self._twin(operation) if operation.name in OF_SERVERS else operation for operation in operations]
 
     def _twin(self, operation: Operation[Any]) -> Operation[Any]:
         queue = operation.keys[0].removeprefix(_OF_QUEUE).partition("}:")[0]
