@@ -15,7 +15,7 @@ from fastq.pool.shared.signals import SOFT_SIGNAL
 
 _LIVE = (ChildState.READY, ChildState.LEAVING)
 # How long it takes, at least and at most, to tell which thread holds the interpreter, and how much CPU time it uses.
-_LOOK_NS, _LAST_LOOK_NS = 100_000_000, 800_000_000
+_LOOK_NS, _LAST_LOOK_NS = 100_000_000, 1_600_000_000
 _LEAST_CPU_NS = 20_000_000
 # A thread that waits for the interpreter wakes every 5 ms; one that wakes less often is in a call of its own.
 _WAKES_NS = 10_000_000
@@ -115,10 +115,13 @@ class Timekeeper:
 
 
 def _holder(loop: int, before: dict[int, tuple[int, int]], after: dict[int, tuple[int, int]]) -> int | None:
-    """Return the thread for which the thread of the event loop waits, 0 if there is none, None if that is not clear."""
+    """Return the thread for which the thread of the event loop waits, 0 if there is none, None if that is not clear.
+
+    A busy machine may wake a thread late: that it has not woken yet says nothing.
+    """
     used = {one: (after[one][0] - before[one][0], after[one][1] - before[one][1]) for one in before.keys() & after}
     (second_ns, _), (most_ns, thread) = [(0, 0), (0, 0), *sorted((ns, one) for one, (ns, _) in used.items())][-2:]
     if most_ns < max(_LEAST_CPU_NS, 2 * second_ns):
         return None
     _, woke = used.get(loop, (0, 0))
-    return thread if thread != loop and woke >= most_ns / _WAKES_NS else 0
+    return 0 if thread == loop else thread if woke >= most_ns / _WAKES_NS else None
