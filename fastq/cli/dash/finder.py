@@ -41,14 +41,25 @@ class Finder:
         self._starts, self.found = [0], None
 
     def turn(self, by: int) -> bool:
-        """Go to the next or previous page or stretch; False at the end."""
+        """Go to the next or previous page or stretch; False at the end, and while a search has not come to its end."""
         if by < 0 and len(self._starts) > 1:
             self._starts.pop()
-        elif by > 0 and self.found is not None and self._has_more:
-            self._starts.append(self.found.end if self.text else self.found.start + max(1, self.found.size))
+        elif by > 0 and (start := self._next) is not None:
+            self._starts.append(start)
         else:
             return False
         return True
+
+    @property
+    def _next(self) -> int | None:
+        """Where the next page or stretch starts; pages can be turned faster than they are read."""
+        found, start = self.found, self._starts[-1]
+        if found is None or (found.start == start and not self._has_more):
+            return None
+        if self.text:
+            return found.end if found.start == start else None
+        start += found.size
+        return start if start < self.total else None
 
     def info(self, task_id: str | None) -> TaskInfo | None:
         """Return the found data of a task."""

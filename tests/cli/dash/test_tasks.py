@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Client, Inspector, Task
+from fastq import Client, Inspector, Task, TaskState
+from fastq.cli.dash.finder import Finder
+from fastq.cli.dash.search import Found
+from fastq.inspector.jobs import Place
 from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
@@ -268,3 +271,12 @@ async def test_a_queue_that_goes_away_is_missed(fastq: Fastq, db: Redis) -> None
         await dash.sees("The queue default no longer exists.", no="does not answer")
         await dash.press("escape")
         await dash.sees("There are no queues yet.")
+
+
+def test_pages_can_be_turned_faster_than_they_are_read() -> None:
+    finder = Finder(Place("default", TaskState.PENDING))
+    assert not finder.turn(1), "nothing is known yet"
+    finder.total, finder.found = 70, Found([], 0, 16, at_end=False, size=16)
+    turns = [finder.turn(by) for by in (1, 1, 1, 1, 1, -1, 1, 1)]
+    assert turns == [True] * 4 + [False, True, True, False]
+    assert finder._starts == [0, 16, 32, 48, 64]
