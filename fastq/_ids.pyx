@@ -1,4 +1,4 @@
-"""Task ids: random UUIDs (version 4), in lower case as in asynq.
+"""Task ids: random UUIDs (version 4), in lower case as in asynq; in lanes, UUIDs that sort by time (version 7).
 
 Every call reads its randomness from the system and keeps none for the next, so a fork never repeats an id.
 """
@@ -6,7 +6,7 @@ Every call reads its randomness from the system and keeps none for the next, so 
 from os import urandom as _urandom
 
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
 cdef extern from *:
@@ -24,7 +24,7 @@ for _number in range(256):
 del _number
 
 
-cdef str format_id(const uint8_t *random):
+cdef str format_id(const uint8_t *random, uint8_t version=0x40):
     cdef str text = PyUnicode_New(TEXT_SIZE, 127)
     cdef char *at = <char *> PyUnicode_DATA(text)
     cdef int i
@@ -32,7 +32,7 @@ cdef str format_id(const uint8_t *random):
     for i in range(RANDOM_SIZE):
         byte = random[i]
         if i == 6:
-            byte = byte & 0x0F | 0x40
+            byte = byte & 0x0F | version
         elif i == 8:
             byte = byte & 0x3F | 0x80
         if i == 4 or i == 6 or i == 8 or i == 10:
@@ -47,6 +47,25 @@ def new_task_id():
     """Return a new id."""
     cdef bytes random = _urandom(RANDOM_SIZE)
     return format_id(<const uint8_t *> PyBytes_AS_STRING(random))
+
+
+cdef uint64_t newest = 0  # of the ids that sort by time: milliseconds, and 12 bits of them
+
+
+def next_task_id(uint64_t now_ns):
+    """Return a new id that sorts behind all that this process has made so, and by time among those of others."""
+    global newest
+    cdef uint8_t parts[RANDOM_SIZE]
+    cdef bytes random = _urandom(RANDOM_SIZE)
+    memcpy(parts, PyBytes_AS_STRING(random), RANDOM_SIZE)
+    cdef uint64_t time = now_ns // 1_000_000 << 12 | now_ns % 1_000_000 * 4096 // 1_000_000
+    newest = time if time > newest else newest + 1
+    cdef int i
+    for i in range(6):
+        parts[i] = newest >> (52 - 8 * i) & 0xFF
+    parts[6] = newest >> 8 & 0x0F
+    parts[7] = newest & 0xFF
+    return format_id(parts, 0x70)
 
 
 def new_task_ids(n):

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from fastq._ids import format_ids, new_task_id, new_task_ids
+from fastq._ids import format_ids, new_task_id, new_task_ids, next_task_id
 
 FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -63,3 +63,21 @@ def test_ids_of_given_bytes_are_theirs() -> None:
     given = bytes(range(48))
     assert format_ids(given) == [str(uuid.UUID(bytes=given[at : at + 16], version=4)) for at in (0, 16, 32)]
     assert format_ids(b"") == format_ids(given[:15]) == []
+
+
+def test_an_id_that_sorts_by_time_tells_it() -> None:
+    newest_ms = uuid.UUID(next_task_id(0)).int >> 80
+    now_ns = (newest_ms + 5) * 1_000_000 + 456_789
+    ids = [next_task_id(now_ns + more) for more in (0, 0, 0, 1_000, 2_000_000, 1_000_000)]
+    assert ids == sorted(set(ids))
+    first, later = uuid.UUID(ids[0]), uuid.UUID(ids[4])
+    assert [(each.version, each.variant) for each in (first, later)] == [(7, uuid.RFC_4122)] * 2
+    assert [each.int >> 80 for each in (first, later)] == [newest_ms + 5, newest_ms + 7]
+    assert int(ids[0][15:18], 16) == 456_789 * 4096 // 1_000_000
+
+
+def test_ids_that_sort_by_time_are_random_behind_it() -> None:
+    ids = [next_task_id(1) for _ in range(10_000)]
+    assert ids == sorted(set(ids))
+    digits = [{task_id[place] for task_id in ids} for place in range(20, 36) if place != 23]
+    assert [len(seen) for seen in digits] == [16] * 15

@@ -9,6 +9,7 @@ from dataclasses import replace
 from os import urandom
 from typing import Any, Final
 
+from fastq._ids import next_task_id
 from fastq.broker.operation import Flow, Receive, Send
 from fastq.broker.operations.enqueue import (
     EnqueueBatch,
@@ -38,7 +39,7 @@ class Chunk:
 
     def __init__(self, now_ns: int, seed: bytes) -> None:
         self._now_ns = now_ns
-        self._seed = seed  # of the ids, "" once a task has brought its own
+        self._seed = seed  # of the ids, "" once a task has one that is not made of it
         self._new_tasks: list[NewTask] = []
         self._tasks: list[Task] = []
         self._options: list[TaskOptions] = []
@@ -55,7 +56,7 @@ class Chunk:
             kind = options.queue, options.state, options.in_lane, options.if_there != ""
             positions = self._places.setdefault(kind, [])
             self._last = options, positions
-        if options.task_id:
+        if options.task_id or options.in_lane:
             self._seed = b""
         positions.append(len(self._new_tasks))
         self._new_tasks.append(new_task)
@@ -170,7 +171,8 @@ class BulkComposer:
                 options = complete({**task.options, **self._checked}, now_ns)
             else:
                 options = common = common or complete(self._checked, now_ns)
-            message = message_of(task, options, options.task_id or task_id)
+            own_id = options.task_id or (next_task_id(now_ns) if options.in_lane else task_id)
+            message = message_of(task, options, own_id)
             new_task = new_task_of(message, options, now_ns)
             chunk.add(task, new_task, options)
             size += len(new_task.message)

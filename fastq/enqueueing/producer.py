@@ -8,7 +8,7 @@ from dataclasses import replace
 from secrets import token_urlsafe
 from typing import Any
 
-from fastq._ids import new_task_id
+from fastq._ids import new_task_id, next_task_id
 from fastq.broker.operation import Flow
 from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, QueueRegister, enqueue_batches, error_of
 from fastq.broker.operations.keyed import Found, KeyTerms
@@ -73,7 +73,9 @@ def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = ""
     ``task_id`` wins over all options. ``ValueError`` for a message above Redis' size limit.
     """
     options = complete({**task.options, **given} if task.options else given, now_ns)
-    message = message_of(task, options, task_id or options.task_id or new_task_id())
+    # Within a second, a lane starts its tasks by their ids.
+    own_id = task_id or options.task_id or (next_task_id(now_ns) if options.in_lane else new_task_id())
+    message = message_of(task, options, own_id)
     new = new_task_of(message, options, now_ns)
     batch = EnqueueBatch(options.queue, options.state, (new,), now_ns, options.in_lane)
     return batch, enqueued_info(message, options, now_ns)

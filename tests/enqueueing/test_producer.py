@@ -9,7 +9,9 @@ from redis import Redis
 from fastq import AsyncClient, BrokerConnectionError, Client, Inspector, Task
 from fastq.broker.operations import enqueue
 from fastq.broker.transport.open import open_broker
+from fastq.enqueueing.bulk import enqueue_many
 from fastq.enqueueing.producer import Producer
+from fastq.wire import keys
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.manual_clock import ManualClock
 from tests.ports import free_port
@@ -87,3 +89,17 @@ def test_clients_that_are_gone_are_not_kept_to_be_told_of_deleted_queues() -> No
     assert len(enqueue._registers) == known + 3
     producers.clear()
     assert len(enqueue._registers) == known
+
+
+def test_the_tasks_of_a_lane_wait_as_they_were_enqueued_also_within_a_second(db: Redis, url: str) -> None:
+    clock = ManualClock()
+    producer, broker = Producer(clock), open_broker(url)
+    ids = []
+    for _ in range(5):
+        clock.advance(0.0001)
+        ids += [broker.drive(producer.enqueue(Task("t"), {"lane": "x"})).id for _ in range(3)]
+        many = [Task("t", lane="x") for _ in range(3)]
+        ids += broker.drive(enqueue_many(producer, many, {})).ids()
+    broker.close()
+    waiting = db.zrange(keys.group("default", "x"), 0, -1, withscores=True)
+    assert waiting == [(task_id.encode(), clock.unix_ns() // 1_000_000_000) for task_id in ids]
