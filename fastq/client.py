@@ -209,8 +209,9 @@ class Client:
 
         ``lane`` is its name, "*" for each lane without a limit of its own, or "openai:*" for all lanes that begin with
         "openai:" together, which is their pool. None limits the ``concurrency`` of the queue as a whole. Without
-        further arguments the lane has no limit, whatever "*" says. ``Inspector.set_limit`` removes limits. The tasks
-        that run already are not counted. A producer's Redis user lacks the right: it takes an admin's or a worker's.
+        further arguments the lane has no limit, whatever "*" says. ``order`` is "strict" for a sequence that survives
+        retries, "lifo" for the newest first. ``Inspector.set_limit`` removes limits. The tasks that run already are
+        not counted. A producer's Redis user lacks the right: it takes an admin's or a worker's.
         """
         self._broker.drive(set_limit(*limited(queue, lane, limit)))
 

@@ -36,9 +36,10 @@ def with_async_inline_client(url: str, *args: Any, **named: Any) -> None:
 @pytest.mark.parametrize("set_limit", [with_client, with_async_client])
 def test_a_limit_is_set_at_once(db: Redis, url: str, set_limit: Any) -> None:
     set_limit(url, "emails", "openai:acme", concurrency=8, rate="10/s", burst=20, weight=2)
+    set_limit(url, "emails", "orders", concurrency=1, order="strict")
     set_limit(url, "emails", "free")
     set_limit(url, "emails", None, concurrency=100)
-    rules = {b"openai:acme": b"8:100000:20:2", b"free": b"0:0:1:1", b"": b"100:0:1:1"}
+    rules = {b"openai:acme": b"8:100000:20:2", b"orders": b"1:0:1:1:strict", b"free": b"0:0:1:1", b"": b"100:0:1:1"}
     assert db.hgetall(keys.limits("emails")) == rules
 
 
@@ -48,6 +49,8 @@ def test_a_limit_is_set_at_once(db: Redis, url: str, set_limit: Any) -> None:
     [
         ("acme", {"rate": "5"}, "rate '5' is not a number of tasks in a time"),
         ("acme", {"concurrency": 0}, "concurrency must be at least 1, not 0"),
+        ("acme", {"order": "first"}, "order must be strict or lifo, not 'first'"),
+        ("acme", {"order": "strict"}, "order='strict' needs concurrency=1"),
         ("a*", {"concurrency": 1}, "'a*' is neither a lane"),
         (None, {"rate": "5/s"}, "a queue as a whole has a concurrency only"),
     ],

@@ -6,7 +6,7 @@ ENQUEUING: Final = "del exists hdel hget hmget hset lpush publish sadd set srem 
 WORKING: Final = f"""
 {ENQUEUING} client|id client|list client|tracking expire expireat get hexists hgetall hincrby hlen hrandfield hscan
 incrby info lindex llen lpos lrange lrem lset mget pttl rename rpop rpush scan scard setex sismember sscan subscribe
-type unlink zcard zcount zpopmin zrangebyscore zrangestore zrank zremrangebyrank zremrangebyscore zscore
+type unlink zcard zcount zpopmax zpopmin zrangebyscore zrangestore zrank zremrangebyrank zremrangebyscore zscore
 """
 _DONE_WITHOUT: Final = {
     "client|id",

@@ -27,35 +27,40 @@ class _Twin(NamedTuple):
 
 
 _LANES: Final = ("pools", "lanes", "lane_keys", "turns")
-_BACK: Final = (*_LANES, "lane_rules", "lanes_of", "front_is_open")
+_BACK: Final = (*_LANES, "rules_of", "lane_rules", "orders", "lanes_of", "front_is_open")
 
 
-def _ended(ids: str, *, back: bool = False) -> _Twin:
-    """Return the twin of a script that takes tasks off active; ``ids`` are the places of their ids in ARGV."""
+def _ended(ids: str, *, back: bool = False, before: tuple[str, ...] = (), first: str = "all_end") -> _Twin:
+    """Return the twin of a script that takes tasks off active; ``ids`` are the places of their ids in ARGV.
+
+    ``before`` are more shared lines; ``first`` says of which lanes the places stay.
+    """
     find = f"local named_ids = {{}}\nfor at = {ids} do named_ids[#named_ids + 1] = ARGV[at] end"
     if back:
-        return _Twin(find, _BACK, ("ended", "free_places", "back_into_lanes"))
-    return _Twin(find, (*_LANES, "lanes_of"), ("ended", "free_places"))
+        return _Twin(find, _BACK, ("ended", "all_end", "free_places", "back_into_lanes"))
+    return _Twin(find, (*_LANES, *before, "lanes_of"), ("ended", first, "free_places"))
 
 
 TWINS: Final[Mapping[str, _Twin]] = {
-    "aggregation_check": _Twin("", ("pools", "lane_rules", "no_lane"), ()),
+    "aggregation_check": _Twin("", ("pools", "rules_of", "lane_rules", "no_lane"), ()),
     "archive": _ended("9, #ARGV, 3"),
     "complete": _ended("5, #ARGV, 5"),
     "done": _ended("6, 5 + count"),
-    "forward": _Twin("-- include: due_ids", (*_LANES, "lane_rules", "lanes_of"), ("turns_of_due",)),
+    "forward": _Twin("-- include: due_ids", (*_LANES, "rules_of", "lane_rules", "lanes_of"), ("turns_of_due",)),
     "park": _Twin(
         "-- include: parked_ids",
         _BACK,
-        ("ended", "rest", "free_places", "back_into_lanes"),
+        ("ended", "rest", "all_end", "free_places", "back_into_lanes"),
         of="requeue",
         tasks="tasks  two values each: id, microseconds for which its lane rests",
     ),
     "put_back": _ended("6, #ARGV, 3", back=True),
     "requeue": _ended("5, #ARGV", back=True),
-    "retry": _ended("7, #ARGV, 5"),
-    "scan_groups": _Twin("", ("pools", "lane_rules"), ("without_lanes",)),
-    "schedule": _Twin("-- include: lanes_given", ("pools", "lane_rules", "new_lanes"), ("ended", "open_lanes")),
+    "retry": _ended("7, #ARGV, 5", before=("rules_of", "orders"), first="sequences_wait"),
+    "scan_groups": _Twin("", ("pools", "rules_of", "lane_rules"), ("without_lanes",)),
+    "schedule": _Twin(
+        "-- include: lanes_given", ("pools", "rules_of", "lane_rules", "new_lanes"), ("ended", "open_lanes")
+    ),
 }
 _KEYS: Final = {"groups": "groups", "limits": "limits", "turns": "turns", "full_lanes": "full", "bell": "bell"}
 _BINDS: Final = re.compile(r"local [\w, ]+ = (?:tonumber\()?(?:KEYS|ARGV)\[")

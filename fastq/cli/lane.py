@@ -36,7 +36,8 @@ Examples:
   fastq lane limit example.com 8 --queue crawl
 
 A LANE is its name, '*' for each lane without a limit of its own, or 'openai:*' for all lanes that begin with openai:
-together. A LIMIT is a number of tasks at once, a rate, or both: 2, 5/s, '2, 500/m, burst 10, weight 3', 'no limit'."""
+together. A LIMIT is a number of tasks at once, a rate, or both: 2, 5/s, '2, 500/m, burst 10, weight 3', 'no limit'.
+It may name an order: '1, strict' one after the other, also through retries; lifo the newest first."""
 
 lane = Noun("lane", help="List lanes and why their tasks wait; limit, pause, resume and drain them.", epilog=_EPILOG)
 
@@ -83,6 +84,7 @@ def _note_servers(session: Session, queue: str) -> None:
         "lane limit '*' '2, 5/s' --queue crawl",
         "lane limit openai:acme 8 --queue llm",
         "lane limit 'openai:*' 500/m --queue llm",
+        "lane limit '*' '1, strict' --queue orders",
         "lane limit example.com --remove --queue crawl",
         "lane limit --whole-queue 100 --queue crawl",
     ],

@@ -101,6 +101,7 @@ def lane_record(info: LaneInfo) -> dict[str, Any]:
         "until": time_text(info.until),
         "holders": list(info.holders),
         "lost_holders": list(info.lost_holders),
+        "retried_holders": list(info.retried_holders),
     }
 
 

@@ -198,6 +198,8 @@ class _Look:
         is_closed = state in (LaneState.RATE, LaneState.FULL, LaneState.PAUSED)
         holders = self._row_of[wait.by].holders if state is LaneState.FULL else []
         lost = [task_id for task_id, until_s in holders if until_s is not None and until_s * 1e6 < self._rows.now_us]
+        full = self._rule(wait.by).limit
+        is_sequence = full is not None and full.order == "strict"
         return LaneInfo(
             queue=self._queue,
             lane=name,
@@ -210,6 +212,7 @@ class _Look:
             until=_time(wait.until_us) if state is LaneState.RATE else None,
             holders=tuple(task_id for task_id, _ in holders),
             lost_holders=tuple(lost),
+            retried_holders=tuple(task_id for task_id, until_s in holders if is_sequence and until_s is None),
         )
 
     def is_of_its_own(self, name: str) -> bool | None:

@@ -131,7 +131,8 @@ class LaneInfo:
 
     ``by`` is what keeps the tasks waiting: the lane, its pool, or "" for the queue. ``until`` is known of a rate.
     ``holders`` are the ids of tasks that have the places of a full lane or pool, if these are few; those in
-    ``lost_holders`` were lost with their servers, and are taken over within two minutes.
+    ``lost_holders`` were lost with their servers, and are taken over within two minutes. A sequence waits for those in
+    ``retried_holders``, which are to be tried again.
     """
 
     queue: str
@@ -145,6 +146,7 @@ class LaneInfo:
     until: datetime | None = None
     holders: tuple[str, ...] = ()
     lost_holders: tuple[str, ...] = ()
+    retried_holders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,8 @@ def _moment(info: LaneInfo) -> str:
 def _holders(info: LaneInfo) -> str:
     if not info.holders:
         return ""
-    names = [f"{clean(one)} (lost with its server)" if one in info.lost_holders else clean(one) for one in info.holders]
+    what = dict.fromkeys(info.lost_holders, " (lost with its server)")
+    what |= dict.fromkeys(info.retried_holders, " (to be tried again)")
+    names = [f"{clean(one)}{what.get(one, '')}" for one in info.holders]
     more = (info.running or 0) - len(names) if info.by == info.lane else 0
     return f": {', '.join(names)}{f' and {number(more)} more' if more > 0 else ''}"

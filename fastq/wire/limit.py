@@ -1,13 +1,13 @@
 """``Limit``: how much of a lane may run, as text for people and as the rule that servers read.
 
-A rule is ``concurrency:interval_us:burst:weight``, whole numbers, 0 for no limit; ``:paused`` follows while it is
-paused. One that nobody set, and that is there for its pause alone, has the weight 0. The rate is that of GCRA: one
-start each interval, ``burst`` of them at once after a rest.
+A rule is ``concurrency:interval_us:burst:weight``, whole numbers, 0 for no limit; ``:strict`` or ``:lifo`` follows for
+an order, then ``:paused`` while it is paused. One that nobody set, and that is there for its pause alone, has the
+weight 0. The rate is that of GCRA: one start each interval, ``burst`` of them at once after a rest.
 """
 
 import re
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self, TypedDict
+from typing import Final, Literal, NamedTuple, Self, TypeAlias, TypedDict, get_args
 
 from fastq.common.durations import parse_duration
 
@@ -21,6 +21,10 @@ EACH_LANE: Final = "*"
 WHOLE_QUEUE: Final = ""
 """Stands for the queue as a whole."""
 
+Order: TypeAlias = Literal["strict", "lifo"]
+"""In which order a lane starts its tasks, where that is not the one in which they were enqueued."""
+_ORDERS: Final = get_args(Order)
+
 _SECOND_US: Final = 1_000_000
 _UNITS: Final = {"s": _SECOND_US, "m": 60 * _SECOND_US, "h": 3_600 * _SECOND_US, "d": 86_400 * _SECOND_US}
 _WORDS: Final = {
@@ -32,7 +36,7 @@ _WORDS: Final = {
 _RATE: Final = re.compile(r"(\d{1,9}) ?/ ?(\S+)", re.ASCII)
 _DAYS: Final = re.compile(r"(\d{1,4})d", re.ASCII)
 _WORD: Final = re.compile(r"(burst|weight) ?(\d{1,9})", re.ASCII)
-_RULE: Final = re.compile(r"(\d{1,15}):(\d{1,15}):(\d{1,15}):(\d{1,15})(:paused)?", re.ASCII)
+_RULE: Final = re.compile(r"(\d{1,15}):(\d{1,15}):(\d{1,15}):(\d{1,15})(?::(strict|lifo))?(:paused)?", re.ASCII)
 _NO_LIMIT: Final = "no limit"
 
 
@@ -42,13 +46,18 @@ class Limit:
 
     ``rate`` is a number of tasks in a time: "5/s", "500/m", "1000/h", "10/30s". It is kept exactly, as one task each
     fifth of a second; after a rest up to ``burst`` of them start at once. While other lanes wait, too, a lane gets
-    ``weight`` turns where others get one. None is no limit. Bad values raise ``ValueError`` or ``TypeError``.
+    ``weight`` turns where others get one. None is no limit.
+
+    With ``order="strict"`` and ``concurrency=1`` the tasks of a lane are a sequence: one that is to be tried again
+    keeps the others waiting. With ``order="lifo"`` the newest starts first. Bad values raise ``ValueError`` or
+    ``TypeError``.
     """
 
     concurrency: int | None = None
     rate: str | None = None
     burst: int = 1
     weight: int = 1
+    order: Order | None = None
 
     def __post_init__(self) -> None:
         if self.concurrency == 0 and not isinstance(self.concurrency, bool):
@@ -57,6 +66,7 @@ class Limit:
             _check_count(self.concurrency, "concurrency", MAX_COUNT)
         _check_count(self.burst, "burst", MAX_COUNT)
         _check_count(self.weight, "weight", MAX_WEIGHT)
+        _check_order(self.order, self.concurrency)
         if self.rate is None:
             if self.burst != 1:
                 raise ValueError(f"burst={self.burst} goes with a rate only")
@@ -73,7 +83,7 @@ class Limit:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a limit such as "2", "5/s" or "2, 5/s, burst 10, weight 3"; "no limit" is one, too.
+        """Read a limit such as "2", "5/s", "2, 5/s, burst 10, weight 3" or "1, strict"; "no limit" is one, too.
 
         ``ValueError`` names the part that cannot be read.
         """
@@ -94,6 +104,7 @@ class Limit:
             self.rate or "",
             f"burst {self.burst}" if self.burst > 1 else "",
             f"weight {self.weight}" if self.weight > 1 else "",
+            self.order or "",
         ]
         return ", ".join(part for part in parts if part) or _NO_LIMIT
 
@@ -105,6 +116,7 @@ class LimitParts(TypedDict, total=False):
     rate: str | None
     burst: int
     weight: int
+    order: Order | None
 
 
 class Rule(NamedTuple):
@@ -116,7 +128,8 @@ class Rule(NamedTuple):
 
 def write_rule(limit: Limit) -> str:
     """Return the rule of a limit."""
-    return f"{limit.concurrency or 0}:{limit.interval_us}:{limit.burst}:{limit.weight}"
+    order = f":{limit.order}" if limit.order else ""
+    return f"{limit.concurrency or 0}:{limit.interval_us}:{limit.burst}:{limit.weight}{order}"
 
 
 def read_rule(text: str) -> Rule | None:
@@ -125,12 +138,13 @@ def read_rule(text: str) -> Rule | None:
     if found is None:
         return None
     concurrency, interval_us, burst, weight = (int(number) for number in found.groups()[:4])
-    is_paused = found[5] is not None
+    order: Order | None = found[5]  # type: ignore[assignment]  # one of these, as the pattern says
+    is_paused = found[6] is not None
     if not weight:
         return Rule(None, is_paused)
     try:
         rate = _rate_text(interval_us) if interval_us else None
-        return Rule(Limit(concurrency or None, rate, max(burst, 1) if rate else 1, weight), is_paused)
+        return Rule(Limit(concurrency or None, rate, max(burst, 1) if rate else 1, weight, order), is_paused)
     except ValueError:
         return None
 
@@ -144,7 +158,7 @@ def check_limited(name: object, limit: object = None) -> str:
         hint = f"; Limit.parse({limit!r}) reads it" if isinstance(limit, str) else ""
         raise TypeError(f"limit must be a Limit or None, not {limit!r}{hint}")
     if name is None:
-        if limit is not None and (limit.rate is not None or limit.weight != 1):
+        if limit is not None and limit != Limit(limit.concurrency):
             raise ValueError(f"a queue as a whole has a concurrency only, not {str(limit)!r}; name a lane, or '*'")
         return WHOLE_QUEUE
     name = check_shown(name)
@@ -159,6 +173,8 @@ def check_limited(name: object, limit: object = None) -> str:
         raise ValueError(f"{name!r} is neither a lane, nor '*' for each lane, nor a pool such as 'openai:*'")
     if limit is not None and limit.weight != 1:
         raise ValueError(f"weight is for lanes; {name!r} is a pool, which takes no turns")
+    if limit is not None and limit.order is not None:
+        raise ValueError(f"order={limit.order!r} is for lanes; {name!r} is a pool, whose lanes take turns")
     return name
 
 
@@ -186,14 +202,29 @@ def _check_count(value: object, name: str, most: int) -> None:
         raise ValueError(f"{name} must be from 1 to {most:,}, not {value}")
 
 
+def _check_order(order: object, concurrency: int | None) -> None:
+    if order is None:
+        return
+    if not isinstance(order, str):
+        raise TypeError(f"order must be {' or '.join(_ORDERS)}, not {type(order).__name__}: {order!r}")
+    if order not in _ORDERS:
+        raise ValueError(f"order must be {' or '.join(_ORDERS)}, not {order!r}")
+    if order == "strict" and concurrency != 1:
+        raise ValueError(f"order='strict' needs concurrency=1, one task after the other, not {concurrency}")
+
+
 def _read_part(part: str, text: str) -> tuple[str, int | str]:
     if part.isascii() and part.isdigit():
         return "concurrency", int(part)
     if word := _WORD.fullmatch(part):
         return word[1], int(word[2])
+    if part in _ORDERS:
+        return "order", part
     if "/" in part:
         return "rate", part
-    raise ValueError(f"{part!r} in {text!r} is no part of a limit, which is such as '2, 5/s, burst 10, weight 3'")
+    raise ValueError(
+        f"{part!r} in {text!r} is no part of a limit, which is such as '2, 5/s, burst 10, weight 3' or '1, strict'"
+    )
 
 
 def _interval_us(rate: object) -> int:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from redis import Redis
 
-from fastq.broker.operation import Operation
+from fastq.broker.operation import Flow, Operation
 from fastq.broker.operations.lease import Owner
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
@@ -51,6 +51,11 @@ class QueueBench:
         """Carry out an operation."""
         assert self._broker is not None
         return self._broker.run(operation)
+
+    def drive(self, flow: Flow[T]) -> T:
+        """Carry out a flow."""
+        assert self._broker is not None
+        return self._broker.drive(flow)
 
     def key(self, name: str) -> str:
         return f"asynq:{{{self.queue}}}:{name}"

@@ -85,6 +85,7 @@ def test_a_lane_as_json(queue: Seeded, fastq: Fastq) -> None:
         "until": None,
         "holders": ["r1", "r2"],
         "lost_holders": [],
+        "retried_holders": [],
     }
     assert (slow["state"], slow["until"]) == ("rate", "2027-01-15T08:00:00.250000Z")
 
@@ -102,6 +103,13 @@ def test_limits_are_set_and_removed(fastq: Fastq, db: Redis) -> None:
     assert fastq.json("lane", "limit", "acme", "3", *Q)["limit"] == "3"
 
 
+def test_a_sequence_says_for_what_it_waits(queue: Seeded, fastq: Fastq, db: Redis) -> None:
+    assert fastq.done("lane", "limit", "acme", "1, strict", *Q) == "acme of default: 1, strict.\n"
+    db.srem(keys.held("default", "acme"), "r1")
+    db.zrem(keys.lease("default"), "r2")
+    assert "1/1  1, strict  full: r2 (to be tried again)" in fastq.run("lane", "ls", "acme", *Q).stdout
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -111,6 +119,8 @@ def test_limits_are_set_and_removed(fastq: Fastq, db: Redis) -> None:
         (("--whole-queue", "acme", "2"), "expected LIMIT, not 'acme 2'"),
         (("--whole-queue", "--remove", "2"), "expected neither LANE nor LIMIT, not '2'"),
         (("acme", "two"), "'two' in 'two' is no part of a limit"),
+        (("acme", "strict"), "order='strict' needs concurrency=1, one task after the other, not None"),
+        (("openai:*", "1, strict"), "order='strict' is for lanes; 'openai:*' is a pool"),
         (("acme", "0"), "concurrency must be at least 1, not 0; pause the lane instead"),
         (("a*", "2"), "'a*' is neither a lane, nor '*' for each lane, nor a pool such as 'openai:*'"),
         (("--whole-queue", "5/s"), "a queue as a whole has a concurrency only, not '5/s'"),

@@ -133,6 +133,14 @@ def fail_times(task: RunningTask) -> str:
     return "at last"
 
 
+@mux.handler("stumble")
+def stumble(task: RunningTask) -> None:
+    """Tell of each attempt, of which the first ones fail."""
+    tell("tried", task)
+    if task.retried < task.json():
+        raise ValueError(f"attempt {task.retried}")
+
+
 class NotCountedError(Exception):
     """An error that does not count as a failure."""
 

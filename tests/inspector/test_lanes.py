@@ -114,6 +114,17 @@ def test_places_of_tasks_that_were_lost_are_told(ask: Ask, queue: Seeded) -> Non
     assert (found.holders, found.lost_holders) == (("alive", "gone"), ("gone",))
 
 
+def test_for_what_a_sequence_waits_is_told(ask: Ask, queue: Seeded) -> None:
+    rule(queue, every="1:0:1:1:strict", plain="1:0:1:1")
+    for name in ("acme", "plain"):
+        lane(queue, name, full=LATER_US)
+        queue.db.sadd(keys.held(Q, name), f"{name}-retried")
+    found = ask("get_lane", Q, "acme")
+    assert (found.limit, found.state) == (Limit(1, order="strict"), LaneState.FULL)
+    assert (found.holders, found.retried_holders) == (("acme-retried",), ("acme-retried",))
+    assert ask("get_lane", Q, "plain").retried_holders == ()
+
+
 def test_of_many_holders_none_is_named(ask: Ask, queue: Seeded) -> None:
     rule(queue, every="21:0:1:1")
     lane(queue, "acme", full=LATER_US)

@@ -188,6 +188,18 @@ def test_tasks_of_lanes_are_run_by_turns_whatever_their_rates(mux: ServeMux, url
     assert db.zcard("asynq:{default}:g:still") == 1, "a paused lane is left alone"
 
 
+def test_a_sequence_waits_for_its_task_that_is_to_be_tried_again(mux: ServeMux, url: str, db: Redis) -> None:
+    with Client(url) as client:
+        client.set_limit("default", "x", concurrency=1, order="strict")
+        client.enqueue("fail", lane="x", max_retry=1)
+        client.enqueue("echo", 2, lane="x")
+        client.enqueue("echo", 3, lane="x")
+    assert [run.outcome for run in drain(mux, url)] == [RunOutcome.RETRY]
+    runs = drain(mux, url, retries=True)
+    assert [run.outcome for run in runs] == [RunOutcome.ARCHIVE, RunOutcome.DONE, RunOutcome.DONE]
+    assert [run.json() for run in runs[1:]] == [2, 3]
+
+
 def test_a_first_task_of_a_lane_that_a_handler_enqueues_is_run(url: str) -> None:
     mux: ServeMux = ServeMux()
 

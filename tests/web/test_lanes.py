@@ -48,6 +48,13 @@ def test_the_page_says_why_tasks_wait(served: Served) -> None:
     assert served.get("/queues/nosuch/lanes").status == 404
 
 
+def test_the_page_says_for_what_a_sequence_waits(served: Served, db: Redis) -> None:
+    send(served, f"{PAGE}/limit", lane="orders", limit="1, strict")
+    db.sadd(keys.held("default", "orders"), "r2")
+    lane(Seeded(db), "orders", full=LATER_US)
+    assert "orders 1 1/1 1, strict full r2 to be tried again" in text_of(served.get(PAGE))
+
+
 def test_limits_are_set_and_removed_and_lanes_paused(served: Served, url: str) -> None:
     assert send(served, f"{PAGE}/limit", lane="acme", limit="3").headers["location"] == f"{PAGE}?did=limit"
     assert "The limit is changed." in text_of(served.get(f"{PAGE}?did=limit"))

@@ -21,6 +21,8 @@ from fastq.wire.limit import Limit, Rule, check_limited, pool_of, read_rule, wri
         ("1/2d", Limit(rate="1/48h"), "0:172800000000:1:1"),
         ("16/d", Limit(rate="1/1h30m"), "0:5400000000:1:1"),
         ("weight 3", Limit(weight=3), "0:0:1:3"),
+        ("1, strict", Limit(1, order="strict"), "1:0:1:1:strict"),
+        ("LIFO, 5/s, weight 2", Limit(rate="5/s", weight=2, order="lifo"), "0:200000:1:2:lifo"),
         ("no limit", Limit(), "0:0:1:1"),
     ],
 )
@@ -33,7 +35,7 @@ def test_a_limit_is_read_and_written(text: str, limit: Limit, rule: str) -> None
 
 
 def test_what_is_written_is_how_people_say_it() -> None:
-    said = ("2, 5/s, burst 10, weight 3", "3/s", "100/m", "1000/h", "1/2d", "no limit")
+    said = ("2, 5/s, burst 10, weight 3", "3/s", "100/m", "1000/h", "1/2d", "1, strict", "lifo", "no limit")
     assert tuple(str(Limit.parse(text)) for text in said) == said
 
 
@@ -56,7 +58,20 @@ def test_a_pause_alone_is_a_rule_without_a_limit() -> None:
     assert read_rule("0:0:0:0:paused") == Rule(None, True)
 
 
-@pytest.mark.parametrize("text", ["", "2", "2:0:1", "a:0:1:1", "2:0:1:1:stopped", "-1:0:1:1", "9999999:0:1:1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2",
+        "2:0:1",
+        "a:0:1:1",
+        "2:0:1:1:stopped",
+        "1:0:1:1:paused:strict",
+        "2:0:1:1:strict",
+        "-1:0:1:1",
+        "9999999:0:1:1",
+    ],
+)
 def test_what_is_no_rule_is_none(text: str) -> None:
     assert read_rule(text) is None
 
@@ -80,6 +95,9 @@ def test_what_is_no_rule_is_none(text: str) -> None:
         ("2000000/s", "rate '2000000/s' is more than a million tasks a second"),
         ("1/d, burst 1000", "would take more than a year"),
         ("1/500d", "would take more than a year"),
+        ("strict", "order='strict' needs concurrency=1, one task after the other, not None"),
+        ("2, strict", "order='strict' needs concurrency=1, one task after the other, not 2"),
+        ("1, strict, lifo", "two values for order"),
         ("burst 2", "burst=2 goes with a rate only"),
         ("5/s, burst 0", "burst must be from 1 to 1,000,000, not 0"),
         ("weight 0", "weight must be from 1 to 1,000, not 0"),
@@ -98,6 +116,7 @@ def test_bad_text_is_named(text: str, said: str) -> None:
         ({"concurrency": "2"}, "concurrency must be an int, not str: '2'"),
         ({"rate": 5}, "rate must be a text such as '5/s', not 5"),
         ({"rate": "5/s", "burst": 1.5}, "burst must be an int, not float: 1.5"),
+        ({"order": 1}, "order must be strict or lifo, not int: 1"),
         ({"weight": None}, "weight must be an int, not NoneType: None"),
     ],
 )
@@ -106,6 +125,11 @@ def test_a_value_of_another_type_is_named(values: dict[str, object], said: str) 
         Limit(**values)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a limit is text such as '2, 5/s', not 2"):
         Limit.parse(2)  # type: ignore[arg-type]
+
+
+def test_an_order_that_is_none_is_named() -> None:
+    with pytest.raises(ValueError, match="order must be strict or lifo, not 'random'"):
+        Limit(order="random")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["acme", "openai:acme", "a:b:c", "*", "openai:*"])
@@ -124,6 +148,8 @@ def test_what_a_limit_may_be_for(name: str) -> None:
         (":*", None, "':*' is neither a lane"),
         ("**", None, "'**' is neither a lane"),
         ("openai:*", Limit(weight=2), "weight is for lanes; 'openai:*' is a pool"),
+        ("openai:*", Limit(order="lifo"), "order='lifo' is for lanes; 'openai:*' is a pool"),
+        (None, Limit(1, order="strict"), "a queue as a whole has a concurrency only, not '1, strict'"),
         (None, Limit(2, "5/s"), "a queue as a whole has a concurrency only, not '2, 5/s'"),
         (None, Limit(2, weight=2), "a queue as a whole has a concurrency only, not '2, weight 2'"),
         ("a\ud800", None, "lane must be valid Unicode text"),

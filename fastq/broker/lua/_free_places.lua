@@ -1,5 +1,10 @@
--- Frees the places of tasks in their lanes and pools; those that were full get a turn. Uses ended, order.
-local places = {unpack(order)}
+-- Frees the places of tasks in their lanes and pools; those that were full get a turn. Lanes in `keeps` stay
+-- as they are. Uses ended, order, keeps.
+local places = {}
+for _, lane in ipairs(order) do
+  if not keeps[lane] then places[#places + 1] = lane end
+end
+local own = #places
 for _, lane in ipairs(order) do
   local pool = pool_of(lane)
   if pool then
@@ -18,7 +23,7 @@ for at, name in ipairs(places) do
   if was_full[at] and name == "" then
     redis.call("ZREM", full_lanes, name)
     ring()
-  elseif was_full[at] and at <= #order then
+  elseif was_full[at] and at <= own then
     redis.call("ZREM", full_lanes, name)
     freed[#freed + 1] = name
   elseif was_full[at] and type(removed) == "number" and removed > 0 then

@@ -21,6 +21,7 @@ local task_prefix, group_prefix, added_at, due_channel = ARGV[1], ARGV[2], ARGV[
 -- include: lane_keys
 -- include: turns
 
+-- include: rules_of
 -- include: lane_rules
 
 -- include: new_lanes

@@ -9,7 +9,7 @@ KEYS[7] group         asynq:{q}:g:{group}
 ARGV[1] name          the field of the rule
 ARGV[2] pool          the field of a lane's pool, or ""
 ARGV[3] change        set | declare, as an app does, which sets it unless it said so before | remove | pause | resume
-ARGV[4] rule          concurrency:interval_us:burst:weight for set and declare, else ""
+ARGV[4] rule          concurrency:interval_us:burst:weight, then perhaps :order, for set and declare, else ""
 ARGV[5] due_channel   asynq:{q}:due, told of the change
 builds  none
 returns 1 | 0 it is paused already, was declared before, or there is nothing to remove or resume

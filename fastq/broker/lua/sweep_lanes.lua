@@ -20,6 +20,7 @@ local task_prefix, cursor, count = ARGV[1], ARGV[2], ARGV[3]
 
 -- include: turns
 
+-- include: rules_of
 -- include: lane_rules
 
 local found = redis.call("SSCAN", groups, cursor, "COUNT", count)

@@ -75,11 +75,20 @@ local function parse(rule)
     local most, interval, burst, weight, more = string.match(rule, "^(%d+):(%d+):(%d+):(%d+)(.*)$")
     found = {
       most = tonumber(most) or 0, interval = tonumber(interval) or 0, burst = math.max(1, tonumber(burst) or 1),
-      weight = math.max(1, tonumber(weight) or 1), is_paused = more == ":paused",
+      weight = math.max(1, tonumber(weight) or 1), is_paused = string.sub(more, -7) == ":paused",
+      order = string.match(more, "^:(%l+)"),
     }
     parsed[rule] = found
   end
   return found
+end
+
+-- Returns whether a sequence keeps the place of a task that does not run: until it is tried again, or for good. Back in
+-- its lane, it is the first.
+local function keeps_place(lane, id)
+  local state = redis.pcall("HGET", task_prefix .. id, "state")
+  if state == "aggregating" then redis.pcall("ZADD", queue_prefix .. "g:" .. lane, "XX", 0, id) end
+  return state == "retry" or state == "scheduled" or state == "pending" or state == "active"
 end
 
 local looks, looked_at = 0, 0
@@ -93,7 +102,8 @@ local function look(level)
   if #ids == 0 then return end
   local scores, ended = redis.call("ZMSCORE", lease, unpack(ids, 1, math.min(#ids, 1000))), {}
   for at, id in ipairs(ids) do
-    if at <= #scores and not scores[at] then ended[#ended + 1] = id end
+    local is_free = at <= #scores and not scores[at]
+    if is_free and not (level.order == "strict" and keeps_place(level.name, id)) then ended[#ended + 1] = id end
   end
   if #ended > 0 then level.free = level.free + redis.call("SREM", level.held, unpack(ended)) end
 end
@@ -103,6 +113,7 @@ local function level_of(name, rule, arrival)
   if not rule then return level end
   local found = parse(rule)
   level.weight, level.is_paused, level.most = found.weight, found.is_paused, found.most
+  level.order = found.order
   if level.is_paused then level.free = 0 end
   if found.most > 0 then
     level.held = queue_prefix .. "h:" .. name
@@ -226,7 +237,8 @@ local function serve(lane, share)
   local most = math.min(share, left, lane.free, lane.tokens)
   if pool then most = math.min(most, pool.free, pool.tokens) end
   if most <= 0 then return false end
-  local popped, ids, all = redis.pcall("ZPOPMIN", lane.key, most), {}, true
+  local is_lifo, ids, all = lane.order == "lifo", {}, true
+  local popped = is_lifo and redis.pcall("ZPOPMAX", lane.key, most) or redis.pcall("ZPOPMIN", lane.key, most)
   if popped.err then
     lane.free = 0
     return false

@@ -1,0 +1,2 @@
+-- All places are given back.
+local keeps = {}

@@ -1,0 +1,12 @@
+-- Returns the orders of lanes, by name; most have none. Uses rules_of.
+local function orders_of(lanes)
+  if #lanes == 0 then return {} end
+  local rules, orders = rules_of(lanes), {}
+  for at, lane in ipairs(lanes) do
+    local rule = rules[at]
+    -- One that is there for its pause alone leaves that of each lane in force.
+    if not rule or string.sub(rule, 1, 8) == "0:0:0:0:" then rule = rules[#rules] or "" end
+    orders[lane] = string.match(rule, "^%d+:%d+:%d+:%d+:(%l+)")
+  end
+  return orders
+end

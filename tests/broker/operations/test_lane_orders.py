@@ -1,0 +1,292 @@
+"""The orders of lanes: sequences that survive retries, whoever brings their tasks back, and the newest first."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from fastq.broker.operation import Operation
+from fastq.broker.operations.finish import (
+    ANY_OWNER,
+    Archived,
+    Completed,
+    Done,
+    Guard,
+    Parked,
+    PutBack,
+    Retried,
+    archive,
+    complete,
+    done,
+    park,
+    put_back,
+    requeue,
+    retry,
+)
+from fastq.broker.operations.lanes import in_lanes, sweep_lanes
+from fastq.broker.operations.limits import Change, change_limit, set_limit
+from fastq.broker.operations.maintain import forward
+from fastq.common.states import TaskState
+from fastq.wire import keys
+from fastq.wire.limit import Limit
+from tests.broker.harness import NOW, NOW_NS, NOW_S, OURS, QUEUE, message, queue_bench
+from tests.broker.operations.test_lanes import LaneBench
+
+STRICT, LIFO = "1:0:1:1:strict", "0:0:1:1:lifo"
+
+
+@pytest.fixture
+def lanes(db: Redis, url: str) -> Iterator[LaneBench]:
+    with queue_bench(db, url) as bench:
+        yield LaneBench(bench)
+
+
+def failed(task_id: str, retry_at_s: int = NOW_S - 1) -> Operation[object]:
+    """Return what lets a task be tried again: at once, or at a time."""
+    return retry(QUEUE, [Retried(task_id, message(task_id, group_key="x"), retry_at_s)], NOW, ANY_OWNER)
+
+
+def forwarded() -> Operation[object]:
+    return forward(QUEUE, NOW_NS, 100)
+
+
+def look_again(lanes: LaneBench) -> None:
+    """Let the time of the next look at a full lane come."""
+    lanes.db.zadd(keys.full(QUEUE), {"x": 1}, xx=True)
+
+
+# Sequences ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["x", "*"])
+def test_a_task_that_is_tried_again_keeps_its_sequence_waiting(field: str, lanes: LaneBench) -> None:
+    lanes.rule(field, STRICT)
+    lanes.add("x", "a", "b")
+    assert lanes.take() == ["a"]
+    lanes.bench.run(in_lanes(failed("a"), QUEUE))
+    assert (lanes.places("x"), lanes.full()) == ({"a"}, {"x"})
+    look_again(lanes)
+    assert lanes.take() == [], "b waits for a"
+    lanes.add("x", "c")
+    assert lanes.take() == []
+    lanes.bench.run(in_lanes(forwarded(), QUEUE))
+    assert lanes.rings()
+    assert lanes.take() == ["a"]
+    lanes.done("a")
+    assert lanes.take() == ["b"]
+
+
+def test_a_sequence_whose_only_task_is_tried_again_waits_for_it(lanes: LaneBench) -> None:
+    lanes.rule("x", STRICT)
+    lanes.add("x", "a")
+    assert lanes.take() == ["a"]
+    lanes.bench.run(in_lanes(failed("a"), QUEUE))
+    assert lanes.turns() == set()
+    lanes.add("x", "b")
+    assert lanes.take() == []
+    lanes.bench.run(in_lanes(forwarded(), QUEUE))
+    assert lanes.take() == ["a"]
+
+
+def test_a_sequence_keeps_no_place_in_its_pool(lanes: LaneBench) -> None:
+    lanes.limit(**{"*": STRICT, "p:*": "1:0:1:1"})
+    lanes.add("p:x", "a", "b")
+    lanes.add("p:y", "c")
+    assert lanes.take() == ["a"]
+    lanes.bench.run(in_lanes(failed("a", NOW_S + 60), QUEUE))
+    assert (lanes.places("p:x"), lanes.places("p:*")) == ({"a"}, set())
+    assert lanes.take() == ["c"]
+
+
+def test_what_peers_bring_back_is_the_first_too(lanes: LaneBench) -> None:
+    """Their recoverers and forwarders know nothing of places."""
+    lanes.rule("x", STRICT)
+    lanes.add("x", "a", "b")
+    assert lanes.take() == ["a"]
+    lanes.bench.run(failed("a"))
+    look_again(lanes)
+    assert lanes.take() == []
+    lanes.bench.run(forwarded())
+    assert lanes.take() == []
+    look_again(lanes)
+    assert lanes.take() == ["a"]
+
+
+@pytest.mark.parametrize("state", ["archived", "gone"])
+def test_a_sequence_goes_on_when_its_task_is_tried_no_more(state: str, lanes: LaneBench) -> None:
+    lanes.rule("x", STRICT)
+    lanes.add("x", "a", "b")
+    assert lanes.take() == ["a"]
+    lanes.bench.run(in_lanes(failed("a"), QUEUE))
+    lanes.db.zrem(keys.retry(QUEUE), "a")  # as an inspector does
+    if state == "gone":
+        lanes.db.delete(keys.task(QUEUE, "a"))
+    else:
+        lanes.db.hset(keys.task(QUEUE, "a"), "state", state)
+    assert lanes.take() == []
+    look_again(lanes)
+    assert lanes.take() == ["b"]
+
+
+ENDS = {
+    "done": done(QUEUE, [Done("a")], NOW),
+    "complete": complete(QUEUE, [Completed("a", message("a"), NOW_S + 60)], NOW),
+    "archive": archive(QUEUE, [Archived("a", message("a"))], NOW, ANY_OWNER),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_end_lets_the_next_one_of_a_sequence_start(name: str, lanes: LaneBench) -> None:
+    lanes.rule("x", STRICT)
+    lanes.add("x", "a", "b")
+    assert lanes.take() == ["a"]
+    lanes.bench.run(in_lanes(ENDS[name], QUEUE))
+    assert lanes.take() == ["b"]
+
+
+@pytest.mark.parametrize("rule", [STRICT, LIFO])
+@pytest.mark.parametrize("name", ["requeue", "put_back", "park"])
+def test_what_was_not_run_is_the_next_of_its_lane(name: str, rule: str, lanes: LaneBench) -> None:
+    lanes.rule("x", rule)
+    lanes.add("x", "a", "b", "c")
+    (first,) = lanes.take(1)
+    guard = Guard(OURS, NOW_S + 60)
+    operation: Operation[object] = {
+        "requeue": in_lanes(requeue(QUEUE, [first], NOW_NS, guard), QUEUE),
+        "put_back": in_lanes(put_back(QUEUE, [PutBack(first, message(first))], NOW_NS, guard), QUEUE),
+        "park": park(QUEUE, [Parked(first, 0)], NOW_NS, guard),
+    }[name]
+    lanes.bench.run(operation)
+    assert lanes.take(1) == [first]
+
+
+def test_a_task_that_was_run_at_once_keeps_its_place_meanwhile(lanes: LaneBench) -> None:
+    lanes.rule("x", STRICT)
+    lanes.add("x", "a", "b")
+    assert lanes.take() == ["a"]
+    lanes.bench.run(in_lanes(failed("a", NOW_S + 60), QUEUE))
+    lanes.db.zrem(keys.retry(QUEUE), "a")  # as `fastq task run` does
+    lanes.db.hset(keys.task(QUEUE, "a"), "state", "pending")
+    look_again(lanes)
+    assert lanes.take() == []
+    lanes.db.lpush(keys.pending(QUEUE), "a")
+    assert lanes.take() == ["a"]
+    look_again(lanes)
+    assert lanes.take() == []
+    lanes.done("a")
+    assert lanes.take() == ["b"]
+
+
+def test_a_pause_of_a_lane_leaves_the_order_of_each_in_force(lanes: LaneBench) -> None:
+    lanes.rule("*", STRICT)
+    lanes.add("x", "a", "b")
+    assert lanes.take() == ["a"]
+    assert lanes.bench.drive(change_limit(QUEUE, "x", Change.PAUSE))
+    lanes.bench.run(in_lanes(failed("a", NOW_S + 60), QUEUE))
+    assert lanes.bench.drive(change_limit(QUEUE, "x", Change.RESUME))
+    assert lanes.take() == []
+    assert lanes.places("x") == {"a"}
+
+
+def test_an_order_that_is_set_or_removed_holds_from_then_on(lanes: LaneBench) -> None:
+    lanes.add("x", "a", "b", "c")
+    lanes.bench.drive(set_limit(QUEUE, "x", Limit(1, order="strict")))
+    assert lanes.take() == ["a"]
+    lanes.bench.run(in_lanes(failed("a", NOW_S + 60), QUEUE))
+    assert lanes.take() == []
+    lanes.bench.drive(set_limit(QUEUE, "x", Limit(order="lifo")))
+    assert lanes.take() == ["c", "b"]
+
+
+class Days:
+    """Steps of two lanes of one task at a time each: x is a sequence, y is not."""
+
+    def __init__(self, lanes: LaneBench, seed: int) -> None:
+        self.lanes, self.dice = lanes, random.Random(seed)
+        self.names = {lane: [f"{lane}{n:02}" for n in range(40)] for lane in "xy"}
+        self.to_come = {lane: list(ids) for lane, ids in self.names.items()}
+        self.running: list[str] = []
+        self.started: list[str] = []
+        self.ended: list[str] = []
+        lanes.limit(x=STRICT, y="1:0:1:1")
+
+    def ends(self, *, is_for_good: bool = True) -> str | None:
+        if not self.running:
+            return None
+        self.running.remove(task_id := self.dice.choice(self.running))
+        self.ended += [task_id] * is_for_good
+        return task_id
+
+    def run(self, operation: Operation[object], *, by_peer: bool = False) -> None:
+        is_ours = not by_peer or self.dice.random() < 0.5
+        self.lanes.bench.run(in_lanes(operation, QUEUE) if is_ours else operation)
+
+    def add(self) -> None:
+        for lane, ids in self.to_come.items():
+            for task_id in ids[:3]:
+                self.lanes.add(lane, task_id)
+            del ids[:3]
+
+    def take(self) -> None:
+        taken = self.lanes.take(self.dice.choice((1, 10)))
+        self.started += [task_id for task_id in taken if task_id not in self.started]
+        self.running += taken
+        assert len({one[0] for one in self.running}) == len(self.running)
+        for task_id in taken:
+            before = [one for one in self.names["x"] if one < task_id]
+            assert task_id[0] == "y" or {*before} <= {*self.ended}
+
+    def done(self) -> None:
+        if task_id := self.ends():
+            self.lanes.done(task_id)
+
+    def archive(self) -> None:
+        if task_id := self.ends():
+            self.run(archive(QUEUE, [Archived(task_id, b"")], NOW, ANY_OWNER))
+
+    def retry(self) -> None:
+        if task_id := self.ends(is_for_good=False):
+            self.run(failed(task_id), by_peer=True)
+
+    def give_back(self) -> None:
+        if task_id := self.ends(is_for_good=False):
+            self.run(requeue(QUEUE, [task_id], NOW_NS, ANY_OWNER))
+
+    def forward(self) -> None:
+        self.run(forwarded(), by_peer=True)
+        self.lanes.bench.run(sweep_lanes(QUEUE, 0))
+
+    def delete(self) -> None:
+        for found in self.lanes.db.zrange(keys.retry(QUEUE), 0, 0):
+            self.lanes.db.zrem(keys.retry(QUEUE), found)
+            self.lanes.db.delete(keys.task(QUEUE, found.decode()))
+            self.ended.append(found.decode())
+
+    def look(self) -> None:
+        for lane in "xy":
+            self.lanes.db.zadd(keys.full(QUEUE), {lane: 1}, xx=True)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_sequence_is_never_out_of_order(seed: int, lanes: LaneBench) -> None:
+    """Whatever fails, whoever retries, brings back and recovers; a lane of one at a time would be."""
+    days = Days(lanes, seed)
+    steps = (days.take, days.add, days.take, days.done, days.archive, days.retry, days.give_back)
+    while len(days.ended) < 80:
+        days.dice.choice((*steps, days.forward, days.delete, days.look))()
+    assert [one for one in days.started if one[0] == "x"] == days.names["x"]
+    assert (lanes.take(), lanes.bench.places().get("retry")) == ([], None)
+
+
+# The newest first ---------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_is_the_first(lanes: LaneBench) -> None:
+    lanes.rule("x", LIFO)
+    lanes.add("x", "a", "b", "c")
+    lanes.add("x", "d", state=TaskState.SCHEDULED, run_at_s=NOW_S - 1)
+    lanes.bench.run(in_lanes(forward(QUEUE, NOW_NS + 1_000_000_000, 10), QUEUE))
+    assert lanes.take(2) == ["d", "c"]
+    lanes.rule("x", "0:0:1:1")
+    assert lanes.take() == ["a", "b"]
