@@ -59,6 +59,8 @@ MEETING_POINTS = {
     ("server.children", "pool.main.pool"),
     # Limits are a process', and the pool's children are to have those that the server was given.
     ("server.run", "pool.shared.descriptors"),
+    # Memory is a process', too.
+    ("server.run", "pool.shared._memory"),
     # The compiled side of the protocol: submissions and events as C sees them.
     ("server.inflight._processor", "pool.main.child_queue"),
     ("server.actors.aggregator", "client"),

@@ -22,6 +22,7 @@ from fastq.errors import BrokerError, ServerStartError
 from fastq.log.output import unblocked_stderr
 from fastq.log.setup import log_text, set_up_logging
 from fastq.pool.main.protocol import PoolStartError
+from fastq.pool.shared._memory import give_back_free_memory
 from fastq.pool.shared.descriptors import raise_own_limit
 from fastq.server.base.config import seconds_of
 from fastq.server.children.reaper import reap_orphans
@@ -171,6 +172,7 @@ def _ignoring(*signums: signal.Signals) -> Iterator[None]:
 def _spare_the_collector() -> None:
     """Make runs of the cycle collector rare: tasks make no cycles, and each run visits all tasks in flight."""
     gc.collect()
+    give_back_free_memory()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 

@@ -24,6 +24,7 @@ from fastq.pool.child.loader import RunnerLoadError, load_runner
 from fastq.pool.child.run import ChildSetup, begin
 from fastq.pool.preloader.fork_safety import findings, open_descriptors
 from fastq.pool.shared import signals
+from fastq.pool.shared._memory import give_back_free_memory
 from fastq.pool.shared.control import Channel, ChannelBusyError, ChannelClosedError, Frame
 from fastq.pool.shared.descriptors import raise_soft_limit, set_soft_limit
 from fastq.pool.shared.processes import flush_output, kill_group, open_pidfd, own_rss, peak_rss, write_lines_at_once
@@ -190,6 +191,7 @@ def _serve(channel: Channel) -> Callable[[], None] | None:
     flush_output()
     channel.send("loaded", findings="\n".join(findings(before)), rss=own_rss())
     gc.collect()
+    give_back_free_memory()
     gc.freeze()  # children share the pages of these objects as long as no collection writes to them
     preloader = Preloader(channel, order, runner, soft_limit)
     pid = os.getpid()

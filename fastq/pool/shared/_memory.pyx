@@ -1,4 +1,4 @@
-"""A mapping of shared memory that keeps no descriptor open, unlike Python's ``mmap``."""
+"""Memory that Python's own modules do not reach: a mapping that keeps no descriptor open, and what malloc has free."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport errno
@@ -10,6 +10,25 @@ cdef extern from "<sys/mman.h>":
     int munmap(void *at, size_t size)
     int PROT_READ, PROT_WRITE, MAP_SHARED
     void *MAP_FAILED
+
+cdef extern from *:
+    """
+    #ifdef __GLIBC__
+    #include <malloc.h>
+    static void trim(void) { malloc_trim(0); }
+    #else
+    static void trim(void) {}
+    #endif
+    """
+    void trim()
+
+
+def give_back_free_memory() -> None:
+    """Give the system what malloc has free between the blocks in use, where the C library is glibc.
+
+    Imports leave much: 1 MB, or 12 MB where the interpreter found no bytecode and compiled the sources.
+    """
+    trim()
 
 
 def map_shared(fd: int, size: int) -> memoryview:

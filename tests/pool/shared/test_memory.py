@@ -1,10 +1,13 @@
 import os
+import platform
 
 import pytest
 
 from fastq.pool.shared import layout
+from fastq.pool.shared._memory import give_back_free_memory
 from fastq.pool.shared.layout import Layout
 from fastq.pool.shared.memory import Segment, pack_segment, read_header, unpack_segment, write_header
+from fastq.pool.shared.processes import own_rss
 
 
 def test_two_mappings_of_a_segment_share_their_bytes() -> None:
@@ -34,6 +37,17 @@ def test_a_mapping_needs_no_descriptor() -> None:
     assert segment.memory[4095] == 7
     with pytest.raises(IndexError):
         segment.memory[4096] = 7
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no way to be asked")
+def test_memory_that_lies_free_between_blocks_is_given_back() -> None:
+    blocks = [bytes(4000) for _ in range(5_000)]
+    kept = blocks[::1000]
+    before = own_rss()
+    del blocks
+    give_back_free_memory()
+    assert before - own_rss() > 10_000_000
+    assert len(kept) == 5
 
 
 def _target(fd: str) -> str:
