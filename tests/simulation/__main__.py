@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Final
 
-from tests.simulation.choice import SITES, Sites
+from tests.simulation.choice import NAMES, Sites
 from tests.simulation.faults import Fault
 from tests.simulation.page import Page, real_s
 from tests.simulation.planted import PLANTED, plant
@@ -198,7 +198,7 @@ def main() -> int:
     parser.add_argument("--within", type=float, default=1e9, help="begin no seed after so many seconds")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes run seeds at once, each on a core")
     parser.add_argument("--tasks", type=int, default=60, help="how many are enqueued")
-    parser.add_argument("--site", choices=[*SITES, "any"], default="single", help="what Redis is; any: by the seed")
+    parser.add_argument("--site", choices=NAMES, default="single", help="what Redis is; any: by the seed")
     parser.add_argument("--story", type=Path, help="write the trace of the seed to this file")
     parser.add_argument("--task", default="", help="tell the story of one task: who did what and when, and all faults")
     parser.add_argument("--shrink", action="store_true", help="tell which faults a broken promise needs")

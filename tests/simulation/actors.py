@@ -36,7 +36,7 @@ async def inspect(world: "World", machine: Machine) -> None:
         await asyncio.sleep(draw.expovariate(1 / 6))
         if draw.random() < 0.2:
             await pause(world, inspector, draw.choice(world.queues), draw.uniform(1, 12))
-        elif (known := [one for one in world.history.acknowledged if one.startswith("t")]) and draw.random() < 0.6:
+        elif (known := [one for one in world.history.acknowledged if one[0] in "tl"]) and draw.random() < 0.6:
             what = draw.choice(ACTS)
             running = [one for one in known if what == "cancel" and one in world.keyspace.active(world.queue_of[one])]
             await act(world, inspector, draw.choice(running or known[-8:]), what)

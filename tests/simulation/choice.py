@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 SITES: Final = {"single": "sites.Site", "sentinel": "sentinels.Pair", "cluster": "cluster.Cluster"}
 """Imported when they are needed: a process that only replaces itself by another needs none."""
+WITH_LANES: Final = "-lanes"
+"""Behind a name: a queue of the world has lanes."""
+NAMES: Final = [name + more for more in ("", WITH_LANES) for name in (*SITES, "any")]
 
 
 class Sites:
@@ -23,13 +26,15 @@ class Sites:
 
     def of(self, seed: int, name: str = "") -> Site:
         """Return the site of a seed, or one by name."""
-        name = name or self._name
+        asked = name or self._name
+        name = asked.removesuffix(WITH_LANES)
         if name == "any":
             name = Random(f"{seed} site").choice(list(SITES))
         if name not in self._made:
             module, _, kind = SITES[name].partition(".")
             site = getattr(import_module(f"tests.simulation.{module}"), kind)
             self._made[name] = site(self._directory, self._shim)
+        self._made[name].has_lanes = asked.endswith(WITH_LANES)
         return self._made[name]
 
     def stop(self) -> None:

@@ -121,6 +121,83 @@ class Keyed(NamedTuple):
     is_stored: bool | None
 
 
+class Laned(NamedTuple):
+    """A task is sent into a lane, or with "" into their queue without one; not ``is_own``: as a group, as Go does."""
+
+    at_s: float
+    id: str
+    lane: str
+    is_own: bool
+
+
+class Rested(NamedTuple):
+    """A handler asked for a rest of the lane of its task, from its end on."""
+
+    at_s: float
+    id: str
+    after_s: float
+
+
+class Left(NamedTuple):
+    """A key of lanes that is there at the end, and the ids or lanes in it."""
+
+    key: str
+    members: tuple[str, ...]
+
+
 Happening = (
-    Told | Wrote | Saved | Undone | Acted | Paused | Ticked | Grouped | Collected | Counted | Remembered | Held | Keyed
+    Told
+    | Wrote
+    | Saved
+    | Undone
+    | Acted
+    | Paused
+    | Ticked
+    | Grouped
+    | Collected
+    | Counted
+    | Remembered
+    | Held
+    | Keyed
+    | Laned
+    | Rested
+    | Left
 )
+
+
+class Limited(NamedTuple):
+    """Redis has another limit, from now on; 0 is no limit. The names are those of people: a lane, "*", "pool:*", ""."""
+
+    at_s: float
+    name: str
+    concurrency: int
+    interval_s: float
+    burst: int
+    is_paused: bool
+    is_there: bool
+
+
+class Placed(NamedTuple):
+    """A task of the queue with lanes has a lease, or has none any more."""
+
+    at_s: float
+    id: str
+    is_taken: bool
+
+
+class Waiting(NamedTuple):
+    """So many tasks wait in a lane, from now on."""
+
+    at_s: float
+    lane: str
+    tasks: int
+
+
+class Switched(NamedTuple):
+    """Another Redis is the master; it may lack the last writes."""
+
+    at_s: float
+
+
+InRedis = Limited | Placed | Waiting | Switched
+"""What Redis was seen to have after each command, of the queue with lanes."""

@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple, TypeVar
 
-from tests.simulation.happenings import Acted, Happening
+from tests.simulation.happenings import Acted, Collected, Happening, InRedis, Laned, Limited
 
 H = TypeVar("H", bound=NamedTuple)
 
@@ -19,8 +19,8 @@ OF_ALL: Final = "redis"
 """Who is struck where that strikes all servers."""
 DONE: Final = ("DONE", "RESULT")
 CHARGED: Final = ("FAILED", "CRASHED", "TIMEOUT", "SKIP_RETRY", "CANCELED")
-RETURNED: Final = ("ABORTED", "RERUN")
-"""How a run ends that is not to blame: with its server, or with the child of its call."""
+RETURNED: Final = ("ABORTED", "RERUN", "RATE_LIMITED")
+"""How a run ends that is not to blame: with its server, with the child of its call, or as its lane has to rest."""
 AFTERMATH_S: Final = 40.0
 """For so long after a fault its consequences may show: a lease of 30 s, and a round of who looks for ended ones."""
 WRITTEN_S: Final = 5.0
@@ -146,6 +146,8 @@ class History:
         """Keys that should not be there at the end."""
         self.runs: defaultdict[str, list[Run]] = defaultdict(list)
         self.others: list[Happening] = []
+        self.lanes: list[InRedis] = []
+        """What Redis had of lanes, in order."""
         self.stuck: list[str] = []
         """Who has not come to the end of what it does."""
         self.rolled_back: dict[str, float] = {}
@@ -233,10 +235,11 @@ class History:
 
 def kept(history: History) -> Iterator[str]:
     """An acknowledged task is in one place, or has ended well and was not to be kept."""
-    deleted = {one.id for one in history.all_of(Acted) if one.what in ("delete", "forget")}
+    gone = {one.id for one in history.all_of(Acted) if one.what in ("delete", "forget")}
+    gone |= {member for one in history.all_of(Collected) for member in one.members}
     for task_id in history.acknowledged:
         places = history.places.get(task_id, [])
-        if not places and task_id in deleted:
+        if not places and task_id in gone:
             continue
         is_done = any(run.kind in DONE for run in history.runs[task_id])
         if len(places) > 1:
@@ -259,7 +262,8 @@ def never_ran(history: History) -> Iterator[str]:
 def once_at_most(history: History) -> Iterator[str]:
     """A task with max_retry=0 begins once at most."""
     for task_id, runs in history.runs.items():
-        if history.sent[task_id].max_retry == 0 and len(runs) > 1 and task_id not in history.rolled_back:
+        ran = sum(run.kind != "RATE_LIMITED" for run in runs)
+        if history.sent[task_id].max_retry == 0 and ran > 1 and task_id not in history.rolled_back:
             yield f"{task_id} may run once: {describe(history, task_id)}"
 
 
@@ -369,7 +373,11 @@ def early(history: History) -> Iterator[str]:
 def waits(history: History) -> Iterator[str]:
     """A task that could run waits for moments while nothing fails, and no longer than its causes explain."""
     healthy = []
+    is_limited = any(isinstance(one, Limited) and one.name == "" and one.is_there for one in history.lanes)
+    otherwise = {one.id for one in history.all_of(Laned) if one.lane or is_limited}  # see ``idle``
     for task_id in history.acknowledged:
+        if task_id in otherwise:
+            continue
         runs, sent = history.runs[task_id], history.sent[task_id]
         could_s = max(sent.due_s, history.answered[task_id].at_s)
         began_s = runs[0].began_s if runs else float("inf")

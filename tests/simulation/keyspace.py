@@ -1,21 +1,23 @@
 """What Redis has, read past the clients; it takes no simulated time."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 from fastq.wire.history import ALL_TYPES, OUTCOMES, decode_records, sum_of
-from tests.simulation.happenings import Counted
+from tests.simulation.happenings import Counted, Left
 from tests.simulation.sites import Site
 
 QUEUES: Final = {"default": 2, "low": 1}
+OF_LANES: Final = "low"
 STATES: Final = ("pending", "active", "scheduled", "retry", "archived", "completed")
 
 
 class Keyspace:
     """The keys of a site."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, site: Site, lanes: Sequence[str] = ()) -> None:
+        self._site, self._lanes = site, lanes
 
     def lease(self, queue: str, task_id: str) -> tuple[float | None, float]:
         """Return whose a lease is, by the mark behind the point of its score (None if there is none), and its end."""
@@ -45,7 +47,29 @@ class Keyspace:
         for (_, state), ids in zip(places, self._site.ask_all(map(whole, *zip(*places, strict=True))), strict=True):
             for task_id in ids:
                 found[task_id].append(state)
+        for lane in self._lanes:
+            for task_id in self._site.ask("ZRANGE", f"asynq:{{{OF_LANES}}}:g:{lane}", "0", "-1"):
+                found[task_id].append("aggregating")
         return found
+
+    def left_of_lanes(self, before_s: float) -> list[Left]:
+        """Return what of lanes is there that is no limit, and no rate that was not made up for before a time."""
+        found = []
+        prefix = f"asynq:{{{OF_LANES}}}:"
+        for key in sorted(self._site.ask("KEYS", f"{prefix}*")):
+            match key.removeprefix(prefix).partition(":")[0]:
+                case "h" | "groups":
+                    found.append(Left(key, tuple(sorted(self._site.ask("SMEMBERS", key)))))
+                case "g" | "turns" | "full" | "pool":
+                    found.append(Left(key, tuple(self._site.ask("ZRANGE", key, "0", "-1"))))
+                case "rates":
+                    fields = self._site.ask("HGETALL", key)
+                    rates = zip(fields[::2], fields[1::2], strict=True)
+                    if past := tuple(sorted(name for name, us in rates if float(us) / 1e6 < before_s)):
+                        found.append(Left(key, past))
+                case "bell":
+                    found.append(Left(key, ()))
+        return found if self._lanes else []
 
     def active(self, queue: str) -> list[str]:
         """Return the ids of the tasks that servers have."""

@@ -36,6 +36,8 @@ class Network:
         self.faults: list[Fault] = []
         self.made = Counter[str]()
         self.requests = 0
+        self.watch: Callable[[bytes], None] | None = None
+        """Told of what was carried out."""
         loop.connect = self._connect
 
     def fault(self, who: str, *kinds: str) -> Fault | None:
@@ -80,6 +82,8 @@ class Network:
         if not names <= _READS:
             self.site.wrote(wire.server)
             self.hand_on(wire.server)
+            if self.watch:
+                self.watch(packed)
         told, is_of_one_run = commands, not names.isdisjoint(_NOT_TOLD) or _OF_ONE_RUN.search(packed) is not None
         if is_of_one_run:
             told = [

@@ -31,12 +31,13 @@ async def group_tasks(world: "World", machine: Machine) -> None:
     beside = asyncio.gather(hold_tokens(world, machine), enqueue_by_key(world, machine))
     draw = Random(f"{world.seed} {machine}")
     client = AsyncClient(world.url, timeout=10)
+    queue = "default" if world.limits else "low"  # where a limit for each lane would make it one
     for number in range(15):
         await asyncio.sleep(draw.expovariate(1.0))
         task_id = f"g{number:03}"
         is_acknowledged: bool | None = None
         try:
-            await client.enqueue("work", task_id.encode(), task_id=task_id, queue="low", group=GROUP)
+            await client.enqueue("work", task_id.encode(), task_id=task_id, queue=queue, group=GROUP)
             is_acknowledged = True
         except BrokerError as error:
             is_acknowledged = None if error.maybe_applied else False

@@ -27,7 +27,7 @@ COUNT: Final = 3
 DOWN_AFTER_S: Final = 2.0
 FOLLOWED_S: Final = 5.0
 """Within so long after all sentinels have named the new master nobody talks to the former one."""
-_ID: Final = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|t\d{4}|[bg]\d{3}|[ak]\d")
+_ID: Final = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|t\d{4}|[bgl]\d{3}|[ak]\d")
 _CHECKPOINT: Final = re.compile(rb'fastq-checkpoint\x12.("[^"]+")', re.DOTALL)
 """A checkpoint among the headers of a message; its data names the run and is written once."""
 

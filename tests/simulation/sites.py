@@ -76,6 +76,7 @@ class Site:
     """The kind that is drawn most often."""
     counts: tuple[int, ...] = (0, 0, 1, 2, 3, 5)
     """How many of them are drawn."""
+    has_lanes = False
     network: Network
     history: History
 

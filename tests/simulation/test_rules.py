@@ -63,7 +63,10 @@ KNOWN_TO_THE_JUDGE: Final = {
     "tests.simulation",
     "tests.simulation.happenings",
     "tests.simulation.judge",
-    *(f"tests.simulation.rules.{name}" for name in ("by_hand", "counting", "keyed", "limits", "making", "results")),
+    *(
+        f"tests.simulation.rules.{name}"
+        for name in ("by_hand", "counting", "keyed", "lanes", "limits", "making", "results")
+    ),
 }
 
 

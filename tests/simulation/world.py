@@ -25,11 +25,13 @@ from fastq.server.base.this_process import ProcessFacts
 from fastq.server.wiring.process import ProcessOptions, ServerProcess
 from fastq.wire.codec import decode_task_message
 from tests.simulation.actors import await_results, inspect
+from tests.simulation.choice import WITH_LANES
 from tests.simulation.combiner import SimulatedCombiner
 from tests.simulation.faults import REDIS, REFUSED, Fault, draw_faults
-from tests.simulation.happenings import Acted, Collected, Keyed, Remembered, Saved, Wrote
+from tests.simulation.happenings import Acted, Collected, Keyed, Placed, Remembered, Saved, Wrote
 from tests.simulation.judge import Answered, Began, Ended, Freed, History, Sent, Struck
 from tests.simulation.keyspace import QUEUES, Keyspace
+from tests.simulation.lanes import LANES, LimitWatch, fate_in_lane, note_rest, use_lanes
 from tests.simulation.loop import OUTSIDE, Loop, Machine, elapsed_s
 from tests.simulation.network import Network
 from tests.simulation.page import Page
@@ -102,16 +104,18 @@ class World:
         self._hash = hashlib.sha256()
         self.network = Network(seed, self.loop, site, self.tell)
         self.history = History()
-        self.keyspace = Keyspace(site)
+        self.keyspace = Keyspace(site, LANES if site.has_lanes else ())
+        self.actors = ACTORS | {"laner": use_lanes} if site.has_lanes else ACTORS
+        self.limits = LimitWatch(self) if site.has_lanes else None
         site.begin(self.network, self.history)
         within_s = tasks / RATE + 20
         counts = (0, 1, 3, 6, 10, 12, 16)
-        drawn = draw_faults(seed, [*SERVERS, PRODUCER, *ACTORS], within_s, Random(f"{seed} count").choice(counts))
+        drawn = draw_faults(seed, [*SERVERS, PRODUCER, *self.actors], within_s, Random(f"{seed} count").choice(counts))
         self.faults = sorted(drawn + site.draw_faults(seed, within_s)) if faults is None else faults
         self.loop.set_exception_handler(self._raised)
         self.queues = list(QUEUES)
         self.queue_of: dict[str, str] = {}
-        self.is_produced = False
+        self.is_produced = self.are_limits_final = False
         self.machines: dict[str, Machine] = {}
         self._serving: dict[str, ServerProcess] = {}
         self._pools: list[SimulatedPool] = []
@@ -177,13 +181,8 @@ class World:
         self._attempts[task.id] += 1
         of_task = Random(f"{self.seed} {task.id}")
         nth = self._attempts[task.id]
-        return draw_fate(of_task, Random(f"{self.seed} {task.id} {nth}"), f"{self._name_of(task)} {nth}")
-
-    @staticmethod
-    def _name_of(task: Any) -> str:
-        """Return what the history calls a task: of those that are submitted under one id, each by its payload."""
-        payload = decode_task_message(task.view.data).payload.decode()
-        return payload if payload.startswith(f"{task.id}#") else task.id
+        fate = draw_fate(of_task, Random(f"{self.seed} {task.id} {nth}"), f"{name_of(task)} {nth}")
+        return fate_in_lane(fate, Random(f"{self.seed} {task.id} {nth} lane")) if task.view.group_key else fate
 
     def _note_run(self, machine: Machine) -> Callable[[str, Submission, Event], None]:
         told: dict[Submission, str] = {}
@@ -191,7 +190,7 @@ class World:
 
         def note(what: str, submission: Submission, event: Event) -> None:
             task: Any = submission.key
-            name, data, note = self._name_of(task), event.data.decode(errors="replace"), self.history.note
+            name, data, note = name_of(task), event.data.decode(errors="replace"), self.history.note
             self.tell("handler", machine, what, name, event.kind.name, event.data)
             match what:
                 case "begins":
@@ -203,7 +202,8 @@ class World:
                 case "ends":
                     result = data if event.kind is EventKind.RESULT else told.pop(submission, "")
                     owner, left_s = self._lease(task, machine)
-                    note(Ended(self.now_s, name, machine.name, event.kind.name, owner, left_s, result))
+                    kind = note_rest(self, name, event) or event.kind.name
+                    note(Ended(self.now_s, name, machine.name, kind, owner, left_s, result))
                 case "tells":
                     if event.kind is EventKind.WRITTEN:
                         told[submission] = data
@@ -254,6 +254,10 @@ class World:
         self.history.note(
             Sent(self.now_s, task_id, self.now_s + delay_s, max_retry, payload.decode() if lock else "", retention > 0)
         )
+        await self.send(client, task_id, payload, options)
+
+    async def send(self, client: AsyncClient, task_id: str, payload: bytes, options: dict[str, Any]) -> None:
+        """Enqueue a task, again and again until it is known whether Redis has it."""
         may_be_there = False
         while True:
             try:
@@ -267,7 +271,7 @@ class World:
             except BrokerError as error:
                 self.tell("no answer", task_id, str(error), error.maybe_applied)
                 may_be_there |= error.maybe_applied
-                if may_be_there and not retention:
+                if may_be_there and not options["retention"]:
                     return  # a second try may be a second task, as the first may have run and gone
                 await asyncio.sleep(0.5)
             else:
@@ -355,14 +359,14 @@ class World:
     def _are_ended(self) -> bool:
         places = self.keyspace.places()
         gone = {one.id for one in self.history.all_of(Acted) if one.what in ("delete", "forget")}
+        gone |= {member for one in self.history.all_of(Collected) for member in one.members}
         if self.keyspace.has_group(GROUP) or self.keyspace.has_again():
             return False
-        keys = {one.key for one in self.history.all_of(Keyed)}
-        if not all(set(places.get(key, ())) <= {"completed", "archived"} for key in keys):
+        ended = {"completed", "archived"}
+        if not all(set(places.get(one.key, ())) <= ended for one in self.history.all_of(Keyed)):
             return False
         return all(
-            set(places.get(task_id, ())) <= {"completed", "archived"}
-            and (task_id in places or task_id in gone or self._is_gone(task_id))
+            set(places.get(task_id, ())) <= ended and (task_id in places or task_id in gone or self._is_gone(task_id))
             for task_id in self.history.acknowledged
         )
 
@@ -382,9 +386,9 @@ class World:
             self._start(name, self._serve)
         self._start(PRODUCER, self._produce)
         producing = self._work[-1]
-        for name, act in ACTORS.items():
+        for name, act in self.actors.items():
             self._start(name, partial(act, self))
-        acting = self._work[len(self._work) - len(ACTORS) :]
+        acting = self._work[len(self._work) - len(self.actors) :]
         await asyncio.gather(*(self._strike(fault) for fault in self.faults))
         while not producing.done():
             await asyncio.sleep(1.0)
@@ -393,12 +397,14 @@ class World:
         until_s = self.now_s + DRAIN_S
         while self.now_s < until_s and not all(one.done() for one in acting):
             await asyncio.sleep(1.0)
-        self.history.stuck = [name for name, one in zip(ACTORS, acting, strict=True) if not one.done()]
+        self.history.stuck = [name for name, one in zip(self.actors, acting, strict=True) if not one.done()]
         for one in acting:
             if one.done():
                 one.result()
         while self.now_s < until_s and not self._are_ended():
             await asyncio.sleep(5.0)
+        if self.limits:
+            await self.limits.settle()
         self._note_remembered()
         for server in self._serving.values():
             server.begin_shutdown()
@@ -419,7 +425,7 @@ class World:
         runs = sum(map(len, history.runs.values()))
         return {
             "seed": self.seed,
-            "site": self._site.name,
+            "site": self._site.name + WITH_LANES * self._site.has_lanes,
             "broken": judge_all(history),
             "trace": self._hash.hexdigest()[:16],
             "simulated_s": round(self.now_s, 1),
@@ -428,7 +434,14 @@ class World:
             "runs": runs,
             "faults": len(history.struck),
             "rolled back": len(history.rolled_back),
+            "leases": sum(isinstance(one, Placed) and one.is_taken for one in history.lanes),
         }
+
+
+def name_of(task: Any) -> str:
+    """Return what the history calls a task: of those that are submitted under one id, each by its payload."""
+    payload = decode_task_message(task.view.data).payload.decode()
+    return payload if payload.startswith(f"{task.id}#") else task.id
 
 
 def refused(fault: Fault) -> str:

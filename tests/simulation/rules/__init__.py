@@ -5,6 +5,7 @@ from tests.simulation.judge import History, judge
 from tests.simulation.rules.by_hand import canceled, deleted, paused
 from tests.simulation.rules.counting import counters, memory
 from tests.simulation.rules.keyed import in_turn, newest
+from tests.simulation.rules.lanes import combined, idle, lane_limits, lanes_left, rests
 from tests.simulation.rules.limits import semaphores
 from tests.simulation.rules.making import groups, ticks, ticks_come
 from tests.simulation.rules.results import checkpoints, results, results_in_time
@@ -26,6 +27,11 @@ RULES = (
     in_turn,
     counters,
     memory,
+    lane_limits,
+    rests,
+    idle,
+    combined,
+    lanes_left,
 )
 
 

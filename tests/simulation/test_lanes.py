@@ -1,0 +1,169 @@
+"""Lanes in a world: their promises hold, and each rule about them can fail."""
+
+from typing import Any
+
+import pytest
+
+from tests.simulation.happenings import (
+    Acted,
+    Collected,
+    Happening,
+    InRedis,
+    Laned,
+    Left,
+    Limited,
+    Placed,
+    Rested,
+    Switched,
+    Waiting,
+)
+from tests.simulation.judge import Answered, Began, Ended, History, RolledBack, Sent, Struck
+from tests.simulation.rules import judge_all
+from tests.simulation.test_simulation import needs_clocks, reports
+
+IN_LANES = (Laned(0, "a", "p:1", True), Laned(0, "b", "p:1", True), Laned(0, "c", "p:2", False))
+RUN = (Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "DONE", "s", 25.0))
+PARKED = (Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "RATE_LIMITED", "s", 25.0))
+A, B, C, A_ENDS = Placed(1, "a", True), Placed(1.5, "b", True), Placed(1.5, "c", True), Placed(1.2, "a", False)
+B_WAITS = Waiting(1, "p:1", 1)
+
+
+def limit(
+    name: str,
+    concurrency: int = 0,
+    interval_s: float = 0.0,
+    burst: int = 1,
+    *,
+    at_s: float = 0.5,
+    is_paused: bool = False,
+    is_there: bool = True,
+) -> Limited:
+    return Limited(at_s, name, concurrency, interval_s, burst, is_paused, is_there)
+
+
+def broken(lanes: tuple[InRedis, ...], *others: Happening, happened: tuple[Any, ...] = RUN) -> set[str]:
+    made = History()
+    for task_id in "abcde":
+        made.note(Sent(1, task_id, 1, 1, "", False))
+    made.note(Answered(1, "a", True))
+    for one in happened:
+        made.note(one)
+    made.others, made.lanes, made.places = [*IN_LANES, *others], list(lanes), {"a": ["completed"]}
+    return {line.partition(":")[0] for line in judge_all(made)}
+
+
+@pytest.mark.parametrize(
+    ("lanes", "is_kept"),
+    [
+        ((limit("p:1", 1), A, A_ENDS, B), True),
+        ((limit("p:1", 1), A, B), False),
+        ((limit("p:1", 2), A, B), True),
+        ((limit("p:*", 1), A, C), False),
+        ((limit("p:*", 2), A, C), True),
+        ((limit("*", 1), A, C), True),
+        ((limit("*", 1), A, B), False),
+        ((limit("*", 1), limit("p:1", 0), A, B), True),
+        ((limit("", 1), A, C), False),
+        ((limit("", 2), A, C), True),
+        # What ran already when the lane got its first concurrency is not counted.
+        ((A, limit("p:1", 1, at_s=1.1), B), True),
+        ((limit("p:1", 2), A, limit("p:1", 1, at_s=1.1), B), False),
+        ((limit("p:1", 1), A, limit("p:1", at_s=1.1, is_there=False), B), True),
+        ((limit("p:1", is_paused=True), A), False),
+        ((limit("p:*", is_paused=True), A), False),
+        ((limit("p:1", interval_s=0.5), A, B), True),
+        ((limit("p:1", interval_s=0.6), A, B), False),
+        ((limit("p:1", interval_s=0.6, burst=2), A, B), True),
+        ((limit("p:*", interval_s=0.6), A, C), False),
+        ((limit("*", interval_s=0.6), A, C), True),
+        ((limit("p:1", interval_s=0.6), A, Switched(1.2), B), True),
+        ((limit("p:1", interval_s=0.6), A, limit("p:1", interval_s=0.7, at_s=1.2), B), True),
+    ],
+)
+def test_limits_are_never_exceeded(lanes: tuple[InRedis, ...], is_kept: bool) -> None:
+    assert broken(lanes) == (set() if is_kept else {"lane_limits"})
+
+
+def test_what_somebody_runs_by_hand_goes_past_the_limits() -> None:
+    assert broken((limit("p:1", 1), A, B), Acted(0.5, "b", "run", True)) == set()
+
+
+@pytest.mark.parametrize(
+    ("lanes", "happened", "is_kept"),
+    [
+        ((A, Placed(2, "a", False), Placed(3, "b", True)), PARKED, False),
+        ((A, Placed(2, "a", False), Placed(6, "b", True)), PARKED, True),
+        ((A, Placed(2, "a", False), Placed(3, "c", True)), PARKED, True),
+        ((A, Placed(2, "a", False), limit("p:1", 1, at_s=2.5), Placed(3, "b", True)), PARKED, True),
+        ((A, Placed(2, "a", False), Placed(3, "b", True)), (*PARKED, Struck(1, 2, "s", "lossy")), True),
+    ],
+)
+def test_a_lane_that_is_to_rest_starts_nothing(
+    lanes: tuple[InRedis, ...], happened: tuple[Any, ...], is_kept: bool
+) -> None:
+    ran = Began(20, "a", "s", 0, "s"), Ended(21, "a", "s", "DONE", "s", 25.0)
+    assert broken(lanes, Rested(2, "a", 3), happened=(*happened, *ran)) == (set() if is_kept else {"rests"})
+
+
+LATER = Waiting(9, "p:1", 0)
+BUSY = tuple(Began(1, task_id, "s", 0, "s") for task_id in "bcde")
+
+
+@pytest.mark.parametrize(
+    ("lanes", "happened", "is_kept"),
+    [
+        ((B_WAITS, LATER), RUN, False),
+        ((B_WAITS, Waiting(6, "p:1", 0), LATER), RUN, True),
+        ((B_WAITS, Placed(5, "b", True), LATER), RUN, True),
+        ((B_WAITS, LATER), (*RUN, *BUSY), True),
+        ((B_WAITS, LATER), (*RUN, Struck(1, 9, "low", "pause")), True),
+        ((B_WAITS, LATER), (*RUN, Struck(0, 0.5, "s", "cut")), True),
+        ((B_WAITS, LATER._replace(at_s=60)), (*RUN, Struck(0, 0.5, "s", "cut")), False),
+        ((B_WAITS, LATER._replace(at_s=60)), (*RUN, Struck(0, 0.5, "s", "kill")), True),
+        ((B_WAITS, LATER._replace(at_s=160)), (*RUN, Struck(0, 0.5, "s", "kill")), False),
+        ((limit("p:1", 1), A, B_WAITS, LATER), RUN, True),
+        ((limit("p:1", 2), A, B_WAITS, LATER), RUN, False),
+        ((limit("p:*", 1), A, B_WAITS, LATER), RUN, True),
+        ((limit("", 1), A, B_WAITS, LATER), RUN, True),
+        ((limit("p:1", is_paused=True), B_WAITS, LATER), RUN, True),
+        ((limit("p:1", interval_s=60.0), A, A_ENDS, B_WAITS, LATER), RUN, True),
+        # A change holds at once.
+        ((limit("p:1", interval_s=60.0), A, A_ENDS, B_WAITS, limit("p:1", interval_s=1.0), LATER), RUN, False),
+    ],
+)
+def test_no_lane_idles(lanes: tuple[InRedis, ...], happened: tuple[Any, ...], is_kept: bool) -> None:
+    assert broken(lanes, happened=happened) == (set() if is_kept else {"idle"})
+
+
+def test_a_lane_that_rests_does_not_idle() -> None:
+    assert broken((B_WAITS, LATER), Rested(2, "a", 9)) == set()
+
+
+COMBINED = Collected(3, "x", ("c",))
+
+
+@pytest.mark.parametrize(
+    ("made", "happened", "is_kept"),
+    [
+        (Collected(3, "x", ("a",)), RUN, False),
+        (COMBINED, RUN, True),
+        (COMBINED, (*RUN, Began(3, "c", "s", 0, "s"), Ended(4, "c", "s", "DONE", "s", 25.0)), False),
+        (COMBINED, (*RUN, RolledBack(2, "c"), Began(3, "c", "s", 0, "s"), Ended(4, "c", "s", "DONE", "s", 25.0)), True),
+    ],
+)
+def test_lanes_are_not_combined(made: Collected, happened: tuple[Any, ...], is_kept: bool) -> None:
+    assert broken((), made, happened=happened) == (set() if is_kept else {"combined"})
+
+
+def test_nothing_of_a_lane_is_left_at_the_end() -> None:
+    assert broken((), Left("asynq:{low}:h:p:1", ("a",))) == {"lanes_left"}
+
+
+@needs_clocks
+@pytest.mark.slow
+@pytest.mark.parametrize("site", ["single", "sentinel", "cluster"])
+def test_the_promises_hold(site: str) -> None:
+    found = reports("--site", f"{site}-lanes", "--seed", "2", "--count", "2")
+    assert [(one["seed"], one["site"]) for one in found] == [(seed, f"{site}-lanes") for seed in (2, 3)]
+    assert [one for one in found if one["broken"]] == []
+    assert min(one["leases"] for one in found) > 20
