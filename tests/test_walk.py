@@ -59,7 +59,6 @@ ASK = {
     "wire/keys.py",
     "broker/scripts.py",
     "broker/operation.py",
-    "broker/transport/loops.py",
     "broker/transport/aio.py",
     "broker/transport/exchange.py",
     "broker/transport/line.py",

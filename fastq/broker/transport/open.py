@@ -53,10 +53,11 @@ def open_async_broker(
     timeout_s: float | None = None,
     confirm: Confirm | None = None,
     ask: Ask | None = None,
+    in_one_loop: bool = False,
 ) -> AsyncBroker:
     """Open a broker for asyncio, as ``open_broker`` does; with ``gather`` concurrent callers share pipelines.
 
-    ``ask`` calls the function of changing credentials.
+    ``ask`` calls the function of changing credentials. With ``in_one_loop`` no other event loop will use it.
     """
     url_or_client = default_url() if given is None else given
     limits = _limits(confirm, timeout_s)
@@ -71,6 +72,8 @@ def open_async_broker(
         return _opened(connect_async(url_or_client, ask=ask, **limits), terms, gather=gather, ours=True)
 
     first = _opened(client, terms, gather=gather, ours=client is not url_or_client)
+    if in_one_loop:
+        return AsyncBroker(*first, timeout_s, _reply_s(client))
     transport = LoopTransport(first, another)
     return AsyncBroker(transport, transport.close, timeout_s, _reply_s(client))
 

@@ -139,7 +139,7 @@ class ServerProcess:
         self.reloader = Reloader(self.forks, options.app, self._note_reload)
         self.hooks = HookChild(config, options.app, self.forks)
         self.pool = make_pool(self.forks.config, self.forks)
-        self._broker: AsyncBroker = open_async_broker(options.redis, ask=self.hooks.credentials)
+        self._broker: AsyncBroker = open_async_broker(options.redis, ask=self.hooks.credentials, in_one_loop=True)
         self.commands = Commands(self._broker, self._broker.transport.node_name_of)
         self.owner = Owner.draw()
         self.stall = StallWatch(self._clock, options.timing.stall_s)
