@@ -24,6 +24,7 @@ DEFAULT_TIMEOUT_S: Final = 1800
 MAX_INT32: Final = 2**31 - 1
 MAX_LANE_BYTES: Final = 200
 MAX_LANE_SHOWN: Final = 50
+MAX_PRIORITY: Final = 100
 SECOND_NS: Final = 1_000_000_000
 
 NO_OPTIONS: Final[Mapping[str, Any]] = {}
@@ -69,6 +70,7 @@ class EnqueueOptions(TypedDict, total=False):
     retention: float | timedelta | None
     group: str | None
     lane: str | None
+    priority: int | None
     headers: Mapping[str, str] | None
 
 
@@ -77,9 +79,9 @@ class TaskOptions:
     """The options of one task, complete.
 
     ``fields`` are the fields of the message that options set. ``headers`` are those given to ``enqueue``. ``in_lane``
-    says that its group is a lane. ``unique_ttl_ns`` is 0 for "not unique", ``unique_key`` is None for the key of the
-    payload, ``process_at_ns`` is None for "now". ``if_there`` is "" for a task without a key, and ``latest_ns`` is 0
-    for no latest time.
+    says that its group is a lane, in which it has a ``priority``. ``unique_ttl_ns`` is 0 for "not unique",
+    ``unique_key`` is None for the key of the payload, ``process_at_ns`` is None for "now". ``if_there`` is "" for a
+    task without a key, and ``latest_ns`` is 0 for no latest time.
     """
 
     fields: Mapping[str, Any]
@@ -93,6 +95,7 @@ class TaskOptions:
     if_there: str = ""
     latest_ns: int = 0
     in_lane: bool = False
+    priority: int = 0
 
     @property
     def queue(self) -> str:
@@ -135,6 +138,8 @@ def complete(checked: Mapping[str, Any], now_ns: int) -> TaskOptions:
             f"lane={checked['lane']!r} and group={checked['group']!r} exclude each other: the tasks of a group are "
             "combined into one, those of a lane wait for their turn"
         )
+    if "priority" in checked and "lane" not in checked:
+        raise ValueError(f"priority={checked['priority']!r} needs lane=<the lane in which it starts before others>")
     return TaskOptions(
         fields,
         starting_state(process_at_ns, fields["group_key"]),
@@ -147,6 +152,7 @@ def complete(checked: Mapping[str, Any], now_ns: int) -> TaskOptions:
         if_there,
         now_ns + checked["latest"] if "latest" in checked else 0,
         "lane" in checked,
+        checked.get("priority", 0),
     )
 
 
@@ -251,6 +257,14 @@ def _count(value: object, name: str) -> int:
     if value > MAX_INT32:
         raise ValueError(f"{name} must be at most {MAX_INT32} (32 bits on the wire): {value!r}")
     return max(value, 0)
+
+
+def _priority(value: object, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}: {value!r}")
+    if not -MAX_PRIORITY <= value <= MAX_PRIORITY:
+        raise ValueError(f"{name} must be from -{MAX_PRIORITY} to {MAX_PRIORITY}: {value!r}")
+    return int(value)
 
 
 def _timeout_s(value: object, name: str) -> int:
@@ -416,6 +430,12 @@ OPTIONS: Final = (
         "the lane in which it waits for its turn, such as openai:acme, which may have limits",
         field="group_key",
         default="",
+    ),
+    OptionSpec(
+        "priority",
+        OptionKind.NUMBER,
+        _priority,
+        "how soon it starts in its lane, from -100 to 100: the highest first  [default: 0]",
     ),
     OptionSpec("headers", OptionKind.HEADERS, check_headers, "a header; may be repeated", "Header"),
 )

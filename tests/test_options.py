@@ -237,6 +237,13 @@ def test_a_lane_is_no_group() -> None:
         complete({**check_options({"group": "b"}), **check_options({"lane": "a"})}, NOW_NS)
 
 
+def test_a_priority_is_one_in_a_lane() -> None:
+    assert [completed(lane="a", priority=level).priority for level in (-100, 0, 100)] == [-100, 0, 100]
+    assert completed(lane="a").priority == 0
+    with pytest.raises(ValueError, match=r"^priority=5 needs lane=<the lane in which it starts before others>$"):
+        completed(priority=5)
+
+
 def test_a_task_with_a_lane_says_so() -> None:
     assert completed(lane="a").in_lane
     assert not completed(group="a").in_lane

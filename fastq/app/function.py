@@ -23,7 +23,7 @@ R = TypeVar("R", covariant=True)
 T = TypeVar("T")
 
 
-_OF_KEYS_OR_LANES: Final = frozenset({"key", "if_there", "latest", "until", "lane"})
+_OF_KEYS_OR_LANES: Final = frozenset({"key", "if_there", "latest", "until", "lane", "priority"})
 _ELSEWHERE: Final = {
     "delay": ".enqueue(...)",
     "apply_async": ".options(queue=..., process_in=...).enqueue(...)",

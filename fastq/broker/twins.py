@@ -46,7 +46,9 @@ TWINS: Final[Mapping[str, _Twin]] = {
     "archive": _ended("9, #ARGV, 3"),
     "complete": _ended("5, #ARGV, 5"),
     "done": _ended("6, 5 + count"),
-    "forward": _Twin("-- include: due_ids", (*_LANES, "rules_of", "lane_rules", "lanes_of"), ("turns_of_due",)),
+    "forward": _Twin(
+        "-- include: due_ids", (*_LANES, "rules_of", "lane_rules", "orders", "rank", "lanes_of"), ("turns_of_due",)
+    ),
     "park": _Twin(
         "-- include: parked_ids",
         _BACK,
@@ -59,7 +61,10 @@ TWINS: Final[Mapping[str, _Twin]] = {
     "retry": _ended("7, #ARGV, 5", before=("rules_of", "orders"), first="sequences_wait"),
     "scan_groups": _Twin("", ("pools", "rules_of", "lane_rules"), ("without_lanes",)),
     "schedule": _Twin(
-        "-- include: lanes_given", ("pools", "rules_of", "lane_rules", "new_lanes"), ("ended", "open_lanes")
+        "-- include: lanes_given",
+        ("pools", "rules_of", "lane_rules", "new_lanes"),
+        ("ended", "keep_priorities", "open_lanes"),
+        tasks='tasks       seven values each: id, message, unix seconds, lock key or "", lock seconds, lane, priority',
     ),
 }
 _KEYS: Final = {"groups": "groups", "limits": "limits", "turns": "turns", "full_lanes": "full", "bell": "bell"}

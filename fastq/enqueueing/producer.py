@@ -130,6 +130,7 @@ def new_task_of(message: TaskMessage, options: TaskOptions, now_ns: int) -> NewT
         lock_ttl_s=(options.unique_ttl_ns + delay_ns) // SECOND_NS if lock else 0,
         run_at_s=0 if run_at_ns is None else run_at_ns // SECOND_NS,
         group=options.fields["group_key"],
+        priority=options.priority,
     )
 
 

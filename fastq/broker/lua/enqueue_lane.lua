@@ -8,7 +8,8 @@ ARGV[1] task_prefix    asynq:{q}:t:
 ARGV[2] group_prefix   asynq:{q}:g:
 ARGV[3] added_at       unix seconds
 ARGV[4] due_channel    asynq:{q}:due, told of the first rule of a queue
-ARGV[5...] tasks       five values for each: id, message, lane, lock key or "", lock seconds
+ARGV[5] width          values a task: 5, or 6 with priorities
+ARGV[6...] tasks       width values for each: id, message, lane, lock key or "", lock seconds, priority
 builds  task_prefix .. id, group_prefix .. lane, queue_prefix .. "pool:" .. pool, and lock keys asynq:{q}:unique:...,
   same hash tag
 returns 1 when every task was put, else a list: 1 put | 0 id exists | -1 lock held
@@ -16,6 +17,7 @@ asynq   none (its addToGroupCmd puts tasks into groups, which servers of fastq t
 ]]
 local groups, limits, turns, full_lanes, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local task_prefix, group_prefix, added_at, due_channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local width = tonumber(ARGV[5])
 -- include: pools
 -- include: lanes
 -- include: lane_keys
@@ -25,18 +27,22 @@ local task_prefix, group_prefix, added_at, due_channel = ARGV[1], ARGV[2], ARGV[
 -- include: lane_rules
 
 -- include: new_lanes
+-- include: orders
+-- include: rank
 
-local outcomes, refused, members = {}, false, {}
-for at = 5, #ARGV, 5 do
+local outcomes, refused, members, lanes = {}, false, {}, {}
+for at = 6, #ARGV, width do
   local lane = ARGV[at + 2]
   if not members[lane] then
     members[lane] = {}
+    lanes[#lanes + 1] = lane
     -- Raises for a key of another type before anything is written.
     redis.call("ZRANGE", group_prefix .. lane, 0, 0)
   end
 end
+local orders = width > 5 and orders_of(lanes) or {}
 local put = {}
-for at = 5, #ARGV, 5 do
+for at = 6, #ARGV, width do
   local id, message, lane, lock = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local task = task_prefix .. id
   local outcome = 1
@@ -53,7 +59,12 @@ for at = 5, #ARGV, 5 do
     if lock ~= "" then redis.call("SET", lock, id, "EX", ARGV[at + 4]) end
     redis.call("HSET", task, "msg", message, "state", "aggregating", "group", lane)
     if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
-    mine[#mine + 1] = added_at
+    local priority, score = width > 5 and tonumber(ARGV[at + 5]) or 0, added_at
+    if priority ~= 0 then
+      redis.call("HSET", task, "priority", priority)
+      score = rank(added_at, priority, orders[lane])
+    end
+    mine[#mine + 1] = score
     mine[#mine + 1] = id
   end
   if outcome ~= 1 then refused = true end

@@ -65,7 +65,10 @@ def error_of(outcome: Outcome, queue: str, task_id: str) -> FastqError | None:
 
 
 class NewTask(NamedTuple):
-    """The facts about one new task that the scripts need; the message is encoded. ``terms`` are those of its key."""
+    """The facts about one new task that the scripts need; the message is encoded.
+
+    ``terms`` are those of its key. ``priority`` is that in its lane.
+    """
 
     id: str
     message: bytes
@@ -74,6 +77,7 @@ class NewTask(NamedTuple):
     run_at_s: int = 0
     group: str = ""
     terms: KeyTerms | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,12 +388,19 @@ def _aggregating(batch: EnqueueBatch) -> _Layout:
 
 def _scheduled_in_lanes(batch: EnqueueBatch) -> _Layout:
     script_keys, args = _scheduled(batch)
-    return (*script_keys, keys.limits(batch.queue)), args
+    words, tasks = args[3:], batch.tasks
+    more = (word for at, task in enumerate(tasks) for word in (*words[6 * at : 6 * at + 6], task.priority))
+    return (*script_keys, keys.limits(batch.queue)), [*args[:3], *more]
 
 
 def _in_lanes(batch: EnqueueBatch) -> _Layout:
-    _, args = _aggregating(batch)
-    args.insert(3, keys.due_channel(batch.queue))
+    has_priorities = any(task.priority for task in batch.tasks)
+    prefixes = keys.task_prefix(batch.queue), keys.group_prefix(batch.queue)
+    args: list[Word] = [*prefixes, batch.now_ns // 1_000_000_000, keys.due_channel(batch.queue), 5 + has_priorities]
+    for task in batch.tasks:
+        args += (task.id, task.message, task.group, task.lock, task.lock_ttl_s)
+        if has_priorities:
+            args.append(task.priority)
     return lane_keys(batch.queue), args
 
 

@@ -290,3 +290,47 @@ def test_the_newest_is_the_first(lanes: LaneBench) -> None:
     assert lanes.take(2) == ["d", "c"]
     lanes.rule("x", "0:0:1:1")
     assert lanes.take() == ["a", "b"]
+
+
+# Priorities ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_highest_priority_is_the_first_and_of_equals_the_oldest(lanes: LaneBench) -> None:
+    lanes.add("x", "a", "b")
+    lanes.add("x", "c", "d", priority=5)
+    lanes.add("x", "e", priority=-100)
+    lanes.add("x", "f", priority=100)
+    assert lanes.bench.task("f")["priority"] == b"100"
+    assert "priority" not in lanes.bench.task("a")
+    assert lanes.take() == ["f", "c", "d", "a", "b", "e"]
+
+
+def test_a_task_of_a_peer_has_the_priority_of_one_without(lanes: LaneBench) -> None:
+    lanes.add("x", "low", priority=-1)
+    lanes.bench.put("go", "aggregating")
+    lanes.db.zadd(keys.group(QUEUE, "x"), {"go": NOW_S})
+    lanes.add("x", "high", priority=1)
+    assert lanes.take() == ["high", "go", "low"]
+
+
+@pytest.mark.parametrize("rule", [LIFO, "0:0:1:1"])
+def test_a_priority_survives_schedules_and_retries(rule: str, lanes: LaneBench) -> None:
+    lanes.rule("x", rule)
+    lanes.add("x", "high", priority=7)
+    assert lanes.take() == ["high"]
+    lanes.bench.run(in_lanes(failed("high"), QUEUE))
+    lanes.add("x", "low", state=TaskState.SCHEDULED, run_at_s=NOW_S - 1, priority=-7)
+    lanes.add("x", "middle", state=TaskState.SCHEDULED, run_at_s=NOW_S - 1)
+    lanes.add("x", "waits")
+    lanes.bench.run(in_lanes(forwarded(), QUEUE))
+    taken = lanes.take()
+    assert (taken[0], taken[-1]) == ("high", "low")
+    assert "priority" not in lanes.bench.task("middle")
+
+
+def test_a_task_that_was_there_keeps_its_priority(lanes: LaneBench) -> None:
+    lanes.add("x", "a", priority=1)
+    lanes.add("x", "b", state=TaskState.SCHEDULED, run_at_s=NOW_S + 60, priority=1)
+    assert lanes.add("x", "a", priority=9) == [0]
+    assert lanes.add("x", "b", "c", state=TaskState.SCHEDULED, run_at_s=NOW_S + 60, priority=9) == [0, 1]
+    assert [lanes.bench.task(one)["priority"] for one in "abc"] == [b"1", b"1", b"9"]
