@@ -65,16 +65,8 @@ class LaneMethods(Driver):
 
         There are none in a queue without limits.
         """
-        names = yield from _limited(check_queue(queue))
-        if not names:
-            return []
-        pools = {name for name in names if name.endswith(":*")}
-        waiting = dict.fromkeys(("", *sorted(pools)), 0)
-        for lane, size in (yield from group_sizes(queue)).items():
-            pool = pool_of(lane) if pool_of(lane) in pools else ""
-            if pool or lane in names or EACH_LANE in names:
-                waiting[pool] += size
-        infos = yield from _read(queue, sorted(pools))
+        waiting = yield from _by_pool(check_queue(queue))
+        infos = yield from _read(queue, sorted(pool for pool in waiting if pool))
         running = {info.lane: info.running for info in infos}
         return [PoolInfo(queue, pool.removesuffix(":*"), size, running.get(pool)) for pool, size in waiting.items()]
 
@@ -140,6 +132,25 @@ def _limited(queue: str) -> Flow[set[str]]:
         cursor = page.cursor
         if cursor == "0":
             return names
+
+
+def _by_pool(queue: str) -> Flow[dict[str, int]]:
+    """Count the tasks that wait in the lanes of each pool with a rule, and with "" of all others."""
+    names = yield from _limited(queue)
+    if not names:
+        return {}
+    pools = {name for name in names if name.endswith(":*")}
+    waiting = dict.fromkeys(("", *sorted(pools)), 0)
+    for lane, size in (yield from group_sizes(queue)).items():
+        pool = pool_of(lane) if pool_of(lane) in pools else ""
+        if pool or lane in names or EACH_LANE in names:
+            waiting[pool] += size
+    return waiting
+
+
+def waiting_in_lanes(queue: str) -> Flow[int]:
+    """Count the tasks that wait in lanes."""
+    return sum((yield from _by_pool(queue)).values())
 
 
 def _pause(queue: str, lane: str, change: Change) -> Flow[None]:

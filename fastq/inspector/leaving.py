@@ -13,11 +13,16 @@ from fastq.inspector.doctor.key_kinds import NamedKey, name_key
 from fastq.inspector.doctor.places import is_sendable
 from fastq.inspector.doctor.walk import find_nodes
 from fastq.inspector.driver import Driver, action, operation
+from fastq.inspector.lanes import waiting_in_lanes
 from fastq.wire import keys
 from fastq.wire.records import decode_server_info
 
 SECOND_NS: Final = 1_000_000_000
 KEYS_A_TRIP: Final = 500
+_IN_LANES: Final = (
+    "{number} tasks of queue {queue!r} wait in lanes, which are groups that nobody serves to Go's servers; let fastq's "
+    "workers drain them, or run each lane: fastq task run-all --queue {queue} --state aggregating --group LANE"
+)
 
 
 class LeavingMethods(Driver):
@@ -37,8 +42,8 @@ class LeavingMethods(Driver):
         """Delete the keys that asynq does not know, 500 at a time, and return how many; tasks and queues stay.
 
         ``FastqError`` while servers or schedulers of fastq run, which would write them again. ``QueueNotEmptyError``
-        while tasks are between two queues, because a move was interrupted, or were enqueued by key behind a run and
-        no server of fastq has put them into their queue yet.
+        while tasks are between two queues, because a move was interrupted, while they wait in lanes, or were enqueued
+        by key behind a run and no server of fastq has put them into their queue yet.
         """
         if running := (yield from _running(self._now_ns() // SECOND_NS)):
             raise FastqError(f"these run: {', '.join(running)}; stop them first, since they write such keys")
@@ -48,6 +53,9 @@ class LeavingMethods(Driver):
         for queue in sorted(behind):
             count = yield Operation("HLEN", (keys.again(queue),), (), int, idempotent=True)
             raise QueueNotEmptyError(queue, {"behind a run": count})
+        for queue in sorted(named.queue for named in found if named.queue and named.key == keys.limits(named.queue)):
+            if waiting := (yield from waiting_in_lanes(queue)):
+                raise FastqError(_IN_LANES.format(number=waiting, queue=queue))
         names, deleted = sorted(named.key for named in found), 0
         for at in range(0, len(names), KEYS_A_TRIP):
             some = names[at : at + KEYS_A_TRIP]

@@ -2,6 +2,7 @@
 
 from redis import Redis
 
+from fastq import Client
 from fastq.wire import keys
 from fastq.wire.notice import ServerNotice
 from tests.cli.commands import Fastq
@@ -46,3 +47,19 @@ def test_it_names_the_servers_that_run(fastq: Fastq, db: Redis) -> None:
     said = fastq.failure("leave", "--yes")
     assert said == "fastq: these run: server web:7; stop them first, since they write such keys"
     assert fastq.json("leave")["count"] == 4
+
+
+def test_lanes_with_tasks_are_named_and_what_to_do_with_them(fastq: Fastq, db: Redis, url: str) -> None:
+    with Client(url) as client:
+        client.enqueue("t", lane="acme", queue="mail")
+    before = sorted(db.keys())
+    result = fastq.run("leave", "--yes")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(
+        "fastq: 1 tasks of queue 'mail' wait in lanes, which are groups that nobody serves to"
+    )
+    assert "fastq task run-all --queue mail --state aggregating --group LANE" in result.stderr
+    assert sorted(db.keys()) == before
+    fastq.done("task", "run-all", "--queue", "mail", "--state", "aggregating", "--group", "acme", "--yes")
+    fastq.done("leave", "--yes")
+    assert db.lrange(keys.pending("mail"), 0, -1) != []
