@@ -1,6 +1,7 @@
 """``FastqBackend``: the backend of Django's tasks that keeps them in Redis, for fastq's workers."""
 
 import functools
+import inspect
 import logging
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -12,9 +13,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.utils import timezone
 
+from fastq.app.template import TEMPLATES, Template
 from fastq.client import Client
 from fastq.common.callables import refuse_generator
-from fastq.common.states import TaskState
+from fastq.common.states import KeyOutcome, TaskState
 from fastq.contrib.django.framework import (
     DEFAULT_TASK_BACKEND_ALIAS,
     DEFAULT_TASK_PRIORITY,
@@ -29,12 +31,12 @@ from fastq.contrib.django.framework import (
     task_backends,
     task_enqueued,
 )
-from fastq.contrib.django.results import ENQUEUED_AT, result_of
-from fastq.errors import BrokerError, QueueNotFoundError, TaskNotFoundError
+from fastq.contrib.django.results import ENQUEUED_AT, place_of, result_id_of, result_of
+from fastq.errors import BrokerError, DuplicateTaskError, QueueNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo
 from fastq.inspector.inspectors import Inspector
 from fastq.inspector.records import FailedAttempt
-from fastq.options import check_options
+from fastq.options import IfThere, Until, check_options, complete
 from fastq.task import Task as Message
 
 P = ParamSpec("P")
@@ -45,6 +47,19 @@ KNOWN_TASKS: Final[dict[str, "FastqTask"]] = {}
 
 _log = logging.getLogger("fastq.django")
 _DEFAULTS: Final[Mapping[str, Any]] = {"retention": timedelta(days=1)}
+_OPTIONS: Final = (
+    "max_retry",
+    "timeout",
+    "retention",
+    "unique",
+    "unique_key",
+    "until",
+    "key",
+    "if_there",
+    "latest",
+    "lane",
+)
+"""The options of ``FastqTask``."""
 _OF_DECORATOR: Final[Mapping[str, Any]] = {
     "priority": DEFAULT_TASK_PRIORITY,
     "queue_name": DEFAULT_TASK_QUEUE_NAME,
@@ -63,6 +78,13 @@ class TaskSettings(TypedDict, total=False):
     max_retry: int
     timeout: float | timedelta
     retention: float | timedelta
+    unique: float | timedelta
+    unique_key: str
+    until: Until
+    key: str
+    if_there: IfThere
+    latest: float | timedelta
+    lane: str
 
 
 @overload
@@ -88,24 +110,49 @@ def task(*function: Any, **settings: Any) -> Any:
 class FastqTask(AnyTask):
     """A task of a ``FastqBackend``; its own options take precedence over those of the backend.
 
-    ``max_retry``, ``timeout`` and ``retention`` are those of ``Client.enqueue``.
+    They are those of ``Client.enqueue``; ``key`` and ``lane`` may have arguments in braces, as in "sync:{account}".
     """
 
     max_retry: int | None = None
     timeout: float | timedelta | None = None
     retention: float | timedelta | None = None
+    unique: float | timedelta | None = None
+    unique_key: str | None = None
+    until: Until | None = None
+    key: str | None = None
+    if_there: IfThere | None = None
+    latest: float | timedelta | None = None
+    lane: str | None = None
 
     def __post_init__(self) -> None:
         Task.__post_init__(self)
         refuse_generator(self.func, f"task {self.module_path!r}")
-        check_options(self.options)
+        complete({**check_options(self.options), "process": ("in", 1)}, 0)  # each call may have another time
+        self._templates()
         KNOWN_TASKS.setdefault(self.module_path, self)  # the first is the one that @task has made
 
     @property
     def options(self) -> dict[str, Any]:
         """Return the options that were given."""
-        given = {"max_retry": self.max_retry, "timeout": self.timeout, "retention": self.retention}
+        given = {name: getattr(self, name) for name in _OPTIONS}
         return {name: value for name, value in given.items() if value is not None}
+
+    def options_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a call; ``TypeError`` if the key or lane needs arguments that do not fit."""
+        options = self.options
+        if templates := self._templates():
+            context = [None] if self.takes_context else []
+            bound = inspect.signature(self.func).bind(*context, *args, **kwargs)
+            bound.apply_defaults()
+            options |= {name: template.fill(bound.arguments) for name, template in templates.items()}
+        return options
+
+    def _templates(self) -> dict[str, Template]:
+        options, about = self.options, f"task {self.module_path!r}"
+        if options.keys().isdisjoint(TEMPLATES):
+            return {}
+        names = [*inspect.signature(self.func).parameters][self.takes_context :]
+        return {name: Template(name, options[name], names, about) for name in TEMPLATES if name in options}
 
     def using(self, **changes: Any) -> "FastqTask":
         """Return the same task with other attributes; None leaves one as it is."""
@@ -152,10 +199,14 @@ class FastqBackend(BaseTaskBackend):
     def enqueue(self, task: "Task[P, R]", args: Sequence[Any], kwargs: Mapping[str, Any]) -> "TaskResult[P, R]":
         """Enqueue a task once the open transactions are committed; ``TypeError`` for arguments that are not JSON."""
         self.validate_task(task)
-        task_id = str(uuid.uuid4())
+        options: dict[str, Any] = {**self._defaults}
+        if isinstance(task, FastqTask):
+            options |= task.options_of(args, kwargs)
+        if "key" not in options:
+            options["task_id"] = str(uuid.uuid4())
         result: TaskResult[P, R] = TaskResult(
             task=task,
-            id=f"{task.queue_name}:{task_id}",
+            id=result_id_of(task.queue_name, options.get("key") or options["task_id"]),
             status=TaskResultStatus.READY,
             enqueued_at=None,
             started_at=None,
@@ -167,9 +218,8 @@ class FastqBackend(BaseTaskBackend):
             errors=[],
             worker_ids=[],
         )
-        options: dict[str, Any] = {**self._defaults, **(task.options if isinstance(task, FastqTask) else {})}
         payload = {"args": result.args, "kwargs": result.kwargs}
-        message = Message(task.module_path, payload, queue=task.queue_name, task_id=task_id, **options)
+        message = Message(task.module_path, payload, queue=task.queue_name, **options)
         run_after = _aware(task.run_after)
         if self._on_commit and (open_ones := _open_transactions()):
             _when_committed(open_ones, functools.partial(self._send_after_commit, message, result, run_after))
@@ -186,16 +236,20 @@ class FastqBackend(BaseTaskBackend):
                 "task %s (%s) was not sent after the commit of its transaction, and is lost: %s",
                 *(result.id, message.type, error),
             )
+        except DuplicateTaskError:
+            _log.info("task %s (%s) was not sent: one like it holds the unique lock", result.id, message.type)
 
     def _send(self, message: Message, result: AnyResult, run_after: datetime | None) -> None:
         now = timezone.now()
-        self.client.enqueue(message, process_at=run_after, headers={ENQUEUED_AT: now.isoformat()})
+        info = self.client.enqueue(message, process_at=run_after, headers={ENQUEUED_AT: now.isoformat()})
+        if info.key_outcome is KeyOutcome.KEPT:
+            return
         object.__setattr__(result, "enqueued_at", now)
         task_enqueued.send(type(self), task_result=result)
 
     def get_result(self, result_id: str) -> AnyResult:
         """Return the state of a task and its result; ``TaskResultDoesNotExist`` once its retention is over."""
-        queue, _, task_id = str(result_id).rpartition(":")
+        queue, task_id = place_of(str(result_id))
         if not queue or not task_id or (self.queues and queue not in self.queues):
             raise TaskResultDoesNotExist(result_id)
         try:

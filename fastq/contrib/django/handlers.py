@@ -20,7 +20,7 @@ from fastq.contrib.django.framework import (
     task_finished,
     task_started,
 )
-from fastq.contrib.django.results import ENQUEUED_AT, kept_value
+from fastq.contrib.django.results import ENQUEUED_AT, kept_value, result_id_of
 from fastq.errors import RevokeTask, Snooze
 from fastq.running import RunningTask
 from fastq.worker.child.hooks import caused_by, why_final
@@ -80,7 +80,7 @@ class _Attempt:
         enqueued_at = running.headers.get(ENQUEUED_AT)
         self.result: AnyResult = TaskResult(
             task=task,
-            id=f"{running.queue}:{running.id}",
+            id=result_id_of(running.queue, running.id),
             status=TaskResultStatus.RUNNING,
             enqueued_at=datetime.fromisoformat(enqueued_at) if enqueued_at else None,
             started_at=started_at,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 import orjson
 from django.conf import settings
@@ -42,6 +43,17 @@ def kept_value(value: object, started_at: datetime, worker_id: str) -> dict[str,
     return {"value": value, **times, "worker_id": worker_id}
 
 
+def result_id_of(queue: str, task_id: str) -> str:
+    """Return the id of a result; a task's own is escaped, since it may be a key with colons."""
+    return f"{queue}:{quote(task_id, safe='')}"
+
+
+def place_of(result_id: str) -> tuple[str, str]:
+    """Return the queue and the id of a result's task."""
+    queue, _, task_id = result_id.rpartition(":")
+    return queue, unquote(task_id)
+
+
 def result_of(backend: BaseTaskBackend, info: TaskInfo, attempts: Sequence[FailedAttempt]) -> AnyResult:
     """Return the result of a task; ``attempts`` are its failed ones."""
     status = _STATUS.get(info.state, TaskResultStatus.READY)
@@ -54,7 +66,7 @@ def result_of(backend: BaseTaskBackend, info: TaskInfo, attempts: Sequence[Faile
         attempts = [FailedAttempt(1, None, info.last_failed_at or timezone.now(), "", info.last_err, "", None)]
     result: AnyResult = TaskResult(
         task=_task_of(backend, info),
-        id=f"{info.queue}:{info.id}",
+        id=result_id_of(info.queue, info.id),
         status=status,
         enqueued_at=_local(_moment(info.headers.get(ENQUEUED_AT))),
         started_at=starts[0] if starts else None,
