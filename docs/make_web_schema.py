@@ -135,6 +135,7 @@ BY_KIND: dict[Kind, Any] = {
 }
 OR_NULL: dict[Kind, Any] = {
     **BY_KIND,
+    Kind.COUNT: {"type": ["integer", "null"], "minimum": 0},
     Kind.SPAN: {"type": ["number", "null"]},
     Kind.TIME: {"$ref": "#/$defs/time_or_null"},
     Kind.TEXT: {"$ref": "#/$defs/text_or_null"},

@@ -347,19 +347,22 @@ class BrokerOutOfMemoryError(BrokerError):
 
 
 class QueueFullError(BrokerError):
-    """Raised when a queue has as many tasks as it may have; what it names was not enqueued.
+    """Raised when a queue has as many pending tasks as it may have; what it names was not enqueued.
 
-    ``size`` is the number of its tasks as last seen, ``limit`` that which it may have. An error that ends an
+    ``size`` is their number as last seen, ``limit`` that which it may have: by the ``max_pending`` of the client or the
+    call, or where ``is_queues`` is true by that of the queue, which holds for all producers. An error that ends an
     ``enqueue_many`` has the results so far in ``results``, as any ``BrokerError``.
     """
 
     transient = True
 
-    def __init__(self, queue: str = "", size: int = 0, limit: int = 0) -> None:
+    def __init__(self, queue: str = "", size: int = 0, limit: int = 0, *, is_queues: bool = False) -> None:
         self.queue = queue
         self.size = size
         self.limit = limit
-        super().__init__(f"queue is full: it has {size} pending tasks, and max_pending is {limit} (queue={queue!r})")
+        self.is_queues = is_queues
+        whose = "its max_pending" if is_queues else "max_pending"
+        super().__init__(f"queue is full: it has {size} pending tasks, and {whose} is {limit} (queue={queue!r})")
 
 
 class SkipRetry(Exception):  # noqa: N818 - asynq's name; raised to decide, not to report a defect

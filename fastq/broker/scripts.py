@@ -30,7 +30,7 @@ end
 """
 _NOT_ASKED = {"MEMORY", "PUBLISH"}
 """The right to these depends on a subcommand, or a channel. No script writes after one that it cannot do without."""
-_SURVIVED = {"LSET", "SREM", "ZREM"}
+_SURVIVED = {"LLEN", "LSET", "SREM", "ZREM"}
 """Scripts that call these by ``pcall`` have another way where they are refused, or leave that to others."""
 
 

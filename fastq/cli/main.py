@@ -121,7 +121,7 @@ for _name, _place, _summary in (
         "fastq.cli.stats:stats",
         "Show the number of tasks in each state and queue, today's work, and the state of Redis.",
     ),
-    ("queue", "fastq.cli.queue:queue", "List, describe, pause, resume, drain, move and remove queues."),
+    ("queue", "fastq.cli.queue:queue", "List, describe, limit, pause, resume, drain, move and remove queues."),
     (
         "task",
         "fastq.cli.task:task",

@@ -13,6 +13,7 @@ from fastq.cli.session import Record, Session, askable, emit, pass_session, tell
 from fastq.cli.stats import STATE_COLUMNS, state_counts
 from fastq.cli.tables import Cell, Column, facts, heading, table
 from fastq.inspector import QueueInfo
+from fastq.inspector.checks import MAX_PENDING
 from fastq.inspector.fields import QUEUE, Field, faced
 from fastq.inspector.json_records import daily_record, queue_record
 from fastq.text.fields import text_of
@@ -27,7 +28,7 @@ Examples:
   fastq queue pause low
   fastq queue rm old --force"""
 
-queue = Noun("queue", help="List, describe, pause, resume, drain, move and remove queues.", epilog=_EPILOG)
+queue = Noun("queue", help="List, describe, limit, pause, resume, drain, move and remove queues.", epilog=_EPILOG)
 queues_argument = click.argument("queues", type=QueueName(), nargs=-1, required=True, metavar="QUEUE...")
 
 
@@ -149,6 +150,28 @@ def pause(session: Session, queues: Sequence[str], ahead: bool, as_json: bool) -
 def resume(session: Session, queues: Sequence[str], as_json: bool) -> int:
     """Let servers take tasks from queues again."""
     return Acting(session, as_json=as_json).each(queues, session.inspector.unpause_queue, "Resumed {}.").end()
+
+
+@queue.verb("limit", examples=["queue limit mail 100000", "queue limit mail --remove"])
+@click.argument("name", type=QueueName(), metavar="QUEUE")
+@click.argument("max_pending", type=click.IntRange(1, MAX_PENDING), required=False, metavar="[PENDING]")
+@click.option("--remove", is_flag=True, help="in place of PENDING: let the queue have any number of tasks")
+@json_option
+@pass_session
+def limit(session: Session, name: str, max_pending: int | None, remove: bool, as_json: bool) -> None:
+    """Refuse producers what would give a queue more than PENDING pending tasks.
+
+    It holds for all clients of fastq, which raise QueueFullError then, but not for scheduled tasks, those of lanes and
+    groups, and Go's clients. How many of its tasks run at once is another limit: fastq lane limit --whole-queue.
+    """
+    if remove == (max_pending is not None):
+        raise click.UsageError("expected PENDING, or --remove in its place")
+    session.inspector.set_max_pending(name, max_pending)
+    if as_json:
+        emit({"queue": name, "max_pending": max_pending})
+    else:
+        most = "any number of" if max_pending is None else f"at most {number(max_pending)}"
+        session.screen.say(f"{clean(name)}: {most} pending tasks.")
 
 
 queue.add("drain", "fastq.cli.queue_drain:drain")

@@ -217,6 +217,7 @@ def _put_chunks(
             except BrokerError as error:
                 failure = error
                 break
+        batches = producer.register.held(batches, due)
         ticket = yield Send(enqueue_operations(batches, due))
         following, failure = _next(chunks)
         report = yield from settle_enqueue(batches, due, (yield Receive(ticket)))

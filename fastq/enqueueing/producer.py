@@ -46,7 +46,7 @@ class Producer:
         if self.max_pending is not None:
             yield from self.backlog.room((batch,), self.max_pending)
         due = self.register.due((batch.queue,))
-        report = yield from enqueue_batches((batch,), due)
+        report = yield from enqueue_batches(self.register.held([batch], due), due)
         outcome = report.outcomes[0][0]
         error = error_of(outcome, info.queue, info.id)
         self.register.done(() if isinstance(error, BrokerError) else due, report.registered)

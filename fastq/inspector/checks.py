@@ -10,6 +10,7 @@ from fastq.options import check_text
 
 MAX_PAGE_SIZE: Final = 10_000
 MAX_PAGE: Final = 10**12
+MAX_PENDING: Final = 10**9
 
 
 def check_queue(queue: object) -> str:

@@ -89,6 +89,10 @@ def _lost(info: QueueInfo) -> str:
     return f"{info.lost:,} today, with their servers" if info.lost else "none today"
 
 
+def _limit(info: QueueInfo) -> str:
+    return "none" if info.max_pending is None else f"{info.pending:,} of {info.max_pending:,} pending tasks"
+
+
 QUEUE: Final = (
     Field("queue", Kind.TEXT),
     Field("paused", Kind.FLAG, facts=(3, "Paused"), warns=True,
@@ -128,6 +132,9 @@ QUEUE: Final = (
     Field("archive_dropped", Kind.COUNT, help="failed tasks that the archive has deleted unseen",
           facts=(6, "Archive"), shown=_archive, warns=True,
           metric=Metric("fastq_queue_archive_dropped", "Tasks that full archives deleted.", counts=True)),
+    Field("max_pending", Kind.COUNT, help="pending tasks beyond which fastq's clients are refused; null for any number",
+          facts=(8, "Limit"), shown=_limit,
+          metric=Metric("fastq_queue_max_pending", "Pending tasks that the queue may have."), optional=True),
     Field("timestamp", Kind.TIME),
 )  # fmt: skip
 

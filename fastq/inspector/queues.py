@@ -19,13 +19,14 @@ from fastq.broker.inspect.queues import (
     read_counters,
     read_groups,
     sample_memory,
+    set_max_pending,
     unpause_queue,
 )
 from fastq.broker.inspect.removal import find_groups
 from fastq.broker.operation import Flow, Operation, together
 from fastq.common.clock import at_unix_ns
 from fastq.errors import BrokerError, QueueNotFoundError, QueueStateError
-from fastq.inspector.checks import MAX_PAGE_SIZE, check_count, check_queue
+from fastq.inspector.checks import MAX_PAGE_SIZE, MAX_PENDING, check_count, check_queue
 from fastq.inspector.driver import Driver, action, operation
 from fastq.inspector.records import DailyStats, GroupInfo, QueueInfo
 
@@ -123,6 +124,16 @@ class QueueMethods(Driver):
         if not ahead:
             yield from require_queue(check_queue(queue))
         yield from pause(queue, self._now_ns())
+
+    @action
+    def set_max_pending(self, queue: str, max_pending: int | None) -> Flow[None]:
+        """Refuse what would give a queue more than ``max_pending`` pending tasks, from whichever fastq client.
+
+        None for any number. The queue need not exist yet. A client that has just sent to it may take 10 s to know a
+        first limit; a change of it, and its end, hold at once.
+        """
+        most = None if max_pending is None else check_count(max_pending, "max_pending", MAX_PENDING)
+        yield set_max_pending(check_queue(queue), most)
 
     @action
     def unpause_queue(self, queue: str) -> Flow[None]:

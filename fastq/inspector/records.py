@@ -21,7 +21,8 @@ class QueueInfo:
     keeps ``archive_max`` tasks; ``archive_full`` is its rule when it is full: "trim", "pause" or "spill".
     ``archive_dropped`` counts the failed tasks that the archive has deleted. ``lost`` counts the tasks that were lost
     with their servers on the UTC day. ``orphaned`` counts the active tasks that no server has a lease for. ``overdue``
-    is for how long the first scheduled task or retry has been due; servers put such tasks into pending.
+    is for how long the first scheduled task or retry has been due; servers put such tasks into pending. Clients of
+    fastq are refused what would give the queue more than ``max_pending`` pending tasks; None is no limit.
     """
 
     queue: str
@@ -48,6 +49,7 @@ class QueueInfo:
     lost: int = 0
     orphaned: int = 0
     overdue: timedelta = timedelta(0)
+    max_pending: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

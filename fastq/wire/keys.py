@@ -55,6 +55,7 @@ __all__ = [
     "processed",
     "processed_total",
     "queue_prefix",
+    "quota",
     "rates",
     "retry",
     "scheduled",
@@ -79,7 +80,7 @@ __all__ = [
 
 OWN_ASIDE: Final = (
     r"again|moved|archive_rule|scheduled_groups|lost:\d{4}-\d\d-\d\d|history:\d{4}-\d\d-\d\d(T\d\d)?"
-    r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}|limits|app_limits|turns|full|rates|bell|(h|pool):.*"
+    r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}|limits|app_limits|quota|turns|full|rates|bell|(h|pool):.*"
 )
 """What the keys of a queue are called that asynq does not know, besides those of tasks and groups."""
 
@@ -366,6 +367,14 @@ def limits(queue: str) -> str:
 def app_limits(queue: str) -> str:
     """Name the hash of the rules that apps last declared for a queue, as in ``limits``; not asynq's."""
     return f"asynq:{{{queue}}}:app_limits"
+
+
+def quota(queue: str) -> str:
+    """Name the hash of how many tasks a queue may have, which is there while that is limited; not asynq's.
+
+    Its field ``pending`` is the number of pending ones.
+    """
+    return f"asynq:{{{queue}}}:quota"
 
 
 def turns(queue: str) -> str:

@@ -28,6 +28,7 @@ TALKING = [
     "queue drain default",
     "queue move default other --yes",
     "queue rm default --yes",
+    "queue limit default 5",
     "task ls -q default -s retry",
     "task inspect -q default -i x",
     "task cancel x",

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import pytest
 from redis import Redis
 
-from fastq import Client
+from fastq import Client, QueueFullError
 from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.redis_servers import redis_cluster
@@ -68,6 +68,35 @@ def test_what_cannot_be_described_keeps_no_other_from_it(filled: Fastq) -> None:
     assert result.exit_code == 1
     assert result.stderr == "fastq: queue not found (queue='defalt'); did you mean 'default'?\n"
     assert "low" in result.stdout
+
+
+def test_a_limit_is_set_shown_and_removed(filled: Fastq, url: str) -> None:
+    assert filled.done("queue", "limit", "default", "4") == "default: at most 4 pending tasks.\n"
+    assert "Limit 3 of 4 pending tasks" in filled.lines("queue", "inspect", "default")
+    assert filled.json("queue", "inspect", "default")[0]["max_pending"] == 4
+    with Client(url) as client:
+        client.enqueue("t")
+        with pytest.raises(QueueFullError):
+            client.enqueue("t")
+    assert filled.json("queue", "limit", "default", "--remove") == {"queue": "default", "max_pending": None}
+    assert "Limit none" in filled.lines("queue", "inspect", "default")
+    assert filled.done("queue", "limit", "default", "--remove") == "default: any number of pending tasks.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("4", "--remove"), "expected PENDING, or --remove in its place"),
+        ((), "expected PENDING, or --remove in its place"),
+        (("0",), "0 is not in the range 1<=x<=1000000000"),
+        (("many",), "'many' is not a valid integer"),
+    ],
+)
+def test_what_is_no_limit_is_refused(words: tuple[str, ...], said: str, filled: Fastq, db: Redis) -> None:
+    result = filled.run("queue", "limit", "default", *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not db.exists(keys.quota("default"))
 
 
 def test_history_tells_each_day(filled: Fastq, db: Redis) -> None:

@@ -48,6 +48,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "pause_queue": ("default",),
     "unpause_queue": ("default",),
     "set_limit": ("default", "acme", Limit(2)),
+    "set_max_pending": ("default", 1000),
     "pause_lane": ("default", "acme"),
     "resume_lane": ("default", "acme"),
     "archive_all_tasks": ("default", "pending"),

@@ -32,6 +32,7 @@ OWN = {
     "lost": [keys.lost("q", DAY)],
     "moved": [keys.moved("q")],
     "pool": [keys.pool_waiting("q", "p")],
+    "quota": [keys.quota("q")],
     "rates": [keys.rates("q")],
     "scheduled_groups": [keys.scheduled_groups("q")],
     "scheduler_ticks": [keys.scheduler_ticks()],

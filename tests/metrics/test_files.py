@@ -64,6 +64,7 @@ def test_the_metrics_of_alerts_and_dashboard_are_those_of_exporter_and_workers(d
     registry = CollectorRegistry()
     with Inspector(url) as inspector:
         inspector.set_limit("default", "openai:*", Limit(2))
+        inspector.set_max_pending("default", 1000)
         registry.register(QueueCollector(inspector))
         shown = set(re.findall(r"^(\w+)", generate_latest(registry).decode(), re.MULTILINE))
     assert {name for name in shown if name.startswith("fastq_")} == documented(OF_QUEUES)

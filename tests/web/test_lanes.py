@@ -55,6 +55,14 @@ def test_the_page_says_for_what_a_sequence_waits(served: Served, db: Redis) -> N
     assert "orders 1 1/1 1, strict full r2 to be tried again" in text_of(served.get(PAGE))
 
 
+def test_the_limit_of_the_queue_is_shown(served: Served, url: str) -> None:
+    assert "may have" not in text_of(served.get(PAGE))
+    with Inspector(url) as inspector:
+        inspector.set_max_pending("default", 5000)
+    assert "The queue may have 5,000 pending tasks; it has 0." in text_of(served.get(PAGE))
+    assert "Limit 5,000 pending" in text_of(served.get("/queues/default/active"))
+
+
 def test_limits_are_set_and_removed_and_lanes_paused(served: Served, url: str) -> None:
     assert send(served, f"{PAGE}/limit", lane="acme", limit="3").headers["location"] == f"{PAGE}?did=limit"
     assert "The limit is changed." in text_of(served.get(f"{PAGE}?did=limit"))

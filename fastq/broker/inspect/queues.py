@@ -35,7 +35,7 @@ class QueueStats(NamedTuple):
     pending. The archive keeps ``archive_max`` tasks. ``archive_full`` says what happens beyond that, and
     ``archive_dropped`` counts the tasks dropped so far. ``lost`` tasks were lost today with their servers. No server
     has a lease for ``orphaned`` of the active tasks. ``next_due_s`` is the Unix time of the scheduled task or retry
-    that is due first, None if there is none.
+    that is due first, None if there is none. It may have ``max_pending`` pending tasks, None is any number.
     """
 
     sizes: dict[TaskState, int]
@@ -52,6 +52,7 @@ class QueueStats(NamedTuple):
     lost: int
     orphaned: int
     next_due_s: float | None
+    max_pending: int | None
 
 
 def queue_stats(queue: str, now_s: float) -> Operation[QueueStats]:
@@ -68,13 +69,14 @@ def queue_stats(queue: str, now_s: float) -> Operation[QueueStats]:
         keys.archive_rule(queue),
         keys.lost(queue, today),
         keys.lease(queue),
+        keys.quota(queue),
     )
     args = (keys.task_prefix(queue), int(now_s))
     return scripted("queue_stats", script_keys, args, _parse_stats, idempotent=True)
 
 
 def _parse_stats(reply: list[Any]) -> QueueStats:
-    counts, (groups, *counters, paused, oldest, most, full, dropped, lost, leased, due) = reply[:6], reply[6:]
+    counts, (groups, *counters, paused, oldest, most, full, dropped, lost, leased, due, quota) = reply[:6], reply[6:]
     sizes = dict(zip(STATES, counts, strict=True))
     processed, failed, processed_total, failed_total = (int(counter or 0) for counter in counters)
     return QueueStats(
@@ -92,7 +94,14 @@ def _parse_stats(reply: list[Any]) -> QueueStats:
         lost=int(lost or 0),
         orphaned=max(0, sizes[TaskState.ACTIVE] - leased),
         next_due_s=float(due) if due else None,
+        max_pending=int(quota) if quota else None,
     )
+
+
+def set_max_pending(queue: str, most: int | None) -> Operation[bool]:
+    """Set how many pending tasks a queue may have, or remove that; return whether this field is new or was there."""
+    command, value = ("HDEL", ()) if most is None else ("HSET", (most,))
+    return Operation(command, (keys.quota(queue),), ("pending", *value), bool, idempotent=most is not None)
 
 
 class Pulse(NamedTuple):

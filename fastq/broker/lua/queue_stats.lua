@@ -14,18 +14,20 @@ KEYS[12] paused           asynq:{q}:paused
 KEYS[13] archive_rule     asynq:{q}:archive_rule
 KEYS[14] lost             asynq:{q}:lost:{day}
 KEYS[15] lease            asynq:{q}:lease
+KEYS[16] quota            asynq:{q}:quota
 ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] now               Unix seconds
 builds  task_prefix .. oldest id, same hash tag
 returns list: the size of each of the first seven keys, the four counters as text, 1 if paused, the nanoseconds since
   when the oldest pending task waits, what the archive's rule says: tasks at most, what happens then, tasks dropped; the
-  counter of lost tasks; "" for what there is not; leases that have not expired; the lowest score of scheduled and retry
+  counter of lost tasks; "" for what there is not; leases that have not expired; the lowest score of scheduled and
+  retry; pending tasks that it may have
 asynq   currentStatsCmd (which counts the tasks of all groups, too)
 ]]
 local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local completed, groups, processed, failed = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local processed_total, failed_total, paused, archive_rule, lost = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local lease = KEYS[15]
+local lease, quota = KEYS[15], KEYS[16]
 local task_prefix, now = ARGV[1], ARGV[2]
 
 local function first_score(set) return redis.call("ZRANGE", set, 0, 0, "WITHSCORES")[2] end
@@ -54,4 +56,5 @@ return {
   redis.call("GET", lost) or "",
   redis.call("ZCOUNT", lease, "(" .. now, "+inf"),
   due or "",
+  redis.call("HGET", quota, "pending") or "",
 }

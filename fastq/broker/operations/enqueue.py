@@ -30,6 +30,7 @@ from fastq.errors import (
     DuplicateTaskError,
     FastqError,
     InvalidMessageError,
+    QueueFullError,
     TaskIDConflictError,
 )
 from fastq.wire import keys
@@ -37,6 +38,7 @@ from fastq.wire.codec import decode_task_message
 from fastq.wire.inbox import SUBMIT_HEADER
 
 REGISTER_EVERY_S: Final = 10.0
+_NO_ROOM: Final = -3
 
 _log = logging.getLogger("fastq.client")
 _registers: Final[list[weakref.ref["QueueRegister"]]] = []
@@ -94,6 +96,8 @@ class EnqueueBatch:
     now_ns: int
     in_lane: bool = False
     """Whether the groups of the tasks are lanes."""
+    register: "QueueRegister | None" = None
+    """Where it is noted whether the queue is limited, if the script is to look at that."""
 
     @property
     def keyed(self) -> bool:
@@ -122,6 +126,7 @@ class QueueRegister:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._fresh_until: dict[str, float] = {}
+        self._limited: set[str] = set()
         self._unlisted: set[str] = set()
         _registers.append(weakref.ref(self, _registers.remove))
 
@@ -141,6 +146,23 @@ class QueueRegister:
         for queue in set(due).difference(registered, self._unlisted):
             self._unlisted.add(queue)
             _log.warning("queue %r could not be added to asynq:queues; inspectors do not list it", queue)
+
+    def held(self, batches: list[EnqueueBatch], due: Sequence[str]) -> list[EnqueueBatch]:
+        """Return the batches, as those that keep to the limit of their queue where it has one, or may have got one.
+
+        So a limit is looked at by the calls that register a queue, and by all others only once there is one.
+        """
+        if not due and not self._limited:
+            return batches
+        asked = self._limited.union(due)
+        return [
+            replace(batch, register=self) if batch.state is TaskState.PENDING and batch.queue in asked else batch
+            for batch in batches
+        ]
+
+    def note_limit(self, queue: str, *, is_limited: bool) -> None:
+        """Note whether a queue may have only so many pending tasks."""
+        (self._limited.add if is_limited else self._limited.discard)(queue)
 
     def forget(self, queue: str) -> None:
         """Register a queue again with its next task."""
@@ -310,6 +332,8 @@ def _read_message(queue: str, task_id: str) -> Operation[bytes | None]:
 def _operation(batch: EnqueueBatch) -> Operation[Any]:
     if batch.keyed:
         return _put_keyed(batch)
+    if batch.register is not None:
+        return _put_limited(batch, batch.register)
     script, layout = (_IN_LANES if batch.in_lane else _LAYOUTS)[batch.state]
     parse = partial(_outcomes, len(batch.tasks))
     return Operation(script.name, *layout(batch), parse, script=script, unconfirmed=_unconfirmed)
@@ -321,11 +345,27 @@ def _outcomes(count: int, reply: int | list[int]) -> list[EnqueueOutcome]:
     return [EnqueueOutcome(code) for code in reply]
 
 
-def _unconfirmed(outcomes: Sequence[EnqueueOutcome | Found], error: BrokerError) -> list[Outcome]:
+def _put_limited(batch: EnqueueBatch, register: QueueRegister) -> Operation[list[Outcome]]:
+    """Return what puts pending tasks up to the limit of their queue, if it has one."""
+
+    def outcomes_of(reply: list[Any]) -> list[Outcome]:
+        most, there, codes = reply
+        register.note_limit(batch.queue, is_limited=most > 0)
+        if isinstance(codes, int):
+            return [*_outcomes(len(batch.tasks), codes)]
+        full = QueueFullError(batch.queue, there, most, is_queues=True)
+        return [full if code == _NO_ROOM else EnqueueOutcome(code) for code in codes]
+
+    script, (script_keys, args) = load_script("enqueue_limited"), _pending(batch)
+    script_keys = (*script_keys, keys.quota(batch.queue))
+    return Operation("enqueue", script_keys, args, outcomes_of, script=script, unconfirmed=_unconfirmed)
+
+
+def _unconfirmed(outcomes: Sequence[Outcome], error: BrokerError) -> list[Outcome]:
     return [error if _is_written(outcome) else outcome for outcome in outcomes]
 
 
-def _is_written(outcome: EnqueueOutcome | Found) -> bool:
+def _is_written(outcome: Outcome) -> bool:
     if isinstance(outcome, Found):
         return outcome.outcome is not KeyOutcome.KEPT
     return outcome is EnqueueOutcome.ENQUEUED

@@ -155,6 +155,8 @@ class TasksView(Acting):
         info = self.desk.queue(self.queue)
         if info is not None and info.paused:
             text.append(" (paused)", style="yellow")
+        if info is not None and info.max_pending is not None:
+            text.append(f"  max {number(info.max_pending)} pending")
         if self.lists_groups:
             what = "lanes and groups" if self._lanes else "groups"
             return text.append(f"  {number(len(self._groups or ()))} {what}; Enter shows the tasks of one")

@@ -36,7 +36,7 @@ from fastq.broker.operations.archive_rule import ArchiveRule, drop_archived, set
 from fastq.broker.operations.cancel import _delete
 from fastq.broker.operations.dequeue import dequeue, take
 from fastq.broker.operations.ends import read_ends, tell_completed
-from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, _operation, _put_keyed
+from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, QueueRegister, _operation, _put_keyed
 from fastq.broker.operations.errors import keep_traceback
 from fastq.broker.operations.finish import (
     ANY_OWNER,
@@ -81,6 +81,7 @@ from fastq.common.states import TaskState
 from fastq.wire import keys
 from fastq.wire.history import _LETTERS
 from tests.broker.harness import NOW, NOW_NS, NOW_S, OURS, THEIRS, QueueBench, message
+from tests.manual_clock import ManualClock
 
 Q = "q"
 LOCK = {task_id: keys.unique(Q, "t", task_id.encode()) for task_id in ("p2", "a2", "a3", "s2", "ar2", "m1", "n1", "k1")}
@@ -123,6 +124,7 @@ def set_scene(db: Redis) -> None:
         at.set(key, 1000)
     at.set(keys.lost(Q, NOW), 3)
     at.hset(keys.archive_rule(Q), mapping={"max": 3, "ttl": 1_000_000, "full": "trim", "dropped": 1})
+    at.hset(keys.quota(Q), "pending", 100)
     at.zadd(keys.errors(Q), {f"old{n}": NOW_S - n for n in range(200)})
     at.set(keys.error(Q, "old199"), "traceback")
     at.hset(keys.again(Q), mapping={one: behind(one) for one in ("gone", "r2", "a3", "c1", "s2")})
@@ -212,6 +214,11 @@ def _new(task_id: str, **more: Any) -> NewTask:
 
 def _batch(state: TaskState, *tasks: NewTask) -> Operation[Any]:
     return _operation(EnqueueBatch(Q, state, tasks, NOW_NS))
+
+
+def _limited(*tasks: NewTask) -> Operation[Any]:
+    register = QueueRegister(ManualClock())
+    return _operation(EnqueueBatch(Q, TaskState.PENDING, tasks, NOW_NS, register=register))
 
 
 def _in_lane(state: TaskState, *tasks: NewTask) -> Operation[Any]:
@@ -317,6 +324,10 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     "enqueue": [
         _batch(TaskState.PENDING, _new("x1"), _new("x2")),
         _batch(TaskState.PENDING, _new("x1"), _new("x2", **{**_IN, "group": ""})),
+    ],
+    "enqueue_limited": [
+        _limited(_new("x1"), _new("x2")),
+        _limited(_new("x1"), _new("x2", **{**_IN, "group": ""})),
     ],
     "enqueue_lane": [
         _in_lane(TaskState.AGGREGATING, _new("x1", **{**_IN, "group": "pool:a"}), _new("x2", group="lane")),

@@ -50,6 +50,7 @@ KEY_PATTERNS: dict[str, str] = {
             keys.pool_prefix,
             keys.processed_total,
             keys.queue_prefix,
+            keys.quota,
             keys.rates,
             keys.retry,
             keys.scheduled,

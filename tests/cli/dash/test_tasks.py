@@ -56,19 +56,20 @@ async def test_lanes_are_listed_with_the_reason_why_they_wait(url: str, db: Redi
     lane(queue, "acme", 12, full=LATER_US)
     hold(queue, "acme", "r1", "r2")
     lane(queue, "openai:x")
+    db.hset(keys.quota("default"), "pending", 5000)
     queue.group("mails", {"g1": 1.0})
     async with driven(url, queue="default") as dash:
         await dash.sees("active 1-2 of 2")
         await dash.press("l")
         await dash.sees("no pending tasks")
         await dash.press("l")
-        await dash.sees("3 lanes and groups; Enter shows the tasks of one")
+        await dash.sees("default  max 5,000 pending  3 lanes and groups; Enter shows the tasks of one")
         await dash.sees("▸ acme           12      2/2  2      full: r1")
         await dash.sees("openai:*        -      0/9  9      paused")
         await dash.sees("openai:x        1        -  -      openai:* paused")
         await dash.sees("mails           1        -  -      -")
         await dash.press("enter")
-        await dash.sees("default  group acme  aggregating 1-")
+        await dash.sees("default  max 5,000 pending  group acme  aggregating 1-")
 
 
 @on_a_loop

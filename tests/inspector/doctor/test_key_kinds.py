@@ -36,6 +36,7 @@ KNOWN = {
         keys.tick(QUEUE, "n:x", 7),
         keys.last_tick(QUEUE, "n"),
         *(make(QUEUE) for make in (keys.limits, keys.app_limits, keys.turns, keys.full, keys.rates, keys.bell)),
+        keys.quota(QUEUE),
         keys.held(QUEUE, "a:b"),
         keys.pool_waiting(QUEUE, "a"),
     ],
