@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from fastq import FastqError, ServeMux
+from fastq import Batch, FastqError, ServeMux
 from fastq.running import RunningTask
 from tests.chaos.ledger import LedgerWriter, What
 from tests.chaos.slots import SlotLock
@@ -31,6 +31,7 @@ COROUTINES: Final = 4
 THREADS: Final = 3
 HOG_BYTES: Final = 220 << 20
 CROWD: Final = 8
+BATCH: Final = 16
 LATE: Final = 60
 LATE_S: Final = 0.005
 
@@ -45,14 +46,17 @@ class Scribe:
         self._ledger = LedgerWriter(os.environ[LEDGER], int(os.environ[GENERATION]))
         self._slots = SlotLock(os.environ[SLOTS_FILE], int(os.environ[SLOTS]))
 
-    def begin(self, task: RunningTask, *, is_async: bool = False) -> None:
-        self._ledger.write(task.id, What.BEGAN, task.retried)
+    def begin(self, *tasks: RunningTask, is_async: bool = False) -> None:
+        """Write down the beginning of a call, which has one slot for all of its tasks."""
+        for task in tasks:
+            self._ledger.write(task.id, What.BEGAN, task.retried)
         if not self._slots.enter(is_async=is_async, coroutines=COROUTINES + THREADS):
-            self._ledger.write(task.id, What.OVERFULL, task.retried)
+            self._ledger.write(tasks[0].id, What.OVERFULL, tasks[0].retried)
 
-    def end(self, task: RunningTask, what: What, *, is_async: bool = False) -> None:
+    def end(self, *tasks: RunningTask, what: What, is_async: bool = False) -> None:
         self._slots.leave(is_async=is_async)
-        self._ledger.write(task.id, what, task.retried)
+        for task in tasks:
+            self._ledger.write(task.id, what, task.retried)
 
 
 @mux.child_start
@@ -71,9 +75,9 @@ def written(handler: Callable[[RunningTask], object], *, in_thread: bool = False
         try:
             result = handler(task)
         except BaseException:
-            scribe().end(task, What.RAISED, is_async=in_thread)
+            scribe().end(task, what=What.RAISED, is_async=in_thread)
             raise
-        scribe().end(task, What.RETURNED, is_async=in_thread)
+        scribe().end(task, what=What.RETURNED, is_async=in_thread)
         return result
 
     return run
@@ -90,9 +94,9 @@ def written_async(
         try:
             result = await handler(task)
         except BaseException:
-            scribe().end(task, What.RAISED, is_async=True)
+            scribe().end(task, what=What.RAISED, is_async=True)
             raise
-        scribe().end(task, What.RETURNED, is_async=True)
+        scribe().end(task, what=What.RETURNED, is_async=True)
         return result
 
     return run
@@ -162,6 +166,19 @@ def late(task: RunningTask) -> str:
 
     threading.Thread(target=write, daemon=True).start()
     return task.id
+
+
+@mux.handler("batch", threads=False, batch=BATCH, max_wait=0.02)
+def batch(tasks: Batch[RunningTask]) -> list[str]:
+    """Work for many tasks in one call, for as long as the longest of them."""
+    scribe().begin(*tasks)
+    try:
+        time.sleep(max(map(seconds, tasks)))
+    except BaseException:
+        scribe().end(*tasks, what=What.RAISED)
+        raise
+    scribe().end(*tasks, what=What.RETURNED)
+    return [task.id for task in tasks]
 
 
 @mux.handler("bulky", threads=False)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from tests.chaos.alibi import LEASE_LOST, Alibis
 from tests.chaos.evidence import Evidence, Stored
-from tests.chaos.ledger import Run, What, runs_of
+from tests.chaos.ledger import Record, Run, What, runs_of
 from tests.chaos.plan import Kind
 from tests.chaos.producer import Enqueued, Entry
 
@@ -19,6 +19,7 @@ GUARANTEES: Final = {
     "twice": "every second run is explained by a fault between start and ack",
     "charged": "no attempt is charged without a run, none for a server that died or lost its leases",
     "blocked": "no task is charged for another that blocks its event loop",
+    "batch": "no task is charged for the death of a call that it shared with others",
     "last": "a last attempt is not used up without a run",
     "archived": "nothing is archived but last attempts that a fault cut short",
     "result": "a kept task has its result, and ran",
@@ -71,6 +72,7 @@ class _Check:
         for record in evidence.records:
             if record.what is What.BEGAN:
                 self._begun[record.generation, record.pid].append(record.at_ns)
+        self._together = _together(evidence.records)
         self._explained: Counter[str] = Counter()
 
     def verdict(self) -> Verdict:
@@ -168,16 +170,25 @@ class _Check:
                 is_lost = why in (Kind.KILL_SERVER.value, LEASE_LOST) and run.what is not What.RAISED
                 if is_lost and not entry.order.job.is_timed and following.retried > run.retried:
                     yield Violation("charged", f"{_name(entry)} was charged as it was lost: {_story(runs)}")
-                if why == _BLOCKED and following.retried > run.retried:
-                    yield Violation("blocked", f"{_name(entry)} was charged for another: {_story(runs)}")
+                if following.retried > run.retried:
+                    yield from self._of_others(entry, run, why, runs)
             extra = following.retried - run.retried - 1
             if extra > 0:
                 yield Violation("charged", f"{_name(entry)} was charged {extra} attempts more: {_story(runs)}")
 
+    def _of_others(self, entry: Entry, run: Run, why: str | None, runs: list[Run]) -> Iterator[Violation]:
+        """Yield what is wrong with charging a run that may not have been to blame."""
+        if why == _BLOCKED:
+            yield Violation("blocked", f"{_name(entry)} was charged for another: {_story(runs)}")
+        is_shared = entry.order.job.is_batched and (run.task_id, run.began_ns) in self._together
+        if is_shared and run.ended_ns is None:
+            yield Violation("batch", f"{_name(entry)} was charged for a call of many: {_story(runs)}")
+
     def _explain(self, entry: Entry, run: Run, following: Run | None) -> str | None:
         begun = self._begun[run.generation, run.pid]
         at = bisect_right(begun, run.began_ns)
-        next_on_child_ns = begun[at] if at < len(begun) and not entry.order.job.is_async else None
+        has_child = not entry.order.job.is_async and not entry.order.job.is_batched
+        next_on_child_ns = begun[at] if at < len(begun) and has_child else None
         following_ns = following.began_ns if following is not None else (1 << 63) - 1
         if (why := self._alibis.of(run, following_ns, next_on_child_ns)) is not None:
             return why.value if isinstance(why, Kind) else why
@@ -219,6 +230,21 @@ class _Check:
                     f"task {record.task_id} began in process {record.pid} of generation {record.generation} "
                     "while every slot had a living handler",
                 )
+
+
+def _together(records: Sequence[Record]) -> set[tuple[str, int]]:
+    """Return the runs, by task and beginning, that were in one process with others."""
+    found: set[tuple[str, int]] = set()
+    open_: defaultdict[tuple[int, int], dict[str, int]] = defaultdict(dict)
+    for record in records:
+        running = open_[record.generation, record.pid]
+        if record.what is What.BEGAN:
+            running[record.task_id] = record.at_ns
+            if len(running) > 1:
+                found |= {*running.items()}
+        elif record.what is not What.OVERFULL:
+            running.pop(record.task_id, None)
+    return found
 
 
 def _result(entry: Entry) -> bytes | None:

@@ -358,3 +358,25 @@ def test_a_damaged_ledger_is_no_ledger(tmp_path: Path) -> None:
         list(read_ledger(tmp_path / "ledger"))
     with pytest.raises(ValueError, match="an end without a beginning"):
         check(evidence(iter([Record(TASK, What.RETURNED, 0, 0, 100, S, 0)])))
+
+
+@pytest.mark.parametrize(
+    ("beside", "charged", "reported"),
+    [(None, 1, []), (2.0, 0, []), (2.0, 1, ["batch"])],
+    ids=["alone", "with another", "charged"],
+)
+def test_a_task_that_died_in_a_call_of_many_is_not_charged(
+    beside: float | None, charged: int, reported: list[str]
+) -> None:
+    others = [run(beside, None, task_id=NEXT), run(5, 6, task_id=NEXT)] if beside else []
+    entries = (entry(job="batch"), entry(NEXT, job="batch"))[: 1 + len(others)]
+    stored = {one.order.id: Stored(("completed",), "", f'"{one.order.id}"'.encode()) for one in entries}
+    found = evidence(
+        run(2.0001, None),
+        run(7, 8, retried=charged),
+        *others,
+        entries=entries,
+        strikes=[strike(Kind.KILL_CHILD, 3, pids=(100,))],
+        keyspace=Keyspace(stored, []),
+    )
+    assert broken(found) == reported

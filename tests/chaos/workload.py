@@ -32,6 +32,7 @@ class Job:
     span_ms: tuple[int, int] = (0, 0)
     fails_first: bool = False
     is_async: bool = False
+    is_batched: bool = False
     blocks: bool = False
     queue: str = ""
     echoes: int = 1
@@ -61,11 +62,12 @@ _BULK: Final = 300_000
 JOBS: Final = {
     job.name: job
     for job in (
-        Job("quick", 0.7819),
+        Job("quick", 0.7519),
         Job("work", 0.10, (1, 5)),
         Job("nap", 0.01, (5, 80)),
         Job("long", 0.0003, (500, 2500)),
         Job("keep", 0.03, options=_KEPT),
+        Job("batch", 0.03, (5, 80), is_batched=True, options=_KEPT),
         Job("blank", 0.01, (5, 30), echoes=0, options=_KEPT),
         Job("late", 0.002, options=_KEPT),
         Job("bulky", 0.0005, echoes=_BULK // 8, pad=_BULK, options=_KEPT),
