@@ -8,6 +8,8 @@ each for a while.
 Each second run is held against what is known of the first. ``in hand``: its server was killed before the run had ended.
 ``unwritten``: it had ended, and its task was still active in Redis when its server, stopped for a moment, was killed,
 so its end had not been written. ``frozen``: the same of a server that stood still. All others are unexplained.
+
+``lanes`` is another program behind the same door: limits, turns and places while servers are killed.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from benchmarks import recovery_lanes
 from fastq import Client, Task
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server
@@ -34,7 +37,7 @@ from tests.waiting import wait_until
 ROOT: Final = Path(__file__).parents[1]
 BACKLOG: Final = 40
 WITHIN_S: Final = 150.0
-KINDS: Final = ("supervisor", "neighbors", "peers", "freeze")
+KINDS: Final = ("supervisor", "neighbors", "peers", "freeze", "lanes")
 
 
 class Run(NamedTuple):
@@ -259,7 +262,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, nargs=2, default=(1.0, 10.0), help="how long a freeze lasts")
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no other round after this time")
     parser.add_argument("--log", type=Path, help="write what the servers have logged here")
+    parser.add_argument("--behind", type=int, default=100_000, help="lanes: tasks that wait in one of them")
     options = parser.parse_args(arguments)
+    if options.kind == "lanes":
+        return recovery_lanes.run(options.servers, options.rounds, options.behind, options.log)
     ends_s = time.monotonic() + 60 * options.minutes
     strikes: list[Strike] = []
     took: list[float] = []
