@@ -253,7 +253,9 @@ class _Look:
             return _Wait(_RANKS.index(LaneState.FULL), 0.0, name)
         until_us = row.turn_us or 0.0
         if limit is not None and limit.rate and row.arrival_us:
-            until_us = max(until_us, row.arrival_us - (limit.burst - 1) * limit.interval_us)
+            token_us = row.arrival_us - (limit.burst - 1) * limit.interval_us
+            # A later one would be that of another limit, which take.lua leaves out.
+            until_us = max(until_us, token_us if token_us <= now_us + limit.interval_us else 0.0)
         return _Wait(_RANKS.index(LaneState.RATE), until_us, name) if until_us > now_us else None
 
 

@@ -14,6 +14,7 @@ from tests.inspector.harness import Ask, Seeded
 
 Q = "default"
 LATER_US = 4_000_000_000_000_000
+HOUR_US = 3_600_000_000
 
 
 def lane(queue: Seeded, name: str, waiting: int = 1, *, turn: float | None = 1.0, full: float | None = None) -> None:
@@ -33,6 +34,10 @@ def hold(queue: Seeded, name: str, *ids: str, **more: Any) -> None:
     """Let running tasks have places."""
     queue.activate(*ids, until_s=int(time.time()) + 30, **more)
     queue.db.sadd(keys.held(Q, name), *ids)
+
+
+def in_half_an_hour_us() -> int:
+    return int(time.time() * 1e6) + HOUR_US // 2
 
 
 def why(ask: Ask, name: str | None) -> tuple[str, str, tuple[str, ...]]:
@@ -66,11 +71,12 @@ def test_each_lane_tells_why_it_waits(ask: Ask, queue: Seeded) -> None:
 
 def test_a_rate_is_known_before_the_lane_is_looked_at(ask: Ask, queue: Seeded) -> None:
     """Its turn may be older than the tokens that its last tasks took."""
-    rule(queue, every="0:200000:3:1")
+    rule(queue, every=f"0:{HOUR_US}:3:1")
     lane(queue, "acme")
-    queue.db.hset(keys.rates(Q), "acme", LATER_US)
+    token_us = in_half_an_hour_us()
+    queue.db.hset(keys.rates(Q), "acme", token_us + 2 * HOUR_US)
     found = ask("get_lane", Q, "acme")
-    assert (found.state, found.until) == ("rate", datetime.fromtimestamp((LATER_US - 400_000) / 1e6, UTC))
+    assert (found.state, found.until) == ("rate", datetime.fromtimestamp(token_us / 1e6, UTC))
 
 
 def test_a_pool_holds_back_its_lanes(ask: Ask, queue: Seeded) -> None:
@@ -83,8 +89,8 @@ def test_a_pool_holds_back_its_lanes(ask: Ask, queue: Seeded) -> None:
     assert [info.lane for info in ask("lanes", Q)[0]] == ["openai:*", "openai:acme"]  # the other one is a mere group
     queue.db.srem(keys.held(Q, "openai:*"), "r2")
     assert why(ask, "openai:acme") == ("ready", "", ())
-    queue.db.hset(keys.limits(Q), "openai:*", "0:200000:1:1")
-    queue.db.hset(keys.rates(Q), "openai:*", LATER_US)
+    queue.db.hset(keys.limits(Q), "openai:*", f"0:{HOUR_US}:1:1")
+    queue.db.hset(keys.rates(Q), "openai:*", in_half_an_hour_us())
     assert why(ask, "openai:acme") == ("rate", "openai:*", ())
     assert why(ask, "openai:*") == ("idle", "", ())
     queue.db.hset(keys.limits(Q), "openai:*", "0:200000:1:1:paused")
@@ -165,6 +171,15 @@ def test_a_queue_without_limits_has_no_lanes(ask: Ask, queue: Seeded) -> None:
     assert ask("lanes", Q) == ([], "")
     assert ask("lanes", "nosuch") == ([], "")
     assert ask("get_lane", Q, "mails").limit is None
+
+
+def test_a_rate_that_was_used_up_under_another_limit_is_no_reason_to_wait(ask: Ask, queue: Seeded) -> None:
+    rule(queue, acme=f"0:{HOUR_US}:1:1")
+    lane(queue, "acme")
+    queue.db.hset(keys.rates(Q), "acme", in_half_an_hour_us())
+    assert why(ask, "acme") == ("rate", "acme", ())
+    ask("set_limit", Q, "acme", Limit(rate="5/s"))
+    assert why(ask, "acme") == ("ready", "", ())
 
 
 def test_a_limit_is_set_changed_and_removed(ask: Ask, queue: Seeded) -> None:

@@ -123,8 +123,11 @@ local function level_of(name, rule, arrival)
     if level.free <= 0 and not level.is_paused and may_look then look(level) end
   end
   if found.interval > 0 then
-    level.interval, level.burst = found.interval, found.burst
+    local interval, burst = found.interval, found.burst
+    level.interval, level.burst = interval, burst
     level.arrival = math.max(tonumber(arrival or 0) or 0, now)
+    -- So much was used up under another limit: this one begins with a token.
+    if level.arrival > now + burst * interval then level.arrival = now + (burst - 1) * interval end
     level.tokens = math.floor((level.burst * level.interval - (level.arrival - now)) / level.interval)
   end
   return level

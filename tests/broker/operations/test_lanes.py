@@ -26,6 +26,7 @@ from fastq.broker.operations.finish import (
     retry,
 )
 from fastq.broker.operations.lanes import in_lanes
+from fastq.broker.operations.limits import write_limit
 from fastq.broker.operations.maintain import forward
 from fastq.common.states import TaskState
 from fastq.wire import keys
@@ -293,6 +294,18 @@ def test_a_rate_is_kept(lanes: LaneBench) -> None:
     assert 3500 < taken.due_s <= 3600
     assert not lanes.rings()
     lanes.done("a", "b")
+    assert lanes.take() == []
+
+
+def test_a_rate_that_is_changed_holds_at_once(lanes: LaneBench) -> None:
+    lanes.rule("x", "0:3600000000:3:1")
+    lanes.rule("api:*", "0:3600000000:3:1")
+    lanes.add("x", *"abcdef")
+    lanes.add("api:a", *"ghijkl")
+    assert sorted(lanes.take()) == [*"abc", *"ghi"]
+    for name in ("x", "api:*"):
+        lanes.bench.run(write_limit(QUEUE, name, "set", "0:600000000:2:1"))
+    assert sorted(lanes.take() + lanes.take()) == ["d", "j"]  # what waits for a pool gets its turn by the first one
     assert lanes.take() == []
 
 
