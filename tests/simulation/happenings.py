@@ -199,5 +199,12 @@ class Switched(NamedTuple):
     at_s: float
 
 
-InRedis = Limited | Placed | Waiting | Switched
+class Changing(NamedTuple):
+    """Somebody begins to change a limit, or knows that it is done; it may have been the same before."""
+
+    at_s: float
+    is_on: bool
+
+
+InRedis = Limited | Placed | Waiting | Switched | Changing
 """What Redis was seen to have after each command, of the queue with lanes."""

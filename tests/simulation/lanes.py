@@ -10,7 +10,7 @@ from fastq.pool.main.protocol import Event, EventKind
 from fastq.wire.limit import read_rule
 from fastq.worker.shared.report import FailureReport
 from tests.simulation.actors import KEEPS_S, until_done
-from tests.simulation.happenings import Laned, Limited, Placed, Rested, Switched, Waiting
+from tests.simulation.happenings import Changing, Laned, Limited, Placed, Rested, Switched, Waiting
 from tests.simulation.judge import Sent
 from tests.simulation.keyspace import OF_LANES
 from tests.simulation.loop import Machine
@@ -38,7 +38,9 @@ async def use_lanes(world: "World", machine: Machine) -> None:
         await _put(world, client, f"l{number:03}", draw)
     world.are_limits_final = True
     await changing
+    world.history.lanes.append(Changing(world.now_s, True))
     await _end_limits(inspector, draw)
+    world.history.lanes.append(Changing(world.now_s, False))
     world.tell("limits", "at the end")
     await client.close()
     await inspector.close()
@@ -61,7 +63,9 @@ async def _put(world: "World", client: AsyncClient, task_id: str, draw: Random) 
 async def _change_limits(world: "World", inspector: AsyncInspector, draw: Random) -> None:
     """Set, remove, pause and resume; the first limit comes when tasks may wait, and all may go for a while."""
     await asyncio.sleep(draw.uniform(0, 12))
+    note = world.history.lanes.append
     while not world.are_limits_final:
+        note(Changing(world.now_s, True))
         name: Any = draw.choice((*LANES, *POOLS, *POOLS, "*", "*", None))
         limit = draw_limit(draw, name)
         match draw.choice(("set", "set", "set", "remove", "pause", "none")):
@@ -74,12 +78,15 @@ async def _change_limits(world: "World", inspector: AsyncInspector, draw: Random
             case "pause" if name is not None:
                 await until_done(partial(inspector.pause_lane, OF_LANES, name))
                 world.tell("lane paused", name)
+                note(Changing(world.now_s, False))
                 await asyncio.sleep(draw.uniform(1, 10))
+                note(Changing(world.now_s, True))
                 await until_done(partial(inspector.resume_lane, OF_LANES, name))
                 world.tell("lane resumed", name)
             case "none" if draw.random() < 0.5:
                 await _remove_all(inspector)
                 world.tell("limits", "none")
+        note(Changing(world.now_s, False))
         await asyncio.sleep(draw.expovariate(1 / 3))
 
 

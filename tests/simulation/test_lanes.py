@@ -6,6 +6,7 @@ import pytest
 
 from tests.simulation.happenings import (
     Acted,
+    Changing,
     Collected,
     Happening,
     InRedis,
@@ -77,6 +78,9 @@ def broken(lanes: tuple[InRedis, ...], *others: Happening, happened: tuple[Any, 
         ((limit("p:*", interval_s=0.6), A, C), False),
         ((limit("*", interval_s=0.6), A, C), True),
         ((limit("p:1", interval_s=0.6), A, Switched(1.2), B), True),
+        # Its end was lost with the former master.
+        ((limit("p:1", 1), A, Switched(1.5), B), True),
+        ((limit("p:1", 1), A, Switched(1.4), B), False),
         ((limit("p:1", interval_s=0.6), A, limit("p:1", interval_s=0.7, at_s=1.2), B), True),
     ],
 )
@@ -95,6 +99,8 @@ def test_what_somebody_runs_by_hand_goes_past_the_limits() -> None:
         ((A, Placed(2, "a", False), Placed(6, "b", True)), PARKED, True),
         ((A, Placed(2, "a", False), Placed(3, "c", True)), PARKED, True),
         ((A, Placed(2, "a", False), limit("p:1", 1, at_s=2.5), Placed(3, "b", True)), PARKED, True),
+        ((A, Placed(2, "a", False), Changing(3, True), Placed(3, "b", True)), PARKED, True),
+        ((Changing(0, True), A, Changing(1.5, False), Placed(2, "a", False), Placed(3, "b", True)), PARKED, False),
         ((A, Placed(2, "a", False), Placed(3, "b", True)), (*PARKED, Struck(1, 2, "s", "lossy")), True),
     ],
 )

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 from tests.simulation.happenings import (
     Acted,
+    Changing,
     Collected,
     InRedis,
     Laned,
@@ -65,6 +66,7 @@ class Lanes:
         self.limits: dict[str, Limited] = {}
         self.levels: defaultdict[str, Level] = defaultdict(Level)
         self.leased: set[str] = set()
+        self.switched_s = -1.0
 
     def limit_of(self, level: str) -> Limited | None:
         """Return the limit of a lane or pool: its own, or of a lane without one that of each."""
@@ -81,12 +83,15 @@ class Lanes:
             case Limited():
                 self._set(one)
             case Switched():  # takes of the former master may be lost
+                self.switched_s = one.at_s
                 for level in self.levels.values():
                     level.arrival_s = 0.0
             case Placed(is_taken=False):
                 self.leased.discard(one.id)
                 for level in self.levels.values():
                     level.counted.discard(one.id)
+            case Placed() if one.at_s == self.switched_s:
+                self.leased.add(one.id)  # its end is lost
             case Placed():
                 self.leased.add(one.id)
                 for name in () if one.id in self.by_hand else self.names_of(one.id):
@@ -140,9 +145,13 @@ def rests(history: History) -> Iterator[str]:
     by_hand = {one.id for one in history.all_of(Acted) if one.what == "run"}
     asked = {(one.id, one.at_s): one.after_s for one in history.all_of(Rested)}
     resting: dict[str, tuple[float, str]] = {}
+    is_changing = False
     for one in history.lanes:
         match one:
             case Limited() | Switched():
+                resting.clear()
+            case Changing():
+                is_changing = one.is_on
                 resting.clear()
             case Placed(is_taken=False):
                 ended_s = max((at_s for name, at_s in asked if name == one.id and at_s <= one.at_s), default=-1.0)
@@ -152,7 +161,7 @@ def rests(history: History) -> Iterator[str]:
                     until_s = one.at_s + asked.pop((one.id, ended_s))
                     lane = lane_of[one.id]
                     resting[lane] = max(resting.get(lane, (0.0, "")), (until_s, one.id))
-            case Placed() if one.id in lane_of and one.id not in by_hand:
+            case Placed() if one.id in lane_of and one.id not in by_hand and not is_changing:
                 until_s, by = resting.get(lane_of[one.id], (0.0, ""))
                 if one.at_s < until_s - TO_THE_US:
                     yield f"{one.id} was taken at {one.at_s:.3f}, though {by} lets its lane rest until {until_s:.3f}"
