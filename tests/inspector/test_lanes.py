@@ -249,6 +249,34 @@ def test_the_last_rule_of_tasks_that_wait_becomes_one_that_limits_nothing(ask: A
         assert queue.db.hgetall(keys.limits(Q)) == {b"*": b"1:0:1:1"}
 
 
+@pytest.mark.parametrize("last", ["acme", "*", "openai:*"])
+@pytest.mark.parametrize("where", ["pending", "active", "scheduled", "retry"])
+def test_the_last_rule_stays_while_tasks_may_come_into_a_lane(ask: Ask, queue: Seeded, last: str, where: str) -> None:
+    """One that is to be retried comes back as a task of a group, which would be combined with others."""
+    queue.db.hset(keys.limits(Q), last, "1:0:1:1")
+    if where in ("pending", "active"):
+        queue.db.lpush(f"asynq:{{{Q}}}:{where}", "a")
+    else:
+        queue.db.zadd(f"asynq:{{{Q}}}:{where}", {"a": LATER_US})
+    assert ask("set_limit", Q, last, None) is True
+    assert queue.db.hgetall(keys.limits(Q)) == {last.encode(): b"0:0:1:1"}
+    queue.db.delete(f"asynq:{{{Q}}}:{where}")
+    assert ask("set_limit", Q, last, None) is True
+    assert not queue.db.exists(keys.limits(Q))
+
+
+def test_with_the_last_rule_all_goes_that_was_kept_for_lanes(ask: Ask, queue: Seeded) -> None:
+    queue.db.hset(keys.limits(Q), mapping={"a": "1:0:1:1", "b": "0:9:1:1"})
+    queue.db.hset(keys.rates(Q), "b", LATER_US)
+    queue.db.zadd(keys.turns(Q), {"b": LATER_US})
+    queue.db.zadd(keys.full(Q), {"c": LATER_US})
+    kept = keys.rates(Q), keys.turns(Q), keys.full(Q)
+    ask("set_limit", Q, "a", None)
+    assert queue.db.exists(*kept) == 3
+    ask("set_limit", Q, "b", None)
+    assert queue.db.exists(*kept, keys.bell(Q), keys.limits(Q)) == 0
+
+
 @pytest.mark.parametrize("change", ["set", "remove", "resume"])
 def test_what_waits_for_a_limit_is_looked_at_when_it_is_changed(ask: Ask, queue: Seeded, change: str) -> None:
     full, turns, bell = keys.full(Q), keys.turns(Q), keys.bell(Q)

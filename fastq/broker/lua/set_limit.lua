@@ -6,6 +6,11 @@ KEYS[4] full          asynq:{q}:full
 KEYS[5] bell          asynq:{q}:bell
 KEYS[6] app_limits    asynq:{q}:app_limits
 KEYS[7] group         asynq:{q}:g:{group}
+KEYS[8] rates         asynq:{q}:rates
+KEYS[9] pending       asynq:{q}:pending
+KEYS[10] active       asynq:{q}:active
+KEYS[11] scheduled    asynq:{q}:scheduled
+KEYS[12] retry        asynq:{q}:retry
 ARGV[1] name          the field of the rule
 ARGV[2] pool          the field of a lane's pool, or ""
 ARGV[3] change        set | declare, as an app does, which sets it unless it said so before | remove | pause | resume
@@ -16,7 +21,8 @@ returns 1 | 0 it is paused already, was declared before, or there is nothing to 
 asynq   none
 ]]
 local groups, limits, turns, full, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local app_limits, group = KEYS[6], KEYS[7]
+local app_limits, group, rates = KEYS[6], KEYS[7], KEYS[8]
+local pending, active, scheduled, retry = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local name, pool, change, rule, due_channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local no_rule, no_limit = "0:0:0:0", "0:0:1:1"
 
@@ -38,8 +44,11 @@ local is_lane = name ~= "" and name ~= "*" and string.sub(name, -2) ~= ":*"
 local has_turn, is_full = redis.call("ZSCORE", turns, name), redis.call("ZSCORE", full, name)
 local has_bell, has_tasks = redis.call("LLEN", bell) > 0, redis.call("ZCARD", group) > 0
 local has_lanes = redis.call("SCARD", groups) > 0
--- A group is a lane while it has a rule, so one that has tasks keeps a rule: one that limits nothing.
-if kept == "" and not is_paused and name ~= "" and (is_lane and has_tasks or not is_lane and has_lanes) then
+-- A group is a lane while it has a rule, so one that has tasks, or may get some back, keeps a rule: one that limits
+-- nothing.
+local is_used = is_lane and has_tasks or not is_lane and has_lanes
+  or redis.call("EXISTS", pending, active, scheduled, retry) > 0
+if kept == "" and not is_paused and name ~= "" and is_used then
   local others = redis.call("HMGET", limits, "*", pool)
   if name == "*" or not others[1] and (pool == "" or not others[2]) then kept = no_limit end
 end
@@ -62,6 +71,10 @@ elseif is_full and name == "" then
 elseif is_full then
   redis.call("ZADD", full, 0, name)
 end
-if (has_turn or is_full) and not has_bell then redis.call("LPUSH", bell, "1") end
+if redis.call("EXISTS", limits) == 0 then
+  redis.call("DEL", rates, turns, full, bell)
+elseif (has_turn or is_full) and not has_bell then
+  redis.call("LPUSH", bell, "1")
+end
 redis.pcall("PUBLISH", due_channel, "limits")
 return 1

@@ -47,7 +47,16 @@ def _apply(queue: str, name: str, change: str, rule: str) -> Flow[bool]:
 
 def write_limit(queue: str, name: str, change: str, rule: str) -> Operation[bool]:
     """Change a rule; whoever waits for this one alone is looked at again."""
-    script_keys = (*lane_keys(queue), keys.app_limits(queue), keys.group(queue, name))
+    script_keys = (
+        *lane_keys(queue),
+        keys.app_limits(queue),
+        keys.group(queue, name),
+        keys.rates(queue),
+        keys.pending(queue),
+        keys.active(queue),
+        keys.scheduled(queue),
+        keys.retry(queue),
+    )
     args = (name, "" if name.endswith(":*") else pool_of(name), change, rule, keys.due_channel(queue))
     return scripted("set_limit", script_keys, args, bool, idempotent=change in ("set", "declare"))
 
