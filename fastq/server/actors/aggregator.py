@@ -40,6 +40,8 @@ MAX_INTERVAL_S: Final = 7.0
 FIRST_WAIT_S: Final = 10.0
 LONGEST_WAIT_S: Final = 120.0
 LEAST_PAUSE_S: Final = 0.05
+UNTIL_KNOWN_S: Final = 0.5
+"""From look to look at whether it is known which groups are lanes, and are not combined."""
 MAX_KNOWN_WAITS: Final = 10_000
 MAX_AT_ONCE: Final = 8
 QUICK_S: Final = 1.0
@@ -115,6 +117,8 @@ class Aggregator(Actor):
 
     async def tick(self) -> float:
         """Aggregate the due groups of every queue; return the seconds until the next one is due."""
+        if not self._commands.lanes.are_known:
+            return UNTIL_KNOWN_S
         for one in list(self._open):  # from a tick that failed
             await self._give_back(one)
             self._open.discard(one)

@@ -47,6 +47,7 @@ class LaneKeeper(Actor):
         self._rate_cursors: dict[str, int] = {}
         self._sweep_s = -math.inf
         commands.lanes.in_doubt = self.look_at
+        commands.lanes.are_known = False
 
     def first_tick_after_s(self) -> float:
         """Wait until the subscriber listens: of rules before that the look tells, of later ones a message."""
@@ -93,6 +94,7 @@ class LaneKeeper(Actor):
                 self._on_tasks(queue)
             else:
                 lanes.discard(queue)
+        lanes.are_known |= failure is None or not failure.transient
         if failure is not None:
             raise failure
         self._has_looked = True

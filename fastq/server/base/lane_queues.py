@@ -12,11 +12,13 @@ _OF_QUEUE: Final = "asynq:{"
 class LaneQueues(set[str]):
     """The queues that have rules for lanes; empty, and then nothing is asked, unless somebody uses lanes.
 
-    ``in_doubt`` is called with a queue that may have rules by now, although nobody has told.
+    ``in_doubt`` is called with a queue that may have rules by now, although nobody has told. Until they ``are_known``,
+    a group may be a lane.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.are_known = True
         self.in_doubt: Callable[[str], None] = lambda queue: None
 
     def twins(self, operations: Sequence[Operation[Any]]) -> list[Operation[Any]]:

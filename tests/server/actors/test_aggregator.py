@@ -14,7 +14,7 @@ from fastq.broker.operation import Operation
 from fastq.broker.operations.aggregate import GroupRule
 from fastq.errors import BrokerError
 from fastq.running import GroupedTask
-from fastq.server.actors.aggregator import MAX_KNOWN_WAITS, Aggregator, GroupBackoff
+from fastq.server.actors.aggregator import MAX_KNOWN_WAITS, UNTIL_KNOWN_S, Aggregator, GroupBackoff
 from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.base.commands import Commands
 from fastq.server.children.aggregation_child import AggregationFailure
@@ -47,6 +47,20 @@ def test_the_tasks_of_a_due_group_become_one_in_the_order_in_which_they_joined(d
         assert (leftovers(bench.queue), len(bench.queue.states())) == ({}, 1)
         assert (bench.stats.aggregated, aggregating.is_busy) == (1, False)
         assert bench.db.smembers(keys.all_queues()) == {QUEUE.encode()}
+
+    on_bench(db, url, test)
+
+
+def test_nothing_is_combined_before_it_is_known_which_groups_are_lanes(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        join(bench.queue, {"a": DUE_S})
+        aggregating = aggregator_on(bench)
+        bench.commands.lanes.are_known = False
+        assert await aggregating.tick() == UNTIL_KNOWN_S
+        assert outcome(bench.queue) == {}
+        bench.commands.lanes.are_known = True
+        await aggregating.tick()
+        assert outcome(bench.queue) == {"whole:g": ["a"]}
 
     on_bench(db, url, test)
 

@@ -1,10 +1,12 @@
 """The lane keeper: it learns which queues have lanes, and every lane with tasks has a turn."""
 
+from collections.abc import Sequence
+
 import pytest
 from redis import Redis
 
 from fastq.broker.transport.subscription import ChannelMessage
-from fastq.errors import BrokerError
+from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.actors.lane_keeper import MOST_CALLS, SWEEP_EVERY_S, WITHOUT_SUBSCRIBER_S, LaneKeeper
 from fastq.server.actors.subscriber import due_topic
 from fastq.wire import keys
@@ -40,6 +42,30 @@ def test_it_looks_once_and_is_silent_where_nobody_uses_lanes(db: Redis, url: str
         assert calls["cmdstat_hlen"] == 2, "one for each queue"
         assert not {"cmdstat_eval", "cmdstat_evalsha", "cmdstat_sscan"} & calls.keys()
         assert bench.commands.lanes == set()
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("error", [BrokerConnectionError("cut"), BrokerError("refused")])
+def test_whether_lanes_are_known_is_told_once_redis_has_answered(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch, error: BrokerError
+) -> None:
+    """A refusal is an answer, too: groups go on where servers have no right to ask for lanes."""
+
+    async def failing(operations: Sequence[object]) -> list[BrokerError]:
+        return [error for _ in operations]
+
+    async def test(bench: Bench) -> None:
+        assert bench.commands.lanes.are_known, "who has no keeper has no lanes"
+        made = keeper(bench)
+        assert not bench.commands.lanes.are_known
+        with monkeypatch.context() as cut:
+            cut.setattr(bench.commands, "run_many", failing)
+            with pytest.raises(BrokerError):
+                await made.tick()
+        assert bench.commands.lanes.are_known is not error.transient
+        await made.tick()
+        assert bench.commands.lanes.are_known
 
     on_bench(db, url, test)
 
