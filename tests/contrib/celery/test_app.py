@@ -301,6 +301,7 @@ def test_wrong_arguments_and_values_are_refused_before_anything_is_sent(app: Cel
         (lambda: untyped(AsyncResult("a", Celery())).forget, "has no 'forget': set result_expires"),
     ],
 )
+@pytest.mark.usefixtures("app")
 def test_what_is_not_supported_says_so(call: Any, error: str) -> None:
     with pytest.raises((TypeError, AttributeError), match=error):
         call()
