@@ -70,7 +70,7 @@ def _read_all() -> dict[str, Script]:
     return found
 
 
-# All at once, at the import: a process that runs during an in-place upgrade of fastq keeps its own scripts, and a #
+# All at once, at the import: a process that runs during an in-place upgrade of fastq keeps its own scripts, and a
 # process without free descriptors can still load them. Takes 3 ms.
 _SCRIPTS = _read_all()
 

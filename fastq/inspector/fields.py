@@ -39,7 +39,10 @@ class Metric(NamedTuple):
 
 
 Place: TypeAlias = tuple[int, str] | None
-"""The place of a value among others, and its title there; for a column of a table the place is its rank."""
+"""The place of a value among others, and its title there.
+
+Of the columns of `stats` and of the dashboard, a narrow terminal loses those with the highest place first.
+"""
 
 
 class Field(NamedTuple):

@@ -331,7 +331,10 @@ def requeue(queue: str, task_ids: Sequence[str], now_ns: int, guard: Guard) -> O
 
 
 def park(queue: str, ends: Sequence[Parked], now_ns: int, guard: Guard) -> Operation[list[FinishOutcome]]:
-    """Put tasks back at the front of their lanes, without charging an attempt, and let these lanes rest."""
+    """Put tasks back at the front of their lanes, without charging an attempt, and let these lanes rest.
+
+    The script is a twin of requeue.lua, made by ``broker/twins.py``.
+    """
     script_keys = (keys.active(queue), keys.lease(queue), keys.pending(queue), *lane_keys(queue))
     words: list[Word] = [word for end in ends for word in (id_word(end.id), end.rest_us)]
     args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, *guard.words(), *words)

@@ -1,4 +1,4 @@
-# Whether a thread is taking a lock or giving one back. Included by _work.pyx.
+# Whether a thread is taking a lock or giving one back. Included by work.pyx.
 #
 # What is set for a thread is raised after its present instruction. Behind a call of ``acquire`` nothing would ever give
 # the lock back, since the ``try`` comes only then. A lock in C that ``with`` takes is safe: nothing is raised between it

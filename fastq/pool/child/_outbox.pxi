@@ -1,4 +1,4 @@
-# The way of results out of a child, from any of its threads. Included by _work.pyx.
+# The way of results out of a child, from any of its threads. Included by work.pyx.
 
 cdef extern from *:
     """

@@ -1,4 +1,4 @@
-"""The preloader that all pools of a server share: started once, asked for children, replaced when it dies.
+"""The main process's side of the preloader, which all its pools share: starts it, asks for children, replaces it.
 
 Wakes on messages of its preloader and on ``reload``, which imports the app in a new preloader. If that works, children
 are forked from the new one, and the old one ends with its last child. If the import fails, the old one stays.
