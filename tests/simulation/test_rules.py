@@ -57,6 +57,7 @@ BY_KEY = tuple(
 )
 LATE_ONE = (*BY_KEY, Began(6, "k#1", "s", 0, "s"), Ended(7, "k#1", "s", "DONE", "s", 25.0))
 STORED = (Keyed(1, "k", 1, True), Keyed(2, "k", 2, True))
+SAVED = (Wrote(1.2, "k#1", "CHECKPOINT", "one"), Saved(1.3, "k#1", "one"))
 FEW_TICKS = (Ticked(1, "t", 6, "a"), Ticked(2, "t", 12, "a"), Ticked(3, "t", 24, "a"))
 
 KNOWN_TO_THE_JUDGE: Final = {
@@ -129,6 +130,8 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
         ((*DONE, *BY_KEY), (*STORED, Keyed(3, "k", 3, False)), KEPT, ""),
         ((*DONE, *LATE_ONE), STORED, KEPT, "in_turn"),
         ((*DONE, RolledBack(5, "k"), RolledBack(5, "k#1"), *LATE_ONE), STORED, KEPT, ""),
+        ((*DONE, RolledBack(5, "k"), RolledBack(5, "k#1"), *LATE_ONE), (*STORED, *SAVED), KEPT, ""),
+        ((*DONE, *LATE_ONE), (*STORED, *SAVED), KEPT, "checkpoints"),
         (DONE, (Grouped(1, "m", True), BATCHES[0]), KEPT, ""),
         (DONE, (Grouped(1, "m", True),), KEPT, "groups"),
         (DONE, (Grouped(1, "m", True), *BATCHES), KEPT, "groups"),

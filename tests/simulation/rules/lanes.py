@@ -28,6 +28,8 @@ AFTER_A_DEATH_S: Final = 130.0
 """The same beside a server that ended or was cut off: a lost lease ends, and somebody looks for it."""
 AFTER_A_LOSS_S: Final = 45.0
 """The same beside other faults."""
+UNHEARD_S: Final = 12.0
+"""Until so long after a fault a server may take what waits outside of lanes as if the queue had no limits."""
 QUEUE: Final = "low"
 LOOK_EVERY_S: Final = 0.5
 
@@ -97,8 +99,12 @@ class Lanes:
                 for name in () if one.id in self.by_hand else self.names_of(one.id):
                     yield from self._take(name, one)
                 whole = self.limits.get("")
-                if whole and 0 < whole.concurrency < len(self.leased):
+                if whole and 0 < whole.concurrency < len(self.leased) and not self._may_be_unheard(one.at_s):
                     yield f"{one.id} is one of {len(self.leased)} at {one.at_s:.3f}, of {whole.concurrency} in all"
+
+    def _may_be_unheard(self, at_s: float) -> bool:
+        """Return whether a server may not have heard yet that the queue has limits: it began, or was cut off."""
+        return any(one.kind != "pause" and one.at_s <= at_s <= one.until_s + UNHEARD_S for one in self.history.struck)
 
     def _set(self, one: Limited) -> None:
         before = dict(self.limits)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tests.simulation.happenings import Saved, Told, Undone, Wrote
+from tests.simulation.happenings import Keyed, Saved, Told, Undone, Wrote
 from tests.simulation.judge import CHARGED, DONE, History, describe
 
 TOLD_S: Final = 12.0
@@ -45,11 +45,14 @@ def checkpoints(history: History) -> Iterator[str]:
     is none; one that the new master has holds.
     """
     undone = {one.data for one in history.all_of(Undone)}
+    keyed = {f"{one.key}#{one.number}" for one in history.all_of(Keyed)}
     all_wrote, all_saved = history.all_of(Wrote), history.all_of(Saved)
     for task_id, runs in history.runs.items():
         wrote = [one for one in all_wrote if one.id == task_id and one.kind == "CHECKPOINT"]
         saved = [one for one in all_saved if one.id == task_id]
         order = [one.data for one in wrote]
+        if task_id in keyed and task_id in history.rolled_back:
+            continue  # what was to follow it may have followed it twice, each time as another task
         for run in runs:
             confirmed = [order.index(one.data) for one in saved if one.at_s <= run.began_s and one.data not in undone]
             if run.checkpoint and run.checkpoint not in order:
