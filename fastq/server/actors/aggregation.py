@@ -1,6 +1,7 @@
 """The part of a server for groups: wires aggregator, aggregation child and reclaimer, and ends them in order."""
 
 import asyncio
+from collections.abc import Callable
 
 from fastq.common.clock import Clock
 from fastq.server.actors.actor import Actor
@@ -24,8 +25,9 @@ class Aggregation:
         clock: Clock,
         child: AggregationChild,
         stats: ServerStats,
+        on_groups: Callable[[str], None],
     ) -> None:
-        self.reclaimer = Reclaimer(commands, clock, aggregates=config.group_aggregator is not None)
+        self.reclaimer = Reclaimer(commands, clock, on_groups, aggregates=config.group_aggregator is not None)
         self._child = child
         self._aggregator: Aggregator | None = None
         if config.group_aggregator is not None:

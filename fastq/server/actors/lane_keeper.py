@@ -46,7 +46,6 @@ class LaneKeeper(Actor):
         self._cursors: dict[str, int] = {}
         self._rate_cursors: dict[str, int] = {}
         self._sweep_s = -math.inf
-        commands.lanes.in_doubt = self.look_at
         commands.lanes.are_known = False
 
     def first_tick_after_s(self) -> float:

@@ -27,12 +27,16 @@ class Reclaimer:
     """The part of a recoverer that returns overdue sets, deletes the rest of others, and lists unlisted groups.
 
     Only a server that aggregates, or takes from lanes, looks for groups that are not listed; another one says once that
-    there are groups.
+    there are groups. ``on_groups`` is called with a queue of these, which may have rules for lanes by now, although
+    nobody has told.
     """
 
-    def __init__(self, commands: Commands, clock: Clock, *, aggregates: bool) -> None:
+    def __init__(
+        self, commands: Commands, clock: Clock, on_groups: Callable[[str], object], *, aggregates: bool
+    ) -> None:
         self._commands = commands
         self._clock = clock
+        self._on_groups = on_groups
         self._aggregates = aggregates
         self._cursors: dict[str, int] = {}
         self._warned: set[str] = set()
@@ -48,7 +52,7 @@ class Reclaimer:
         if self._aggregates or queue in self._commands.lanes:
             await self._relist(queue, get_on)
         elif groups:
-            self._commands.lanes.in_doubt(queue)
+            self._on_groups(queue)
             self._warn(queue, groups)
 
     async def _give_back_stale(self, queue: str, get_on: Callable[[], None]) -> None:

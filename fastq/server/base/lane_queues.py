@@ -1,6 +1,6 @@
 """Which queues of a server have lanes; of these the twins of scripts are sent."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fastq.broker.operation import Operation
@@ -12,14 +12,12 @@ _OF_QUEUE: Final = "asynq:{"
 class LaneQueues(set[str]):
     """The queues that have rules for lanes; empty, and then nothing is asked, unless somebody uses lanes.
 
-    ``in_doubt`` is called with a queue that may have rules by now, although nobody has told. Until they ``are_known``,
-    a group may be a lane.
+    Until they ``are_known``, a group may be a lane.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.are_known = True
-        self.in_doubt: Callable[[str], None] = lambda queue: None
 
     def twins(self, operations: Sequence[Operation[Any]]) -> list[Operation[Any]]:
         """Return operations with those of queues with lanes in place of which a twin is to be sent replaced by it."""

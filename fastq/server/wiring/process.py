@@ -209,14 +209,9 @@ class ServerProcess:
         due = due_topic(queues, self.forwarder.note_due, self.lane_keeper, check_s)
         topics = order_topic(self.identity.server_id, self.obey), due
         self.subscriber = Subscriber(self._broker, self.processor.cancel, self.early, clock, topics, outage)
-        self.aggregation = Aggregation(
-            config,
-            timing,
-            commands,
-            clock,
-            make_aggregation_child(config, timing.aggregation_s, self._options.app, self.forks),
-            self.stats,
-        )
+        child = make_aggregation_child(config, timing.aggregation_s, self._options.app, self.forks)
+        look_for_lanes = self.lane_keeper.look_at
+        self.aggregation = Aggregation(config, timing, commands, clock, child, self.stats, look_for_lanes)
         lost = _lost_tasks(self)
         self.recoverer = Recoverer(commands, queues, self.in_flight, lost, self.aggregation.reclaimer.reclaim)
         self.beacon = _beacon(self, self._broker, lost, self._own_process)

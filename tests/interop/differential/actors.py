@@ -51,7 +51,7 @@ def _actor(stage: Stage, name: str, queue: str) -> Actor:
     in_flight = InFlight.of(US, StallWatch(clock), clock, TRUSTING)  # another server's: it holds none of the stage's
     rules = LostTaskRules(lambda retried: 3600.0, MAX_LOST, None, Tally)
     lost = LostTasks(commands, rules, clock, in_flight.stats)
-    return Recoverer(commands, [queue], in_flight, lost, Reclaimer(commands, clock, aggregates=True).reclaim)
+    return Recoverer(commands, [queue], in_flight, lost, Reclaimer(commands, clock, str, aggregates=True).reclaim)
 
 
 class RecordingAggregator(Aggregator):

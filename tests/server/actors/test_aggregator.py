@@ -444,7 +444,7 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
             await aggregating.stop()
         await until(lambda: not under_way(bench.commands))  # what was asked for a set may come after its asker's end
         bench.clock.advance(121)
-        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
+        await Reclaimer(bench.commands, bench.clock, str, aggregates=True).reclaim(QUEUE, no_news)
         last: Aggregator = aggregator_on(bench)
         last.start()
         await until(lambda: last.ticks)

@@ -119,7 +119,7 @@ def test_a_server_that_is_killed_at_any_step_neither_loses_nor_doubles_a_task(
         else:
             died = False
         for _ in range(2):
-            await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
+            await Reclaimer(bench.commands, bench.clock, str, aggregates=True).reclaim(QUEUE, no_news)
             bench.clock.advance(121)
         await aggregator_on(bench, rule=rule).tick()
         found = outcome(bench.queue)
@@ -148,7 +148,7 @@ def test_a_set_that_another_server_gave_back_is_not_replaced(
 
         async def slowly(queue: str, group: str, messages: Sequence[bytes]) -> Any:
             bench.clock.advance(121)
-            await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
+            await Reclaimer(bench.commands, bench.clock, str, aggregates=True).reclaim(QUEUE, no_news)
             return await inner(queue, group, messages)
 
         aggregating = aggregator_on(bench, combine=slowly)

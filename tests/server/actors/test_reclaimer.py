@@ -35,12 +35,12 @@ def test_sets_go_back_when_their_deadline_has_passed(db: Redis, url: str, caplog
         stage(bench, large, NOW_S)
         young = AggregationSet(QUEUE, "young", "set-2")
         stage(bench, {"y": 1}, NOW_S + 1, young)
-        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
+        await Reclaimer(bench.commands, bench.clock, str, aggregates=True).reclaim(QUEUE, no_news)
         found = leftovers(bench.queue)
         assert found["groups"] == {"asynq:{default}:g:g": large, young.key: {"y": 1}}
         assert (found["listed"], found["sets"]) == ({"g"}, {young.key: NOW_S + 1})
         bench.clock.advance(1)
-        await Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim(QUEUE, no_news)
+        await Reclaimer(bench.commands, bench.clock, str, aggregates=False).reclaim(QUEUE, no_news)
         assert leftovers(bench.queue)["listed"] == {"g", "young"}
 
     on_bench(db, url, test)
@@ -51,7 +51,7 @@ def test_more_sets_than_one_look_shows_go_back_too(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         for number in range(230):
             stage(bench, {str(number): 1}, NOW_S - 1, AggregationSet(QUEUE, f"g{number}", "s"))
-        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
+        await Reclaimer(bench.commands, bench.clock, str, aggregates=True).reclaim(QUEUE, no_news)
         assert len(leftovers(bench.queue)["listed"]) == 230
         assert "sets" not in leftovers(bench.queue)
 
@@ -67,7 +67,7 @@ def test_what_is_no_set_neither_holds_the_recoverer_up_nor_hides_the_sets(
         foreign = {b"garbage": 1, b"asynq:{default}:g:\xff:x": 2, b"asynq:{default}:g:g": 3, b"a:b": float("inf")}
         bench.db.zadd(keys.aggregation_sets(QUEUE), foreign)
         stage(bench, {"a": 1}, NOW_S)
-        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
+        reclaimer = Reclaimer(bench.commands, bench.clock, str, aggregates=True)
         rounds = 0
 
         def get_on() -> None:
@@ -101,7 +101,7 @@ def test_sets_that_cannot_be_given_back_are_asked_for_once_a_round(
 
     async def test(bench: Bench) -> None:
         stage(bench, {"a": 1}, NOW_S)
-        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
+        await Reclaimer(bench.commands, bench.clock, str, aggregates=True).reclaim(QUEUE, no_news)
 
     on_bench(db, url, test)
     assert asked == [ONE]
@@ -113,7 +113,7 @@ def test_a_set_without_tasks_goes_and_nothing_is_said_of_tasks(
 ) -> None:
     async def test(bench: Bench) -> None:
         bench.db.zadd(keys.aggregation_sets(QUEUE), {ONE.key: 1})
-        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
+        await Reclaimer(bench.commands, bench.clock, str, aggregates=True).reclaim(QUEUE, no_news)
         assert leftovers(bench.queue) == {}
 
     on_bench(db, url, test)
@@ -128,7 +128,7 @@ def test_what_is_left_of_an_aggregated_set_is_deleted_with_its_locks(db: Redis, 
         bench.db.hset(keys.task(QUEUE, "0007"), "msg", b"\xff\xff")
         bench.db.delete(keys.task(QUEUE, "0008"))
         bench.db.set(lock, "0500")
-        await Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim(QUEUE, no_news)
+        await Reclaimer(bench.commands, bench.clock, str, aggregates=False).reclaim(QUEUE, no_news)
         assert (leftovers(bench.queue), bench.queue.states(), bench.db.exists(lock)) == ({}, {}, 0)
 
     on_bench(db, url, test)
@@ -143,7 +143,7 @@ def test_lost_groups_are_listed_a_part_of_the_keys_at_a_time(
         join(bench.queue, {"a": 1})
         bench.db.srem(keys.groups(QUEUE), "g")
         bench.queue.pend(*(f"p{number}" for number in range(3000)))
-        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
+        reclaimer = Reclaimer(bench.commands, bench.clock, str, aggregates=True)
         rounds = 0
         while not bench.db.exists(keys.groups(QUEUE)) or reclaimer._cursors[QUEUE]:
             await reclaimer.reclaim(QUEUE, no_news)
@@ -159,13 +159,13 @@ def test_a_server_that_does_not_aggregate_says_once_that_there_are_groups(
     db: Redis, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test(bench: Bench) -> None:
-        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=False)
+        reclaimer = Reclaimer(bench.commands, bench.clock, str, aggregates=False)
         await reclaimer.reclaim(QUEUE, no_news)
         assert logged(caplog) == []
         join(bench.queue, {"a": 1})
         for _ in range(2):
             await reclaimer.reclaim(QUEUE, no_news)
-        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
+        await Reclaimer(bench.commands, bench.clock, str, aggregates=True).reclaim(QUEUE, no_news)
 
     on_bench(db, url, test)
     (line,) = logged(caplog)
@@ -175,7 +175,7 @@ def test_a_server_that_does_not_aggregate_says_once_that_there_are_groups(
 def test_the_recoverer_asks_it_for_each_queue(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         stage(bench, {"a": 1}, NOW_S)
-        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=False)
+        reclaimer = Reclaimer(bench.commands, bench.clock, str, aggregates=False)
         await recoverer(bench, "other", QUEUE, reclaim=reclaimer.reclaim).tick()
         assert leftovers(bench.queue)["groups"] == {"asynq:{default}:g:g": {"a": 1}}
 
@@ -194,7 +194,7 @@ GONE: dict[str, Callable[[Inspector], object]] = {
 @pytest.mark.parametrize("way", GONE)
 def test_the_name_of_a_group_whose_scheduled_tasks_are_gone_goes_too(way: str, db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
-        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
+        reclaimer = Reclaimer(bench.commands, bench.clock, str, aggregates=True)
         with Client(url) as client, Inspector(url) as inspector:
             client.enqueue("t", group="g", process_in=3600, task_id="a")
             await reclaimer.reclaim(QUEUE, no_news)
@@ -209,7 +209,7 @@ def test_the_name_of_a_group_whose_scheduled_tasks_are_gone_goes_too(way: str, d
 
 def test_a_group_stays_listed_while_tasks_of_it_are_scheduled_or_in_it(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
-        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
+        reclaimer = Reclaimer(bench.commands, bench.clock, str, aggregates=True)
         with Client(url) as client, Inspector(url) as inspector:
             client.enqueue("t", process_in=60, task_id="first")
             for group, due_s in (("g", 3600), ("g", 7200), ("g", 3600), ("other", 3600)):
@@ -240,7 +240,7 @@ def test_a_named_schedulers_group_is_unlisted_as_well(db: Redis, url: str) -> No
         tick = NamedTick("n", "e", NOW_S, 60, "", 60)
         task = NewTask("a", message("a"), run_at_s=NOW_S + 60, group="g")
         await bench.commands.run(enqueue_tick(tick, EnqueueBatch(QUEUE, TaskState.SCHEDULED, [task], NOW_NS)))
-        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
+        reclaimer = Reclaimer(bench.commands, bench.clock, str, aggregates=True)
         await reclaimer.reclaim(QUEUE, no_news)
         assert bench.db.smembers(keys.groups(QUEUE)) == {b"g"}
         bench.db.zrem(keys.scheduled(QUEUE), "a")
@@ -255,7 +255,23 @@ def test_a_thousand_names_go_in_one_round(db: Redis, url: str) -> None:
         names = [f"g{number}" for number in range(2 * STRETCH + 1)]
         bench.db.sadd(keys.groups(QUEUE), *names)
         bench.db.zadd(keys.scheduled_groups(QUEUE), dict.fromkeys(names, NOW_S))
-        await Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim(QUEUE, no_news)
+        await Reclaimer(bench.commands, bench.clock, str, aggregates=False).reclaim(QUEUE, no_news)
         assert not bench.db.exists(keys.groups(QUEUE), keys.scheduled_groups(QUEUE))
+
+    on_bench(db, url, test)
+
+
+def test_groups_that_may_be_lanes_by_now_are_told(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        told: list[str] = []
+        reclaimer = Reclaimer(bench.commands, bench.clock, told.append, aggregates=False)
+        await reclaimer.reclaim(QUEUE, no_news)
+        assert told == []
+        bench.db.sadd(keys.groups(QUEUE), "acme")
+        bench.db.zadd(keys.group(QUEUE, "acme"), {"a": NOW_S})
+        await reclaimer.reclaim(QUEUE, no_news)
+        bench.commands.lanes.add(QUEUE)
+        await reclaimer.reclaim(QUEUE, no_news)
+        assert told == [QUEUE]
 
     on_bench(db, url, test)
