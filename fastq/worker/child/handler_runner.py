@@ -4,7 +4,7 @@ The pool loads this by name, with a JSON argument that names the app and its hoo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Sequence
 from inspect import isawaitable, iscoroutine
 from operator import attrgetter
 from typing import Any, Final
@@ -89,6 +89,21 @@ _WITHOUT_HANDLER: Final = (HandlerNotFoundError, PayloadError)
 """Errors of tasks whose handler was not called: their tracebacks have only frames of fastq."""
 
 
+class _ForBatches(dict[str, bool]):
+    """Types of tasks, and whether their handler is one for batches: looked up once for each task, found out once."""
+
+    def __init__(self, mux: ServeMux, batchings: Container[str]) -> None:
+        super().__init__()
+        self._mux = mux
+        self._batchings = batchings
+
+    def __missing__(self, task_type: str) -> bool:
+        if len(self) >= MAX_ROUTES:  # types that contain an id have no end
+            self.clear()
+        found = self[task_type] = self._mux.match(task_type)[1] in self._batchings
+        return found
+
+
 class HandlerRunner:
     """The runner of tasks through a mux.
 
@@ -118,7 +133,7 @@ class HandlerRunner:
         self.description = app.encode()
         self.child_start, self.child_stop = mux.child_hooks()
         self._batchings = mux._batchings()
-        self._known: dict[str, bool] = {}  # types, and whether their handler is one for batches
+        self._for_batches = _ForBatches(mux, self._batchings)
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Run a plain task to its end and return its outcome."""
@@ -126,7 +141,7 @@ class HandlerRunner:
             message = decode_task_message(data)
         except InvalidMessageError as error:
             return EventKind.INVALID, str(error).encode()
-        if self._batchings and self._is_for_batches(message.type):
+        if self._batchings and self._for_batches[message.type]:
             return _only(self.run_batch([data], [context]))
         task = RunningTask(message, context)
         CURRENT.set(task)  # a task runs in a context of its own
@@ -185,14 +200,6 @@ class HandlerRunner:
         call = BatchCall(batching, messages, contexts, self._failed, self._returned, is_valid=is_valid)
         return call, self._mux.dispatch(types[0])
 
-    def _is_for_batches(self, task_type: str) -> bool:
-        found = self._known.get(task_type)
-        if found is None:
-            if len(self._known) >= MAX_ROUTES:  # types that contain an id have no end
-                self._known.clear()
-            found = self._known[task_type] = self._mux.match(task_type)[1] in self._batchings
-        return found
-
     def _returned(self, task: RunningTask, retention_s: int, outcome: object) -> Answer:
         refuse_unrun(outcome, f"the handler of {task.type!r}")
         if retention_s <= 0 and not self._keep_results:
@@ -216,7 +223,7 @@ class HandlerRunner:
             message = decode_task_message(data)
         except InvalidMessageError as error:
             return EventKind.INVALID, str(error).encode()
-        if self._batchings and self._is_for_batches(message.type):
+        if self._batchings and self._for_batches[message.type]:
             return _only(await self._run_batch_async([data], [context]))
         task = RunningTask(message, context)
         CURRENT.set(task)
