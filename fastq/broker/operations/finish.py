@@ -201,7 +201,8 @@ class Fate(NamedTuple):
     """What is said of a disposition.
 
     ``outcome`` is its name in metrics and in the task log, ``word`` and ``level`` are those of the line about a task
-    that failed. ``history`` names the counters of the history that count it. Waiting clients are ``told`` of it. A task
+    that failed. ``history`` names the counters of the history that count it. Waiting clients are
+    ``told`` of it, unless the task comes back. A task
     that ``stays`` keeps the progress that its handler told last.
     """
 

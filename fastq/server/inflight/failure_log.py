@@ -60,7 +60,7 @@ class FailureLog:
                 self._log_later()
             return
         now_s = self._clock.unix_ns() // 1_000_000_000
-        about = _about(task, disposition, report, now_s)
+        about = _about(task, line_kind.word, disposition, report, now_s)
         follows = _follows(disposition, now_s)
         if isinstance(disposition, Archived):
             follows = f"{follows}: {_why_final(task, kind, report)}"
@@ -104,7 +104,9 @@ class FailureLog:
             )
 
 
-def _about(task: InFlightTask, disposition: Disposition, report: FailureReport, now_s: int) -> dict[str, Any]:
+def _about(
+    task: InFlightTask, outcome: str, disposition: Disposition, report: FailureReport, now_s: int
+) -> dict[str, Any]:
     view = task.view
     return {
         "task_id": task.id,
@@ -112,7 +114,7 @@ def _about(task: InFlightTask, disposition: Disposition, report: FailureReport, 
         "queue": task.queue,
         "attempt": view.retried + 1,
         "max_attempts": report.limit(view.retry) + 1,
-        "outcome": FATES[type(disposition)].word,
+        "outcome": outcome,
         "error": report.error,
         **({"retry_in_s": disposition.retry_at_s - now_s} if isinstance(disposition, Retried) else {}),
     }

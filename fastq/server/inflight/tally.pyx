@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from fastq.broker.operations import finish
-from fastq.broker.operations.finish import Done, Parked, Requeued, Retried
+from fastq.broker.operations.finish import Done, Retried
 from fastq.pool.main.protocol import EventKind
 from fastq.wire import history
 
@@ -19,8 +19,7 @@ cdef int SIZE = len(ENDS)
 cdef int DELETED = SIZE, SNOOZED = SIZE + 1
 assert EventKind.ABORTED == KINDS, "the kinds from ABORTED on are not ends of attempts"
 
-cdef int DONE = ENDS.index(Done), RETRIED = ENDS.index(Retried), REQUEUED = ENDS.index(Requeued)
-cdef int PARKED = ENDS.index(Parked)
+cdef int DONE = ENDS.index(Done), RETRIED = ENDS.index(Retried)
 
 ATTEMPT_BOUNDS = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 25.0)
 CALL_BOUNDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
@@ -32,6 +31,11 @@ cdef list IN_HISTORY = [
     for name in fate.history
 ]
 assert len(OUTCOME_NAMES) <= OUTCOMES
+# Whether a task does not come back: then clients are told of its end.
+cdef bint IS_LAST[OUTCOMES]
+for at, fate in enumerate(FATES.values()):
+    IS_LAST[at] = fate.told is not None
+IS_LAST[DELETED], IS_LAST[SNOOZED] = True, False
 assert history.COUNTERS == HISTORY and history.OUTCOMES == ("done", "failed", "retried", "archived", "lost")
 
 
@@ -73,8 +77,8 @@ cdef class Histogram:
 cdef class Tally:
     """The counts of one queue's tasks of one type: ends that are written, causes of failures, waits and run times.
 
-    ``attempts`` has the number of the last attempt of each task that is not retried. ``type`` is the pattern of the app that matched, so that an app has a bounded number of tallies. ``lost`` tasks were
-    brought back from dead servers. A batch handler has ``call_tasks``, how many tasks its calls had, and
+    ``attempts`` has the number of the last attempt of each task that has ended. ``type`` is the pattern of the app that
+    matched, so that an app has a bounded number of tallies. ``lost`` tasks were brought back from dead servers. A batch handler has ``call_tasks``, how many tasks its calls had, and
     ``call_wait_s``, how long it was waited for them; None for others.
     """
 
@@ -113,7 +117,7 @@ cdef class Tally:
         if outcome == RETRIED:
             if not disposition.is_failure:
                 self.excused += 1
-        elif outcome >= 0 and outcome != REQUEUED and outcome != SNOOZED and outcome != PARKED:
+        elif outcome >= 0 and IS_LAST[outcome]:
             self.attempts.add(retried + 1)
         if 0 < failure < KINDS:
             self.by_kind[failure] += 1

@@ -309,3 +309,10 @@ def test_luacheck_finds_nothing(tmp_path: Path) -> None:
     config = ("--config", str(PACKAGE.parent / ".luacheckrc"))
     done = subprocess.run(["luacheck", *config, "--no-color", str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_what_takes_tasks_off_active_gives_back_their_places_in_lanes() -> None:
+    takes = {name for name in script_names() if 'redis.call("LREM", active' in load_script(name).text}
+    twins = {f"{name}_lanes" for name in TWINS}
+    # Repairs: the places of tasks without a lease are looked for.
+    assert {name for name in takes - twins if name not in TWINS} == {"list_leases", "repair_active"}
