@@ -1,6 +1,9 @@
 """Waiting for a slot, held against the textbook."""
 
+import heapq
 import math
+import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -53,3 +56,36 @@ def test_more_slots_never_make_tasks_wait_longer(slots: int, load: float, square
     assert many.mean_s <= few.mean_s
     assert many.p99_s <= few.p99_s * (1 + 1e-12)
     assert 0 <= few.probability <= 1
+
+
+MIXES = {
+    "5 ms": (Load(1, 5e-3, 100),),
+    "1 ms and 5 ms": (Load(4, 1e-3, 100), Load(1, 5e-3, 100)),
+    "1 ms and 50 ms": (Load(9, 1e-3, 100), Load(1, 50e-3, 100)),
+}
+
+
+def waits_of_a_queue(slots: int, loads: Sequence[Load], busy: float, count: int = 150_000) -> list[float]:
+    """Return the waits of tasks that come at random and take the first slot that is free, the shortest first."""
+    rng = random.Random(1)
+    pace = busy * slots * sum(load.rate for load in loads) / sum(load.rate * load.duration for load in loads)
+    now, free_at, waits = 0.0, [0.0] * slots, []
+    for load in rng.choices(loads, [load.rate for load in loads], k=count):
+        now += rng.expovariate(pace)
+        begins = max(now, heapq.heappop(free_at))
+        heapq.heappush(free_at, begins + load.duration)
+        waits.append(begins - now)
+    return sorted(waits)
+
+
+@pytest.mark.parametrize(
+    ("slots", "busy", "within"), [(2, 0.3, 0.15), (2, 0.6, 0.15), (2, 0.8, 0.15), (16, 0.6, 0.4), (16, 0.8, 0.15)]
+)
+@pytest.mark.parametrize("mix", MIXES)
+def test_the_formula_is_as_close_to_a_queue_as_the_guide_says(mix: str, slots: int, busy: float, within: float) -> None:
+    loads = MIXES[mix]
+    waits = waits_of_a_queue(slots, loads, busy)
+    mean_s = sum(load.rate * load.duration for load in loads) / sum(load.rate for load in loads)
+    told = waiting(slots, busy * slots, mean_s, spread(loads))
+    assert told.mean_s == pytest.approx(sum(waits) / len(waits), rel=within)
+    assert told.p99_s == pytest.approx(waits[len(waits) * 99 // 100], rel=within)
