@@ -1,12 +1,10 @@
-"""The part of a server for groups: wires aggregator, aggregation child and reclaimer, and ends them in order."""
+"""The part of a server for groups: wires aggregator and aggregation child, and ends them in order."""
 
 import asyncio
-from collections.abc import Callable
 
 from fastq.common.clock import Clock
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.aggregator import Aggregator
-from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.base.commands import Commands
 from fastq.server.base.config import ServerConfig
 from fastq.server.base.timing import Timing
@@ -15,7 +13,7 @@ from fastq.server.inflight.stats import ServerStats
 
 
 class Aggregation:
-    """The groups of a server's queues: aggregated if the app has an aggregator; others' leftovers are repaired."""
+    """The groups of a server's queues: aggregated if the app has an aggregator."""
 
     def __init__(
         self,
@@ -25,9 +23,7 @@ class Aggregation:
         clock: Clock,
         child: AggregationChild,
         stats: ServerStats,
-        on_groups: Callable[[str], None],
     ) -> None:
-        self.reclaimer = Reclaimer(commands, clock, on_groups, aggregates=config.group_aggregator is not None)
         self._child = child
         self._aggregator: Aggregator | None = None
         if config.group_aggregator is not None:

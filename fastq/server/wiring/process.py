@@ -40,6 +40,7 @@ from fastq.server.actors.historian import Historian
 from fastq.server.actors.janitor import Janitor
 from fastq.server.actors.lane_keeper import LaneKeeper
 from fastq.server.actors.lost_tasks import LostTaskRules, LostTasks
+from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.actors.recoverer import Recoverer
 from fastq.server.actors.subscriber import Subscriber, due_topic, order_topic
 from fastq.server.actors.syncer import Syncer
@@ -210,10 +211,11 @@ class ServerProcess:
         topics = order_topic(self.identity.server_id, self.obey), due
         self.subscriber = Subscriber(self._broker, self.processor.cancel, self.early, clock, topics, outage)
         child = make_aggregation_child(config, timing.aggregation_s, self._options.app, self.forks)
-        look_for_lanes = self.lane_keeper.look_at
-        self.aggregation = Aggregation(config, timing, commands, clock, child, self.stats, look_for_lanes)
+        self.aggregation = Aggregation(config, timing, commands, clock, child, self.stats)
+        aggregates = config.group_aggregator is not None
+        reclaimer = Reclaimer(commands, clock, self.lane_keeper.look_at, aggregates=aggregates)
         lost = _lost_tasks(self)
-        self.recoverer = Recoverer(commands, queues, self.in_flight, lost, self.aggregation.reclaimer.reclaim)
+        self.recoverer = Recoverer(commands, queues, self.in_flight, lost, reclaimer.reclaim)
         self.beacon = _beacon(self, self._broker, lost, self._own_process)
 
     def _make_fetcher(self) -> None:
