@@ -44,6 +44,7 @@ WOKEN_INTERVAL_S: Final = 10.0
 MOST_CALLS: Final = 4
 """The most calls per round trip for a queue whose large messages fill each call; the other queues wait."""
 IN_DOUBT_PAUSE_S: Final = 0.2
+UNKNOWN_PAUSE_S: Final = 0.01
 AWAITED_S: Final = 0.25
 """How long room is kept for what a node of a cluster was asked for; a slower one does not hold up the others."""
 VAIN_S: Final = 0.4
@@ -186,6 +187,8 @@ class Fetcher(PerNodeActor):
             if not self._is_fetching:
                 return await self._end_fetching()
             await self._take_lost()
+        if not self._commands.lanes.are_known:
+            return UNKNOWN_PAUSE_S
         room = min(self._taker.room - self._dequeues.brought - self._expected(), MAX_BATCH_TASKS)
         if room <= 0:
             return await self._without_room()

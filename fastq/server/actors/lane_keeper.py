@@ -18,7 +18,7 @@ from fastq.server.base.commands import Commands
 from fastq.server.base.outage import Outage
 
 SWEEP_EVERY_S: Final = 4.0
-WITHOUT_SUBSCRIBER_S: Final = 10.0
+WITHOUT_SUBSCRIBER_S: Final = 1.0
 MOST_CALLS: Final = 20
 """Calls a sweep, of 500 groups each: more wait for the next one."""
 

@@ -12,7 +12,8 @@ _OF_QUEUE: Final = "asynq:{"
 class LaneQueues(set[str]):
     """The queues that have rules for lanes; empty, and then nothing is asked, unless somebody uses lanes.
 
-    Until they ``are_known``, a group may be a lane.
+    Until they ``are_known``, a group may be a lane, and a queue may have a limit: no task is taken, and twins are sent,
+    which do as the plain scripts where there are no rules.
     """
 
     def __init__(self) -> None:
@@ -25,4 +26,4 @@ class LaneQueues(set[str]):
 
     def _twin(self, operation: Operation[Any]) -> Operation[Any]:
         queue = operation.keys[0].removeprefix(_OF_QUEUE).partition("}:")[0]
-        return in_lanes(operation, queue) if queue in self else operation
+        return in_lanes(operation, queue) if queue in self or not self.are_known else operation

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 import pytest
 from redis import Redis
 
+from fastq.broker.operations.finish import ANY_OWNER, requeue
 from fastq.broker.transport.subscription import ChannelMessage
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.actors.lane_keeper import MOST_CALLS, SWEEP_EVERY_S, WITHOUT_SUBSCRIBER_S, LaneKeeper
 from fastq.server.actors.subscriber import due_topic
 from fastq.wire import keys
 from tests.broker.harness import QUEUE
+from tests.server.actors.fetching import Pool, fetcher
 from tests.server.actors.test_fetcher_lanes import put
 from tests.server.harness import Bench, on_bench
 
@@ -85,6 +87,38 @@ def test_it_finds_queues_with_rules_and_forgets_those_without(db: Redis, url: st
         made.look_at_all()
         await made.tick()
         assert bench.commands.lanes == {OTHER}
+
+    on_bench(db, url, test)
+
+
+def test_no_task_is_taken_before_it_is_known_whether_the_queue_has_rules(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        rule(bench)
+        bench.db.hset(keys.limits(QUEUE), "", "1:0:1:1")
+        bench.queue.pend("a")
+        bench.queue.pend("b")
+        pool = Pool(bench)
+        made, fetching = keeper(bench), fetcher(bench, pool)
+        assert 0 < await fetching.tick() < 1
+        assert bench.db.llen(keys.pending(QUEUE)) == 2
+        await made.tick()
+        await fetching.tick()
+        assert bench.db.llen(keys.pending(QUEUE)) == 1, "more than the queue's limit was taken"
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("is_lane", [True, False])
+def test_what_is_put_back_before_the_rules_are_known_is_put_into_its_lane(db: Redis, url: str, is_lane: bool) -> None:
+    async def test(bench: Bench) -> None:
+        if is_lane:
+            rule(bench)
+        bench.queue.activate("a", group_key="x")
+        bench.db.hset(keys.task(QUEUE, "a"), "group", "x")
+        keeper(bench)
+        await bench.commands.run(requeue(QUEUE, ["a"], 1, ANY_OWNER))
+        assert bench.db.zcard(keys.group(QUEUE, "x")) == is_lane
+        assert bench.db.llen(keys.pending(QUEUE)) == (not is_lane)
 
     on_bench(db, url, test)
 
