@@ -62,7 +62,7 @@ class FastqError(Exception):
 
 
 def _restored(kind: type[FastqError], args: tuple[Any, ...]) -> FastqError:
-    """Return a copy of an error, which needs its text and its facts, and not what its text was made of."""
+    """Rebuild an error from its text, without the arguments of its class; its attributes are set afterwards."""
     error = kind.__new__(kind)
     error.args = args
     return error

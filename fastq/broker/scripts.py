@@ -1,9 +1,9 @@
 """The Lua scripts: one file each in ``lua/``, with a header that describes its input and output.
 
 A test checks the header against the body. Lines shared by several scripts are in a file ``_<name>.lua``;
-``-- include: <name>`` inserts them. Before the header each script is given the question whether the user of Redis may
-run all of its commands, so that a refusal comes before its first write. Redis knows a script by the SHA-1 of its text;
-the executors send the text when Redis has forgotten it.
+``-- include: <name>`` inserts them. Lines put before the header ask Redis whether its user may run all commands of the
+script, so that a refusal comes before the first write. Redis knows a script by the SHA-1 of its text; the executors
+send the text when Redis has forgotten it.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""How an ``AsyncClient`` waits: in each event loop, one task hears of ends, another looks for unheard ones."""
+"""How an ``AsyncClient`` waits: in each event loop, one coroutine hears of ends, another looks for missed ones."""
 
 import asyncio
 import logging

@@ -63,7 +63,7 @@ def read_lanes(queue: str, names: Sequence[tuple[str, str]]) -> Operation[LaneRo
         keys.paused(queue),
     )
     prefixes = (keys.group_prefix(queue), keys.held_prefix(queue), keys.pool_prefix(queue))
-    # The names of others may be no valid text.
+    # Other programs may write names that are not UTF-8; these go back as the bytes that they were.
     words = [word.encode("utf-8", "surrogateescape") for pair in names for word in pair]
     args: list[Word] = [*prefixes, HOLDERS, *words]
     return scripted("read_lanes", script_keys, args, _rows, idempotent=True)

@@ -1,4 +1,5 @@
--- A group that has a rule is a lane: its own, its pool's, or "*" for all. Uses rules_of.
+-- Returns the names that are of lanes: of groups with a rule of their own, of their pool, or of all ("*").
+-- Uses rules_of.
 local function only_lanes(names)
   if #names == 0 then return names end
   local rules, found = rules_of(names), {}

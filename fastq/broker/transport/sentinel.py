@@ -397,7 +397,7 @@ class AsyncMasterPool(AsyncSentinelConnectionPool):
             self._schedule.end(answered=answered)
 
     async def ensure_connection(self, connection: AsyncConnection) -> None:
-        """Connect a connection to the master before it is lent; redis-py does not check those that are returned."""
+        """Connect a connection before it is lent, anew if the master has changed; redis-py does not check that."""
         await super().ensure_connection(connection)
         if is_replaced(self, connection):
             await connection.disconnect(nowait=True)

@@ -15,7 +15,7 @@ LATELY_S: Final = 3600
 
 
 def stale_before(vitals: Vitals) -> int:
-    """Return the Unix second before which a stale member must have expired."""
+    """Return a Unix second; members that expired before it are stale."""
     return int(vitals.redis_now_s) - STALE_S
 
 

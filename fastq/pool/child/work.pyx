@@ -440,7 +440,7 @@ cdef class Work:
             self.wake_up()
             return False
         if rings:
-            self.outbox.ring_if_unread()  # its remaining tasks may have been withdrawn, so nothing else rings
+            self.outbox.ring_if_unread()  # if its other tasks were withdrawn, no later result rings for the unread
         return True
 
     def wake_up(self) -> None:

@@ -46,7 +46,7 @@ def _restore() -> None:
 
 
 def leave_to_main() -> None:
-    """Ignore the signals for the main process; the app, which is imported later, may change that."""
+    """Ignore the signals on which the main process acts; an app that is imported later may handle them."""
     for signum in _ORDERS:
         signal.signal(signum, _leave)
 

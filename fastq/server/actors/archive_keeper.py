@@ -148,7 +148,7 @@ class ArchiveKeeper:
         return True
 
     async def _spill(self, queue: str, rule: ArchiveRule, get_on: Callable[[], None]) -> None:
-        """Write the tasks that are too many or too old to the queue's file of the day, then delete them.
+        """Write the tasks beyond the limits of the archive to the queue's file of the day, then delete them.
 
         Other servers may do the same, so the rest is read anew each time.
         """

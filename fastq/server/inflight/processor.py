@@ -370,7 +370,7 @@ class Processor(PoolListener):
             ended.append(self._end(task, event))
 
     def _goes_again(self, task: InFlightTask, event: Event) -> bool:
-        """Return whether to submit a task again, because its child was killed for another reason."""
+        """Return whether to run a task again: its child was killed for a reason outside of it, now or before."""
         if self._is_closed:
             return False
         if event.kind is EventKind.RERUN:
@@ -409,7 +409,7 @@ class Processor(PoolListener):
             try:
                 delay_s = await self._unknown.pass_on_after_s(task.queue, task.view.type)
             except asyncio.CancelledError:
-                delay_s = pass_on_delay_s()  # at the end of the shutdown: unknown, so no attempt is charged
+                delay_s = pass_on_delay_s()  # the shutdown ended the question: pass the task on, charge no attempt
             except Exception:  # noqa: BLE001 - whatever goes wrong with the question, the task must end
                 _log.exception("could not check whether another server has a handler for task %s; it fails", task.id)
             if not task.in_flight:
