@@ -33,8 +33,8 @@ cdef list IN_HISTORY = [
 assert len(OUTCOME_NAMES) <= OUTCOMES
 # Whether a task does not come back: then clients are told of its end.
 cdef bint IS_LAST[OUTCOMES]
-for at, fate in enumerate(FATES.values()):
-    IS_LAST[at] = fate.told is not None
+for _at, _fate in enumerate(FATES.values()):
+    IS_LAST[_at] = _fate.told is not None
 IS_LAST[DELETED], IS_LAST[SNOOZED] = True, False
 assert history.COUNTERS == HISTORY and history.OUTCOMES == ("done", "failed", "retried", "archived", "lost")
 
