@@ -199,10 +199,10 @@ def count_waits(tasks: list[InFlightTask], first_ns: int, last_ns: int, now_ns: 
 
 
 def count_ends(tasks: list[InFlightTask]) -> None:
-    """Count tasks whose ends were just written, each of them once."""
+    """Count tasks whose ends were just written; one of them may have been taken again under its id meanwhile."""
     cdef InFlightTask task
     for task in tasks:
-        if task.tally is not None and task.in_flight:
+        if task.tally is not None:
             task.tally.count(task.disposition, task.failure, <object>task.view.slots[RETRIED])
 
 

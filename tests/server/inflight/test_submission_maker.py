@@ -186,7 +186,7 @@ def test_run_times_of_what_is_done_are_counted_here_and_of_the_rest_where_it_end
     assert tally.run_s.sum == pytest.approx(0.002)
 
 
-def test_each_written_end_is_counted_once_with_its_cause(in_flight: InFlightTasks) -> None:
+def test_each_written_end_is_counted_with_its_cause(in_flight: InFlightTasks) -> None:
     tasks, _ = take(in_flight, *"abcdefghij")
     ends: list[tuple[Disposition, int]] = [
         (Done("a", ""), 0),
@@ -202,22 +202,20 @@ def test_each_written_end_is_counted_once_with_its_cause(in_flight: InFlightTask
     ]
     for task, (disposition, failure) in zip(tasks, ends, strict=True):
         task.disposition, task.failure = disposition, failure
-    in_flight.drop(tasks[-1])  # another server has it
-    count_ends(tasks)
-    in_flight.drop_all(tasks)
+    in_flight.drop(tasks[-1])  # it was taken again under its id, before the reply to its end was read
     count_ends(tasks)
     tally = tasks[0].tally
     assert tally is not None
-    once = dict.fromkeys(("done", "completed", "archived", "requeued", "deleted", "snoozed", "rate_limited"), 1)
-    assert tally.outcomes == {"retried": 2, **once}
-    assert dict(zip(tally.attempts.bounds, tally.attempts.counts, strict=False))[1.0] == tally.attempts.sum == 4
+    once = dict.fromkeys(("completed", "archived", "requeued", "deleted", "snoozed", "rate_limited"), 1)
+    assert tally.outcomes == {"done": 2, "retried": 2, **once}
+    assert dict(zip(tally.attempts.bounds, tally.attempts.counts, strict=False))[1.0] == tally.attempts.sum == 5
     assert tally.failures == dict.fromkeys(
         (EventKind.REVOKED, EventKind.FAILED, EventKind.TIMEOUT, EventKind.NOT_FOUND), 1
     )
     counts = tally.take()
     assert counts is not None
     # As Redis counts them: what was retried without being a failure was not processed, either.
-    assert dict(zip(OUTCOMES, counts, strict=False)) == {"done": 3, "failed": 2, "retried": 2, "archived": 1, "lost": 0}
+    assert dict(zip(OUTCOMES, counts, strict=False)) == {"done": 4, "failed": 2, "retried": 2, "archived": 1, "lost": 0}
 
 
 def test_waits_are_spread_evenly_between_the_first_and_the_last_of_a_batch(in_flight: InFlightTasks) -> None:
