@@ -29,7 +29,7 @@ AFTER_A_DEATH_S: Final = 130.0
 AFTER_A_LOSS_S: Final = 45.0
 """The same beside other faults."""
 UNHEARD_S: Final = 12.0
-"""Until so long after a fault a server may take what waits outside of lanes as if the queue had no limits."""
+"""Until so long after it was cut off a server may take what waits outside of lanes as if the queue had no limits."""
 QUEUE: Final = "low"
 LOOK_EVERY_S: Final = 0.5
 
@@ -103,8 +103,9 @@ class Lanes:
                     yield f"{one.id} is one of {len(self.leased)} at {one.at_s:.3f}, of {whole.concurrency} in all"
 
     def _may_be_unheard(self, at_s: float) -> bool:
-        """Return whether a server may not have heard yet that the queue has limits: it began, or was cut off."""
-        return any(one.kind != "pause" and one.at_s <= at_s <= one.until_s + UNHEARD_S for one in self.history.struck)
+        """Return whether a server may not have heard yet that the queue has limits: it was cut off when they came."""
+        cut_off = (one for one in self.history.struck if one.kind not in ("pause", "kill", "stop"))
+        return any(one.at_s <= at_s <= one.until_s + UNHEARD_S for one in cut_off)
 
     def _set(self, one: Limited) -> None:
         before = dict(self.limits)
