@@ -1,4 +1,4 @@
-"""``fastq version`` and ``fastq completion``: what the command says of itself."""
+"""``fastq version`` and ``fastq completion``: the version of fastq, and the code for shells."""
 
 from typing import Final
 

@@ -11,9 +11,9 @@ from fastq.worker.shared.names import AppNameError, resolve
 
 
 def import_app(name: str) -> Any:
-    """Import what ``module:attr`` names; a name that leads nowhere is misuse.
+    """Import what ``module:attr`` names; a name that leads nowhere is a usage error.
 
-    If the module raises, the command ends with 1, and the user's own lines of the traceback.
+    If the module raises, print the user's own lines of the traceback, and exit with code 1.
     """
     search_here()
     try:

@@ -11,7 +11,7 @@ _log = logging.getLogger("fastq.audit")
 
 @contextmanager
 def audit_log(path: str | None) -> Iterator[None]:
-    """Append the audit to a file meanwhile; ``FastqError`` if it cannot be written, since then nothing is to change."""
+    """Append each change to a file within the block; ``FastqError`` before any change if it cannot be written."""
     if not path:
         yield
         return

@@ -26,7 +26,7 @@ from fastq.text.human import clean, number, size
 
 EXIT_SIGNAL: Final = 128
 _NOISE: Final = 0.1
-"""The share of the cores from which other processes count as a disturbance."""
+"""Other processes disturb the measurement if they use more than this share of the cores."""
 
 
 @click.command(

@@ -51,7 +51,7 @@ class Noun(click.Group):
     def add(self, name: str, place: str, *aliases: str, summary: str = "") -> None:
         """Add a command that is imported from ``module:attribute`` when it is needed.
 
-        With a ``summary`` it is not needed for the help of this noun.
+        With a ``summary``, the help of this noun does not import it.
         """
         self.aliases.update(dict.fromkeys(aliases, name))
         self._places[name] = place, summary
@@ -86,7 +86,7 @@ class Noun(click.Group):
             formatter.write_dl(rows)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the names: those that are added last, each in the order of their definition."""
+        """List the names in the order of their definition; the commands of ``add`` come last."""
         return [*(name for name in self.commands if name not in self._places), *self._places]
 
     def _summary(self, ctx: click.Context, name: str) -> str:

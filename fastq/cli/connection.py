@@ -34,7 +34,7 @@ CONNECTION_NAMES: Final = (
     "insecure",
 )
 RUNNER_NAMES: Final = ("redis", "redis_credentials")
-"""The ones that commands that run an app have, as options and in their file."""
+"""The settings for Redis that commands that run an app have as options, and in their file."""
 _FLAGS: Final = frozenset({"cluster", "tls", "insecure"})
 _WITH_USER: Final = frozenset({"redis", "rediss", "redis-cluster", "rediss-cluster"})
 _SECURE: Final = {"redis": "rediss", "redis-cluster": "rediss-cluster", "redis-sentinel": "rediss-sentinel"}
@@ -80,7 +80,7 @@ def _note(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 def note_given(context: click.Context, name: str, value: Any) -> None:
-    """Take a value for one of the options for Redis."""
+    """Set one of the Redis options, unless the value is None."""
     if value is not None:
         context.meta.setdefault(GIVEN, {})[name] = value
 
@@ -125,7 +125,7 @@ def _merged(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _checked(url: str) -> str:
-    """Return a URL that is right; let a function that gives the credentials be found in the current directory."""
+    """Check a URL; if it names a function for the credentials, let that be found in the current directory."""
     if parse_redis_uri(url).credentials:
         search_here()
     return url
@@ -138,14 +138,14 @@ def search_here() -> None:
 
 
 def given_defaults(context: click.Context) -> dict[str, Any]:
-    """Return the options for Redis and the file given before a command that has such options itself."""
+    """Return the Redis options and the file that stand before a command, as defaults of its own such options."""
     given = dict(context.meta.get(GIVEN, {}))
     file = given.pop("config", None)
     return ({"redis": redis_url(context)} if given else {}) | ({"config": file} if file else {})
 
 
 def runner_url(options: Mapping[str, Any], file: Mapping[str, Any]) -> str | None:
-    """Return the URL for a command that runs an app: its options, then the environment, then its file; None if none."""
+    """Return the URL of a command that runs an app: from its options, the environment, or its file; None if unset."""
     flags, said = (
         {
             name: _value(name, value, f"{name} in {where}")
@@ -251,7 +251,7 @@ def _own_parts(scheme: str, rest: str) -> set[str]:
         said = {"db": path.strip("/")}
     elif scheme in _SENTINELS:
         said["db"] = path.strip("/")
-    if scheme not in _SENTINELS:  # there they belong to the sentinels
+    if scheme not in _SENTINELS:  # there the user and the password are for the sentinels
         said = {"username": username, "password": password, **{name: text for name, text in said.items() if text}}
     return own | {name for name in ("db", "username", "password") if said.get(name)}
 
@@ -288,5 +288,5 @@ def _with_user(authority: str, parts: Mapping[str, Any]) -> str:
 
 
 def _with_parameter(query: str, name: str, value: object) -> str:
-    """Put a parameter first, because the first one of a name counts."""
+    """Put a parameter first: of several with the same name, the first counts."""
     return f"?{name}={quote(str(value), safe='')}{'&' if query[1:] else ''}{query[1:]}"

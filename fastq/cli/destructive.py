@@ -29,7 +29,7 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="do not ask for conf
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Ask before an action, and end the command unless the answer is yes; without an answer it is a usage error."""
+    """Ask before an action; any answer but yes ends the command, and no answer at all is a usage error."""
     if yes:
         return
     click.echo(f"{what} Go on? [y/N] ", nl=False, err=True)
@@ -103,7 +103,7 @@ class Change(NamedTuple):
 def change_many(
     session: Session, change: Change, total: int, work: Callable[[OnProgress], int], *, yes: bool, as_json: bool
 ) -> None:
-    """Ask, change tasks, and tell to how many it was done; of none nothing is asked."""
+    """Ask, change the tasks, and print how many were changed; do not ask if there are none."""
     count = 0
     if total:
         confirm(f"{change.tasks(total)} will be {change.warning}.", yes=yes)

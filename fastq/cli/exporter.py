@@ -33,7 +33,7 @@ def exporter(session: Session, listen: tuple[str, int]) -> None:
     """
     text = "the exporter needs prometheus_client; install it: pip install 'fastq-worker[metrics]'"
     server = import_extra(SERVER, ["prometheus_client"], text)
-    session.inspector.queues()  # a wrong URL is told at once
+    session.inspector.queues()  # a wrong URL fails at once
     host, port = listen
     try:
         with Interruption() as interruption, server.exporting(session.inspector, host, port) as bound:

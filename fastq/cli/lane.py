@@ -177,7 +177,7 @@ def drain(session: Session, name: str, queue: str, timeout: float | None, as_jso
             code = EXIT_SIGNAL + signal.signum
         finally:
             line.clear()
-    assert info is not None  # there was a look before anything else
+    assert info is not None  # ``note`` was called at least once
     if as_json:
         emit(lane_record(info))
     if not info.waiting and not info.running:

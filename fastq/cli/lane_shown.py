@@ -1,4 +1,4 @@
-"""Lanes as rows of tables, of the command and of the dashboard."""
+"""Lanes as rows of a table, for ``fastq lane`` and for the dashboard."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +18,7 @@ LANE_COLUMNS: Final = (
 
 
 def lane_cells(info: LaneInfo) -> Sequence[str]:
-    """Write a lane."""
+    """Return a lane as a row."""
     waiting = "-" if info.lane.endswith("*") or not info.lane else number(info.waiting)
     color = "yellow" if info.state is LaneState.PAUSED or info.lost_holders else None
     return lane_name(info), waiting, places_text(info), limit_text(info), Cell(why(info), fg=color)

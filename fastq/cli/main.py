@@ -18,7 +18,7 @@ NAME: Final = "fastq"
 RUNNERS: Final = frozenset({"worker", "scheduler"})
 """The commands that run apps; they read the environment and the file themselves."""
 TOLD_WHERE_REDIS_IS: Final = RUNNERS | {"run"}
-"""Commands whose own options are the Redis options given before them."""
+"""Commands with Redis options of their own; the ones given before the command are their defaults."""
 EXIT_FAILED: Final = 1
 EXIT_MISUSED: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -75,8 +75,8 @@ class _Frame(Noun):
 
 @click.pass_context
 def _begin(context: click.Context) -> int:
-    """Show help if no command was named; pass the URL on to a worker, which has its own options."""
-    if context.invoked_subcommand not in RUNNERS:  # these check it themselves
+    """Show help if no command was named; pass Redis options on to commands that have their own."""
+    if context.invoked_subcommand not in RUNNERS:  # these check the environment themselves
         try:
             warnings = check_environment(os.environ)
         except ValueError as error:

@@ -42,5 +42,5 @@ def dashboard() -> None:
 
 
 def _file(name: str) -> str:
-    # Not by the package fastq.metrics, whose import needs prometheus_client.
+    # Not files("fastq.metrics"): the import of that package needs prometheus_client.
     return files("fastq").joinpath("metrics", name).read_text()

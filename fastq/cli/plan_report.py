@@ -17,7 +17,7 @@ Row: TypeAlias = tuple[str, str, str]
 
 _COLUMNS: Final = (Column("WHAT"), Column("FIGURE", right=True), Column("WHY", cut=True))
 _WAITING: Final = 0.5
-"""The share of waiting time from which a plain handler should rather be a coroutine."""
+"""A plain handler that waits for more than this share of its time should rather be a coroutine."""
 
 
 def show_plan(screen: Screen, profile: Profile, plan: Plan) -> None:

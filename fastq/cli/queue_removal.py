@@ -55,7 +55,7 @@ def _remove(session: Session, info: QueueInfo, *, force: bool) -> str:
         carry_out(session, work, "deleted", info.size)
         done = True
     finally:
-        if not done and not info.paused:  # it was paused for the deletion; its remaining tasks must be processed
+        if not done and not info.paused:  # the deletion paused it; tasks that are left must be processed
             _resume(session, info.queue)
     return f"Deleted {clean(info.queue)}."
 

@@ -76,7 +76,7 @@ def run(context: click.Context, task: str, payload: str, task_type: str | None, 
 
 
 def _check_names(mux: ServeMux, name: str, payload: str) -> None:
-    """Refuse arguments of a typed task that look misspelled, and name others that it ignores."""
+    """Refuse arguments of a typed task that look misspelled; print a note on other unknown ones, which it ignores."""
     tasks = mux.tasks.values() if isinstance(mux, App) else ()
     task = next((each for each in tasks if name in (each.type, *each.aliases)), None)
     given = _decoded(payload)
@@ -104,7 +104,7 @@ def _known(word: str, names: Sequence[str]) -> str:
 
 
 def _found(found: Any, path: str, task_type: str | None) -> tuple[ServeMux, str]:
-    """Return the mux and the type that the command's words mean; ``AppNameError`` if they lead to no task."""
+    """Return the mux and the type of the task to run; ``AppNameError`` if the command names no task."""
     if isinstance(found, TaskFunction) and task_type is None:
         return _checked(found.app, path), found.type
     if isinstance(found, ServeMux) and task_type is not None:

@@ -91,7 +91,7 @@ def _load(options: SchedulingOptions) -> Scheduler | PeriodicTaskManager:
 
 
 def _scheduler_of(app: App) -> Scheduler:
-    """Return a scheduler of an app's periodic tasks; named, so that several enqueue each tick once."""
+    """Return a scheduler of an app's periodic tasks; their names let several such schedulers enqueue each tick once."""
     scheduler = Scheduler(app.url)
     tasks = app.tasks
     for name, spec in app.crons.items():

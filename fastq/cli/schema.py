@@ -1,4 +1,4 @@
-"""``fastq schema``: the parameters of an app's tasks, for producers in other languages and for later deploys."""
+"""``fastq schema``: the parameters of an app's tasks, for producers in other languages, and their changes."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -61,7 +61,7 @@ def go(app: str, package: str) -> None:
 
 
 def _schema(source: str) -> dict[str, Any]:
-    """Return the schema of an app or in a file."""
+    """Return the schema of an app, or the one in a file."""
     if ":" in source and not Path(source).exists():
         return schema_of(typed_app(source))
     try:

@@ -42,7 +42,7 @@ _ASYNQS: Final = (
     *("queue", "memory_usage", "paused", "size", "groups", "pending", "active", "scheduled", "retry", "archived"),
     *("completed", "aggregating", "processed", "failed", "processed_total", "failed_total"),
 )
-"""What asynq tells of a queue, in its order."""
+"""The fields of a queue in ``asynq stats --json``, in asynq's order."""
 
 _SHORT: Final = ("ACT", "PEND", "AGGR", "SCHED", "RETRY", "ARCH", "COMPL")
 STATE_COLUMNS: Final = tuple(

@@ -11,7 +11,7 @@ SHOWN_EVERY_S: Final = 0.1
 
 
 class StatusLine:
-    """The last line of a terminal, to show a text; elsewhere it shows nothing."""
+    """Shows a text on the last line of a terminal; elsewhere it shows nothing."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen

@@ -33,7 +33,7 @@ class _Place:
         self.group = of_group(self.state, group)
 
     def change(self, session: Session, act: _All, done: str, warning: str, **flags: bool) -> None:
-        """Do something to all of them."""
+        """Act on all of these tasks."""
         total = session.inspector.count_tasks(self.queue, self.state, group=self.group)
         where = clean(self.queue) + ("" if self.group is None else f" in group {clean(self.group)}")
 

@@ -67,7 +67,7 @@ def export(
             code = exporting.run(queue, known, group, wanted)
     except OSError as error:
         if output == STDOUT:
-            raise  # as in all commands
+            raise  # handled as in all commands
         raise FastqError(f"cannot write {clean(output)}: {os.strerror(error.errno or 0)}; it is incomplete") from None
     if as_json:
         emit({"count": exporting.count, "file": output})
@@ -93,7 +93,7 @@ def _opened(output: str, *, yes: bool) -> BinaryIO:
 
 
 class _Exporting:
-    """Write lines, and count them."""
+    """Writes lines, and counts them."""
 
     def __init__(self, session: Session, out: BinaryIO) -> None:
         self.count = 0
@@ -103,7 +103,7 @@ class _Exporting:
         self._line = StatusLine(session.notes)
 
     def run(self, queue: str, states: Sequence[TaskState], group: str | None, where: TaskFilter) -> int:
-        """Write all; an interruption ends it between two pages, with whole lines written, and decides the code."""
+        """Write all tasks, and return the exit code; an interruption ends it between two pages, after a whole line."""
         with Interruption() as interruption:
 
             def note(now: Progress) -> None:

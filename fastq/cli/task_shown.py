@@ -54,7 +54,7 @@ def task_facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
 
 
 def lock_facts(locks: TaskLocks, now: datetime) -> list[tuple[str, str]]:
-    """Return names and values of a task's unique lock, and of what is to follow it by its key, as ``task_facts``."""
+    """Return names and values of a task's unique lock and of the run that is to follow it; missing ones are blank."""
     return [(title, text_of(field, locks, now) if field.read(locks) else "") for _, title, field in _LOCK_FACTS]
 
 

@@ -26,7 +26,7 @@ _OF_ASYNQMON: Final[Mapping[str, tuple[str, bool]]] = {
     "redis-insecure-tls": ("insecure", True),
     "redis-cluster-nodes": ("cluster_addrs", False),
 }
-"""asynqmon's names of the options for Redis, in flags and variables; and whether it is a flag without a value."""
+"""asynqmon's names of the Redis options; for each, fastq's name, and whether it is a flag without a value."""
 
 
 def _aliases() -> list[click.Parameter]:

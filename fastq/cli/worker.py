@@ -115,7 +115,7 @@ def _command(**flags: Any) -> None:
         raise click.UsageError(str(error)) from None
     search_here()
     if options.redis:
-        os.environ["FASTQ_REDIS_URL"] = options.redis  # where an App or Client of a handler looks that names none
+        os.environ["FASTQ_REDIS_URL"] = options.redis  # for an App, or a Client in a handler, that names no URL
     sys.exit(run_server(options))
 
 
@@ -141,7 +141,7 @@ def _options(flags: dict[str, Any]) -> ProcessOptions:
 
 
 def _idle_s(sources: Sources) -> float | None:
-    """Return after how long without a task the server ends, None for never."""
+    """Return the time without a task after which the server ends; None is never."""
     idle_s = sources.first("exit_when_idle", read_seconds)
     if not sources.first("burst", read_flag):
         return idle_s

@@ -44,7 +44,7 @@ class ActionMethods(Driver):
 
     @action
     def run_task(self, queue: str, task_id: str, *, expected: TaskState | str | None = None) -> Flow[None]:
-        """Move a task to pending, behind all others; ``TaskStateError`` if it is pending, active, not ``expected``."""
+        """Move a task to pending, behind all others; ``TaskStateError`` if pending, active or not ``expected``."""
         return run(queue, task_id, self._now_ns(), _known(expected))
 
     @action
@@ -73,8 +73,8 @@ class ActionMethods(Driver):
         running.
 
         ``outcome`` chooses how the task ends: "retry" (as in asynq: archived if no attempt is left), "archive" or
-        "delete". Go servers always retry. ``queue`` distinguishes tasks with the same id: Go servers are
-        told the id alone, and not while a task of another queue runs under it.
+        "delete". Go servers always retry. ``queue`` distinguishes tasks with the same id. Go servers are told
+        only the id, so they are not told at all while a task of another queue runs under it.
         """
         return cancel(task_id, outcome, queue)
 
@@ -82,7 +82,7 @@ class ActionMethods(Driver):
 def cancel(task_id: str, outcome: str | None, queue: str | None) -> Flow[None]:
     """Ask the server that runs a task to stop it, and to end it in the given way.
 
-    asynq's servers are told the bare id. So they are not told while a task of another queue runs under it.
+    asynq's servers are told only the id, so they are not told at all while a task of another queue runs under it.
     """
     check_task_id(task_id)
     by_id = queue is None or not (yield from _runs_elsewhere(check_queue(queue), task_id))
@@ -93,7 +93,7 @@ def _runs_elsewhere(queue: str, task_id: str) -> Flow[bool]:
     names: list[str] = yield list_queues()
     reads = tuple(read_state(name, task_id) for name in names if name != queue)
     states: list[TaskState | BrokerError | None] = (yield reads) if reads else []
-    return TaskState.ACTIVE in states  # not every Redis user may read the other queues
+    return TaskState.ACTIVE in states  # errors are skipped: not every Redis user may read the other queues
 
 
 def _known(expected: TaskState | str | None) -> TaskState | None:
@@ -125,7 +125,7 @@ def run(queue: str, task_id: str, now_ns: int, expected: TaskState | None = None
 
 
 def _found(task: Target, act: Callable[[Target], Operation[ActionOutcome]]) -> Flow[ActionOutcome]:
-    """Act on a task, wherever it stands in pending."""
+    """Act on a task; if it is far back in pending, find its position first."""
     outcome: ActionOutcome = yield act(task)
     while outcome == FAR:
         seen_at = yield from find_in_pending(task.queue, task.id)

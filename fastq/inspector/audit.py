@@ -31,7 +31,7 @@ _log = logging.getLogger("fastq.audit")
 
 
 def audited(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Callable[Concatenate[Any, P], Flow[T]]:
-    """Let a method that changes something write its line, unless it refuses its arguments."""
+    """Let a method that changes something write an audit line, unless it refuses its arguments."""
     its = signature(flow)
 
     @wraps(flow)
@@ -70,7 +70,7 @@ def note_change(action: str, where: str, notes: dict[str, Any]) -> None:
 
 
 def _plain(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments that a line may show: names, states and numbers, and the question of a job."""
+    """Return the arguments that a line may show: names, states, numbers, limits, and the question of a job."""
     said = {name: getattr(value, "question", value) for name, value in given.items() if name not in _SECRET}
     said = {name: value.value if isinstance(value, Enum) else value for name, value in said.items()}
     said = {name: str(value) if isinstance(value, Limit) else value for name, value in said.items()}

@@ -136,8 +136,8 @@ class BulkMethods(Driver):
         same name that is made later inherits nothing of it: no pause, no rule of the archive.
 
         If Redis fails, or ``progress`` ends the work, the queue stays paused; call this again to delete the rest.
-        Clients in other processes list a queue every 10 s while they enqueue, so a queue that they use again is
-        unlisted until then.
+        Clients in other processes list a queue only every 10 s while they enqueue, so a queue that they use again may
+        be unlisted for that long.
         """
         return reporting(delete_queue(queue, self._now_ns(), force=force), progress, _count_all(queue))
 
@@ -193,7 +193,7 @@ def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
     if not closing.closed:
         in_groups = 0 if any(closing.sizes.values()) else (yield from _count_grouped(queue))
         raise _not_empty(queue, closing.sizes, in_groups)
-    if force:  # otherwise its tasks arrived after it was found empty
+    if force:  # without it, tasks that are here arrived after the queue was found empty
         yield from delete_contents(queue)
     swept = yield from sweep_queue(queue)
     yield from forget_queue(queue)

@@ -15,7 +15,7 @@ from fastq.options import check_text
 
 LOOK_EVERY_S: Final = 0.2
 AS_FAR_AS: Final = {"quiet": {"quiet", "stopping"}, "stopping": {"stopping"}}
-"""The states that a server may show from that point on, before it is gone."""
+"""For each state that is waited for, the states which show that the server has reached it."""
 
 
 class ControlMethods(Driver):

@@ -93,7 +93,7 @@ class _Drain:
             yield from self._pause(now, max(POLL_S, took_s / LOOK_SHARE))
 
     def pause(self) -> Flow[Drain]:
-        """Pause the empty queue; tasks taken meanwhile are waited for, tasks that arrived and were not taken stay."""
+        """Pause the empty queue, and wait for tasks that servers took before that; tasks not taken by then stay."""
         yield pause_queue(self._queue, self._now_ns() // SECOND_NS)
         self._states = [TaskState.ACTIVE]
         return (yield from self.wait())

@@ -106,7 +106,7 @@ def _set_name(flow: Callable[..., Any], owner: type, name: str) -> None:
 
 
 class Driver:
-    """The base of definitions: the part of the driver that they use."""
+    """The part of a driver that the definitions of methods use; they inherit it."""
 
     where: str
     """The address of Redis, without secrets."""

@@ -10,7 +10,7 @@ from fastq.text.human import clean, number, share, size, span, stamp, when
 from fastq.wire.progress import TaskProgress
 
 NUMBERS: Final = (Kind.COUNT, Kind.SPAN, Kind.BYTES, Kind.SHARE)
-"""The kinds that stand on the right of a column."""
+"""The kinds that are aligned to the right of a column."""
 _WRITERS: Final[Mapping[Kind, Callable[[Any], str]]] = {
     Kind.COUNT: number,
     Kind.NUMBER: number,
@@ -22,7 +22,7 @@ _WRITERS: Final[Mapping[Kind, Callable[[Any], str]]] = {
 
 
 def text_of(field: Field, record: Any, now: datetime = EPOCH) -> str:
-    """Write a value as people see it; no value is "-", times are seen from ``now``."""
+    """Write a value for people; None is "-", and times are relative to ``now``."""
     value = field.read(record)
     if value is None:
         return "-"

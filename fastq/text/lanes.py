@@ -7,7 +7,7 @@ from fastq.text.human import clean, number
 
 
 def lane_name(info: LaneInfo) -> str:
-    """Name a lane, and what stands for others."""
+    """Name a lane, a pool, "*", or the queue as a whole."""
     return clean(info.lane) or "(the queue)"
 
 
@@ -26,7 +26,7 @@ def places_text(info: LaneInfo) -> str:
 
 
 def why(info: LaneInfo, *, names: bool = True) -> str:
-    """Return why the tasks of a lane wait, "-" if none does; with ``names`` also which tasks have its places."""
+    """Return why the tasks of a lane wait, "-" if none waits; with ``names`` also the tasks that have the places."""
     match info.state:
         case LaneState.IDLE:
             return "-"
@@ -48,7 +48,7 @@ def _moment(info: LaneInfo) -> str:
     if info.until is None:
         return "-"
     until = info.until.astimezone(UTC)
-    # A hundredth counts: of a rate of 5/s, four starts have the same second.
+    # With hundredths, since at a rate of 5/s five starts share a second.
     return f"{until:%H:%M:%S}.{until.microsecond // 10_000:02}"
 
 

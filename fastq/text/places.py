@@ -26,7 +26,7 @@ def use_text(places: Sequence[Places]) -> str:
 
 
 def plural_of(places: Sequence[Places]) -> str:
-    """Return how many places of each kind there are: ``16 threads, 400 coroutines``; of one kind the number."""
+    """Return how many places of each kind there are: ``16 threads, 400 coroutines``; a single kind is not named."""
     if len(places) == 1:
         return number(places[0].size)
     return ", ".join(f"{number(each.size)}{_named(each, places)}" for each in places)

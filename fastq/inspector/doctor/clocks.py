@@ -9,7 +9,7 @@ from fastq.inspector.doctor.vitals import Vitals
 
 WARN_S: Final = 2.0
 BAD_S: Final = 10.0
-"""A lease is 30 s long by its owner's clock, and others wait 30 s more by theirs."""
+"""A lease lasts 30 s by its owner's clock; others wait 30 s more, by their clocks, before they take it over."""
 RENEWED_S: Final = 6.0
 """A server renews its entry within this time."""
 WHY: Final = (
@@ -33,12 +33,12 @@ def check_server_clocks(registry: Sequence[RegistryEntry], vitals: Vitals, passe
     """Compare servers' and schedulers' clocks with Redis'.
 
     They write the expiry of their entries by their own clock, and Redis counts the TTL down by its clock. The registry
-    was read at some moment in the ``passed_s`` between the vitals' time and its arrival.
+    was read within ``passed_s`` after the time of the vitals.
     """
     if isinstance(vitals.skew_s, Refused):
         return unseen("server clocks", vitals.skew_s.why)
     skews = _skews(registry, vitals)
-    # They write whole seconds, and a heartbeat takes a moment to arrive.
+    # Servers write whole seconds, and a heartbeat takes a moment to arrive.
     doubt_s = WARN_S + vitals.doubt_s
     wrong = {name: skew_s for name, skew_s in skews.items() if not -doubt_s < skew_s < doubt_s + passed_s}
     if not wrong:
@@ -58,8 +58,8 @@ def check_renewal(
 ) -> list[Finding]:
     """Look again at servers whose clocks seem wrong, ``RENEWED_S`` after the first look, which was ``before``.
 
-    A wrong clock is as wrong as before. Where Redis takes only a part of a heartbeat, the entry keeps its expiry while
-    its TTL begins anew, so that it falls behind.
+    A wrong clock differs as much as before. If Redis takes only a part of each heartbeat, the TTL of the entry is
+    renewed but its expiry is not, so the clock seems to fall behind.
     """
     first, between_s = _skews(before, vitals), passed_s - before_passed_s
     stuck = {

@@ -47,9 +47,10 @@ class Refused:
 
 
 def ask(operation: Operation[T], *, may_be_away: bool = False) -> Flow[T | Refused]:
-    """Ask Redis for something that not every user may read; only a Redis that does not answer is an error.
+    """Ask Redis for something that not every user may read; returns ``Refused`` if Redis replies with an error.
 
-    With ``may_be_away`` not even that is an error: one node of a cluster is asked, and others may answer.
+    If Redis does not answer, this raises; with ``may_be_away`` it returns ``Refused``, because only one node of a
+    cluster is asked, and others may answer.
     """
     return attempt(_one(operation), may_be_away=may_be_away)
 

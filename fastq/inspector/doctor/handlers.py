@@ -16,12 +16,12 @@ from fastq.wire.codec import view_task_message
 from fastq.wire.notice import ServerNotice
 
 SAMPLED: Final = 100
-"""The number of tasks of a state that are checked: the next ones to run."""
+"""How many tasks of each state are checked; these are the next ones to run."""
 SHOWN: Final = 5
 
 
 def check_handlers(queues: Sequence[str]) -> Flow[list[Finding]]:
-    """Check a few tasks of each served queue, and its servers."""
+    """Check whether the next tasks of each served queue have handlers, and whether Go servers trim its archive."""
     registry = yield from read_registry()
     servers = yield from read_servers([one.key for one in registry if one.listed_in == "servers" and one.ttl_ms != -2])
     findings: list[Finding] = []

@@ -14,11 +14,11 @@ from fastq.wire.limit import EACH_LANE, pool_of
 SAMPLED: Final = 100
 SHOWN: Final = 5
 SWEPT_S: Final = 6.0
-"""Servers give lanes that others have filled a turn sooner than this."""
+"""Within this time, servers give a turn to lanes that Go's clients have filled."""
 
 
 def check_lanes(queues: Sequence[str]) -> Flow[list[Finding]]:
-    """Check the queues that have limits; nothing is said where none has."""
+    """Check the queues that have limits; returns no findings if none has."""
     with_lanes = []
     for queue in queues:
         if (yield Operation("EXISTS", (keys.limits(queue),), (), bool, idempotent=True)):
@@ -44,7 +44,7 @@ def check_lanes(queues: Sequence[str]) -> Flow[list[Finding]]:
 
 
 def _forgotten(queue: str) -> Flow[list[str]]:
-    """Return those of some lanes that have tasks, but neither a turn nor a place to wait for one."""
+    """Look at some lanes; return the ones that have tasks, but have no turn and do not wait for one."""
     page: NamePage = yield scan_lanes(queue, "0", SAMPLED)
     if not page.names:
         return []

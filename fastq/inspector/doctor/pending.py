@@ -22,7 +22,10 @@ class Pending(NamedTuple):
 
 
 def read_pending(queue: str, limit: int | None, now_s: Callable[[], int]) -> Flow[Pending]:
-    """Read the ids from the newest on, so that none is missed that stays in the list; at most ``limit`` are read."""
+    """Read the ids from the newest on, so that no id that stays in the list is missed.
+
+    It reads about ``limit`` of them at most, or ``MAX_SEARCHED`` if that is more.
+    """
     found: set[bytes] = set()
     read_ns = now_s() * SECOND_NS
     start = 0

@@ -18,7 +18,7 @@ from fastq.wire import keys
 LISTS: Final = (TaskState.PENDING, TaskState.ACTIVE)
 SETS: Final = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 OVERDUE_S: Final = 180
-"""After its deadline a recoverer returns the set; Go's recoverer looks every 60 s."""
+"""A server gives an aggregation set back to its group after the set's deadline; Go servers look every 60 s."""
 MOST_SETS: Final = 1_000
 
 
@@ -55,7 +55,7 @@ class Places:
 
 
 def find_places(queue: str, now_s: int) -> Flow[Places]:
-    """Find them: lists and sets by state, groups, aggregation sets."""
+    """Find the places of a queue: the list or set of each state, the groups, and the aggregation sets."""
     expected = {container(queue, state): ("list", state) for state in LISTS}
     expected |= {container(queue, state): ("zset", state) for state in SETS}
     others = {keys.lease(queue): "zset", keys.groups(queue): "set", keys.aggregation_sets(queue): "zset"}

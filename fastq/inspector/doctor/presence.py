@@ -10,7 +10,7 @@ from fastq.inspector.doctor.finding import Finding, Level
 from fastq.inspector.doctor.vitals import Vitals
 
 STALE_S: Final = 60
-"""A live server renews its entry every 5 s for 10 s, a scheduler every 10 s for 20 s."""
+"""A live server renews its entry, which lasts 10 s, every 5 s; a scheduler renews its own, of 20 s, every 10 s."""
 LATELY_S: Final = 3600
 
 
@@ -39,7 +39,7 @@ def check_registry(registry: Sequence[RegistryEntry], vitals: Vitals) -> Finding
 
 
 def check_takeovers(takeovers: Sequence[Takeover], vitals: Vitals) -> list[Finding]:
-    """Find servers that died lately, whose tasks others took."""
+    """Find takeovers within the last hour: tasks that servers took from servers that were gone."""
     lately = [one for one in takeovers if one.at_s > vitals.redis_now_s - LATELY_S]
     if not lately:
         return []

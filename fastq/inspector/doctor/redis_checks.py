@@ -18,7 +18,7 @@ def check_redis(vitals: Vitals) -> list[Finding]:
     if isinstance(vitals.info, Refused):
         names = "version", "role", "replicas", "persistence", "memory", "eviction", "connections"
         return [unseen(name, vitals.info.why) for name in names]
-    # The field without which a check would be a guess: the INFO of some hosted Redis is short.
+    # The second word is the field that a check needs; the INFO of some hosted Redis lacks fields.
     checks = (
         ("version", "redis_version", _version),
         ("role", "role", _role),

@@ -147,4 +147,4 @@ _REPAIRS: Final[dict[Kind, tuple[str, RepairFlow]]] = {
     Kind.LEFTOVER: ("hashes without message deleted", _rescue),
     Kind.LOST_LOCK: ("locks released", _release),
 }
-"""The repairs of each kind: the words for the result, and the work; in this order."""
+"""For each kind, the words for the result, and the repair; repairs are made in this order."""

@@ -1,4 +1,4 @@
-"""The check of the forms of data that servers write."""
+"""The check of the data formats that servers write."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Redis' facts about itself, read once; a fact that it does not tell is a refusal."""
+"""Redis' facts about itself, read once; a fact that Redis refuses to tell is a ``Refused``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,10 +53,10 @@ class Vitals:
 
 
 def read_vitals(now_ns: Callable[[], int]) -> Flow[Vitals]:
-    """Read all of it; a Redis that does not answer, or refuses the login, is an error."""
+    """Read all vitals; a Redis that does not answer, or refuses the login, is an error."""
     info = yield from ask(redis_info())
     if isinstance(info, Refused):
-        yield ping()  # distinguish a user without the right from a wrong password
+        yield ping()  # raises for a wrong password, but not for a user who may not read INFO
     elif info.get("loading", "0").strip() == "1":
         loading = Refused("Redis is loading its data")
         return Vitals(info, loading, loading, loading, loading, loading, now_ns() / NS, loading, 0.0)

@@ -18,9 +18,9 @@ from fastq.inspector.doctor.suspects import Kind, Survey, Suspect
 from fastq.wire import keys
 
 KEYS_A_TASK: Final = 3
-"""The number of keys that may be examined per task of the limit."""
+"""How many keys may be examined for each task of ``limit``."""
 LASTING: Final = frozenset({"paused", "archive_rule", "scheduled_groups", "processed", "failed"})
-"""The keys beside a queue's tasks that have no expiry."""
+"""Keys of a queue that never expire, and hold no tasks."""
 STUCK_S: Final = 120
 """A lease is taken over 30 s after its end; Go's recoverers look every 60 s."""
 
@@ -37,7 +37,7 @@ class Scope:
     nodes: Sequence[str] = ("fastq",)
     """Names of queues, one on each node of a cluster."""
     served: Collection[str] = ()
-    """Queues that live servers take tasks from, listed or not: a server writes the rule of an archive first."""
+    """Queues that live servers take tasks from, listed or not: servers write archive rules before there are tasks."""
 
 
 def find_nodes() -> Flow[Sequence[str]]:
@@ -65,7 +65,7 @@ def survey_queue(queue: str, survey: Survey, scope: Scope) -> Flow[None]:
 
 @dataclass
 class _Seeing:
-    """The contents of a place."""
+    """Notes the suspects of a place, stretch by stretch."""
 
     place: Place
     survey: Survey
@@ -155,7 +155,7 @@ class _Sweep:
         return queue in self._listed or queue in self._scope.served
 
     def _kept(self, queue: str, flow: Flow[None]) -> Flow[None]:
-        """Walk the keys. A key of a wrong type does not stop the walk; it is reported where its place is walked."""
+        """Do a part of the walk; if Redis refuses it, note why and go on. Places report their keys of a wrong type."""
         done: object = yield from attempt(flow)
         if isinstance(done, Refused):
             self._survey.refused[queue] = done.why
