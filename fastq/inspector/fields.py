@@ -1,6 +1,6 @@
-"""What is told of queues and tasks: tables of values, through which JSON, metrics, commands, dashboard and web UI go.
+"""Tables of the values of queues and tasks that JSON, metrics, commands, dashboard, web UI and Django's admin show.
 
-Rows are made by hand where a face says more than a value, or where asynq has fixed the form.
+An output that shows more than these values, or must have asynq's form, adds rows of its own.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,17 +41,17 @@ class Metric(NamedTuple):
 Place: TypeAlias = tuple[int, str] | None
 """The place of a value among others, and its title there.
 
-Of the columns of `stats` and of the dashboard, a narrow terminal loses those with the highest place first.
+In ``stats`` and on the dashboard, a narrow terminal leaves out the columns with the highest places first.
 """
 
 
 class Field(NamedTuple):
     """One value of a record.
 
-    ``key`` is its key in JSON, ``name`` where it is empty; None keeps it out. ``help`` is what the schema says. People
-    see it among the ``facts`` and in the ``stats`` of the command, on the dashboard, in the web UI, and in Django's
-    admin. ``shown`` returns what they see where it is not the value of JSON. A value that ``warns`` is colored. An
-    ``optional`` one is null in JSON where it is zero or empty.
+    ``key`` is its key in JSON: "" stands for ``name``, None for no key. ``help`` is its text in the schema. ``facts``
+    and ``stats`` are its places in the output of commands, ``dash`` on the dashboard, ``web`` in the web UI, ``admin``
+    in Django's admin. ``shown`` returns what people see, if that is not the value in JSON. A value that ``warns`` is
+    colored. An ``optional`` value is null in JSON if it is zero or empty.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Field(NamedTuple):
 
 
 def faced(fields: Iterable[Field], face: str) -> list[tuple[int, str, Field]]:
-    """Return the place, the title and the field of each value that people see on a face, in the table's order."""
+    """Return place, title and field of each value of one output, such as ``facts`` or ``web``, in the table's order."""
     return [(*getattr(field, face), field) for field in fields if getattr(field, face)]
 
 

@@ -18,8 +18,8 @@ DATED: Final = (TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 class TaskFilter:
     """Tasks of a ``type`` (``*`` and ``?`` match as in file names), whose last error matches a regular expression.
 
-    ``since`` selects tasks that failed or were completed since a time, or within the given last period. ``test`` is a
-    function that returns whether it wants a task. A field that is None matches any task.
+    ``since`` selects tasks that failed or were completed since a time, or within a ``timedelta`` before now. ``test``
+    is called with a task, and returns whether it matches. A field that is None matches any task.
     """
 
     type: str | None = None

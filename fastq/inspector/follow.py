@@ -111,7 +111,7 @@ class Follower:
         return []
 
     def _look_up(self, ids: Sequence[bytes], now_ns: int) -> Flow[dict[bytes, TaskInfo | None]]:
-        """Describe some tasks, the first ones if they are many or big."""
+        """Describe some tasks; if they are many or large, only the first of them."""
         asked = ids[:LOOKED_UP]
         found: list[FoundTask] = (yield read_tasks(self._queue, asked)) if asked else []
         pairs = zip(asked, found, strict=False)
@@ -127,7 +127,7 @@ class Follower:
             yield from self._left(peek, state)
 
     def _came(self, peek: Peek, state: TaskState) -> Iterable[bytes]:
-        """Return the ids that are new in a state; most big sets are not in the order of arrival."""
+        """Return the ids that are new in a state; none of a big set that is not in the order of arrival."""
         is_whole = state in (TaskState.ACTIVE, TaskState.ARCHIVED) or peek.sizes[state] <= WINDOW
         ids = peek.ids[state] if is_whole else []
         return [task_id for task_id in ids if not self._is_known_in(task_id, state)]
@@ -152,7 +152,7 @@ class Follower:
         return known is not None and known.state is state
 
     def _noted(self, task_id: bytes, info: TaskInfo | None, peek: Peek) -> TaskEvent | None:
-        """Note the state of a task; returns it if it has changed."""
+        """Note the state of a task; returns an event if it has changed."""
         known = self._known.pop(task_id, None)
         name = task_id.decode(errors="replace")
         if info is None:

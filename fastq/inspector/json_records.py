@@ -29,7 +29,7 @@ from fastq.inspector.runs import Durations, RunHistory, RunStats
 from fastq.wire.messages import ChildInfo, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 Row: TypeAlias = tuple[str, str, Callable[..., Any] | None]
-"""The key of a value in JSON, its attribute, and what writes it if it is not to stay as it is."""
+"""The key of a value in JSON, its attribute, and the function that converts it, None for none."""
 
 
 def time_text(moment: datetime | None) -> str | None:
@@ -144,7 +144,7 @@ def task_record(info: TaskInfo) -> dict[str, Any]:
 
 
 def locks_record(locks: TaskLocks) -> dict[str, Any]:
-    """Describe who has a task, and what is to follow it by its key."""
+    """Describe the lease and lock of a task, and the run that is to follow it."""
     return _record(_LOCKS, locks)
 
 

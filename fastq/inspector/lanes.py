@@ -79,11 +79,11 @@ class LaneMethods(Driver):
         timeout: float | timedelta | None = None,
         progress: Callable[[LaneInfo], object] | None = None,
     ) -> Flow[LaneInfo]:
-        """Wait until no task of a lane waits or has a place in it, and return how it is then.
+        """Wait until no task of a lane waits or has a place in it; returns the lane as it is then.
 
-        That is also how it is after the ``timeout``, or if it is paused with tasks in it. Scheduled tasks and retries
-        are not waited for, and neither is what runs in a lane without a ``concurrency``. ``progress`` is called after
-        each look, and may end the wait by raising.
+        The wait also ends after the ``timeout``, and if the lane is paused. Scheduled tasks and retries are not waited
+        for, and neither is what runs in a lane without a ``concurrency``. ``progress`` is called after each look, and
+        may end the wait by raising.
         """
         timeout_s = math.inf if timeout is None else check_timeout(timeout)
         began_s, names = time.monotonic(), [check_shown(lane)]
@@ -135,7 +135,7 @@ def _limited(queue: str) -> Flow[set[str]]:
 
 
 def _by_pool(queue: str) -> Flow[dict[str, int]]:
-    """Count the tasks that wait in the lanes of each pool with a rule, and with "" of all others."""
+    """Count the tasks that wait in lanes, by pool; "" is for lanes whose pool has no rule."""
     names = yield from _limited(queue)
     if not names:
         return {}
@@ -162,7 +162,10 @@ def _pause(queue: str, lane: str, change: Change) -> Flow[None]:
 
 
 def _read(queue: str, names: Sequence[str], *, with_rule: bool | None = None) -> Flow[list[LaneInfo]]:
-    """Describe lanes: all, those with rules of their own, or the other ones that are lanes."""
+    """Describe the named lanes: all, or only those with, or without, a rule of their own.
+
+    If ``with_rule`` is given, groups that are not lanes are left out.
+    """
     infos: list[LaneInfo] = []
     for at in range(0, len(names), LANES_A_CALL):
         some = names[at : at + LANES_A_CALL]
@@ -178,7 +181,7 @@ def _waits_for(name: str) -> str:
 
 
 class _Wait(NamedTuple):
-    """What makes tasks wait, and for what they wait; the greatest is the one to be told."""
+    """Why tasks wait, until when, and for which lane, pool or queue; of several, the greatest is shown."""
 
     rank: int
     until_us: float
@@ -198,7 +201,7 @@ class _Look:
         self._row_of = row_of
 
     def at(self, name: str) -> LaneInfo:
-        """Describe a lane, a pool, or what stands for others."""
+        """Describe a lane, a pool, "*", or the queue as a whole."""
         row, limit = self._row_of[name], self._rule(name).limit
         levels = (WHOLE_QUEUE, name, pool_of(name))
         wait = max([wait for level in dict.fromkeys(levels) if (wait := self._wait(level))], default=_Wait(0, 0.0, ""))
@@ -233,7 +236,7 @@ class _Look:
         return False if self._row_of[EACH_LANE].rule or self._row_of[pool_of(name) or EACH_LANE].rule else None
 
     def _rule(self, name: str) -> Rule:
-        """Return the rule that holds for a name: its own, or for a lane that of each."""
+        """Return the rule that holds for a name: its own, or for a lane without a limit the one of "*"."""
         own = _rule_of(self._row_of[name])
         if own.limit is not None or _is_wide(name):
             return own
@@ -244,7 +247,7 @@ class _Look:
         return self._rows.running if name == WHOLE_QUEUE else self._row_of[name].running
 
     def _wait(self, name: str) -> _Wait | None:
-        """Return what a lane, pool or the queue makes tasks wait for; None for nothing."""
+        """Return why a lane, a pool or the queue makes tasks wait; None if it does not."""
         limit, is_paused = self._rule(name)
         row, now_us = self._row_of[name], self._rows.now_us
         if is_paused or (name == WHOLE_QUEUE and self._rows.is_paused):
@@ -254,7 +257,7 @@ class _Look:
         until_us = row.turn_us or 0.0
         if limit is not None and limit.rate and row.arrival_us:
             token_us = row.arrival_us - (limit.burst - 1) * limit.interval_us
-            # A later one would be that of another limit, which take.lua leaves out.
+            # A later token was computed under another limit; take.lua does not wait for it.
             until_us = max(until_us, token_us if token_us <= now_us + limit.interval_us else 0.0)
         return _Wait(_RANKS.index(LaneState.RATE), until_us, name) if until_us > now_us else None
 

@@ -42,8 +42,8 @@ class LeavingMethods(Driver):
         """Delete the keys that asynq does not know, 500 at a time, and return how many; tasks and queues stay.
 
         ``FastqError`` while servers or schedulers of fastq run, which would write them again. ``QueueNotEmptyError``
-        while tasks are between two queues, because a move was interrupted, while they wait in lanes, or were enqueued
-        by key behind a run and no server of fastq has put them into their queue yet.
+        while an interrupted move has left tasks between two queues, while tasks wait in lanes, or while tasks that were
+        enqueued by key during a run have not been put into their queue by a server of fastq.
         """
         if running := (yield from _running(self._now_ns() // SECOND_NS)):
             raise FastqError(f"these run: {', '.join(running)}; stop them first, since they write such keys")
@@ -66,7 +66,7 @@ class LeavingMethods(Driver):
 
 
 def _find() -> Flow[tuple[set[NamedKey], set[str], set[str]]]:
-    """Find the own keys, the queues that tasks are moved out of or into, and those with tasks behind runs."""
+    """Find fastq's own keys, the queues with tasks in a move, and the queues with tasks that wait for a run to end."""
     found, between, behind = set[NamedKey](), set[str](), set[str]()
     for tag in (yield from find_nodes()):
         cursor: str | None = "0"

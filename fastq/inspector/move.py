@@ -34,7 +34,7 @@ MOST_NAMED: Final = 20
 
 @dataclass(slots=True)
 class Move:
-    """A move of the ``wanted`` tasks of ``origin`` to ``target``; each move has another ``token``.
+    """A move of the ``wanted`` tasks of ``origin`` to ``target``; ``token`` is different for each move.
 
     ``stayed`` counts the tasks that could not be moved, by reason (``PutOutcome``); ``named`` are the first of them.
     """
@@ -84,7 +84,11 @@ class Move:
         return back
 
     def _tidy(self) -> Flow[None]:
-        """Delete the notes on tasks that have arrived; notes are read first, as each is younger than its parking."""
+        """Delete the notes on tasks that have arrived.
+
+        The notes are read before the parked tasks. A task is parked before its note is written, so a task with a note
+        that is not parked has arrived.
+        """
         notes: dict[bytes, bytes] = yield read_notes(self.origin)
         parked = yield from self._parked(self.target, b"move_from", self.origin)
         waiting = {(token, task.id) for token, tasks in parked.items() for task in tasks}
@@ -95,7 +99,7 @@ class Move:
                 yield forget_move(self.origin, token.decode(), [task_id])
 
     def _parked(self, queue: str, role: bytes, peer: str) -> Flow[dict[str, list[WalkedTask]]]:
-        """Read some parked tasks, by the move that parked them."""
+        """Read the tasks parked in a queue whose field ``role`` names ``peer``, by the token of their move."""
         found: dict[str, list[WalkedTask]] = defaultdict(list)
         walk = Walk(Source(queue, keys.moving(queue), TaskState.SCHEDULED))
         while True:
@@ -127,7 +131,7 @@ class Move:
         return {task.id for task in back}
 
     def _copy(self, task: WalkedTask) -> ParkedTask:
-        """Return a task that is parked in the other queue, as it was found there."""
+        """Return a task that is parked in the other queue, with its lock there and its lock in the old queue."""
         lock = _lock_of(self.target, task)
         old_lock = keys.queue_prefix(self.origin) + lock.removeprefix(keys.queue_prefix(self.target)) if lock else ""
         return ParkedTask(task.id, task.fields.get(COPY, b"").decode(errors="replace"), lock, old_lock)
@@ -137,7 +141,7 @@ class Move:
         outcomes: list[int] = yield commit_move(self.origin, token, parked)
         ours = [copy for copy, outcome in zip(parked, outcomes, strict=True) if outcome]
         others = [copy for copy, outcome in zip(parked, outcomes, strict=True) if not outcome]
-        if others:  # another run has already finished this move
+        if others:  # another call has already finished this move
             yield drop_parked(self.target, token, others)
         if ours:
             taken = yield unpark_tasks(self.target, token, ours)
@@ -147,7 +151,7 @@ class Move:
     def _task_to_put(self, task: WalkedTask, lock_ms: int) -> TaskToPut:
         fields = {name: value for name, value in task.fields.items() if name not in MARKS}
         marks = {name: task.fields[name] for name in (b"move_state", b"move_score", b"move_group", TOKEN)}
-        with suppress(InvalidMessageError):  # unreadable in any queue
+        with suppress(InvalidMessageError):  # an unreadable message is moved as it is
             fields = readdress(fields, self.origin, self.target)
         parked = WalkedTask(task.id, b"", fields)
         lock = _lock_of(self.target, parked) if lock_ms != NOT_HELD else ""

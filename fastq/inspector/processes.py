@@ -64,7 +64,7 @@ class ServerMethods(Driver):
     def scheduler_ticks(self) -> Flow[dict[str, dict[str, int]]]:
         """Count the ticks of all fastq schedulers so far, by type of task and by what became of them.
 
-        That is "enqueued", "duplicate" (the id or the unique lock of the task was taken), "failed" (``pre_enqueue``
+        It became "enqueued", "duplicate" (the id or the unique lock of the task was taken), "failed" (``pre_enqueue``
         raised, or the task cannot be enqueued) or "missed" (left out, as the policy for missed ticks says; at most 1000
         of an entry at a time are counted). Redis forgets the counts 90 days after the last tick.
         """
@@ -141,7 +141,7 @@ def _started(worker: WorkerInfo) -> tuple[float, str]:
 
 
 def _decoded(decode: Callable[[bytes], T], found: Iterable[bytes]) -> Iterator[T]:
-    """Decode an entry of a peer; an unreadable entry does not hide the others."""
+    """Decode entries that other programs wrote; an unreadable entry does not hide the others."""
     for data in found:
         try:
             yield decode(data)

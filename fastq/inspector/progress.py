@@ -18,7 +18,7 @@ T = TypeVar("T")
 ASKED_EVERY_S: Final = 0.5
 
 PIECES: Final = frozenset({"delete_tasks", "run_tasks", "archive_tasks", "claim_tasks", "run_chosen", "sweep_queue"})
-"""The operations before which work may end: by then, everything that the one before left open is done."""
+"""Work may end before one of these operations: the piece before it is then finished."""
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ def _insisting(step: Step, now: Progress, progress: OnProgress) -> Flow[Any]:
             if trouble is None or not trouble.transient:
                 now.trouble = None
                 return result
-        assert trouble is not None  # the flow caught it, or found it
+        assert trouble is not None  # it was raised, or is one of the replies
         if not trouble.transient:
             raise trouble
         _lost(trouble, now, progress)
@@ -139,10 +139,10 @@ def _lost(error: BrokerError, now: Progress, progress: OnProgress) -> None:
 
 
 def _until_it_answers(step: Step, now: Progress, progress: OnProgress) -> Flow[None]:
-    """Send a harmless call to the node of the step: a Redis that hangs would later do each piece that it was sent."""
+    """Ask the node of the step with a harmless call: a Redis that hangs would later do each piece that it was sent."""
     first = step[0] if isinstance(step, tuple) else step
     key = first.keys[:1] if isinstance(first, Operation) else ()
-    # Asked only once each time: the broker's own retries would delay a user who wants to stop.
+    # Not marked idempotent, so that the broker does not retry it, which would delay a user who wants to stop.
     question: Operation[Any] = Operation("EXISTS" if key else "PING", key, ())
     while True:
         yield Pause(ASKED_EVERY_S)

@@ -39,7 +39,7 @@ MANY_GROUPS: Final = 1_000
 SAMPLED_GROUPS: Final = 200
 DAYS_A_TRIP: Final = 3_000
 QUEUES_A_TRIP: Final = 8
-"""Redis carries out all that arrives in one packet before anything else; each of these takes it some milliseconds."""
+"""Few, because Redis does the whole round trip before anything else, and each queue takes it some milliseconds."""
 
 
 class QueueMethods(Driver):
@@ -56,9 +56,8 @@ class QueueMethods(Driver):
         """Describe a queue: the number of tasks in each state, its counters, latency and memory.
 
         With ``search`` all keys of Redis are scanned, in pieces, to count the tasks of unlisted groups; a queue that is
-        itself not listed, but has keys, is described too. With
-        ``estimate`` the tasks in more than 1 000 groups are estimated from about 200 groups: to count 100 000
-        groups takes Redis 0.1 s.
+        itself not listed, but has keys, is described too. With ``estimate``, if there are more than 1 000 groups, their
+        tasks are estimated from about 200 of them: to count 100 000 groups takes Redis 0.1 s.
         """
         now_ns = self._now_ns()
         read = yield _reads(check_queue(queue), now_ns)
@@ -127,10 +126,10 @@ class QueueMethods(Driver):
 
     @action
     def set_max_pending(self, queue: str, max_pending: int | None) -> Flow[None]:
-        """Refuse what would give a queue more than ``max_pending`` pending tasks, from whichever fastq client.
+        """Limit a queue to ``max_pending`` pending tasks: all fastq clients are refused more. None removes the limit.
 
-        None for any number. The queue need not exist yet. A client that has just sent to it may take 10 s to know a
-        first limit; a change of it, and its end, hold at once.
+        The queue need not exist yet. A client that has just sent to the queue may take 10 s to know its first limit;
+        changes of a limit, and its removal, hold at once.
         """
         most = None if max_pending is None else check_count(max_pending, "max_pending", MAX_PENDING)
         yield set_max_pending(check_queue(queue), most)
@@ -158,7 +157,7 @@ def _histories(queues: Sequence[str], days: int, now_ns: int) -> Flow[dict[str, 
 
 
 def _reads(queue: str, now_ns: int) -> tuple[Operation[Any], ...]:
-    """Return what ``_describe`` needs."""
+    """Return the operations whose results ``_describe`` needs."""
     return queue_exists(queue), queue_stats(queue, now_ns / SECOND_NS), sample_memory(queue)
 
 

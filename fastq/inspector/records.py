@@ -22,7 +22,7 @@ class QueueInfo:
     ``archive_dropped`` counts the failed tasks that the archive has deleted. ``lost`` counts the tasks that were lost
     with their servers on the UTC day. ``orphaned`` counts the active tasks that no server has a lease for. ``overdue``
     is for how long the first scheduled task or retry has been due; servers put such tasks into pending. Clients of
-    fastq are refused what would give the queue more than ``max_pending`` pending tasks; None is no limit.
+    fastq are refused tasks beyond ``max_pending`` pending ones; None is no limit.
     """
 
     queue: str
@@ -68,9 +68,9 @@ class FailedAttempt:
 
     ``attempt`` counts from 1; an attempt that was lost with its server and the next one have the same number.
     ``started_at`` is None if it is not known or the handler never began, ``server`` is "host:pid" or empty. ``error``
-    is the class and the beginning of the message. Errors of the same class from the same lines of code have the same
-    ``fingerprint``, and one ``traceback`` without messages is kept of them; its last line is this attempt's own error.
-    It is None if none is kept.
+    is the class and the beginning of the message. Errors of the same class from the same lines of code share a
+    ``fingerprint`` and one ``traceback``, which is kept without messages; its last line is this attempt's own error.
+    ``traceback`` is None if none is kept.
     """
 
     attempt: int
@@ -89,14 +89,14 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class TaskLocks:
-    """The lease of a task, its unique lock, and what is to follow it by its key.
+    """The lease of a task, its unique lock, and the run that is to follow it.
 
-    ``leased_until`` is None if no server has the task; servers renew the lease every 5 s. ``is_leased_by_go`` tells
-    the leases of Go servers. ``lock_holder`` is the id of the task that has the lock, perhaps another one; it is empty
+    ``leased_until`` is None if no server has the task; servers renew the lease every 5 s. ``is_leased_by_go`` says
+    that a Go server has it. ``lock_holder`` is the id of the task that has the lock, perhaps another one; it is empty
     if the task is not unique, or nobody has its lock. ``locked_until`` is None if the lock never expires.
-    ``follow_up_size`` is the size of the newest payload that was enqueued by key while the task ran, None for none: it
-    runs once the present run has ended, at ``follow_up_at`` if there is a time, and at ``follow_up_latest`` however
-    often it is put off.
+    ``follow_up_size`` is the size of the newest payload that was enqueued by key while the task ran, None for none.
+    The payload runs once the present run has ended, at ``follow_up_at`` if there is a time, and at ``follow_up_latest``
+    however often it is put off.
     """
 
     leased_until: datetime | None
@@ -117,7 +117,7 @@ class LaneState(StrEnum):
     READY = "ready"
     """Nothing: the next server with room takes one."""
     RATE = "rate"
-    """The rate: the next one may start at a time that is known."""
+    """The rate: the next task may start at the time ``until``."""
     FULL = "full"
     """The concurrency: all places are taken."""
     PAUSED = "paused"
@@ -131,7 +131,7 @@ class LaneInfo:
     together, and "" for the queue as a whole. ``running`` counts the places taken, and is None where ``concurrency`` is
     not limited. ``limit`` is what holds for it, its own if ``has_own_limit``, else that of "*"; None if there is none.
 
-    ``by`` is what keeps the tasks waiting: the lane, its pool, or "" for the queue. ``until`` is known of a rate.
+    ``by`` is what keeps the tasks waiting: the lane, its pool, or "" for the queue. ``until`` is set only for a rate.
     ``holders`` are the ids of tasks that have the places of a full lane or pool, if these are few; those in
     ``lost_holders`` were lost with their servers, and are taken over within two minutes. A sequence waits for those in
     ``retried_holders``, which are to be tried again.
@@ -155,7 +155,7 @@ class LaneInfo:
 class PoolInfo:
     """The tasks in the lanes of a pool, such as "openai" of "openai:acme"; "" is for lanes without a limited pool.
 
-    ``running`` is None where the pool has no ``concurrency``, so that nobody counts.
+    ``running`` is None if the pool has no ``concurrency``: running tasks are not counted then.
     """
 
     queue: str
@@ -178,7 +178,7 @@ class ServerInfo:
 
     ``status`` is "active", "quiet" (no longer fetching), "stopping" (shutting down) or "new". In Redis, and in asynq's
     tools, "quiet" is "stopped" and "stopping" is "closed". ``concurrency`` is how many tasks may run at once at most;
-    ``places`` tells them by kind. A Go server has no ``children`` and no ``places``.
+    ``places`` are the same by kind. A Go server has no ``children`` and no ``places``.
     """
 
     id: str

@@ -60,9 +60,9 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class RunStats:
-    """What became of runs that ended in a time that began at ``start`` (UTC).
+    """What became of the runs that ended in a period which began at ``start`` (UTC).
 
-    ``done`` runs ended without a failure, also runs of revoked tasks. ``failed`` runs counted as failures.
+    ``done`` runs ended without a failure, runs of revoked tasks included. ``failed`` runs counted as failures.
     ``retried`` and ``archived`` count the tasks that were retried or archived after any run.
     ``lost`` tasks were brought back from dead servers. ``run`` has the run times of handlers, ``wait`` how long tasks
     had been pending when a server took them.
@@ -87,8 +87,8 @@ class RunStats:
 class RunHistory:
     """The runs of a queue's tasks until now: one ``RunStats`` for each ``step``, the oldest first, and their ``total``.
 
-    The last one is not over yet. ``types`` has the sums by type, if they were asked for, from the full ten minutes of
-    the clock in which that time begins; a type is the pattern that matched, and "other" stands for all beyond 200.
+    The last step is not over yet. ``types`` has the sums by type, if they were asked for. They begin up to ten minutes
+    earlier, at a full ten minutes of the clock. A type is the pattern that matched; "other" stands for all beyond 200.
     """
 
     queue: str
@@ -103,10 +103,10 @@ class RunMethods(Driver):
 
     @operation
     def run_history(self, queue: str, since: float | timedelta, *, by_type: bool = False) -> Flow[RunHistory]:
-        """Read what fastq's servers did with the tasks of a queue, for a time until now.
+        """Read what fastq's servers did with the tasks of a queue, from ``since`` before now until now.
 
         Up to 8 h are read by minute, and with ``by_type`` also by type, in steps of ten minutes; up to 14 days by hour.
-        Go's servers write no history; ``history`` has the days of both.
+        Go's servers write no such history; ``history`` has the days of Go's and fastq's servers.
         """
         check_queue(queue)
         since_s = check_since(since, by_type=by_type)
@@ -139,7 +139,7 @@ class RunMethods(Driver):
 
 
 def check_since(since: float | timedelta, *, by_type: bool = False) -> int:
-    """Return a time for which a history is kept, in whole seconds."""
+    """Return ``since`` in whole seconds; ``ValueError`` if no history is kept for so long."""
     since_s = -(-nanoseconds_of(since, name="since") // SECOND_NS)
     if not 0 < since_s <= HOURS_KEPT_S:
         raise ValueError(f"since must be above 0 and at most 14 days: {since!r}")

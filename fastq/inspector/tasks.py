@@ -97,7 +97,7 @@ class Listing:
                 return list(reversed(ids))
 
     def pieces(self, ids: Sequence[bytes], size: int) -> list[Sequence[bytes]]:
-        """Cut ids into pieces, each read in its turn."""
+        """Cut ids into pieces, which are read one after the other."""
         return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
@@ -148,8 +148,9 @@ class TaskMethods(Driver):
     def get_task_heads(self, queue: str, task_ids: Sequence[str], most_bytes: int) -> Flow[list[TaskHead | None]]:
         """Describe tasks with the first bytes of payload, result and error; None for those that are not in the queue.
 
-        A list of large tasks takes little memory and bandwidth, since Redis sends no more than is asked for: of a type,
-        and of all headers together, 1 000 bytes or ``most_bytes``, if that is more; headers beyond are left out.
+        A list of large tasks takes little memory and bandwidth, since Redis sends no more than is asked for. A type,
+        and all headers together, may have 1 000 bytes, or ``most_bytes`` if that is more; further headers are left
+        out.
         """
         check_queue(queue)
         for task_id in task_ids:
@@ -205,7 +206,7 @@ class TaskMethods(Driver):
 
     @operation
     def get_task_locks(self, queue: str, task_id: str) -> Flow[TaskLocks]:
-        """Read who has a task: its lease, and the holder of its unique lock; and what is to follow it by its key.
+        """Read the lease of a task, the holder of its unique lock, and the run that is to follow it.
 
         ``TaskNotFoundError`` if the queue has no task with this id.
         """
@@ -243,8 +244,8 @@ class TaskMethods(Driver):
         """Read a page of the tasks in a state, ``page`` from 1 on; empty past the end.
 
         The oldest come first: the longest waiting for pending and active, the lowest time for the other states; with
-        ``newest_first`` the others. ``group`` is for aggregating tasks. A page is shorter than its size if tasks leave
-        the state while it is read.
+        ``newest_first`` it is the reverse. ``group`` is for aggregating tasks. A page is shorter than its size if tasks
+        leave the state while it is read.
         """
         return Listing.of(queue, state, group).page(page, page_size, self._now_ns(), newest_first=newest_first)
 
@@ -266,7 +267,7 @@ class TaskMethods(Driver):
     ) -> Stream[TaskInfo]:
         """Iterate over all tasks in a state, in the order of ``list_tasks``.
 
-        A round trip reads ``page_size``, or fewer if they are large: up to 256 kB, and one task that goes beyond it.
+        A round trip reads ``page_size`` tasks, or fewer if they are large: it ends with the task that exceeds 256 kB.
 
         The ids are read at the beginning, about 100 bytes each. A task comes at most once, and only if it is still in
         the state at its turn, so tasks may be deleted or moved during the iteration. Tasks that arrive later are left

@@ -44,7 +44,7 @@ class MovePlan:
     """A move to confirm: ``job`` does it, and ``moved`` has the result afterwards.
 
     ``parked`` counts the tasks that an interrupted move left between the queues; the job moves them on. ``archived`` is
-    the number of archived tasks that the other queue may have then, if any are moved; ``archive`` is the rule of its
+    the number of archived tasks that the other queue may have then, 0 if none are moved; ``archive`` is the rule of its
     archive.
     """
 
@@ -111,7 +111,7 @@ def _plan(
     sources = yield from sources_of(origin, known)
     total = yield from sizes_of(*sources)
     parked = sum((yield from together(count_parked(origin), count_parked(target))))
-    if not parked:  # otherwise its last tasks may be in transit, and Go's tools may have taken it off the list since
+    if not parked:  # otherwise all its tasks may be parked, and Go's tools may have unlisted it since
         yield from require_queue(origin)
     move = Move(origin, target, secrets.token_hex(8), _wanted(origin, where or TaskFilter(), now_ns))
     rule: ArchiveRule = yield read_archive_rule(target)

@@ -80,7 +80,7 @@ def _list(call: Call) -> str:
 
 
 def did_of(call: Call) -> tuple[str, int, int] | None:
-    """Return what the last action did. From the URL it takes numbers and known verbs only."""
+    """Return what the last action did, as the URL says; only numbers and known verbs are taken from it."""
     verb = call.request.query_params.get("did", "")
     if verb not in VERBS and verb not in OTHER_VERBS:
         return None
@@ -105,14 +105,14 @@ async def resume(call: Call) -> Response:
 
 
 async def _back(call: Call, verb: str) -> Response:
-    """Lead back to the list of queues, or to the queue's own page if the form was there."""
+    """Redirect to the list of queues, or to the page of the queue if the form was on it."""
     state = dict(await call.form()).get("state", "")
     is_state = state in {each.value for each in TaskState}
     return RedirectResponse(f"{_queue(call)}/{state}?did={verb}" if is_state else f"{call.base}/", 303)
 
 
 async def delete(call: Call) -> Response:
-    """Delete a queue, with its tasks if that was said."""
+    """Delete a queue, with its tasks if the form says so."""
     given = dict(await call.form())
     name = call.names["queue"]
     if given.get("sure") != "yes":
@@ -150,7 +150,7 @@ def _teller(verb: str) -> Endpoint:
         except TimeoutError as error:
             if isinstance(error, BrokerError):
                 raise
-            # It has the order; the page shows when it follows.
+            # The server has got the order; the page will show its new state.
         return RedirectResponse(f"{call.base}/servers?{urlencode({'did': verb})}", 303)
 
     return tell

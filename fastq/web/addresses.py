@@ -1,4 +1,4 @@
-"""The addresses of clients: the part of one that a single client has, and whether it is a proxy's."""
+"""The addresses of clients: the part that belongs to a single client, and whether an address is in a network."""
 
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -6,11 +6,11 @@ from typing import Final, TypeAlias
 
 Network: TypeAlias = IPv4Network | IPv6Network
 PREFIX: Final = 64
-"""The bits of an IPv6 address that a provider gives: whoever has one has all addresses that begin so."""
+"""The bits of an IPv6 address that a provider assigns: a client has all the addresses that begin with them."""
 
 
 def address_of(host: str) -> str:
-    """Return an address as limits count it: of IPv6 the network, since a client has all addresses of it."""
+    """Return an address as limits count it: for IPv6 its network, since a client has all addresses in that."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -23,7 +23,7 @@ def address_of(host: str) -> str:
 
 
 def networks_of(texts: Iterable[str]) -> list[Network]:
-    """Read networks such as 10.0.0.0/8; ``ValueError`` names a bad one, or one that has all addresses."""
+    """Read networks such as 10.0.0.0/8; ``ValueError`` names a bad one, or one that covers all addresses."""
     found = [ip_network(text, strict=False) for text in texts]
     for network in found:
         if network.prefixlen == 0:

@@ -45,7 +45,7 @@ ROUTES: Final = [*V1, *API, *METRICS, *PAGES]
 IS_LET_IN: Final = "fastq.web.is_let_in"
 """The key in a request's state that says that it was let in; the server's limits depend on it."""
 STREAMS_TO: Final = "fastq.web.streams_to"
-"""The key in a request's state with the user for whose limit its streamed reply counts."""
+"""The key in a request's state for the user whose limit its streamed reply counts against."""
 REFUSED_S: Final = 1.0
 EXPORTING: Final = "fastq.web.exporting"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
@@ -56,7 +56,7 @@ _COSTLY: Final = re.compile(r"/(?:api|doctor|events|find|history|metrics|search)
 
 
 def _UNSAID(request: Request) -> None:  # noqa: N802 - a constant
-    """Return None: this stands for an authentication that was not given."""
+    """Return None; as the default of ``auth``, this function says that none was given."""
 
 
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
@@ -68,19 +68,23 @@ _log = logging.getLogger("fastq.web")
 class FastqWeb:
     """The web UI and asynqmon's REST API as an ASGI app, to be served alone or mounted in another app.
 
-    ``redis`` is as for ``AsyncClient``. ``root_path`` is the path below which a proxy shows the app, whether
-    or not it cuts the path off; an app that mounts this one tells it by itself, and a proxy may send
-    ``X-Forwarded-Prefix``. ``auth`` has to be given: a callable from a Starlette ``Request`` to a ``User``, or to None
-    to refuse. With ``auth=None`` everyone who reaches the app is an admin. ``read_only`` forbids all changes,
-    ``forbidden`` single actions. The ``Host`` of a request must be an address, localhost, or one of ``allowed_hosts``.
-    ``queues`` are patterns of the queues that anyone sees. ``hide_payloads`` hides all payloads and results;
-    ``redact`` names members of JSON objects whose values are replaced, and then hides what is not JSON. The formatters
-    are asynqmon's: they get the type of a task and the beginning of its bytes, redacted. ``prometheus`` is the URL of a
-    Prometheus server whose series are shown as charts; with ``metrics`` the metrics of the queues are at ``/metrics``
-    for it, which needs prometheus_client. ``links`` are URLs by the names that they have on the page of a task;
-    ``{id}``, ``{queue}``, ``{type}`` and ``{trace_id}`` in them are filled in.
-    ``also`` are the URLs of further Redis by name; each is shown below ``/@NAME``, in every other way like the first.
-    The form that enqueues tasks has fields for those of ``app``, an ``App`` with typed tasks.
+    ``redis`` is as for ``AsyncClient``. ``also`` are the URLs of further Redis by name; each is shown below ``/@NAME``,
+    in every other way like the first. ``root_path`` is the path below which a proxy shows the app, whether or not the
+    proxy cuts it off. It is not needed in an app that mounts this one, or if the proxy sends ``X-Forwarded-Prefix``.
+
+    ``auth`` has to be given: a callable from a Starlette ``Request`` to a ``User``, or to None to refuse. With
+    ``auth=None`` everyone who reaches the app is an admin. ``read_only`` forbids all changes, ``forbidden`` single
+    actions. The ``Host`` of a request must be an address, localhost, or one of ``allowed_hosts``. ``queues`` are
+    patterns of the queues that anyone sees.
+
+    ``hide_payloads`` hides all payloads and results. ``redact`` names members of JSON objects whose values are
+    replaced; it also hides payloads and results that are not JSON. The formatters are asynqmon's: they get the type of
+    a task and the beginning of its bytes, redacted.
+
+    ``prometheus`` is the URL of a Prometheus server whose series are shown as charts. With ``metrics``, Prometheus can
+    scrape the metrics of the queues at ``/metrics``; this needs prometheus_client. ``links`` are URLs by the names that
+    they have on the page of a task; ``{id}``, ``{queue}``, ``{type}`` and ``{trace_id}`` in them are filled in. ``app``
+    is an ``App`` whose typed tasks have fields for their arguments in the form that enqueues.
     """
 
     redis: str | None = None
@@ -166,7 +170,7 @@ class FastqWeb:
                 for name, value in SECURITY_HEADERS.items():
                     response.headers.setdefault(name, value)
                 await response(scope, receive, in_parts(send))
-            except FastqError as error:  # the head of the reply is sent already
+            except FastqError as error:  # after the head of the reply was sent
                 _log.warning("%s %s was cut off: %s", scope["method"], quote(scope["path"]), error)
             finally:
                 if (owner := scope.get("state", {}).pop(STREAMS_TO, None)) is not None:
@@ -243,7 +247,7 @@ class FastqWeb:
             found = self.auth(request)
             user = await found if inspect.isawaitable(found) else found
         except TooManyFailuresError:
-            await asyncio.sleep(REFUSED_S)  # who tries passwords as fast as they can would keep the others waiting
+            await asyncio.sleep(REFUSED_S)  # fast tries of passwords would keep the others waiting
             raise Refusal(429, "too many failed logins; wait a minute", {"retry-after": "60"}) from None
         if user is None:
             challenge = getattr(self.auth, "challenge", "")
@@ -284,7 +288,7 @@ def _exporter(redis: str | None) -> Exporter:
 
 def _status_of(error: Exception, path: str) -> int:
     if path.startswith("/api/") and not path.startswith(f"{ROOT}/"):
-        return 500  # as asynqmon
+        return 500  # as asynqmon does
     if isinstance(error, BrokerError):
         return 503 if error.transient else 500
     return 400 if path.startswith(f"{ROOT}/") and not isinstance(error, FastqError) else 409

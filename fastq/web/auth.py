@@ -34,7 +34,7 @@ FAILURES: Final = 10
 FORGET_S: Final = 60.0
 MOST_CLIENTS: Final = 10_000
 MOST_WAITING: Final = 10
-"""The logins that wait for their turn; of more, one from the address with the most failures is refused."""
+"""How many logins may wait for their turn; beyond that, one from the address with the most failures is refused."""
 MOST_OF_A_NAME: Final = 100
 
 
@@ -81,7 +81,7 @@ class _Waiting:
 
 
 class _Counter:
-    """Tries logins one at a time, addresses without failures first; few may wait."""
+    """Gives turns to logins, one at a time, the addresses with the fewest failures first; few may wait."""
 
     def __init__(self, failures: _Failures) -> None:
         self._failures = failures
@@ -133,10 +133,10 @@ class BasicAuth:
         if not self._accounts:
             raise ValueError("no user is listed; fastq web --new-user NAME:ROLE makes a line")
         self._failures = _Failures()
-        # One at a time, so that many at once are not tried before the first has failed.
+        # One login at a time: otherwise many could be tried at once, before the first failure counts.
         self._counter = _Counter(self._failures)
-        # A browser sends the password with every request, and scrypt takes 0.2 s: so what was right is remembered,
-        # under a key that dies with the process.
+        # A browser sends the password with every request, and scrypt takes 0.2 s. So correct logins are remembered, as
+        # digests with a key that only this process has.
         self._key = os.urandom(32)
         self._known: dict[bytes, User] = {}
         self._nobody = _Account(User("", Role.VIEWER), os.urandom(SALT_BYTES), b"")
@@ -200,7 +200,7 @@ class ProxyAuth:
         """Return the user that the proxy names."""
         names = request.headers.getlist(self._header)
         if len(names) != 1 or not names[0] or not is_one_of(_client(request), self._trusted):
-            return None  # two are one of the proxy's and one of the client's
+            return None  # of two headers, one is from the proxy and one from the client
         return User(names[0], self._role, self._queues)
 
 
@@ -266,7 +266,7 @@ def _digest(password: str, salt: bytes) -> bytes:
 
 
 def name_tried(request: Request) -> str | None:
-    """Return the name with which somebody tried to log in, empty where it is not said; None if nobody tried."""
+    """Return the name that a request tried to log in with, empty if it gives none; None if it did not try."""
     said = _credentials(request, "basic")
     if said is None:
         return "" if request.headers.get("authorization") else None

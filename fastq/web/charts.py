@@ -96,7 +96,7 @@ _ALL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A queue in a chart: its last value, and its points in a field of 1000 by 100, cut where some are missing."""
+    """A queue in a chart: its last value, and its points in a field of 1000 by 100, in pieces if some are missing."""
 
     queue: str
     last: str
@@ -260,7 +260,7 @@ def _pieces(points: Sequence[tuple[float, float]], most: float, times: Times) ->
         place = 1000 * (at - times.start) / (times.end - times.start)
         pieces[-1].append(f"{place:g},{100 - 100 * max(0.0, value) / (most or 1):.4g}")
         last = at
-    return tuple(" ".join(piece * 2 if len(piece) == 1 else piece) for piece in pieces)  # a line of one point is a dot
+    return tuple(" ".join(piece * 2 if len(piece) == 1 else piece) for piece in pieces)  # two make a dot
 
 
 CHARTS: Final = [Route("GET", "/history/prometheus", charts, live_s=5)]

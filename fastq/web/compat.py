@@ -299,7 +299,7 @@ _NAMES: Final[Mapping[str, tuple[str, str, str]]] = {
     "cancel": ("canceled_ids", "error_ids", ""),
     "delete": ("deleted_ids", "failed_ids", "deleted"),
 }
-"""What a reply calls the tasks that were done, the tasks that failed, and the count of all."""
+"""The names in a reply for the tasks that were done, the tasks that failed, and the count of all tasks done."""
 _OF_STATES: Final[Mapping[TaskState, tuple[str, ...]]] = {
     TaskState.ACTIVE: ("cancel",),
     TaskState.PENDING: ("delete", "archive"),

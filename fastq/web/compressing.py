@@ -16,7 +16,7 @@ LEVEL: Final = 4
 _TEXT: Final = ("text/html", "application/json")
 _WINDOW: Final = 16 + 15
 _MEMORY: Final = 6
-"""zlib's memory level: with the window, which refers back to what was sent, a stream takes 160 kB."""
+"""zlib's memory level: with it, and with the window of text that was sent before, a stream takes 160 kB."""
 
 
 def takes_gzip(request: Request) -> bool:

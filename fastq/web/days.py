@@ -35,7 +35,7 @@ _RENAMED: Final = {
     "Pacific/Ponape": "Pacific/Pohnpei",
     "Pacific/Truk": "Pacific/Chuuk",
 }
-"""Browsers go on using these old names, which Debian 13 and Ubuntu 24.04 have only in the package tzdata-legacy."""
+"""Browsers still use these old names, which Debian 13 and Ubuntu 24.04 have only in the package tzdata-legacy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ def zone_of(call: Call) -> tzinfo | None:
 
 
 def days_of(points: Sequence[RunStats], step: timedelta, zone: tzinfo) -> list[Day]:
-    """Sum up points by day; a point counts for the day of its middle."""
+    """Sum up points by day; a point counts for the day that its middle is in."""
     grouped = ((day, list(some)) for day, some in groupby(points, _dating(step, zone)))
     return [Day(day, total_of(some), some[-1].start + step) for day, some in grouped]
 
 
 def last_days(history: RunHistory, zone: tzinfo) -> RunHistory:
-    """Cut a history to today and the days before, 14 together; its total is of these."""
+    """Cut a history and its total to the last 14 days, today included."""
     date_of = _dating(history.step, zone)
     first = date_of(history.points[-1]) - timedelta(days=DAYS - 1)
     points = [point for point in history.points if date_of(point) >= first]
@@ -89,12 +89,12 @@ def note_on(days: Sequence[Day], zone: tzinfo) -> str:
 
 
 def total_of(some: Iterable[RunStats]) -> RunStats:
-    """Sum up at least one."""
+    """Sum up one or more."""
     return reduce(plus, some)
 
 
 def plus(one: RunStats, other: RunStats) -> RunStats:
-    """Add what became of runs in two queues, or in two times."""
+    """Add up the counts of two queues, or of two periods."""
     counts = {name: getattr(one, name) + getattr(other, name) for name in COUNTS}
     run, wait = (
         Durations(tuple(map(add, left.counts, right.counts)))

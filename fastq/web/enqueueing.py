@@ -25,11 +25,11 @@ from fastq.web.typed import MisfitsError, inputs_of, task_of
 
 MOST_EDITED: Final = 64 * 1024
 OUTCOMES: Final[Mapping[str, str]] = {"retry": "task.cancel", "archive": "task.archive", "delete": "task.delete"}
-"""How a canceled task may end, and the action that this is besides."""
+"""How a canceled task may end, and the action that the user must be allowed to take for it."""
 _OPTION: Final = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
 _GO_NAMES: Final = {spec.go: spec for spec in OPTIONS if spec.go}
 _MORE: Final = frozenset({"queue", "headers"})
-"""Options that are shown at once, or have a field of their own kind."""
+"""Options that the list of further options leaves out: the form has fields of its own for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def _editable(raw: bytes, seen: bytes) -> str | None:
 
 
 async def _source(call: Call, given: Mapping[str, str]) -> tuple[bytes, Filled]:
-    """Return the payload of what a form was filled from, and the form."""
+    """Return the payload of the task or entry that a form is filled from, and the filled form."""
     if name := given.get("task"):
         _typed(call, name)
         return b"", Filled({"type": name, "queue": given.get("queue", "")}, source={"task": name})

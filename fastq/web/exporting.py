@@ -18,7 +18,7 @@ from fastq.metrics import QueueCollector
 from fastq.web.view import View
 
 OF_NO_QUEUE: Final = "fastq_exporter_"
-"""The metrics without a queue that users who see some queues get, too."""
+"""Users who see only some queues also get metrics without a queue if their names begin with this."""
 
 
 class Exporter:
@@ -43,7 +43,7 @@ class Exporter:
         return await loop.run_in_executor(self._thread, partial(write, _Seen(self._registry, view))), kind
 
     def close(self) -> None:
-        """Close the connections once nothing is read any more; does not wait for that, and may be called twice."""
+        """Close the connections after the last scrape, without waiting for it; may be called twice."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -73,7 +73,7 @@ class Source(Enum):
     EMBEDDED = auto()
     """A page of another site that asks by itself: an image, a frame, a stream, a fetch.
 
-    It could not read the reply, but the reply has its cost.
+    It could not read the reply, but to make the reply takes time.
     """
 
 

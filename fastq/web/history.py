@@ -25,7 +25,7 @@ MOST_TYPES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What ended in a time, and the heights of it in a chart, from 0 to 100; ``label`` names the time."""
+    """The runs that ended in a period, and the heights of its bars, from 0 to 100; ``label`` names the period."""
 
     stats: RunStats
     end: datetime
@@ -38,7 +38,7 @@ class Bar:
 
 
 def bars_of(points: Sequence[RunStats], step: timedelta, width: int, zone: tzinfo = UTC) -> list[Bar]:
-    """Return the bars of a chart, ``width`` points in each; times stand at the logarithm of their bounds."""
+    """Return the bars of a chart, ``width`` points in each; durations are drawn on a logarithmic scale."""
     stats = [total_of(points[at : at + width]) for at in range(0, len(points), width)]
     ends = [each.start + step * width for each in stats]
     labels = [_label(each.start.astimezone(zone), end.astimezone(zone)) for each, end in zip(stats, ends, strict=True)]
@@ -83,7 +83,7 @@ def _bars(stats: Sequence[RunStats], ends: Sequence[datetime], labels: Sequence[
 
 
 def _places(times: Durations) -> tuple[int, int]:
-    """Return the buckets, counted from 1, in which half and 95% of the durations end; 0 without durations."""
+    """Return the buckets, counted from 1, up to which 50% and 95% of the durations are; 0 without durations."""
     found = []
     for share in (0.5, 0.95):
         passed, place = 0, 0
@@ -134,8 +134,8 @@ async def _read(
 ) -> tuple[list[RunStats], list[tuple[str, RunStats]], list[tuple[str, str, RunStats]]]:
     """Return the sum of all queues' points, the total of each queue, and the totals of its types.
 
-    With a ``zone`` they are cut to its last days. The points of a queue are added and forgotten: of a thousand queues
-    they would not fit into memory.
+    With a ``zone`` the histories are cut to its last days. Points are added up queue by queue, because the points of a
+    thousand queues would not fit into memory.
     """
     points: dict[datetime, RunStats] = {}
     rows, types = [], []
@@ -148,7 +148,7 @@ async def _read(
         if _is_any(history.total):
             rows.append((name, history.total))
             types += [(name, of, stats) for of, stats in history.types.items()]
-    # A minute may have begun between two reads.
+    # If a minute began between two reads, there is one point too many, at the beginning.
     return [points[start] for start in sorted(points)[-most:]] if most else [], rows, types
 
 

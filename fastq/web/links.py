@@ -22,7 +22,7 @@ class Link:
 
     @classmethod
     def each_of(cls, given: Mapping[str, str]) -> tuple["Link", ...]:
-        """Check the URLs by the names of their links; ``ValueError`` names a bad one."""
+        """Return the links for URLs by name; ``ValueError`` names a bad one."""
         for name, url in given.items():
             if not name.strip() or not url.startswith(("http://", "https://")):
                 raise ValueError(

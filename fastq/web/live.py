@@ -1,7 +1,7 @@
 """Pages that are brought up to date while they are looked at: one look at Redis for all who see the same page.
 
-A page is watched while somebody has it open. A poller renders it every second or two, and sends its
-viewers the parts that have changed, of tables the rows. It ends when nobody looks.
+A page is watched while somebody has it open. A poller renders it every second or two, and sends its viewers the parts
+that have changed; of tables, only the rows that have changed. The poller ends when nobody looks.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ MOST_OF_A_USER: Final = 100
 LIFE_S: Final = 600.0
 """After this time a stream ends: the browser connects again, and its user's rights are checked anew."""
 REST: Final = 3
-"""After a round the poller rests for at least this many times as long as it took."""
+"""The poller rests for at least this many times as long as its last round took."""
 _ROW: Final = re.compile(r"<tr data-key=.*?</tr>", re.DOTALL)
 _TIME: Final = re.compile(r"(<time [^>]*>)[^<]*")
 
@@ -151,7 +151,7 @@ class Live:
 
 @lru_cache(maxsize=8)
 def changed(html: str, before: str) -> str:
-    """Return a part in which a row that has not changed is ``<tr data-same="N">``; N was its number before."""
+    """Return a part with ``<tr data-same="N">`` for each row that has not changed; N is its number in ``before``."""
     known = {_lasting(row): at for at, row in reversed(list(enumerate(_ROW.findall(before))))}
     if not known:
         return html
@@ -164,7 +164,7 @@ def changed(html: str, before: str) -> str:
 
 
 def _lasting(html: str) -> str:
-    """Return a part without times as seen from now, which browsers renew by themselves."""
+    """Return a part without the texts of its times, which browsers renew by themselves."""
     return _TIME.sub(r"\1", html)
 
 

@@ -40,7 +40,7 @@ class Order:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Return what the audit says of the tasks, beyond the queue that the path names."""
+        """Return what the audit says of the tasks; the path already names the queue of other orders."""
         return {"query": self.query, "queues": sorted(self.queues)[:MOST_NAMED]} if self.query else {}
 
 
@@ -69,13 +69,13 @@ def ask(call: Call, order: Order, fields: Sequence[tuple[str, str]]) -> Response
 
 
 def did(verb: str, progress: Progress, more: Mapping[str, str] | None = None, *, missing: int = 0) -> str:
-    """Return the query with which a page says what was done."""
+    """Return the query of a URL from which its page says what was done."""
     failed = len(progress.failures) + missing
     return urlencode({"did": verb, "done": progress.done, "failed": failed, **(more or {})})
 
 
 async def begin(call: Call, order: Order, more: Mapping[str, str] | None = None) -> Response:
-    """Begin the job of an order, and lead to its page; or back, if it was quick."""
+    """Begin the job of an order; redirect to its page, or back if it was quick."""
     title = order.job.question.rstrip("?")
     work = Work(f"{title}: {order.query}" if order.query else title, call.user.name, order.queues)
 
@@ -125,7 +125,7 @@ async def delete_as_job(call: Call, *, force: bool) -> tuple[Work, bool]:
 
 
 def require_possible(verb: str, state: TaskState) -> None:
-    """Refuse an action that tasks of a state cannot have."""
+    """Refuse an action that is not possible on tasks of a state."""
     if not may(verb, state):
         raise Refusal(400, f"{verb} is not possible for {state} tasks")
 

@@ -56,7 +56,7 @@ _FIRST: Final = (
 
 
 _NEWEST_FIRST: Final = (TaskState.ARCHIVED, TaskState.COMPLETED)
-"""Of these nobody asks what comes next, but what has happened."""
+"""States of which people ask what has happened, not what comes next."""
 
 
 def error_page(call: Call, status: int, text: str) -> Response:
@@ -221,12 +221,12 @@ async def task(call: Call) -> Response:
 
 
 def _without_place(error: str) -> str:
-    """Leave out the line of an error, which is another one after each change of the code."""
+    """Return the first line of an error, without its place in the code, which changes with the code."""
     return re.sub(r" \([^()]*:\d+\)$", "", error.partition("\n")[0])
 
 
 def _says(formatted: str, payload: bytes) -> bool:
-    """Return whether a formatter, such as the one that shortens, has only repeated what a payload shows already."""
+    """Return whether a formatter, such as ``shortened``, has only repeated the beginning of a payload."""
     begin = formatted.removesuffix("…")
     return payload.decode(errors="replace").startswith(begin)
 

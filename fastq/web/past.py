@@ -67,14 +67,14 @@ class Past:
 
 
 def _has_failed(info: QueueInfo) -> bool:
-    """Return whether runs have failed on this UTC day; in its first hour, the one before counts, too."""
+    """Return whether runs have failed on this UTC day; in its first hour, runs on any day before count, too."""
     return info.failed > 0 or (info.timestamp.hour == 0 and info.failed_total > 0)
 
 
 async def each_history(
     inspector: AsyncInspector, names: Sequence[str], length: timedelta, *, by_type: bool = False
 ) -> AsyncIterator[tuple[str, RunHistory]]:
-    """Yield the histories of queues, each read alone, some at a time; one that is deleted meanwhile is left out."""
+    """Yield the histories of queues, with a few reads at a time; a queue that is deleted meanwhile is left out."""
 
     async def read(name: str) -> RunHistory | None:
         with suppress(QueueNotFoundError):

@@ -15,11 +15,11 @@ MOST_BYTES: Final = 64 * 1024
 MOST_HEX_BYTES: Final = 2 * 1024
 PREVIEW: Final = 140
 CHARACTER: Final = 4
-"""The most bytes that a character has."""
+"""The most bytes that a character has in UTF-8."""
 ROW: Final = 16
 MOST_INDENTED: Final = 20
 FORMS: Final = ("raw", "hex", "base64", "protobuf")
-"""The forms in which bytes can be had besides that which suits them."""
+"""The forms in which bytes can be shown besides the one that suits them."""
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 
 
@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 class Shown:
     """Bytes as they are shown: ``kind`` is "JSON", "text", "bytes", one of the other forms, or "empty".
 
-    ``size`` is their whole number. ``others`` are further forms in which they can be shown.
+    ``size`` is the number of all bytes. ``others`` are further forms in which they can be shown.
     """
 
     kind: str
@@ -38,9 +38,9 @@ class Shown:
 
 
 def shown(data: bytes, form: str = "", size: int = 0) -> Shown:
-    """Return the beginning of bytes, in the form that suits them, or in one of the others if they have it.
+    """Return the beginning of bytes in a given form, or in the one that suits them if they cannot have that form.
 
-    ``size`` is their whole number if the rest was not read.
+    ``size`` is the number of all bytes if the rest was not read.
     """
     if not data:
         return Shown("empty", Markup(""), 0, False)
@@ -53,7 +53,7 @@ def shown(data: bytes, form: str = "", size: int = 0) -> Shown:
 
 
 def _formed(data: bytes, form: str) -> Shown | None:
-    """Return bytes in one of the other forms, None if they do not have it."""
+    """Return bytes in one of the other forms, None if they cannot have it."""
     match form:
         case "raw" if (text := _text(_beginning(data, MOST_BYTES))) is not None:
             return Shown(form, escape(_visible(text)), len(data), len(data) > MOST_BYTES)
@@ -82,7 +82,7 @@ def _suited(data: bytes) -> Shown:
 
 
 def preview(data: bytes | None, size: int = 0) -> str:
-    """Return the beginning of bytes on one line; ``size`` is their whole number if the rest was not read."""
+    """Return the beginning of bytes on one line; ``size`` is the number of all bytes if the rest was not read."""
     if not data:
         return ""
     size = max(size, len(data))
@@ -125,7 +125,7 @@ def _is_json(text: str) -> bool:
 
 
 def _laid_out(text: str) -> Iterator[str]:
-    """Yield the HTML of the tokens of a JSON text as they stand there, each with its colour, a line for each member."""
+    """Yield a JSON text as HTML: its tokens as they are written, each with its color, and each member on its line."""
     tokens = _TOKEN.findall(text)
     depth = 0
     for at, token in enumerate(tokens):
@@ -141,7 +141,7 @@ def _laid_out(text: str) -> Iterator[str]:
             yield f",\n{_indent(depth)}" if token == "," else ": "
         elif token.startswith('"'):
             yield f'<span class="{"jk" if after == ":" else "js"}">{escape(_visible(token))}</span>'
-        else:  # has nothing to be escaped, since all of it is JSON
+        else:  # a number or a word of JSON, with nothing to escape
             yield f'<span class="{"jn" if token[0] in "-0123456789" else "jl"}">{token}</span>'
 
 

@@ -16,7 +16,7 @@ MANY_FAILED: Final = 10
 FAILED_SHARE: Final = 0.1
 FEW_FAILED: Final = 3
 MOST_FAILED_SHARE: Final = 0.5
-"""The share of failed runs from which a queue with few runs is in trouble."""
+"""A queue with few runs is in trouble if at least this share of them failed."""
 NEARLY_FULL: Final = 0.9
 FEW_ALIKE: Final = 3
 _OPTION: Final = " --queues "
@@ -28,8 +28,8 @@ _WORD: Final = re.compile(r"[\w.:-]+")
 class Problem:
     """Something that is wrong with a queue, and what to do about it; ``state`` names the tasks that it is about.
 
-    ``search`` finds those that say more of it. ``of_many`` says the same of several queues, ``tasks`` is how many tasks
-    it is about, and ``folded`` has the problems of which this one is the sum.
+    ``search`` is a search for tasks that say more of it. ``of_many`` is the text for several queues with this problem,
+    ``tasks`` the number of tasks that it is about, and ``folded`` the problems of which this one is the sum.
     """
 
     level: Level

@@ -76,7 +76,7 @@ def selector_of(queues: Iterable[str]) -> str:
 
 
 async def metrics(server: str, asked: Mapping[str, str]) -> bytes:
-    """Return Prometheus' replies as one JSON object; ``ValueError`` names a bad parameter, ``OSError`` its failure."""
+    """Return Prometheus' replies as one JSON object; ``ValueError`` names a bad parameter, ``OSError`` a failure."""
     duration_s = _whole(asked, "duration", HOUR_S)
     end_s = _whole(asked, "endtime", int(time.time()))
     if not server:
@@ -100,7 +100,7 @@ def _whole(asked: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _json(body: bytes) -> bytes:
-    """Return a reply if it is JSON, as it is."""
+    """Return a reply unchanged if it is JSON."""
     msgspec.json.decode(body)
     return body
 

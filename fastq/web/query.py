@@ -37,7 +37,7 @@ _DAYS: Final = re.compile(r"(\d{1,4})d")
 
 @dataclass
 class Subject:
-    """A task that is tested: what several words ask for is decoded, parsed and folded once."""
+    """A task that is tested; for all tests together it is decoded, parsed and case-folded once."""
 
     info: TaskInfo
     _values: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ Test: TypeAlias = Callable[[Subject], bool]
 class Query:
     """A search as it was typed, and what it means: queues, states, and tests that a task has to pass.
 
-    ``reads_payloads`` if a test looks at the payload; of one larger than ``most_bytes`` a test does not see all.
+    ``reads_payloads`` says that tests look at payloads; a test does not see all of one larger than ``most_bytes``.
     """
 
     text: str
@@ -127,7 +127,7 @@ class Query:
 
 
 def pattern_of(error: str) -> str:
-    """Return the first line of an error with ``*`` for its numbers, which ``error:`` finds."""
+    """Return the first line of an error as a pattern for ``error:``, with ``*`` in place of numbers."""
     line = error.partition("\n")[0][:160]
     return re.sub(r"\d[\d.,:]*|\b[0-9a-f]{8,}\b", "*", line)
 
@@ -237,7 +237,7 @@ def _is_like(text: str, pattern: str) -> bool:
 
 
 def _values(found: Any, path: tuple[str, ...]) -> Iterator[str]:
-    """Yield the value at a path of what a JSON text holds; a list stands for each of its items."""
+    """Yield the values at a path of decoded JSON; the path goes on into each item of a list."""
     left = [(found, 0)]
     while left:
         value, depth = left.pop()

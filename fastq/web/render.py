@@ -40,7 +40,7 @@ _VERSION: Final = hashlib.sha256(b"".join(data for _, data in sorted(_FILES.item
 
 
 def _moment(moment: datetime | None, now: datetime) -> Markup | str:
-    """Write a time as seen from now; the exact one is its title."""
+    """Write a time as seen from now; the exact time is in the title."""
     if moment is None:
         return "\u2013"
     exact = moment.astimezone(UTC)
@@ -50,7 +50,7 @@ def _moment(moment: datetime | None, now: datetime) -> Markup | str:
 
 
 def _latency(info: QueueInfo) -> Markup:
-    """Write for how long the oldest pending task has waited; the script counts on."""
+    """Write for how long the oldest pending task has waited; the script of the page counts on."""
     since = info.timestamp - info.latency
     since = since.replace(microsecond=since.microsecond // 100_000 * 100_000)
     return Markup('<time datetime="{}" title="{}" data-form="span">{}</time>').format(

@@ -59,9 +59,9 @@ class Hit:
 
 @dataclass(slots=True)
 class Found:
-    """What a search has found: all of it counted by error, type, queue and state, the first of it as tasks.
+    """What a search has found: counts of all tasks by error, type, queue and state, and the first of the tasks.
 
-    ``cut`` counts the tasks whose payloads are so large that not all of them was looked at.
+    ``cut`` counts the tasks of whose large payloads only a part was looked at.
     """
 
     count: int = 0
@@ -148,7 +148,7 @@ def look(call: Call, query: Query) -> Work:
     key = _key(call, query)
     known = call.site.board.lookup(key)
     if call.is_live and known is not None:
-        return known  # what is done stays as it is while it is looked at
+        return known  # a search that has ended is not begun anew while somebody looks at it
 
     async def do(work: Work) -> str:
         await _walk(call, query, work)
@@ -183,7 +183,7 @@ async def _walk(call: Call, query: Query, work: Work) -> None:
 
 
 async def _add_those_wanted(call: Call, query: Query, infos: Sequence[TaskInfo], found: Found) -> None:
-    """Test some tasks, one search at a time, and let pages come between the tests."""
+    """Test some tasks when it is the turn of this search; between the tests, pages are served."""
     turns, redaction = call.site.turns, call.site.redaction
     async with turns:
         for info in infos:

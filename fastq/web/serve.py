@@ -40,11 +40,11 @@ HEAD_S: Final = 10.0
 MOST_CONNECTIONS: Final = 900
 """Below the usual limit of open files, 1024."""
 MOST_OF_AN_ADDRESS: Final = 64
-"""The connections of one address without a request that was let in; a further one ends the oldest."""
+"""How many connections an address may have that are not let in; a further one ends the oldest."""
 BACKLOG: Final = 32
-"""How many connections are accepted at a time; the surplus ones are closed after that."""
+"""How many connections are accepted in one go; only then are those beyond a limit closed."""
 MOST_UNACCEPTED: Final = 1_024
-"""The system drops what is beyond this, and clients try again after a second."""
+"""How many connections may wait to be accepted; the system drops more, and clients try again after a second."""
 UNREAD_S: Final = 30.0
 LEAST_READ_BYTES: Final = 16_384
 """A client that reads fewer bytes within ``UNREAD_S`` is cut off: its reply would be held for hours."""
@@ -112,7 +112,7 @@ def serve(app: FastqWeb, options: ServeOptions) -> None:
 
 
 class Protocol(H11Protocol):
-    """HTTP on one connection, which is closed if its client keeps the server waiting, or takes too many.
+    """HTTP on one connection, which is closed if its client keeps the server waiting, or opens too many.
 
     A connection is let in while the app answers a request of it; until then it counts for its address.
     """
@@ -122,7 +122,7 @@ class Protocol(H11Protocol):
     _waits: asyncio.TimerHandle | None = None
     _sends: asyncio.TimerHandle | None = None
     _unread = 0
-    """The bytes of a reply that the client had not read when that was last looked at."""
+    """How many bytes of a reply the client had not read at the last look."""
     began_s = 0.0
     address = ""
 
@@ -149,7 +149,7 @@ class Protocol(H11Protocol):
             self.transport.abort()
             return
         oldest = min([each for each in some if each.is_waiting] or some, key=lambda each: each.began_s)
-        self.connections.discard(oldest)  # it is not found again before it is lost
+        self.connections.discard(oldest)  # it ends a moment later, and must not be chosen again until then
         oldest.transport.abort()
 
     @property
@@ -183,7 +183,7 @@ class Protocol(H11Protocol):
     def _give_up(self) -> None:
         if self.is_waiting:
             self.transport.close()
-            self._watch()  # what is closed stays until the end of its reply is read, however little that is
+            self._watch()  # a closed connection stays until the client has read the rest of its reply
 
     def pause_writing(self) -> None:
         """Watch whether the client reads."""
@@ -211,7 +211,7 @@ class Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """A server whose shutdown ends the streams of open pages, for which it would wait."""
+    """A server that first ends the streams of open pages at its shutdown, since it would wait for them."""
 
     def __init__(self, config: uvicorn.Config, app: FastqWeb) -> None:
         super().__init__(config)

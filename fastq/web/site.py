@@ -44,7 +44,7 @@ class Refusal(Exception):  # noqa: N818 - the reply to a request, not a defect
 
 
 class Exporter(Protocol):
-    """What writes the metrics of a Redis; ``fastq.web.exporting`` has it, and needs prometheus_client."""
+    """A writer of the metrics of a Redis; it is in ``fastq.web.exporting``, which needs prometheus_client."""
 
     async def text(self, accept: str, view: View) -> tuple[bytes, str]:
         """Return the metrics that a user sees, in a format that is accepted, and the format's name."""
@@ -89,7 +89,7 @@ class Call:
 
     ``base`` is the path that all links begin with, ``names`` are the names in the path. ``notes`` is what the route
     has to add to the audit line; it is None if the route changed nothing. ``parts`` are the parts of the page that
-    change while it is looked at, by name; ``is_live`` if these are all that is wanted.
+    change while it is looked at, by name; ``is_live`` says that only these are wanted.
     """
 
     site: Site
@@ -115,7 +115,7 @@ class Call:
 
     @property
     def owner(self) -> str:
-        """Return the user, or the address where nobody logs in: limits are counted for each."""
+        """Return whose limits count: the user, or the address if there is no login."""
         client = self.request.client
         return self.user.name or (address_of(client.host) if client else "")
 
@@ -126,7 +126,7 @@ class Call:
             raise Refusal(404, str(QueueNotFoundError(queue)))
 
     def require_all_queues(self, what: str) -> None:
-        """Refuse what tells of all queues to a user who sees some."""
+        """Refuse what shows all queues to a user who sees only some."""
         if not self.view.is_of_all:
             raise Refusal(403, f"{what} all queues, and you see some of them")
 
@@ -226,8 +226,8 @@ def find_route(routes: list[Route], method: str, path: str) -> tuple[Route, dict
 def name_in_path(name: str) -> str:
     """Write the name of a queue, task or group as one segment of a path.
 
-    Letters and digits stay; other bytes become ``~2F``, which no proxy takes for a slash, as some do with ``%2F``, and
-    no browser for ``..``.
+    Letters and digits stay; other bytes become ``~2F`` and the like. Some proxies would take ``%2F`` for a slash, and
+    browsers a quoted ``..`` for the folder above.
     """
     data = name.encode("utf-8", "surrogateescape")
     if not data.strip(b"."):

@@ -75,7 +75,7 @@ def _input(field: inspect.Field) -> Input:
 
 
 def _plain(of: inspect.Type) -> tuple[inspect.Type, bool]:
-    """Return a type without what is said about it and without None, and whether it may be None."""
+    """Return a type without its metadata and without None, and whether it allowed None."""
     while isinstance(of, inspect.Metadata):
         of = of.type
     if not isinstance(of, inspect.UnionType) or not of.includes_none:
@@ -103,7 +103,7 @@ def _default(field: inspect.Field) -> str:
     try:
         value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
         return msgspec.json.encode(value, enc_hook=encode_model).decode()
-    except (TypeError, ValueError):  # a default need not be what a payload can have
+    except (TypeError, ValueError):  # a default may be a value that no payload can have
         return "its own"
 
 

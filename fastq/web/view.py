@@ -18,9 +18,9 @@ ALL_QUEUES: Final = ("*",)
 MOST_LISTED: Final = 4_000
 """The bytes of each payload, result and error that are read for a list."""
 MOST_OF_PAGE: Final = 8_000_000
-"""The bytes of all payloads of a list that is sent in pieces; also of its results, and of its errors."""
+"""The bytes that are read of all payloads of a list sent in pieces; as many of its results, and of its errors."""
 MOST_REDACTED: Final = 64_000
-"""The bytes of each where values are redacted: a payload that is cut cannot be redacted, so it is hidden."""
+"""The same where values are redacted: more, since a payload that is cut cannot be redacted and is hidden."""
 MOST_OF_ONE: Final = 2_000_000
 WORKING: Final = frozenset(("idle", "busy"))
 UNKNOWN: Final = "unknown"
@@ -39,9 +39,9 @@ def matches(queue: str, globs: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything that is read for a user; ``globs`` are sets of patterns, and a queue is seen if it matches each.
+    """Everything that is read for a user; ``globs`` are sets of patterns, and a queue is seen if each set matches it.
 
-    ``owner`` is the user, or the address where nobody logs in, for whose limits large payloads count.
+    ``owner`` is whose limits large payloads count against: the user, or the address if there is no login.
     """
 
     inspector: AsyncInspector
@@ -189,7 +189,7 @@ def _cut(heads: Sequence[TaskHead], most: int) -> Iterator[tuple[Sequence[TaskHe
 def _child(child: ChildInfo, seen: Collection[str], is_shared: bool) -> ChildInfo:
     """Return a worker process for a user who sees some of its tasks.
 
-    If the server has queues that the user does not see, it is not told whether the process works on one of them.
+    If the server has queues that the user does not see, the user does not learn whether the process works on them.
     """
     ids = tuple(each for each in child.task_ids if each in seen)
     if is_shared and not ids and child.state in WORKING:

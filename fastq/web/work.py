@@ -80,13 +80,13 @@ class Shares:
                 self._users[user] = semaphore, count - 1
 
     def begin_stream(self, user: str) -> None:
-        """Count a reply that is made while it is sent; ``FullError`` if there are too many to this user."""
+        """Count a streamed reply to a user; ``FullError`` if there are too many already."""
         if self._streams[user] >= MOST_STREAMS:
             raise FullError(f"{MOST_STREAMS} downloads and lists are sent to you already")
         self._streams[user] += 1
 
     def end_stream(self, user: str) -> None:
-        """Count a reply that was sent no longer."""
+        """Count a streamed reply no longer, since it has ended."""
         self._streams[user] -= 1
         if not self._streams[user]:
             del self._streams[user]
@@ -133,7 +133,7 @@ class Work:
 
     ``queues`` are what it is about, None for all; only users who see all of them see the work. ``result`` is what a
     lookup has found so far. ``said`` is a sentence about the end. ``owner`` is the user or address that began a lookup,
-    and for whose limits it counts; it is empty for other work.
+    and whose limits it counts against; it is empty for other work.
     """
 
     title: str
@@ -221,14 +221,14 @@ class Board:
         self._begin(work, do)
 
     def lookup(self, key: str) -> Work | None:
-        """Return a lookup, to be looked at."""
+        """Return a lookup, and note that it was looked at."""
         work = self._lookups.get(key)
         if work is not None:
             work.seen_s = time.monotonic()
         return work
 
     def look_up(self, key: str, work: Work, do: Callable[[Work], Awaitable[str]]) -> Work:
-        """Return the lookup with a key, if it goes on or has just ended, else begin it; ``FullError`` if it may not."""
+        """Return the lookup of a key if it runs or has just ended, else begin it; ``FullError`` if too many run."""
         known = self.lookup(key)
         if known is not None and (known.is_running or time.monotonic() - known.ended_s < FRESH_S):
             return known
@@ -240,14 +240,14 @@ class Board:
         return work
 
     def _make_room(self, owner: str) -> None:
-        """End a lookup of this user if they have too many; nobody else's is ended."""
+        """End a lookup of this user if they have too many, but nobody else's; drop results that are too many."""
         running = [work for work in self._lookups.values() if work.owner and work.is_running and not work.stopped_by]
         own = [work for work in running if work.owner == owner]
         if len(own) >= MOST_OF_A_USER:
             min(own, key=lambda work: work.seen_s).stop("newer searches")
         elif owner and len(running) >= MOST_LOOKUPS:
             raise FullError(f"{len(running)} searches of others go on; wait for one to end")
-        # This user's own go first.
+        # The results of this user are dropped first.
         ended = sorted(
             (work.owner != owner, work.seen_s, key) for key, work in self._lookups.items() if not work.is_running
         )
