@@ -31,7 +31,7 @@ def duration(seconds: float) -> str:
 
 
 def microseconds(seconds: float) -> str:
-    """Write a cost."""
+    """Write a cost of time in microseconds."""
     return f"{_three(seconds * 1e6)} us"
 
 

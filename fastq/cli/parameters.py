@@ -80,7 +80,7 @@ def _choice(states: Iterable[TaskState]) -> click.Choice[str]:
 
 
 def type_option(command: F) -> F:
-    """Give a command the option that leaves tasks of a type."""
+    """Give a command the option that selects tasks of a type."""
     return click.option("--type", metavar="PATTERN", help="only tasks of this type; * and ? match as in file names")(
         command
     )

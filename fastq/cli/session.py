@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Session:
-    """One run of a command: ``screen`` writes to stdout, ``notes`` to stderr; Redis is not contacted yet."""
+    """One run of a command: ``screen`` writes to stdout, ``notes`` to stderr; Redis is contacted when it is needed."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -123,8 +123,7 @@ def askable(names: Sequence[str]) -> list[str]:
 def each(
     session: Session, names: Sequence[str], act: Callable[[str], None], failed: dict[str, str] | None = None
 ) -> int:
-    """Do something to each item; a failure does not stop the others, but an outage of Redis does. Returns the exit
-    code.
+    """Act on each item, and return the exit code; a failure does not stop the others, but an outage of Redis does.
 
     ``failed`` gets the error of each item that failed.
     """

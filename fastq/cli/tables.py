@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 GAP: Final = "  "
 LEAST_WIDTH: Final = 12
-"""The least width to which a text is cut, however narrow the window."""
+"""No text is cut to less than this width, however narrow the window."""
 _SHORT: Final = {"PROCESSED": "RUNS"}
 
 

@@ -70,7 +70,7 @@ def _own(name: str, **more: Any) -> Callable[[Any], Any]:
 def _shared(name: str, **more: Any) -> Callable[[Any], Any]:
     """Make an option that asynqmon has, too, with its variable."""
     variable = name.upper().replace("-", "_")
-    # Kubernetes sets FASTQ_WEB_PORT for a service of this name.
+    # Not FASTQ_WEB_PORT: Kubernetes sets that for a service named fastq-web.
     own = "FASTQ_WEB_HTTP_PORT" if name == "port" else f"FASTQ_WEB_{variable}"
     return click.option(f"--{name}", envvar=[own, variable], show_default=True, **more)
 

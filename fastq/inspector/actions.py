@@ -69,12 +69,11 @@ class ActionMethods(Driver):
 
     @action
     def cancel_processing(self, task_id: str, outcome: str | None = None, *, queue: str | None = None) -> Flow[None]:
-        """Ask the server that runs a task to stop it. Servers do not answer, so it is not known whether the task was
-        running.
+        """Ask the server that runs a task to stop it; servers do not answer, so nothing tells whether the task ran.
 
         ``outcome`` chooses how the task ends: "retry" (as in asynq: archived if no attempt is left), "archive" or
         "delete". Go servers always retry. ``queue`` distinguishes tasks with the same id. Go servers are told
-        only the id, so they are not told at all while a task of another queue runs under it.
+        only the id, so they are not told at all while a task of another queue runs under the same id.
         """
         return cancel(task_id, outcome, queue)
 
@@ -82,7 +81,7 @@ class ActionMethods(Driver):
 def cancel(task_id: str, outcome: str | None, queue: str | None) -> Flow[None]:
     """Ask the server that runs a task to stop it, and to end it in the given way.
 
-    asynq's servers are told only the id, so they are not told at all while a task of another queue runs under it.
+    asynq's servers are told only the id, so not while a task of another queue runs under the same id.
     """
     check_task_id(task_id)
     by_id = queue is None or not (yield from _runs_elsewhere(check_queue(queue), task_id))

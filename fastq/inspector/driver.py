@@ -53,7 +53,7 @@ class operation(Generic[P, T]):  # noqa: N801 - used as a decorator
     @overload
     def __get__(self, driver: "AsyncDriver", owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, driver: Any, owner: type) -> Any:
-        """Return the definition; the class of a driver has a function in its place."""
+        """Return the definition itself; in the class of a driver, a function has replaced it."""
         return self
 
 
@@ -81,7 +81,7 @@ class stream(Generic[P, T]):  # noqa: N801 - used as a decorator
     @overload
     def __get__(self, driver: "AsyncDriver", owner: type) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, driver: Any, owner: type) -> Any:
-        """Return the definition; the class of a driver has a function in its place."""
+        """Return the definition itself; in the class of a driver, a function has replaced it."""
         return self
 
 

@@ -15,7 +15,7 @@ from fastq.inspector.search import sources_of
 from fastq.inspector.task_lines import lines_of
 from fastq.options import check_text
 
-# Tasks that change state during the export move down this list, so they come twice rather than never.
+# Changes of state mostly lead down this list, so a task that changes meanwhile comes twice rather than never.
 EXPORTED: Final = (
     TaskState.SCHEDULED,
     TaskState.AGGREGATING,

@@ -41,8 +41,7 @@ class ImportMethods(Driver):
         active_as_pending: bool = False,
         progress: Callable[[ImportReport], object] | None = None,
     ) -> Flow[ImportReport]:
-        """Import tasks that ``export_tasks`` wrote, each into the state that it had; all go to ``queue`` if it is
-        given.
+        """Import tasks that ``export_tasks`` wrote, in the states that they had; all into ``queue`` if it is given.
 
         Lines that can be iterated twice, such as a list, are all checked before anything is written; those of an
         iterator are checked 200 at a time. Bad lines raise ``BadLinesError``, or are left out with ``skip_bad``. Also

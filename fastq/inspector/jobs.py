@@ -125,7 +125,7 @@ def may(name: str, state: TaskState) -> bool:
 
 
 def doing(name: str, infos: Sequence[TaskInfo]) -> Job:
-    """Do something to the given tasks, one after the other; a failure does not stop the others."""
+    """Act on the given tasks, one after the other; a failure does not stop the others."""
     deed = DEEDS[name]
 
     def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[None]:
@@ -156,7 +156,7 @@ def doing_all(name: str, place: Place, count: int) -> Job:
 
 
 def doing_where(name: str, places: Sequence[Place], where: TaskFilter, count: int) -> Job:
-    """Do something to the tasks of some places that match a filter, page by page; ``count`` is an estimate.
+    """Act on the tasks of some places that match a filter, page by page; ``count`` is an estimate.
 
     It reads as many tasks as there were at the start. A task that fails to change does not stop the others.
     """

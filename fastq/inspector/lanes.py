@@ -236,7 +236,7 @@ class _Look:
         return False if self._row_of[EACH_LANE].rule or self._row_of[pool_of(name) or EACH_LANE].rule else None
 
     def _rule(self, name: str) -> Rule:
-        """Return the rule that holds for a name: its own, or for a lane without a limit the one of "*"."""
+        """Return the rule that holds for a name: its own, or for a lane without its own limit the rule of "*"."""
         own = _rule_of(self._row_of[name])
         if own.limit is not None or _is_wide(name):
             return own

@@ -83,7 +83,7 @@ def read_line(text: bytes) -> Line:
 
 
 class Read:
-    """The object of a line, with checked access to its values."""
+    """The JSON object of a line, with checked access to its values."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.values = values

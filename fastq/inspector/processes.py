@@ -62,10 +62,10 @@ class ServerMethods(Driver):
 
     @operation
     def scheduler_ticks(self) -> Flow[dict[str, dict[str, int]]]:
-        """Count the ticks of all fastq schedulers so far, by type of task and by what became of them.
+        """Count the ticks of all fastq schedulers so far, by type of task and by outcome.
 
-        It became "enqueued", "duplicate" (the id or the unique lock of the task was taken), "failed" (``pre_enqueue``
-        raised, or the task cannot be enqueued) or "missed" (left out, as the policy for missed ticks says; at most 1000
+        Outcomes: "enqueued"; "duplicate" (the id or the unique lock of the task was taken); "failed" (``pre_enqueue``
+        raised, or the task cannot be enqueued); "missed" (left out, as the policy for missed ticks says; at most 1000
         of an entry at a time are counted). Redis forgets the counts 90 days after the last tick.
         """
         counts = yield read_scheduler_ticks()

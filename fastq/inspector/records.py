@@ -178,7 +178,7 @@ class ServerInfo:
 
     ``status`` is "active", "quiet" (no longer fetching), "stopping" (shutting down) or "new". In Redis, and in asynq's
     tools, "quiet" is "stopped" and "stopping" is "closed". ``concurrency`` is how many tasks may run at once at most;
-    ``places`` are the same by kind. A Go server has no ``children`` and no ``places``.
+    ``places`` has this number, and how many run, by kind. A Go server has no ``children`` and no ``places``.
     """
 
     id: str

@@ -1,6 +1,6 @@
 """The web UI, and asynqmon's REST API: ``FastqWeb`` is an ASGI app, ``fastq web`` serves it.
 
-It knows Redis through ``fastq.inspector`` only, but for the form that enqueues, and nothing else of fastq imports it.
+It uses Redis only through ``fastq.inspector`` and, in the form that enqueues, a client. Only ``fastq web`` imports it.
 ``site`` has the parts that all routes share; ``compat`` is asynqmon's API, ``pages`` are the pages.
 """
 

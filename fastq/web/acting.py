@@ -60,7 +60,7 @@ async def _of_all(call: Call, verb: str, state: TaskState, group: str | None) ->
 
 
 async def _of_some(call: Call, verb: str, state: TaskState, ids: Sequence[str]) -> Job:
-    """Plan to act on those of the tasks that are still in this state."""
+    """Return a job for the tasks that are still in this state."""
     try:
         found = await call.inspector.get_task_heads(call.names["queue"], ids, 0)
     except QueueNotFoundError:

@@ -52,7 +52,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _OTHER: Final = re.compile(r"/(?:@|%40)([A-Za-z0-9_.-]+)(?=/|$)")
 _LOGINS: Final = {NoneType: "nobody has to", BasicAuth: "name and password", TokenAuth: "token", ProxyAuth: "proxy"}
 _COSTLY: Final = re.compile(r"/(?:api|doctor|events|find|history|metrics|search)(?:/|$)")
-"""The paths that begin something or read much; a link from another site does not open them at once."""
+"""The paths that begin something or read much; a link from another site leads to a question first."""
 
 
 def _UNSAID(request: Request) -> None:  # noqa: N802 - a constant

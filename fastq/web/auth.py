@@ -56,7 +56,7 @@ class _Failures:
     counts: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def check(self, client: str, now_s: float) -> int:
-        """Return how many there were; ``TooManyFailuresError`` if they were too many."""
+        """Return how many logins of a client failed; ``TooManyFailuresError`` if they were too many."""
         since, count = self.counts.get(client, (now_s, 0))
         if now_s - since >= FORGET_S:
             return 0

@@ -126,7 +126,7 @@ class _Told:
 
 
 async def charts(call: Call) -> Response:
-    """Show the charts; Prometheus is asked while this is looked at."""
+    """Show the charts; Prometheus is asked anew while somebody looks at the page."""
     asked = call.request.query_params
     wanted, since = asked.get("queue", ""), asked.get("since", "1h")
     if since not in SPANS:
@@ -260,7 +260,7 @@ def _pieces(points: Sequence[tuple[float, float]], most: float, times: Times) ->
         place = 1000 * (at - times.start) / (times.end - times.start)
         pieces[-1].append(f"{place:g},{100 - 100 * max(0.0, value) / (most or 1):.4g}")
         last = at
-    return tuple(" ".join(piece * 2 if len(piece) == 1 else piece) for piece in pieces)  # two make a dot
+    return tuple(" ".join(piece * 2 if len(piece) == 1 else piece) for piece in pieces)  # one point is a dot
 
 
 CHARTS: Final = [Route("GET", "/history/prometheus", charts, live_s=5)]

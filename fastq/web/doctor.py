@@ -17,7 +17,7 @@ LEVELS: Final = (Level.PROBLEM, Level.WARNING, Level.UNSEEN, Level.OK)
 
 
 async def doctor(call: Call) -> Response:
-    """Show what the doctor finds; it examines while this is looked at."""
+    """Show what the doctor finds; the examination goes on while somebody looks at the page."""
     work = _examination(call)
     await work.settle(0.0 if call.is_live else SETTLE_S)
     report: Report | None = work.result

@@ -1,4 +1,4 @@
-"""The form that enqueues a task, empty or filled from a task or a periodic one, and what else changes one task."""
+"""The form that enqueues a task, empty or filled from a task or periodic task; and other changes of one task."""
 
 import json
 import re

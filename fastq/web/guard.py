@@ -21,7 +21,7 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
 }
 _BROWSERS: Final = "Mozilla/"
-"""The start of every browser's ``User-Agent``; a page cannot change it without asking the server first."""
+"""The start of every browser's ``User-Agent``; a page can change it only after a preflight request, which we refuse."""
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([a-z0-9._-]+))(?::\d{1,5})?", re.IGNORECASE | re.ASCII)
 
 
@@ -44,7 +44,7 @@ def is_known_host(host: str, allowed: Sequence[str]) -> bool:
 
 
 def is_same_origin(request: Request) -> bool:
-    """Return whether an unsafe request was not sent by a page of another origin.
+    """Return False for an unsafe request, such as a POST, that a page of another origin sent.
 
     A browser tells by ``Sec-Fetch-Site``, or by ``Origin`` where the page came over plain HTTP. A request without
     either was not sent by a browser. A program that sends one of them twice wants to trick us.

@@ -40,7 +40,7 @@ class Order:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Return what the audit says of the tasks; the path already names the queue of other orders."""
+        """Return what the audit adds about the tasks of a search; for other orders, the path names the queue."""
         return {"query": self.query, "queues": sorted(self.queues)[:MOST_NAMED]} if self.query else {}
 
 

@@ -1,4 +1,4 @@
-"""What queues did before now, kept for a while: a page that is looked at is made anew every two seconds."""
+"""What queues did before now, kept for a while, since an open page is rendered every two seconds."""
 
 import asyncio
 import time

@@ -110,7 +110,7 @@ def _text(data: bytes) -> str | None:
 
 
 def _visible(text: str) -> str:
-    """Replace invisible characters, and characters that reverse the text around them, by their numbers."""
+    """Replace invisible characters, and characters that reverse the text around them, by their code points."""
     return "".join(
         each if each.isprintable() or each in "\n\t" else f"\\u{ord(each):04x}" for each in text.replace("\r\n", "\n")
     )

@@ -1,4 +1,4 @@
-"""Questions to a Prometheus server, and asynqmon's nine series of metrics as it replies with them."""
+"""Queries to a Prometheus server, and asynqmon's reply with its nine series of metrics."""
 
 import asyncio
 import base64

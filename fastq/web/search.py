@@ -87,7 +87,7 @@ def _count(counts: Counter[str], name: str) -> None:
 
 
 async def search(call: Call) -> Response:
-    """Show what a search has found so far; it goes on while this is looked at."""
+    """Show what a search has found so far; it goes on while somebody looks at the page."""
     text = call.request.query_params.get("q", "").strip()
     work: Work | None = None
     query: Query | None = None
@@ -248,7 +248,7 @@ def _doer(verb: str) -> Endpoint:
 
 
 async def find(call: Call) -> Response:
-    """Lead on to the task with an id, in whatever queue it is, to the queue of this name, or to a search."""
+    """Redirect to the task with an id, in whatever queue it is, to the queue of this name, or to a search."""
     wanted = call.request.query_params.get("id", "").strip()
     if not wanted:
         return RedirectResponse(f"{call.base}/search", 303)

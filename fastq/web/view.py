@@ -169,9 +169,9 @@ def require_whole(head: TaskHead, most: int) -> None:
 
 
 def _cut(heads: Sequence[TaskHead], most: int) -> Iterator[tuple[Sequence[TaskHead], int]]:
-    """Cut a list of tasks into pieces of about a MB, each with the bytes of its tasks.
+    """Cut a list of tasks into pieces of about a MB, each with the number of its bytes.
 
-    At most ``most`` of them are read of each payload, type, error and result, and of all headers of a task.
+    At most ``most`` bytes are read of each payload, type, error and result, and of all headers of a task.
     """
     piece: list[TaskHead] = []
     size = 0

@@ -160,7 +160,7 @@ class Work:
         return self.state is WorkState.RUNNING
 
     def note(self, progress: Progress) -> None:
-        """Take the progress, and raise where the work has to stop."""
+        """Note the progress; raise if the work has to stop here."""
         self.progress = progress
         if self.stopped_by is not None:
             raise _Stopped

@@ -55,7 +55,7 @@ const FORMS = {
   exact: { dateStyle: "medium", timeStyle: "long" },
   time: { timeStyle: "medium" },
 };
-const formats = new Map(); // to make one takes longer than to use it a hundred times
+const formats = new Map(); // to make one takes longer than a hundred uses of it
 let zone = "UTC";
 
 function isZone(name) {
@@ -85,13 +85,13 @@ function clock(moment) {
   return format(moment % 60000 ? "second" : "clock").format(moment);
 }
 
-// The last line of a title is the time as the server wrote it, the first one that of this zone.
+// The first line of a title is the time in this zone, the last line the time as the server wrote it.
 function title(moment, old) {
   const utc = old.slice(old.lastIndexOf("\n") + 1);
   return zone === "UTC" ? utc : `${format("exact").format(moment)}\n${utc}`;
 }
 
-// What has just arrived, or stands there in another zone, has its title and its time of the clock written anew.
+// Times that have just arrived, or are still in another zone, get a new title and a new clock time.
 function renewTimes() {
   for (const element of document.querySelectorAll("time[datetime]")) {
     const isDone = element.dataset.in === zone;
@@ -176,7 +176,7 @@ function isInUse(part) {
     || (canHover && part.querySelector("tbody tr:hover") !== null);
 }
 
-// Rows that were there before come as their numbers. They are looked up in what was sent, which the page may not show.
+// Unchanged rows come as their old numbers, which count in what was sent last; the page may show something older.
 const sent = new Map();
 
 function whole(name, html) {
@@ -254,7 +254,7 @@ function follow() {
   else if (stream === null) connect();
 }
 
-// Days begin at the midnight of the viewer. Only the server has the hours of which they are made.
+// Days begin at the viewer's midnight. Only the server can add them up, from its hours.
 async function showOwnDays() {
   const days = document.getElementById("days");
   if (days === null || days.dataset.zone === zone || document.documentElement.dataset.zone) return;
@@ -287,7 +287,7 @@ if (status) {
 }
 useZone();
 addEventListener("pageshow", (event) => event.persisted && useZone());
-addEventListener("storage", (event) => event.key === "fastq-zone" && useZone()); // it was chosen on another page
+addEventListener("storage", (event) => event.key === "fastq-zone" && useZone()); // the zone was chosen on another page
 setInterval(() => {
   renewTimes();
   releaseHeld();
@@ -397,7 +397,7 @@ if (zones) {
   zones.value = kept("fastq-zone") ?? "";
   const hidden = zones.closest("[hidden]");
   hidden.hidden = false;
-  hidden.nextElementSibling.remove(); // it says that no script runs
+  hidden.nextElementSibling.remove(); // this element says that no script runs
   zones.addEventListener("change", () => {
     keep("fastq-zone", zones.value);
     useZone();
@@ -410,7 +410,7 @@ function showCopy() {
   for (const button of document.querySelectorAll("button[data-copy]")) button.hidden = false;
 }
 
-// Without the clipboard, which browsers give to https and localhost only, the text is selected, to be copied by hand.
+// Browsers give the clipboard only to https and localhost; elsewhere the text is selected, to be copied by hand.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest?.("button[data-copy]");
   const text = button?.closest("div").parentElement.querySelector("pre");
