@@ -138,7 +138,7 @@ def search_here() -> None:
 
 
 def given_defaults(context: click.Context) -> dict[str, Any]:
-    """Return the Redis options and the file that stand before a command, as defaults of its own such options."""
+    """Return the Redis options and the file given before a command, as defaults for options of the command."""
     given = dict(context.meta.get(GIVEN, {}))
     file = given.pop("config", None)
     return ({"redis": redis_url(context)} if given else {}) | ({"config": file} if file else {})

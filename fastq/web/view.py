@@ -20,7 +20,7 @@ MOST_LISTED: Final = 4_000
 MOST_OF_PAGE: Final = 8_000_000
 """The bytes that are read of all payloads of a list sent in pieces; as many of its results, and of its errors."""
 MOST_REDACTED: Final = 64_000
-"""The same where values are redacted: more, since a payload that is cut cannot be redacted and is hidden."""
+"""``MOST_LISTED`` where values are redacted: more, since a payload that is cut cannot be redacted and is hidden."""
 MOST_OF_ONE: Final = 2_000_000
 WORKING: Final = frozenset(("idle", "busy"))
 UNKNOWN: Final = "unknown"
