@@ -1,8 +1,8 @@
 """The process that ``Server.start`` starts: ``python -m fastq.server.launch ANSWER_FD``.
 
 Its options come as a line of JSON on stdin, so that no password appears in the list of processes. After that, stdin
-stays open for as long as the starter lives; its end shuts the server down. The answer is a line of JSON, too: an empty
-object once the server serves, or an ``error`` with the reason why it cannot.
+stays open for as long as the starter lives; when it ends, the server shuts down. The answer is a line of JSON, too: an
+empty object once the server serves, or an ``error`` with the reason why it cannot.
 """
 
 import json
@@ -21,13 +21,13 @@ from fastq.server.wiring.process import ProcessOptions
 
 
 def options_from(order: dict[str, Any]) -> ProcessOptions:
-    """Return the ``ProcessOptions`` of an order, in which config and timing are objects."""
+    """Return the ``ProcessOptions`` of an order, in which config and timing are JSON objects."""
     given = {**order, "config": ServerConfig(**order["config"]), "timing": Timing(**order.get("timing", {}))}
     return ProcessOptions(**given)
 
 
 def main() -> None:
-    """Serve as ordered, until a signal or the end of the starter."""
+    """Serve with the options from stdin until a signal comes or the starter ends."""
     answer_fd = int(sys.argv[1])
     os.set_inheritable(answer_fd, False)
     with os.fdopen(answer_fd, "w") as answer:

@@ -35,7 +35,7 @@ EXIT_FAILED = 1
 EXIT_MISUSED = 2
 EXIT_UNFINISHED = 3
 GC_THRESHOLDS = (50_000, 20, 50)
-"""Five objects per task, for 10 000 tasks in flight."""
+"""The first one allows five objects per task, for 10 000 tasks in flight."""
 
 _log = logging.getLogger("fastq")
 
@@ -43,8 +43,8 @@ _log = logging.getLogger("fastq")
 def run_server(options: ProcessOptions) -> int:
     """Serve until told to stop, and return the exit code.
 
-    1 when it cannot begin or go on, 2 for a bad app path, 3 when a server with an end of its own (``idle_s`` above 0,
-    ``max_tasks``) was told to stop before that, else 0.
+    1 when it cannot begin or go on, 2 for a bad app path, 3 when a server that would end by itself (``idle_s`` above 0,
+    ``max_tasks``) was told to stop earlier, else 0.
     """
     try:
         has_finished = serve(options)
@@ -78,7 +78,7 @@ def serve(options: ProcessOptions, on_ready: Callable[[], None] = lambda: None) 
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop that reads the clock without a call of Python; it does so some twenty times a turn."""
+    """A loop that reads the clock without a Python call, since it reads it some twenty times per iteration."""
 
     time = staticmethod(time.monotonic)
 
@@ -141,7 +141,7 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> bool:
 
 @contextmanager
 def _beside(options: ProcessOptions, process: ServerProcess) -> Iterator[None]:
-    """Run the tasks beside the server: summary lines, words to systemd, and the watch on the app's files."""
+    """Run the coroutines beside the server: summary lines, messages to systemd, and the watch on the app's files."""
     tasks = [asyncio.create_task(_report(process, options.timing.report_interval_s))]
     if os.environ.get("NOTIFY_SOCKET"):
         tasks.append(asyncio.create_task(tell_systemd(process)))

@@ -1,10 +1,10 @@
 """The acker: writes the ends of tasks, many in one round trip.
 
-Wakes: when tasks have ended; it flushes at 500 of them, 2 ms after the first, or when the pool runs dry; at once after
-a rest of 10 ms, as a pool that tells of ends so seldom tells of many. Writes: done, completed, retry, archived, pending
-of its queues, and takes the tasks off active and lease. The nodes of a cluster are written to
-each by itself. What Redis failed to take goes to the syncer. If it dies: tasks stay in flight and leased until it is
-back.
+Wakes: when tasks have ended. It flushes at 500 of them, 2 ms after the first, or when the pool runs dry. It flushes at
+once if its last flush was 10 ms ago or more, because a pool that reports ends so seldom reports many at a time. Writes:
+done, completed, retry, archived, pending of its queues; it removes the tasks from active and lease. Each node of a
+cluster gets its own writes. The syncer repeats writes that fail. If it dies: tasks stay in flight and leased until it
+is back.
 
 Requeued tasks go back in the order in which they were fetched. Children end in any order, so during the shutdown these
 tasks are kept until all are here.
@@ -27,8 +27,8 @@ RESTED_S: Final = 0.01
 class Acker(PerNodeActor):
     """The first write of each end.
 
-    ``pool_is_dry`` returns whether no more tasks will end for now. ``make_room`` is called with each ended task, since
-    another one can be fetched; ``wake_syncer`` is called after each write, since it may have failed.
+    ``pool_is_dry`` returns whether no more tasks will end for now. ``make_room`` is called when tasks have ended, since
+    others can be fetched. ``wake_syncer`` is called after each write, since the write may have failed.
     """
 
     name = "acker"
@@ -86,7 +86,7 @@ class Acker(PerNodeActor):
         self.wake()
 
     async def tick(self) -> None:
-        """Write everything that waits, in one round trip; on a cluster begin to write it to each node that is free."""
+        """Write everything that waits, in one round trip; on a cluster, begin one write to each node that is free."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -106,7 +106,7 @@ class Acker(PerNodeActor):
 
     async def _write(self, tasks: list[InFlightTask]) -> None:
         try:
-            # Work that was done is written whoever holds the lease, unless this process may have slept through it.
+            # A done task is acked whoever holds its lease, unless a stall has put this server's leases in doubt.
             await self._writer.write(tasks, checks_done=self._stall.suspect)
         finally:
             self._wake_syncer()

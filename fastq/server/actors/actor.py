@@ -23,7 +23,7 @@ TICK_LIMIT_S = 90.0
 RESTART_WITHIN_S = 1.0
 MOST_IDS_LOGGED = 10
 SAME_TIME_S = 1e-6
-"""A timer may come a little early."""
+"""A timer may fire a little early."""
 
 
 def backoff_s(failures: int) -> float:
@@ -196,7 +196,7 @@ class Actor:
         self._timer = self._loop.call_at(due_s, self._ring)
 
     def _ring(self) -> None:
-        """Wake it if its pause is over. A timer outlives the pause that made it: most pauses end early."""
+        """Wake the actor if its pause is over. A timer outlives the pause that set it, since most pauses end early."""
         self._timer = None
         if self._sleeping is None:
             return

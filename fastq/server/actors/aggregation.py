@@ -47,5 +47,5 @@ class Aggregation:
     async def stop(self, within_s: float) -> None:
         """End the app's aggregator, give its tasks back, and end ours, within a number of seconds."""
         if self._aggregator is not None:
-            # Then its answer is that the server stops, and the tasks go back to their group at once.
+            # A stopped child answers that the server stops, so the tasks go back to their group at once.
             await asyncio.gather(self._child.stop(), self._aggregator.finish(within_s))

@@ -22,7 +22,7 @@ MAX_SET_BYTES: Final = 64 * 1024 * 1024
 
 
 class SetReader:
-    """A reading of the tasks of a set of ``taken``, in order and in parts; tasks beyond 64 MB go back to the group."""
+    """The reader of a set of ``taken`` tasks, in order and in parts; tasks beyond 64 MB go back to the group."""
 
     def __init__(self, commands: Commands, one: AggregationSet, taken: int) -> None:
         self._commands = commands
@@ -71,7 +71,7 @@ async def delete_set(commands: Commands, one: AggregationSet, locks: Mapping[str
 async def archive_tasks(
     commands: Commands, one: AggregationSet, tasks: Iterable[tuple[str, bytes]], now_s: int
 ) -> None:
-    """Put tasks of a set (id, message) into the archive, in calls of 500 tasks or 256 kB; it is trimmed in each."""
+    """Archive tasks (id, message) of a set, in calls of 500 tasks or 256 kB; each call trims the archive."""
     part: list[tuple[str, bytes]] = []
     size = 0
     for task in tasks:

@@ -1,7 +1,8 @@
 """The aggregator: replaces a group's tasks with one task when the group has waited long enough.
 
-Wakes: when the next group that it saw is due, at the latest every 7 s or grace period. Reads: groups, and the tasks of
-due ones. Writes: aggregation sets, the new task and, in the same step, the mark that its set was aggregated. If it
+Wakes: when the next group that it saw is due, at least every 7 s, or every grace period if that is shorter. Reads:
+groups, and the tasks of due ones. Writes: aggregation sets; the new task, and in the same step the mark that its set
+was aggregated. If it
 dies: any server's recoverer, also Go's, returns a set without the mark to its group after 2 min; fastq's recoverers
 delete the rest of a set with the mark.
 """
@@ -41,11 +42,11 @@ FIRST_WAIT_S: Final = 10.0
 LONGEST_WAIT_S: Final = 120.0
 LEAST_PAUSE_S: Final = 0.05
 UNTIL_KNOWN_S: Final = 0.5
-"""From look to look at whether it is known which groups are lanes, and are not combined."""
+"""The time between two checks whether lanes are known yet; groups that are lanes are not combined."""
 MAX_KNOWN_WAITS: Final = 10_000
 MAX_AT_ONCE: Final = 8
 QUICK_S: Final = 1.0
-"""The time that several sets may take together; one that waits longer goes back to its group for a later turn."""
+"""The time that several sets may take together; a set that waits longer goes back to its group for a later turn."""
 
 _REFUSALS: Final = {
     CommitOutcome.ID_CONFLICT: "a task with the id of the new one exists",
@@ -74,7 +75,7 @@ class Turn(Enum):
     """There may be another set to take."""
 
     NOT_NOW = auto()
-    """It had none: others took the time."""
+    """It had no turn: other groups took the time."""
 
 
 class Aggregator(Actor):
@@ -158,10 +159,9 @@ class Aggregator(Actor):
                 return 0.0 if more else max(LEAST_PAUSE_S, pause_s)
 
     async def _aggregate_groups(self, queue: str, groups: Sequence[str]) -> bool:
-        """Take a set of each group, several at once while that is quick: each has its deadline, and all share one
-        child.
+        """Take a set of each group; return whether some groups are due again.
 
-        Returns whether some are due again.
+        Several sets are taken at once while that is quick: each set has a deadline, and all share one child.
         """
         left, more = list(groups), False
         while left and not self._finishing:
@@ -180,7 +180,7 @@ class Aggregator(Actor):
         return more
 
     async def _aggregate_group(self, queue: str, group: str) -> Turn:
-        """Aggregate only one set of a group, so that a group that fills up fast leaves the others their turns."""
+        """Aggregate one set of a group, not more, so that a group that fills up fast leaves the others their turns."""
         if not await self._child.prepare():
             self._backoff.longer(queue, group)
             return Turn.OVER
@@ -196,7 +196,7 @@ class Aggregator(Actor):
     async def _aggregate(self, one: AggregationSet, taken: int) -> Turn:
         """Replace a set of ``taken`` tasks with one task.
 
-        Before its turn, only one part of a set is read, and a large set is finished before the next one's turn.
+        Only one part of a set is read before its turn. A large set is finished before the turn of the next set.
         """
         reading = SetReader(self._commands, one, taken)
         await reading.read_part()
@@ -213,7 +213,7 @@ class Aggregator(Actor):
         return await self._settle(one, taken, members, answer)
 
     async def _has_turn(self) -> bool:
-        """Wait until the child is free, because a call's time starts with the call; False if that takes long."""
+        """Wait until the child is free, because a call's time starts with the call; return False if that takes long."""
         try:
             async with asyncio.timeout(QUICK_S):
                 return await self._turn.acquire()
@@ -313,7 +313,7 @@ class Aggregator(Actor):
 
 
 class GroupBackoff:
-    """The groups that failed, and the time that each is left alone, which doubles each time."""
+    """The groups that failed, and the time that each is left alone; it doubles with each failure."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -36,7 +36,7 @@ from fastq.wire import keys
 LOG_EVERY_S: Final = 60.0
 TASKS_A_CALL: Final = 200
 TASK_LINES: Final = "fastq.inspector.task_lines"
-"""Writes the lines of an export. It is imported when an archive spills: with the inspector it takes 7 MB."""
+"""The module that writes the lines of an export. It is imported only when an archive spills, since it takes 7 MB."""
 
 LinesOf: TypeAlias = Callable[[Source, WalkPage, datetime], Flow[list[tuple[WalkedTask, str]]]]
 
@@ -175,7 +175,7 @@ class ArchiveKeeper:
             lines = await self._broker.drive(lines_of(source, page._replace(tasks=too_many), now))
             # An id without a task needs no line.
             gone = [task for task, _ in lines] + [task for task in too_many if task.message is None]
-            # A task whose hash has another state stays; it does not hold up those behind it.
+            # A task whose hash has another state stays; the walk passes it, so that it does not hold up later tasks.
             walk.passed(page, [task for task in too_many if task not in gone])
             await asyncio.to_thread(_append, self._file(queue, now.date().isoformat()), [line for _, line in lines])
             archived = await self._broker.run(drop_archived(queue, [(task.id, task.score) for task in gone]))

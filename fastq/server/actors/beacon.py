@@ -1,14 +1,16 @@
 """The beacon: shows that this server lives, and takes the tasks of fastq servers that are gone, within seconds.
 
-Wakes: every 2 s, the first time at once. Writes: a sign of life, on a connection of its own; what becomes of the tasks
-of servers that are gone (``lost_tasks``). Reads: which others' sign is late; at first all others. If it dies: nothing
-is taken before its lease has ended, as always if the user of Redis lacks a right.
+Wakes: every 2 s, the first time at once. Writes: a sign of life, on a connection of its own; the fates of the tasks of
+servers that are gone (``lost_tasks``). Reads: the servers whose sign is late; all others in the first tick. If it dies,
+or the Redis user lacks a right: tasks are taken only after their leases have ended.
 
-A silent server may be frozen, or cut off. It is gone if its process is, which a process of the same host can tell; or
-if Redis has lost the connection of its last sign, unless this server has not heard from Redis for as long either, Redis
-is not the same process any more, or the server has extended leases since: then it lives, and only its sign is refused.
-A server that comes back in spite of it gives later leases than those that are taken, and finds the others gone. Until
-it has looked, it does not trust its own.
+A silent server may be frozen or cut off. It is gone if its process has ended; only a process of the same host can tell.
+It is also gone if Redis has closed the connection of its last sign. That proves nothing if this server has not heard
+from Redis for as long either, or if Redis is not the same process any more. A server that has extended leases since
+then lives, and only its sign is refused.
+
+A server may come back after its tasks were taken. Only leases up to its last sign are taken, so it keeps those that it
+has extended since, and finds the other tasks gone. Until it has looked, it does not trust its own leases.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,21 +40,21 @@ from fastq.server.inflight.in_flight import InFlight
 
 AT_FIRST: Final = 1000
 AT_ONCE: Final = 100
-"""How many silent servers are looked at: at first, when all others count as silent, and later."""
+"""How many silent servers one tick looks at: ``AT_FIRST``, when all others count as silent, then ``AT_ONCE``."""
 MOST_OWNED: Final = 5000
 LATE: Final = 1.25
-"""How many times as long as the time between two signs a sign is missing of a server that is looked at."""
+"""A server is looked at after a silence of this many times the interval between two signs."""
 BATCH: Final = 100
 BATCH_BYTES: Final = 256_000
 REFUSED_S: Final = 60.0
 """The pause after Redis has refused the sign itself."""
 CERTAINLY_S: Final = 60
-"""By how much later than expected the leases of a process that is gone may end: its clock may have been set."""
+"""How much later than expected the leases of an ended process may end: its clock may have been set."""
 NOT_TAKEN: Final = "tasks of a dead server on another host wait until its leases have ended"
 
 
 class OwnProcess(Protocol):
-    """The process of a server, and what it can tell of others."""
+    """The process of a server, and what it can tell of other processes."""
 
     facts: ProcessFacts
 
@@ -61,7 +63,7 @@ class OwnProcess(Protocol):
 
 
 class _Line(NamedTuple):
-    """The connection of the signs: the number of its opening, its client, the run of Redis."""
+    """The connection of the signs: how often it was opened, its client id, the run id of Redis."""
 
     opened: int
     client_id: int | None
@@ -73,7 +75,7 @@ class Beacon(Actor):
 
     name = "beacon"
     longest_backoff_s = 1.0
-    """Others may take the tasks of a server that is silent for longer and has lost its connection."""
+    """A longer pause may look like death: others take the tasks of a silent server whose connection is closed."""
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class Beacon(Actor):
         lost: LostTasks,
         tell_servers: Callable[[int], None],
     ) -> None:
-        """Return one that signs with a name, and tells how many servers there are."""
+        """Sign with ``name``; ``tell_servers`` is called with the number of servers."""
         super().__init__(in_flight.stats.outage)
         self._line = line
         self._commands = commands
@@ -117,7 +119,7 @@ class Beacon(Actor):
     async def tick(self) -> float:
         """Give one sign, and look at the servers that are silent."""
         began = Moment.now(self._clock)
-        # Of a process of this host it can be told sooner whether it has ended.
+        # Servers are looked at before takeover_s, because a process of this host can be seen to have ended.
         late_s = min(self._takeover_s, LATE * self._timing.sign_interval_s)
         silent_s, most = (late_s, AT_ONCE) if self._has_looked else (0.0, AT_FIRST)
         is_first = not self._has_signed
@@ -136,10 +138,10 @@ class Beacon(Actor):
                 return REFUSED_S
             self._stall.doubt()  # from now on others may take our leases
             if not isinstance(error, BrokerOutOfMemoryError):
-                await self._line.drop()  # the next one leads to another master perhaps
+                await self._line.drop()  # a new connection may lead to another master
             raise
         if self._line.opened != self._known.opened:
-            return 0.0  # it was sent again on another connection, whose client is not known yet
+            return 0.0  # the sign was sent again on a new connection, whose client id is not known yet
         self._note_answer(began, is_first=is_first)
         self._tell_servers(signed.servers)
         self._seen_to = {
@@ -152,7 +154,7 @@ class Beacon(Actor):
         return max(0.0, self._timing.sign_interval_s - (self._clock.monotonic_s() - began.monotonic_s))
 
     async def _identify(self) -> None:
-        """Ask for the client of a new connection."""
+        """Ask for the client id of a new connection, and for the run id of Redis."""
         if self._line.is_open and self._known.opened == self._line.opened:
             return
         self._answered = None
@@ -200,7 +202,7 @@ class Beacon(Actor):
         self._stall.signed(asked, self._trusted_s)
 
     async def _look_at(self, silent: SilentServer) -> None:
-        """Take the tasks of a silent server if it is gone, those of the queues of this server."""
+        """If a silent server is gone, take its tasks in the queues of this server."""
         queues = [queue for queue in self._queues if queue in silent.facts.queues]
         if not queues or self._seen_to.get(str(silent.owner)) == silent.data:
             return
@@ -214,7 +216,7 @@ class Beacon(Actor):
         self._seen_to[str(silent.owner)] = silent.data
 
     async def _why_gone(self, silent: SilentServer, queues: Sequence[str]) -> tuple[str, int]:
-        """Return why a server is gone, "" if it may not be, and by when a lease ends that is taken (Unix seconds)."""
+        """Return why a server is gone, "" if it may live, and until when its leases may end to be taken (Unix s)."""
         facts = silent.facts
         last_s = facts.wall_s + facts.lease_s
         process = ProcessFacts(facts.host, facts.boot, facts.namespace, facts.pid, facts.started)
@@ -232,7 +234,7 @@ class Beacon(Actor):
         return f"no sign of it for {silent.silent_s:.0f} s, and its connection to Redis is closed", until_s
 
     async def _may_be_connected(self, facts: ServerFacts) -> bool:
-        """Return whether Redis may have the connection of a server's last sign; it has if it is not known."""
+        """Return whether Redis may still have the connection of a server's last sign; True if that is not known."""
         ours = self._known.client_id
         if facts.client_id is None or ours is None or not facts.run_id or facts.run_id != self._known.run_id:
             return True
@@ -243,18 +245,18 @@ class Beacon(Actor):
                 raise
             self._complain(str(error))
             return True
-        # An answer that lacks ourselves came from elsewhere, or from a proxy that numbers clients in its own way.
+        # An answer without our own client id came from another Redis, or from a proxy with client ids of its own.
         return facts.client_id in found or ours not in found
 
     async def _take(self, queue: str, silent: SilentServer, until_s: int, why: str) -> None:
-        """Take what a server has leased in a queue, and keep for the doctor that it was done."""
+        """Take the tasks that a server has leased in a queue, and note the takeover for the doctor."""
         taken = await self._take_all(queue, silent, until_s, f"server {silent.facts.name} is gone: {why}")
         if taken:
             takeover = Takeover(self._clock.unix_ns() / 1e9, self._name, silent.facts.name, why, queue, taken)
             await self._line.run_many(note_takeover(takeover))
 
     async def _take_all(self, queue: str, silent: SilentServer, until_s: int, cause: str) -> int:
-        """Take the newest first, since each goes to the head; return how many."""
+        """Take the newest tasks first, since each goes to the head of the queue; return how many were taken."""
         guard = Guard(silent.owner, expired_at=until_s)
         ends_s = range(int(silent.facts.wall_s) - self._timing.recover_grace_s, until_s)
         taken = 0

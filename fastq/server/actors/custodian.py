@@ -1,9 +1,9 @@
-"""The custodian: every task in flight is in the pool, or has ended and is about to be written.
+"""The custodian: checks that every task in flight is in the pool, or has ended and is about to be written.
 
-Wakes: at each heartbeat. Reads: the tasks in flight, in the pool, and about to be written. A task that is nowhere twice
-in a row is requeued, because nothing would ever end it and its lease would be extended forever. This is a defect, and
-logged as one. If no child can work for a while, the server is shown as stopped until one can again. If it dies: such
-tasks stay active.
+Wakes: at each heartbeat. Reads: the tasks in flight, in the pool, and about to be written. A task that two checks in a
+row find in neither place is requeued, because nothing would ever end it and its lease would be extended forever. This
+is a defect, and logged as one. If no child can work for a while, the server is shown as stopped until one can again. If
+it dies: such tasks stay active.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from fastq.server.inflight.processor import requeued
 from fastq.server.inflight.tasks import InFlightTask
 
 UNABLE_S: Final = 10.0
-"""The time without any child, for example during a replacement, before the server is shown as stopped."""
+"""How long no child can run tasks, for example during a replacement, before the server is shown as stopped."""
 
 
 class Custodian(Actor):
@@ -52,7 +52,7 @@ class Custodian(Actor):
     def _look_for_tasks(self) -> None:
         accounted = self._accounted()
         astray = {task for _, tasks in self._tasks.by_queue() for task in tasks if task not in accounted}
-        # A task that is just being passed on may be nowhere for a moment, but not at two checks.
+        # A task that is just being passed on may be in neither place for a moment, but not at two checks.
         found = sorted(astray & self._suspects, key=lambda task: (task.queue, task.seq))
         self._suspects = astray.difference(found)
         if found:

@@ -1,4 +1,4 @@
-"""The queues that Redis fails just now: each is tried again by itself, while the others are served."""
+"""The queues whose Redis operations fail just now: each is tried again by itself, while the others are served."""
 
 from collections.abc import Iterator
 from logging import Logger
@@ -9,7 +9,7 @@ from fastq.server.base.outage import Outage
 
 
 class FailingQueues:
-    """The failures in a row of each queue, as one actor has met them; an outage is not logged for each queue."""
+    """Each queue's failures in a row, as one actor has met them; an outage is not logged for each queue."""
 
     def __init__(self, actor: object, outage: Outage, log: Logger) -> None:
         self._actor = actor
@@ -27,9 +27,10 @@ class FailingQueues:
         return iter(self._failures)
 
     def in_outage(self) -> set[str]:
-        """Return the queues whose last failure was that of all Redis, not their own.
+        """Return the queues whose last failure was an outage of Redis, not a failure of their own.
 
-        Not those of a Redis without memory: what asks whether it takes writes needs none.
+        Queues on a Redis that is out of memory are left out: the command that asks whether an outage is over only
+        reads, so its success would prove nothing.
         """
         return {queue for queue in self._failures if self._outage.is_met_by((self._actor, queue))} - self._full
 
@@ -49,7 +50,7 @@ class FailingQueues:
             self._log.info("Redis operations succeed again after %d failed attempts", failures)
 
     def forget(self) -> None:
-        """Note that nothing is asked any more that could tell the end of their trouble."""
+        """Forget all failures, because no further request could tell that they are over."""
         self.errors.clear()
         while self._failures:
             self._outage.clear((self._actor, self._failures.popitem()[0]))

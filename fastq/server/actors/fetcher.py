@@ -3,10 +3,10 @@
 Wakes: when the pool has room, when a wake-up says that a queue has tasks, and as a fallback at every check interval.
 Writes: pending, active and lease of its queues. If it dies: nothing new is started here; what is in flight goes on.
 
-How much is asked for follows from what the pool has room for (``Dispatcher.free``), 500 tasks and ``MAX_BATCH_BYTES``.
-A queue that answered "empty" or "paused" rests for a jittered check interval, or until it is woken; one that fails
-rests for growing pauses, while the others are served. The nodes of a cluster are asked each by itself. A dequeue whose
-reply was lost may have leased tasks to us; they are found by the score they would have.
+A fetch asks for as many tasks as the pool has room for (``Dispatcher.free``), at most 500, and a call for at most about
+``MAX_BATCH_BYTES``. A queue that answered "empty" or "paused" rests for a jittered check interval, or until it is
+woken; one that fails rests for growing pauses, while the others are served. Each node of a cluster is asked by itself.
+A dequeue whose reply was lost may have leased tasks to us; they are found by the score that their leases would have.
 
 A queue with lanes is asked by ``take``. It rests until a lane is due, its bell rings or it has pending tasks.
 """
@@ -33,12 +33,12 @@ from fastq.server.inflight.uncertain import DequeueCall, LostDequeue
 FULL_BATCH: Final = 64
 """Smaller batches are passed on at once: a delay gains little, and the pool waits for the tasks."""
 RESTED_S: Final = 0.01
-"""Batches that come more seldom are those of a pool with work before it."""
+"""If fetches are this far apart, the pool still has work, so the next fetch may wait to share a round trip."""
 LARGE_BATCH: Final = 128
 QUEUES_OF_A_LARGE_BATCH: Final = 3
-"""More queues than this take turns: each call costs as much as 15 tasks, and its tasks need another call of done."""
+"""More queues than this take turns: each queue costs a call as expensive as 15 tasks, and later a call of ``done``."""
 NO_ROOM_PAUSE_S: Final = 0.25
-"""The pool tells when there is room again; meanwhile the queues that fail are asked."""
+"""The time between two requests to failing queues while the pool has no room; the pool tells when it has room."""
 WOKEN_INTERVAL_S: Final = 10.0
 """The polling interval of a queue with a waiting waker: only in case a wake-up is lost."""
 MOST_CALLS: Final = 4
@@ -46,9 +46,9 @@ MOST_CALLS: Final = 4
 IN_DOUBT_PAUSE_S: Final = 0.2
 UNKNOWN_PAUSE_S: Final = 0.01
 AWAITED_S: Final = 0.25
-"""How long room is kept for what a node of a cluster was asked for; a slower one does not hold up the others."""
+"""How long room is reserved for the tasks that a node of a cluster was asked for; a slower node holds up no other."""
 VAIN_S: Final = 0.4
-"""How long a queue rests whose lane was due, but had others take its task: of many servers one is enough for a rate."""
+"""The least rest of a queue whose due lanes gave no task more than once: other servers took it, and one is enough."""
 SHORTEST_REST_S: Final = 0.001
 NOTHING_TO_DO_S: Final = 3600.0
 _NONE: Final[frozenset[str]] = frozenset()
@@ -122,7 +122,7 @@ class Fetcher(PerNodeActor):
         self.wake()
 
     def note_room(self) -> None:
-        """Go on if there was no room; else it is not room that is waited for."""
+        """Wake if the last tick lacked room; otherwise the fetcher waits for something else."""
         if self._lacks_room:
             self.wake()
 
@@ -161,7 +161,7 @@ class Fetcher(PerNodeActor):
         self._hand_on()
 
     async def finish(self, within_s: float) -> None:
-        """End, after a last look for tasks leased to us by a dequeue without reply, which nothing would find later."""
+        """End, after a last look for tasks that a dequeue without reply leased to us: nothing would find them later."""
         await super().finish(within_s)
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
@@ -183,7 +183,7 @@ class Fetcher(PerNodeActor):
         """
         self._lacks_room = False
         if self._dequeues.any_lost or not self._is_fetching:
-            self._hand_on()  # otherwise the look for lost dequeues would take these for lost
+            self._hand_on()  # otherwise the look for lost dequeues would treat these as lost
             if not self._is_fetching:
                 return await self._end_fetching()
             await self._take_lost()
@@ -256,7 +256,7 @@ class Fetcher(PerNodeActor):
     async def _fetch(self, calls: Sequence[DequeueCall]) -> None:
         asked = Moment.now(self._clock)
         most = sum(call.most for call in calls)
-        # A small one, or one after a rest, is not worth a round trip of its own beside that of the acks.
+        # A small fetch, or one after a rest, is not worth a round trip of its own: it shares that of the acks.
         joins = most < FULL_BATCH or asked.monotonic_s - self._asked_s >= RESTED_S
         self._asked_s = asked.monotonic_s
         lanes = self._commands.lanes
@@ -332,7 +332,7 @@ class Fetcher(PerNodeActor):
             self._taker.accept(call.queue, leased, asked.monotonic_s)
 
     def _of_rated(self, queue: str, count: int) -> int:
-        """Return how many tasks to ask for: where there are rates, those alone that begin at once, not to blur them."""
+        """Return how many tasks to ask for; of a queue with rates only as many as begin at once, to keep the rates."""
         if queue not in self._rated:
             return count
         idle = max(0, min(count, self._taker.idle - self._dequeues.brought))
@@ -365,7 +365,7 @@ class Fetcher(PerNodeActor):
             waker.brought_work()
 
     def _wakers_of(self, queue: str, *, is_full: bool = False) -> list[Waker]:
-        """Return the wakers that notice tasks of a queue; of one that is full only its bell tells anything."""
+        """Return the wakers that notice tasks of a queue; if the queue is at its limit, only its bell tells of any."""
         wakers = [] if is_full else [self._wakers.get(queue)]
         if queue in self._commands.lanes:
             wakers.append(self._bells.get(queue))
@@ -395,7 +395,7 @@ class Fetcher(PerNodeActor):
     # Failures ---------------------------------------------------------------------------------------------------
 
     async def _ask_failing(self) -> None:
-        """Ask the queues that an outage met whether it is over; without room no dequeue would tell."""
+        """Ask the queues in an outage whether it is over, because without room no dequeue would tell."""
         queues = self._failing.in_outage().difference(self._still_resting())
         await self._per_node.spread(queues, str, self._ask)
 

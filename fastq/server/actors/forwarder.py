@@ -35,7 +35,7 @@ class Forwarder(Actor):
         stats: ServerStats,
         on_tasks: Callable[[str], None],
     ) -> None:
-        """Return one that tells ``on_tasks`` of each queue that has tasks now which were forwarded here."""
+        """Forward for ``queues``; ``on_tasks`` is called with each queue to which tasks were forwarded."""
         super().__init__(stats.outage)
         self._repairs = stats.repairs
         self._on_tasks = on_tasks
@@ -48,7 +48,7 @@ class Forwarder(Actor):
         self._announced_s: dict[str, float] = {}
 
     def try_again(self) -> None:
-        """Let the queues that fail be looked at at once."""
+        """Look at the failing queues at once."""
         super().try_again()
         for queue in self._failing:
             self._look_s[queue] = -math.inf
@@ -77,7 +77,7 @@ class Forwarder(Actor):
             now_ns = self._clock.unix_ns()
             for queue in queues:
                 self._announced_s.pop(queue, None)  # times announced from now on may be missing in the answer
-                self._look_s[queue] = began_s  # in case that there is none
+                self._look_s[queue] = began_s  # in case there is no answer
             results = await self._commands.run_many([forward(queue, now_ns, BATCH) for queue in queues])
             more = []
             for queue, result in zip(queues, results, strict=True):

@@ -1,8 +1,8 @@
 """The heartbeater: extends the leases of all tasks in flight, and publishes this server for inspectors.
 
-Wakes: every 5 s, the first time at once. Writes: leases of its own tasks (the script names those that are not ours any
-more, which are then canceled and never acked), ServerInfo, WorkerInfo, the notice, for 10 s. If it dies: leases end
-after 30 s and other servers take the tasks over.
+Wakes: every 5 s, the first time at once. Writes: the leases of its tasks; ServerInfo, WorkerInfo and the notice, each
+for 10 s. The script names the tasks whose leases this server has lost: they are canceled and never acked. If it dies:
+leases end after 30 s and other servers take the tasks over.
 """
 
 from collections.abc import Callable
@@ -75,7 +75,7 @@ class Heartbeater(Actor):
         self._is_told = False
         results = await self._broker.run_many((*listed, *published, *counted))
         self.is_answered |= any(map(_is_answer, results))
-        if counted and not isinstance(servers := results.pop(), BrokerError):  # this is not a failed heartbeat
+        if counted and not isinstance(servers := results.pop(), BrokerError):  # its failure is no failed heartbeat
             self.servers = max(1, servers)
         failures += [result for result in results if isinstance(result, BrokerError)]
         if failures:
@@ -119,8 +119,8 @@ class Heartbeater(Actor):
             if task.id not in lost_ids:
                 task.leased_until_s = began_s + self._timing.lease_s
             elif self._ends.is_in_doubt(task):
-                # The write of its outcome whose reply was lost was carried out, or another server has it: in both cases
-                # there is nothing left to be written.
+                # The reply to the write of its outcome was lost. Either Redis carried out that write, or another server
+                # has the task. In both cases nothing is left to be written.
                 self._tasks.drop(task)
             elif task.in_flight and not task.ended:
                 # A task that ended meanwhile gave its lease back itself.

@@ -1,7 +1,7 @@
-"""The historian: writes what this server counted of its tasks to the history of their queues.
+"""The historian: adds this server's counts of tasks to the history of their queues.
 
 Wakes: every 5 s. Writes: the counts since the last time, to the current minute and hour, and by type to the current
-ten minutes. If it dies: what it has not written is missing, at most one interval of a server that is killed.
+ten minutes. If it dies: unwritten counts are lost; a killed server loses at most one interval.
 """
 
 from collections import defaultdict
@@ -47,10 +47,10 @@ class Historian(Actor):
         return self._interval_s
 
     async def _write(self, queue: str, tallies: Sequence[Tally]) -> BrokerError | None:
-        """Write what is new of some types.
+        """Write the new counts of some types.
 
-        If it is not known whether Redis added the counts, or this is canceled, they are dropped: missing counts are
-        better than counts that are there twice.
+        If this is canceled, or it is not known whether Redis added the counts, they are dropped: missing counts are
+        better than doubled ones.
         """
         new = [(tally, counts) for tally in tallies if (counts := tally.take()) is not None]
         if not new:

@@ -1,8 +1,8 @@
 """The janitor: deletes completed tasks whose retention has ended, and looks after the archives.
 
 Wakes: every janitor_interval, the first time after one; a queue without completed and archived tasks is left out of
-three rounds of four. Reads and writes: completed and its tasks, in bounded batches;
-what archives have too many (``archive_keeper``). If it dies: that stays until another server's janitor comes by.
+three rounds of four. Reads and writes: completed and its tasks, in bounded batches; tasks beyond the archives' limits
+(``archive_keeper``). If it dies: these tasks stay until another server's janitor comes by.
 """
 
 from typing import Final
@@ -17,7 +17,8 @@ from fastq.server.base.config import ServerConfig, seconds_of
 from fastq.server.base.outage import Outage
 
 EMPTY_ROUNDS: Final = 3
-"""Otherwise a server of 100 mostly empty queues would send 12 needless commands a second."""
+"""Rounds without a look at an empty queue; otherwise 100 mostly empty queues would cost 12 needless commands a second.
+"""
 
 
 class Janitor(Actor):

@@ -1,8 +1,9 @@
-"""The lane keeper: knows which queues have lanes, and sees to it that each lane with tasks has a turn.
+"""The lane keeper: knows which queues have lanes, and makes sure that each lane with tasks has a turn.
 
-Wakes: when the subscriber listens, anew or again, and when it hears that rules have changed; where there are lanes
-every 4 s. Reads: the number of rules; groups. Writes: turns of lanes that a Go producer or forwarder has filled, or
-that were groups before there was a rule; it forgets rates that are made up for. If it dies: another server does it.
+Wakes: whenever the subscriber has begun to listen, when it hears that rules have changed, and every 4 s while there are
+lanes. Reads: the number of rules; groups. Writes: turns of lanes that a Go producer or forwarder has filled, or that
+were groups before there was a rule. It deletes the records of rates that delay nothing any more. If it dies: another
+server does this.
 """
 
 import math
@@ -20,7 +21,7 @@ from fastq.server.base.outage import Outage
 SWEEP_EVERY_S: Final = 4.0
 WITHOUT_SUBSCRIBER_S: Final = 1.0
 MOST_CALLS: Final = 20
-"""Calls a sweep, of 500 groups each: more wait for the next one."""
+"""The most calls per sweep, of 500 groups each; further groups wait for the next sweep."""
 
 
 class LaneKeeper(Actor):
@@ -49,7 +50,7 @@ class LaneKeeper(Actor):
         commands.lanes.are_known = False
 
     def first_tick_after_s(self) -> float:
-        """Wait until the subscriber listens: of rules before that the look tells, of later ones a message."""
+        """Wait until the subscriber listens: the look finds all rules set before, and a message tells of later ones."""
         return WITHOUT_SUBSCRIBER_S
 
     def look_at(self, queue: str) -> None:

@@ -1,8 +1,8 @@
-"""What becomes of tasks that were lost with their server; used by the recoverer and the beacon.
+"""The fate of tasks that were lost with their server; used by the recoverer and the beacon.
 
-A task that is lost for the first time runs again at once, at the head of its queue. One that is lost again waits as for
-a retry: it may be what kills its servers, and whatever runs beside it must not be lost with it each time. No attempt is
-charged. A task that was lost too often, or may run once only, is archived.
+A task that is lost for the first time runs again at once, at the head of its queue. A task that is lost again waits as
+for a retry: it may be the one that kills its servers, and other tasks must not be lost with it each time. No attempt is
+charged. A task that was lost too often, or may run only once, is archived.
 """
 
 import logging
@@ -40,7 +40,7 @@ from fastq.wire.marks import EARLY_UNLOCK, Mark, asked_of
 from fastq.worker.shared.report import FailureReport
 
 LEASE_EXPIRED: Final = "asynq: task lease expired"
-"""Go's text, with which the error of a lost task begins."""
+"""Go's text; the error of a lost task begins with it."""
 MAY_RUN_ONCE: Final = "max_retry=0, and whether it had started is not known"
 
 Judge: TypeAlias = Callable[[bytes], Awaitable[FailureReport | None]]
@@ -58,7 +58,7 @@ class LostTaskRules(NamedTuple):
     judge: Judge | None
     """Asks the app's hooks for the time of a retry; None without such hooks."""
     tally: Callable[[str, str], Tally]
-    """Returns what counts the tasks of a queue and type."""
+    """Returns the tally of a queue and type."""
 
 
 class Put(NamedTuple):
@@ -99,7 +99,7 @@ class LostTasks:
         cause: str,
         get_on: Callable[[], None],
     ) -> Put:
-        """Put back or archive tasks, each with the number of its earlier losses, as far as the guard lets it.
+        """Put back or archive tasks, as far as the guard allows; each comes with the number of its earlier losses.
 
         ``cause`` is for the log; ``get_on`` is called at each step, because hooks may take long.
         """
@@ -130,7 +130,7 @@ class LostTasks:
         self, queue: str, lost_tasks: Sequence[_LostTask], operation: Operation[list[FinishOutcome]], cause: str
     ) -> Put:
         keyed = [one.id for one in lost_tasks if one.marks & Mark.KEYED]
-        # In one trip: later, a server may have taken the older payload.
+        # In the same round trip: before a later one, a server might take the older payload.
         behind: list[Operation[Any]] = [put_again(queue, keyed, self._clock.unix_ns())] if keyed else []
         behind += [
             release_lock(one.lock, one.id)

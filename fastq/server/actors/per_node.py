@@ -63,7 +63,7 @@ class PerNode:
     async def spread(
         self, items: Iterable[T], queue_of: Callable[[T], str], work: Callable[[list[T]], Coroutine[None, None, None]]
     ) -> None:
-        """Do work on items, if there are any; on a cluster begin it for those of each node that is free."""
+        """Do work on items, if there are any; on a cluster, begin it for each node that is free, with its items."""
         if self.are_many:
             for node, part in self.split(items, queue_of).items():
                 if node not in self._works:
@@ -88,7 +88,7 @@ class PerNode:
         """Wait until no work is under way."""
         while self._works:
             await asyncio.wait(self._works.values())
-            await asyncio.sleep(0)  # then it is noted
+            await asyncio.sleep(0)  # lets _end run for the ended work
 
     async def stop(self) -> None:
         """End all work."""

@@ -24,11 +24,11 @@ _log = logging.getLogger("fastq.recoverer")
 
 
 class Reclaimer:
-    """The part of a recoverer that returns overdue sets, deletes the rest of others, and lists unlisted groups.
+    """The part of a recoverer that returns overdue sets, deletes the rest of aggregated sets, and lists missing groups.
 
-    Only a server that aggregates, or takes from lanes, looks for groups that are not listed; another one says once that
-    there are groups. ``on_groups`` is called with a queue of these, which may have rules for lanes by now, although
-    nobody has told.
+    Only a server that aggregates or takes from lanes looks for groups that are not listed. Any other server logs once
+    that a queue has groups. It also calls ``on_groups`` with the queue, which may have got rules for lanes without a
+    message about them.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Reclaimer:
             )
 
     async def _unlist(self, queue: str, get_on: Callable[[], None]) -> tuple[int, int]:
-        """Take groups off the list whose scheduled tasks were deleted, run or archived before they joined them.
+        """Take a group off the list if its scheduled tasks were deleted, run or archived before they joined it.
 
         Return how many groups and sets there are.
         """

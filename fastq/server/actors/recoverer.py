@@ -1,10 +1,10 @@
 """The recoverer: brings back the tasks of dead servers, and repairs what they left behind.
 
-Wakes: at start and every 30 s; twice a beat while Redis has not answered for long enough (``redis_steadiness``). Reads:
-leases that ended 30 s ago or earlier. Writes: what becomes of those tasks (``lost_tasks``); ids without lease or task,
-and leases without task, are repaired, and all is counted; what dead servers left of groups is seen to (``reclaimer``),
-and what was enqueued by key during runs that ended on servers that know of no keys.
-If it dies: another server's recoverer does the same (Go's only what it knows of, and it charges an attempt).
+Wakes: at start and every 30 s; twice per heartbeat while Redis has not answered for long enough (``redis_steadiness``).
+Reads: leases that ended 30 s ago or earlier. Writes: the fates of those tasks (``lost_tasks``). It repairs ids without
+lease or task and leases without task, and counts all repairs. It cleans up what dead servers left of groups
+(``reclaimer``). It puts back tasks that were enqueued by key during a run, if that run ended on a server without keys.
+If it dies: another server's recoverer does the same. Go's does so only for what asynq has, and charges an attempt.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -63,7 +63,7 @@ class Recoverer(Actor):
     async def tick(self) -> float:
         """Go through all queues; a failure in one does not stop its other work, or the other queues.
 
-        Between two rounds, only leases are read, of queues for which Redis has not answered for long enough.
+        Between two rounds, only leases are read, and only of queues about which Redis has not answered for long enough.
         """
         now_s = self._clock.monotonic_s()
         is_round = now_s >= self._next_round_s
@@ -96,7 +96,7 @@ class Recoverer(Actor):
             self._log.warning("queue %s: %s", queue, describe_repairs(done))
 
     async def _put_again(self, queue: str) -> None:
-        """Put what was enqueued by key during runs whose servers did not: Go's do not, and one may have died."""
+        """Put back tasks that were enqueued by key during a run if its server did not: it may be Go's, or have died."""
         moved = queue in self._tasks.marked_queues
         while moved:
             self.get_on()

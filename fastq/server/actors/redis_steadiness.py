@@ -27,8 +27,8 @@ class Answers:
     def __init__(self, clock: Clock, timing: Timing) -> None:
         self._clock = clock
         self._settle_s = timing.settle_s
-        # A live server extended its lease at most a heartbeat before the gap, so it cannot have expired a grace time
-        # ago.
+        # A live server extended its leases at most a heartbeat before the gap, so they cannot have expired a grace
+        # period ago.
         self._longest_gap_s = timing.lease_s + timing.recover_grace_s - timing.settle_s
         self._longest_first_gap_s = 2 * timing.heartbeat_interval_s
         self._streaks: dict[str, _Streak] = {}

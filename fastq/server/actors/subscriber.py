@@ -1,8 +1,8 @@
-"""The subscriber: receives which tasks to cancel and what becomes of them, and the messages of other topics.
+"""The subscriber: receives cancellations, with the outcome asked for, and the messages of other topics.
 
 Wakes: on each message of asynq:cancel, of fastq's own channel beside it, and of the topics that it is given; after a
-lost connection it subscribes again. What names no task in flight here is kept for a dequeue that is under way
-(``cancellations``). If it dies: nothing of this is received until it is back.
+lost connection it subscribes again. A cancellation of a task that is not in flight here is kept for a dequeue that is
+under way (``cancellations``). If it dies: none of these messages is received until it is back.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Topic(NamedTuple):
 
 
 class Rules(Protocol):
-    """Who knows the rules for lanes, as the lane keeper does."""
+    """The recipient of changes of the rules for lanes: the lane keeper."""
 
     def look_at(self, queue: str) -> None:
         """Look for the rules of a queue, which may have changed."""

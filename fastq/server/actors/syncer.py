@@ -1,11 +1,11 @@
 """The syncer: retries writes that Redis failed to take, until they succeed or another server has the task.
 
-Wakes: a second after a write of ends has failed, or once Redis is known to answer again. Each write checks the owner,
-and "not there any more" after a try of ours that had no reply is success. A lease that has ended is still ours until a
-recoverer takes the task, and no recoverer can while Redis is away: results are kept however long that lasts. They are
-no more than the tasks that were in flight when it began, since nothing is fetched meanwhile. What Redis refuses for
-good ends with the lease that the task had then. The nodes of a cluster are written to each by itself. If it dies: the
-tasks are recovered after their leases, and run again.
+Wakes: a second after a write of ends has failed, or once Redis is known to answer again. Each write checks the owner.
+If a task is not there any more after a write of ours without reply, that write succeeded. A lease that has ended is
+still ours until a recoverer takes the task, and no recoverer can while Redis is away: results are kept however long an
+outage lasts. They are no more than the tasks that were in flight when it began, since nothing is fetched meanwhile. A
+write that Redis refuses for good is given up when the lease that the task had then ends. Each node of a cluster gets
+its own writes. If it dies: the tasks are recovered after their leases, and run again.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Syncer(PerNodeActor):
             self._timer = asyncio.get_running_loop().call_later(INTERVAL_S * random.uniform(0.75, 1.25), self.wake)
 
     def try_again(self) -> None:
-        """Write again at once: its queues are not fetched from meanwhile."""
+        """Write again at once: nothing is fetched from these tasks' queues until then."""
         if self._ends.waiting:
             self.wake()
 
@@ -72,7 +72,7 @@ class Syncer(PerNodeActor):
         await self._per_node.spread(self._ends.waiting, lambda task: task.queue, self._write)
 
     async def _write(self, tasks: Sequence[InFlightTask]) -> None:
-        """Write the ends of the queues of tasks; it takes them when it begins, so that none is lost before."""
+        """Write the due ends of the tasks' queues; it takes them only here, so that none is lost if this never runs."""
         queues = {task.queue for task in tasks}
         due = self._ends.take_due(self._clock.monotonic_s(), self._dequeues.may_bring, queues)
         self._give_up(due.given_up)

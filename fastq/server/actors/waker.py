@@ -1,4 +1,4 @@
-"""The waker of one queue: waits until the queue has tasks, and tells the fetcher. Another one waits for its bell.
+"""The waker of one queue: waits until the queue has tasks, and tells the fetcher. A second one waits for its bell.
 
 Wakes: only when a dequeue has answered "empty"; on a queue that is not empty, the wait would return at once. Writes:
 nothing. If it dies, or lacks the right to wait: the fetcher polls.
@@ -22,7 +22,7 @@ TRY_AGAIN_S: Final = 60.0
 SHORTEST_DELAY_S: Final = 0.01
 DELAY_A_SERVER_S: Final = 0.1
 MANY_SERVERS: Final = 100
-"""With so many it is twice as much each: ten still come back in a second, and only they and polls cost anything."""
+"""With this many servers the delay per server is doubled: ten still return per second; only they and polls cost."""
 LONGEST_DELAY_S: Final = 20.0
 
 
@@ -98,11 +98,11 @@ class Waker(Actor):
             await self._back_off(self.delay_s * random.uniform(0.0, 1.0))
             if not self._armed.is_set():
                 return 0.0
-            self._delays = False  # once per wake; a wait that ends without one is followed by another
+            self._delays = False  # one delay per wake; a wait that ends without a wake is followed by the next
         try:
             await self._watch.wait(self._queue, WAIT_S * random.uniform(0.8, 1.2), self._told, self._key_of)
         except BrokerError as error:
-            self._on_tasks(self._queue)  # it may rest for long, relying on this wait
+            self._on_tasks(self._queue)  # the queue may rest for long, relying on this wait
             if error.transient:
                 raise
             if not self._watch.is_refused:
@@ -118,7 +118,7 @@ class Waker(Actor):
         return 0.0
 
     def _told(self) -> None:
-        """Pass it on at once, in the turn of the loop in which Redis said it."""
+        """Tell the fetcher at once, in the iteration of the event loop that read the answer."""
         self._armed.clear()
         self._has_woken = True
         self._on_tasks(self._queue)

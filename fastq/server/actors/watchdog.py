@@ -1,6 +1,6 @@
-"""The watchdog: restarts an actor whose task died, or that has been in one tick for too long.
+"""The watchdog: restarts an actor whose coroutine died, or that has been in one tick for too long.
 
-It also logs how many troubles with Redis were too many for the log.
+It also logs how many troubles with Redis were not logged, because there were too many.
 
 Wakes: every 5 s. Reads: the progress of the other actors. If it dies: a hanging loop keeps hanging, as without it.
 """
@@ -15,7 +15,7 @@ from fastq.server.base.timing import Timing
 from fastq.server.inflight.stats import ServerStats
 
 LATE: Final = 2.0
-"""After this many intervals the whole process was suspended, and no actor could make progress."""
+"""A check this many intervals after the last one means that the whole process was suspended, not just one actor."""
 
 
 class Watchdog(Actor):

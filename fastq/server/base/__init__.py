@@ -1,1 +1,1 @@
-"""The settings of a server, and what all its parts ask: times, outages, commands."""
+"""The settings of a server, and what all its parts use: times, outages, commands."""

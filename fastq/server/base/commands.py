@@ -24,7 +24,7 @@ T = TypeVar("T")
 _Asked: TypeAlias = tuple[Sequence[Operation[Any]], asyncio.Future[list[Any]]]
 
 LIMIT_S: Final = 30.0
-"""Each reply has its own time limit; this one is for replies that trickle in, or hang in an unforeseen way."""
+"""The limit of a pipeline. Each reply has its own, too; this one is for replies that trickle in or hang unforeseen."""
 MOST_UNDER_WAY: Final = 2
 
 _log = logging.getLogger("fastq.commands")
@@ -33,8 +33,8 @@ _log = logging.getLogger("fastq.commands")
 class Commands:
     """The command connection of many callers, with up to two pipelines at a time to each node.
 
-    ``node_name_of`` returns the node of a key, as a transport's does; it is None if one server has all keys. Of queues
-    in ``lanes`` the twins of scripts are sent.
+    ``node_name_of`` returns the node of a key, as a transport's does; it is None if one server has all keys. For queues
+    in ``lanes``, the twin of a script is sent in its place.
     """
 
     def __init__(self, broker: AsyncBroker, node_name_of: Callable[[str], str] | None = None) -> None:
@@ -107,7 +107,7 @@ class _Node:
         answer: asyncio.Future[list[Any]] = loop.create_future()
         self._waiting.append((operations, answer))
         if joins and not self._starting and not self._under_way:
-            self._send()  # there is nobody to wait for
+            self._send()  # there is no request to join
         elif self._under_way + self._starting < MOST_UNDER_WAY and not (joins and self._starting):
             self._starting += 1
             loop.call_soon(self._start)
@@ -118,7 +118,7 @@ class _Node:
         self._send()
 
     def _send(self) -> None:
-        """Send what waits in a pipeline; what another one, about to start, can take is left to it."""
+        """Send the waiting requests in one pipeline, but leave one to each pipeline that is about to start."""
         while self._waiting:
             most = max(1, len(self._waiting) - self._starting)
             taken, self._waiting = self._waiting[:most], self._waiting[most:]

@@ -1,4 +1,4 @@
-"""Which queues of a server have lanes; of these the twins of scripts are sent."""
+"""The queues of a server that have lanes; for these, the twins of scripts are sent."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -10,10 +10,10 @@ _OF_QUEUE: Final = "asynq:{"
 
 
 class LaneQueues(set[str]):
-    """The queues that have rules for lanes; empty, and then nothing is asked, unless somebody uses lanes.
+    """The queues that have rules for lanes: none unless somebody uses lanes, and then operations are sent as they are.
 
-    Until they ``are_known``, a group may be a lane, and a queue may have a limit: no task is taken, and twins are sent,
-    which do as the plain scripts where there are no rules.
+    Until they ``are_known``, any group may be a lane, and any queue may have a limit. So no task is taken, and twins
+    are sent: where there are no rules, they do the same as the plain scripts.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class LaneQueues(set[str]):
         self.are_known = True
 
     def twins(self, operations: Sequence[Operation[Any]]) -> list[Operation[Any]]:
-        """Return operations with those of queues with lanes in place of which a twin is to be sent replaced by it."""
+        """Return the operations, each replaced by its twin if it has one and its queue has lanes."""
         return [self._twin(operation) if operation.name in OF_SERVERS else operation for operation in operations]
 
     def _twin(self, operation: Operation[Any]) -> Operation[Any]:

@@ -1,7 +1,7 @@
 """Outages of Redis: logged once when they begin, and once when they are over.
 
 All actors meet an outage, and each retries by itself. The first one logs it. The last one that works again logs its
-end. A network that comes and goes makes many of them: beyond some a minute, those that are soon over are counted.
+end. An unsteady network causes many outages: beyond ``MOST_TOLD`` a minute, short ones are only counted.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ MOST_TOLD: Final = 6
 """How many troubles with Redis are logged in a minute, each with its end."""
 PERIOD_S: Final = 60.0
 LASTING_S: Final = 5.0
-"""A trouble that lasts for so long is logged however many there were."""
+"""A trouble that lasts this long is logged however many there were."""
 SHARED: Final = (BrokerReadOnlyError, BrokerOutOfMemoryError)
 """Errors, besides transient ones, that every actor meets."""
 
@@ -43,7 +43,7 @@ class Outage:
         self.retries: dict[object, Callable[[], None]] = {}
         """The functions that end the pauses of actors that have failed."""
         self.on_replica: Callable[[], None] = lambda: None
-        """The function to call each time a replica, the former master perhaps, has refused something."""
+        """The function to call each time a replica, perhaps the former master, has refused a command."""
 
     def __bool__(self) -> bool:
         return bool(self._sharing)
@@ -53,7 +53,7 @@ class Outage:
         return who in self._sharing
 
     def notice(self, error: BrokerError) -> None:
-        """Pass on that a replica has refused something; for errors that are not reported."""
+        """Call ``on_replica`` if a replica has refused a command; for errors that are not reported."""
         if isinstance(error, BrokerReadOnlyError):
             self.on_replica()
 
@@ -93,7 +93,7 @@ class Outage:
         return failures
 
     def may_tell(self, since_s: float) -> bool:
-        """Return whether to log a trouble with Redis that began then (monotonic)."""
+        """Return whether to log a trouble with Redis that began at ``since_s`` (monotonic); count it if so."""
         now_s = self._now()
         if now_s >= self._period_ends_s:
             self._period_ends_s, self._told = now_s + PERIOD_S, 0
@@ -107,13 +107,13 @@ class Outage:
         self._untold += 1
 
     def take_untold(self, *, at_once: bool = False) -> int:
-        """Return how many troubles were not logged, once a minute."""
+        """Return how many troubles were not logged; 0 before the minute is over, unless ``at_once``."""
         if not at_once and self._now() < self._period_ends_s:
             return 0
         untold, self._untold = self._untold, 0
         return untold
 
     def try_again(self) -> None:
-        """End the pauses of all actors that have failed: Redis has answered one, or another master is known."""
+        """End the pauses of all actors that have failed: Redis has answered one of them, or another master is known."""
         for retry in list(self.retries.values()):
             retry()

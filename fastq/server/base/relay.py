@@ -7,7 +7,7 @@ P = ParamSpec("P")
 
 
 class Relay(Generic[P]):
-    """A function that passes each call on to whoever was connected, in that order; to nobody before."""
+    """A function that passes each call on to the receivers connected so far, in the order of connection."""
 
     def __init__(self) -> None:
         self._receivers: list[Callable[P, None]] = []

@@ -1,7 +1,8 @@
-"""What names a process of this host for as long as the host runs, and the proof that one is gone.
+"""The facts that identify a process of this host until it reboots, and the proof that a process has ended.
 
-A pid alone proves nothing: it is given again. With the boot of the machine, the namespace of the pid and the time when
-the process started it does; a time namespace shifts that time. Only Linux tells these.
+A pid alone identifies no process, because pids are reused. Together with the machine's boot, the pid's namespace and
+the start time of the process it does; the time namespace belongs to it, because it shifts the start time. Only Linux
+tells these facts.
 """
 
 import os
@@ -18,7 +19,7 @@ _ENDED: Final = ("Z", "X")
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """What names a process; ``boot`` is empty where the system does not tell it."""
+    """The facts that identify a process; ``boot`` is empty where the system does not tell it."""
 
     host: str
     boot: str
@@ -28,7 +29,7 @@ class ProcessFacts:
 
 
 class ThisProcess:
-    """The present process, and what it can tell of others."""
+    """The present process, and what it can tell of other processes."""
 
     def __init__(self) -> None:
         self.facts = _facts()
@@ -43,7 +44,7 @@ class ThisProcess:
         except ProcessLookupError:
             return True
         except OSError:
-            pass  # it is another user's
+            pass  # the process is another user's
         try:
             state, started = _state(other.pid)
         except (OSError, ValueError, IndexError):
@@ -64,7 +65,7 @@ def _facts() -> ProcessFacts:
 
 
 def _state(pid: int) -> tuple[str, str]:
-    """Return the state of a process and the clock tick at which it started; its name may contain anything."""
+    """Return the state of a process and the clock tick at which it started; the process' name may contain any text."""
     _, _, fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")
     words = fields.split()
     return words[0], words[19]

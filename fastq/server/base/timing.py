@@ -18,7 +18,7 @@ class Timing:
     dead server are recovered within 60 s after its leases ended. ``report_interval_s`` is the time between two summary
     lines, ``watchdog_interval_s`` between two checks of the actors. A set of grouped tasks has ``aggregation_s`` to
     become one task. An ended lease proves that its server is dead only after Redis has answered for ``settle_s``: live
-    servers extend their leases within two beats and a back-off, which is no longer than a beat.
+    servers extend their leases within two heartbeats and a back-off, which is no longer than one heartbeat.
     """
 
     lease_s: int = LEASE_S

@@ -32,7 +32,7 @@ class AggregationFailure:
 
 
 class AggregationChild:
-    """The child that runs the app's aggregator; ``set_lifetime_s`` is how long a set is ours, mostly for the call."""
+    """The child that runs the app's aggregator; a set is ours for ``set_lifetime_s``, of which a call may take 5/6."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class AggregationChild:
     async def combine(
         self, queue: str, group: str, messages: Sequence[bytes]
     ) -> Combined | Unreadable | AggregationFailure:
-        """Return the aggregator's answer for a group's messages, oldest first; one call after the other.
+        """Return the aggregator's answer for a group's messages, oldest first.
 
-        So the time limit applies to the call itself, not to the calls before it.
+        One call runs at a time, so that the time limit applies to the call itself, not to the calls before it.
         """
         async with self._turn:
             event = await self._child.ask(aggregation_request(queue, group, messages), self._limit_s, self._patience_s)

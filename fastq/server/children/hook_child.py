@@ -23,7 +23,7 @@ from fastq.worker.shared.requests import HOOK_RUNNER, credentials_request, healt
 LIMIT_S: Final = 5.0
 
 _ERRORS: Final = {EventKind.TIMEOUT: "timeout", EventKind.CANCELED: "canceled", EventKind.MEMORY_LIMIT: "canceled"}
-"""The hooks' names of errors, by how a task ended; the rest is "crashed"."""
+"""The names of errors for hooks, by how a task ended; all other ends are "crashed"."""
 
 _log = logging.getLogger("fastq.hooks")
 
@@ -55,7 +55,7 @@ class HookChild:
         return FailureReport.decode(event.data) if event is not None and event.kind is EventKind.RESULT else None
 
     async def judge_failure(self, task: InFlightTask, kind: EventKind, data: bytes) -> FailureReport:
-        """Return what follows from a failure that no child of the pool has reported."""
+        """Return the report of a failure that no child of the pool has reported."""
         found = report_of(kind, data)
         report = await self.judge(_ERRORS.get(kind, "crashed"), found.error, task.view.data)
         # The hooks decide; the text comes from the main process.
@@ -70,7 +70,7 @@ class HookChild:
         await self._ask(health_request(None if error is None else str(error)))
 
     async def credentials(self, name: str) -> object:
-        """Return what the user's function returns; ``RuntimeError`` if it fails, which is said in the log."""
+        """Return what the user's function returns; ``RuntimeError`` if it fails, which is also logged."""
         event = await self._ask(credentials_request(name))
         if event is None or event.kind is not EventKind.RESULT:
             trace = b"" if event is None else event.data

@@ -18,7 +18,7 @@ def reap_orphans(own: Callable[[], set[int]]) -> None:
     def reap() -> None:
         while (pid := _next_dead()) and pid not in own():
             os.waitpid(pid, 0)
-        if pid:  # hides those behind it until its starter has reaped it
+        if pid:  # our own child hides the dead behind it until its starter has reaped it
             loop.call_later(_AGAIN_S, reap)
 
     loop.add_signal_handler(signal.SIGCHLD, reap)

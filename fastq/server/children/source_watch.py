@@ -1,4 +1,4 @@
-"""Sees that the app's code has changed, for ``fastq-worker --reload``; the main process imports none of it."""
+"""Notices that the app's code has changed, for ``fastq-worker --reload``; the main process imports none of it."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ def _looks(directory: Path) -> dict[str, tuple[int, int]]:
     """Return when each file was written, and its size."""
     found = {}
     for path in _sources(directory):
-        with suppress(OSError):  # it went meanwhile
+        with suppress(OSError):  # the file was removed meanwhile
             status = os.stat(path)
             found[path] = status.st_mtime_ns, status.st_size
     return found

@@ -29,13 +29,13 @@ class SpareChild(PoolListener):
         self.is_stopped = False
 
     async def start(self) -> bool:
-        """Start the child unless it runs; False if that fails, which is said in the log, or after ``stop``."""
+        """Start the child unless it runs; return False after ``stop``, or if the start fails, which is logged."""
         return await self._running_pool() is not None
 
     async def ask(self, data: bytes, limit_s: float, patience_s: float) -> Event | None:
-        """Return what came of ``data``, which may run for ``limit_s``; None if nothing did, which is said in the log.
+        """Send the child a call that may run for ``limit_s``, and return its event; None, which is logged, without one.
 
-        ``patience_s`` is how long the answer is waited for, which is longer: a child may have to be replaced first.
+        The answer is awaited for ``patience_s``. That is longer, because a child may have to be replaced first.
         """
         pool = await self._running_pool()
         if pool is None:
@@ -57,7 +57,7 @@ class SpareChild(PoolListener):
             del self._answers[number]
 
     async def stop(self) -> None:
-        """End the child for good, also one that is about to start; who waits gets what its end makes of it."""
+        """End the child for good, also one that is about to start; open calls get the event of its end, or None."""
         self.is_stopped = True
         if self._starting is not None:
             await end_task(self._starting)
@@ -70,7 +70,7 @@ class SpareChild(PoolListener):
     async def _running_pool(self) -> ProcessPool | None:
         if self._pool is None and not self.is_stopped:
             if self._starting is None or self._starting.done():
-                # A task of its own: the caller may be canceled, and others wait for the same child.
+                # A coroutine of its own: the caller may be canceled while others wait for the same child.
                 self._starting = asyncio.create_task(self._start_pool(), name=f"fastq start of {self._config.name}")
             starting = self._starting
             await asyncio.wait({starting})
@@ -87,7 +87,7 @@ class SpareChild(PoolListener):
             log_text(_log, logging.ERROR, f"{self._config.name} cannot be run: {error}")
         finally:
             if self._pool is not pool:
-                # Shielded: the task of the burial goes on, and ``stop`` waits for it.
+                # Shielded: the pool is stopped even if this is canceled, and ``stop`` waits for that.
                 await asyncio.shield(self._bury(pool))
 
     def on_events(self, events: list[Event]) -> None:
@@ -98,11 +98,11 @@ class SpareChild(PoolListener):
                 answer.set_result(event)
 
     def on_notice(self, text: str) -> None:
-        """Log a text about a problem as one of the hooks."""
+        """Log a problem of the child with the hooks' logger."""
         log_text(_log, logging.WARNING, text)
 
     def on_info(self, text: str) -> None:
-        """Leave it out of the log: this is one child, beside those of the tasks."""
+        """Leave the text out of the log: this is one child, beside those of the tasks."""
 
     def on_failed(self, error: PoolStartError) -> None:
         """Give the pool up: it starts no more children."""

@@ -1,7 +1,7 @@
-"""From leased messages to submissions for the pool, and from its events to ends: what every task passes.
+"""Turns leased messages into submissions for the pool, and the pool's events into ends; every task passes here.
 
-Only what is usual goes through here: messages that can be read, of tasks that are not in flight already, and handlers
-that simply returned. All else is handed back to the processor.
+Only the usual case is handled: messages that can be read, tasks that are not in flight already, and handlers that
+simply returned. All else is handed back to the processor.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -31,18 +31,18 @@ cdef uint32_t PLAIN = Sort.PLAIN
 cdef uint32_t ASYNC = Sort.ASYNC
 cdef uint32_t THREADED = Sort.THREADED & ~Sort.ASYNC
 cdef int64_t S = 1_000_000_000
-# asynq's limit: clients write it where nothing is said, and it holds for a message with neither timeout nor deadline.
+# asynq's default: clients write it if the caller sets none. It also holds for a message without timeout and deadline.
 cdef int64_t NO_LIMIT_S = 1800
-# The pool counts in 64 bits of nanoseconds: what lies behind the year 2255 must not come out as long past.
+# The pool counts nanoseconds in 64 bits: a time after the year 2255 must not overflow into the past.
 cdef int64_t FOREVER_S = 9_000_000_000
 cdef int MAX_KNOWN_TYPES = 10_000
 
 
 cdef class SubmissionMaker:
-    """The maker of leased tasks' submissions.
+    """The maker of submissions for leased tasks.
 
-    ``look_up`` returns, by queue and type, how such tasks run (a ``Sort``), what counts them, and what their handler has:
-    the time limit in seconds of those that say nothing else, and the rule by which they are put together; or None.
+    ``look_up`` returns, by queue and type, how such tasks run (a ``Sort``), their tally, the time limit (seconds) that
+    their handler sets for tasks without one, and their handler's rule for batches; the last two may be None.
     """
 
     cdef InFlightTasks tasks
@@ -95,7 +95,7 @@ cdef class SubmissionMaker:
         cdef Submission submission
         cdef uint32_t sort
         if timeout_s < 0 or deadline_s < 0:
-            deadline_s = 1  # what is negative has passed: asynq does not run such a task either
+            deadline_s = 1  # a negative time has passed: asynq does not run such a task either
         if timeout_s == 0 and deadline_s == 0:
             timeout_s = NO_LIMIT_S
         known = self.look(task.queue, <str><object>view.slots[TYPE])
@@ -150,7 +150,7 @@ def submissions_of(tasks: list[InFlightTask]) -> list[Submission]:
 
 
 cdef object pair(type kind, first, second):
-    """Make a named tuple of two, as its constructor does, which is Python and takes a tuple to make one."""
+    """Make a named tuple of two without its constructor, which is Python code and makes another tuple first."""
     made = PyType_GenericAlloc(kind, 2)
     Py_INCREF(first)
     Py_INCREF(second)
@@ -173,14 +173,14 @@ cpdef object success_of(InFlightTask task, bytes result, object now_s):
         return pair(Done, task.id, <object>view.slots[UNIQUE_KEY])
     message = rewrite_task_message(<object>view.slots[DATA], completed_at=now_s)
     if result is None:
-        result = task.written  # goes with the completion: its own write may be late, or have failed
+        result = task.written  # written again with the completion: its own write may be late, or have failed
     return tuple.__new__(Completed, (task.id, message, now_s + retention, <object>view.slots[UNIQUE_KEY], result))
 
 
 def split_done(events: list[Event], now_s: int) -> tuple[list[InFlightTask], list[Event]]:
-    """Return the tasks that are done, and the other events; count how long the handlers of the former ran.
+    """Return the done tasks, and the other events; count how long the handlers of done tasks ran.
 
-    ``now_s`` is the Unix second. What became of a task that was let go of is another's to say: it is in neither.
+    ``now_s`` is the Unix second. The events of tasks that are no longer in flight here are left out of both.
     """
     cdef Event event
     cdef InFlightTask task
@@ -203,7 +203,7 @@ def split_done(events: list[Event], now_s: int) -> tuple[list[InFlightTask], lis
                 task.tally.run_s.add(event.ran_ns / 1e9)
         try:
             task.disposition = success_of(task, event.data if event.kind is RESULT else None, now_s)
-        except Exception:  # noqa: BLE001 - a defect that one task meets costs no other its outcome
+        except Exception:  # noqa: BLE001 - a defect with one task must not cost others their outcomes
             others.append(event)
         else:
             done.append(task)

@@ -57,10 +57,10 @@ cdef class TaskLines:
         return lines
 
     def add(self, tasks: list[InFlightTask], end: str | None, time: str, most: int) -> int:
-        """Add the lines of tasks that have ended; return how many were dropped, since ``most`` bytes were waiting.
+        """Add the lines of tasks that have ended; return how many were dropped, because over ``most`` bytes waited.
 
-        ``end`` stands for what became of them; None: their disposition. A task that goes back to its queue without
-        having run has no line.
+        ``end`` names the end of all of them; None: each task's disposition tells. A task that goes back to its queue
+        without having run has no line.
         """
         cdef InFlightTask task
         cdef bytes said = None if end is None else end.encode()
@@ -96,7 +96,7 @@ cdef class TaskLines:
         return dropped
 
     cdef int put_names(self, str type, str queue) except -1:
-        """Write type and queue, which are mostly those of the line before."""
+        """Write type and queue; mostly they are the same as in the line before."""
         cdef Py_ssize_t began
         if type == self.type and queue == self.queue:
             return self.put(self.names)
@@ -123,7 +123,7 @@ cdef class TaskLines:
         return 0
 
     cdef int put_number(self, int64_t number) except -1:
-        """Write a number that is not negative; snprintf takes more time than all else of a line."""
+        """Write a number that is not negative; snprintf would take more time than the rest of a line."""
         cdef char digits[MOST_DIGITS]
         cdef int at = MOST_DIGITS
         while number > 9:
@@ -135,13 +135,13 @@ cdef class TaskLines:
         return self.copy(digits + at, MOST_DIGITS - at)
 
     cdef int put_text(self, str text) except -1:
-        """Write a JSON string. What producers send may need escapes; most of it does not."""
+        """Write a JSON string. Text from producers may need escapes; most of it does not."""
         cdef Py_ssize_t at, size = 0
         cdef const unsigned char *ascii = NULL
         cdef unsigned char is_odd = not PyUnicode_IS_ASCII(text)
         if not is_odd:
             ascii, size = PyUnicode_1BYTE_DATA(text), PyUnicode_GET_LENGTH(text)
-            for at in range(size):  # without a way out, so that the compiler takes many characters at once
+            for at in range(size):  # no early exit, so that the compiler vectorizes the loop
                 is_odd |= (ascii[at] < 32) | (ascii[at] == 34) | (ascii[at] == 92) | (ascii[at] == 127)
         if is_odd:
             return self.put(json.dumps(text).replace("\x7f", "\\u007f").encode())

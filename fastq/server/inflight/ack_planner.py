@@ -1,8 +1,8 @@
-"""From tasks that have ended to the operations that write it: by queue and disposition, each call bounded.
+"""Plans the operations that write the ends of tasks: by queue and disposition, each call of bounded size.
 
 LREM takes a task off active and costs 17 ns of Redis' time for each element that it passes. With many long tasks active
-that adds up. So it searches from the end that is nearer by the task's age, and a call has no more tasks than it finds
-in 2 ms. Done tasks, which are the most, are taken off together and need no such limit.
+that adds up. So each search begins at the end of the list that is nearer by the task's age, and a call has no more
+tasks than LREM finds in 2 ms. Done tasks, which are the most, are taken off together and need no such limit.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ MAX_CALL_STEPS: Final = 2_000_000 // 17
 NEAR_STEPS: Final = 200
 """Below this depth LREM is cheap: 500 tasks take 1.7 ms."""
 LOOK_AT_MOST: Final = 16
-"""Tasks looked at for each ended one, to know whether one call finds all from the oldest end: the usual case."""
+"""The most tasks in flight per ended one that are looked at to see if all are near the oldest end: the usual case."""
 
 
 class AckCall(NamedTuple):
@@ -55,13 +55,13 @@ def plan_acks(
 ) -> list[AckCall]:
     """Put ends by queue and disposition into operations of bounded size.
 
-    With ``checks_done``, done work is also written only while it is ours.
+    With ``checks_done``, done tasks, too, are written only while their leases are ours.
     """
     now, done_owner = at_unix_ns(now_ns), owner if checks_done else None
     calls = []
     for (queue, kind), group in by_disposition(ended).items():
         seq_range = tasks.seq_range(queue)
-        # In a larger group, one call might get all the steps.
+        # A larger group is divided, but a single call of it might get all the steps.
         near = NEAR_STEPS * min(len(group), MAX_CALL_TASKS)
         is_near = most_steps(group, seq_range) <= near or (
             seq_range.size <= LOOK_AT_MOST * len(group) and tasks.steps_to(queue, group) <= near
@@ -100,7 +100,7 @@ _Deep = tuple[InFlightTask, int]
 def _by_side(group: list[InFlightTask], seq_range: SeqRange) -> Iterator[tuple[int, list[_Deep]]]:
     """Assign tasks to the nearer end of active, in the best order for the search.
 
-    Nothing is known about the tasks of other servers, which are among ours.
+    The tasks of other servers, which stand between ours, are left out: nothing is known about them.
     """
     older: list[_Deep] = []
     newer: list[_Deep] = []

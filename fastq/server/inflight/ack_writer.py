@@ -1,4 +1,4 @@
-"""The writes of ends, the acker's and the syncer's: each end is settled by a reply, or becomes uncertain."""
+"""The writes of ends, by the acker and the syncer: a reply settles each end, or it becomes uncertain."""
 
 import asyncio
 import logging
@@ -44,10 +44,10 @@ class AckWriter:
         return {task for tasks in (self._ends.waiting, *self._under_way) for task in tasks}
 
     async def write(self, tasks: list[InFlightTask], *, checks_done: bool) -> None:
-        """Write the ends of tasks in one round trip; the syncer has those that Redis failed to take.
+        """Write the ends of tasks in one round trip; the syncer repeats writes that fail.
 
-        With ``checks_done``, done work is also written only while the lease is ours. The end of a task that was given
-        up is not written, because another server decides it.
+        With ``checks_done``, done tasks, too, are written only while their leases are ours. The end of a task that was
+        given up is not written, because another server decides it.
         """
         ours = live(tasks)
         self._under_way.append(ours)
@@ -127,7 +127,7 @@ class AckWriter:
         """Log the tasks that were lost, and return the others."""
         saved = []
         for task, outcome in zip(tasks, outcomes, strict=True):
-            # A task that is gone was written by the try without a reply.
+            # If the task is gone, our earlier write without a reply has written its end.
             if outcome is FinishOutcome.OK or self._ends.is_in_doubt(task):
                 saved.append(task)
             elif task.in_flight:

@@ -10,7 +10,7 @@ REMEMBER_S: Final = 2.0
 
 
 class _Early(NamedTuple):
-    """What is wanted, and when it came (monotonic seconds)."""
+    """The outcome wanted, and when the cancellation came (monotonic seconds)."""
 
     outcome: CancelAs
     at_s: float
@@ -24,7 +24,7 @@ class EarlyCancellations:
         self._kept = ExpiringDict[tuple[str | None, str], _Early](REMEMBER_S, clock)
 
     def keep(self, cancellation: Cancellation) -> None:
-        """Remember one for a while."""
+        """Remember a cancellation for a while."""
         early = _Early(cancellation.outcome or CancelAs.RETRY, self._clock.monotonic_s())
         self._kept.put((cancellation.queue, cancellation.task_id), early)
 

@@ -17,16 +17,17 @@ from fastq.worker.shared.fingerprint import Turns
 from fastq.worker.shared.report import FailureReport
 
 MOST_WRITES: Final = 1000
-"""In ten seconds; the children bound them before, and have no other turn for what is left out here."""
+"""The most tracebacks in ten seconds. Children limit them first, and do not soon repeat one that is left out here."""
 _NS_A_MS: Final = 1_000_000
 
 _log = logging.getLogger("fastq.pool")
 
 
 class FailedAttempts:
-    """The maker of the records; ``server`` is the name that they have of this one.
+    """The maker of the records; ``server`` is the name of this server in them.
 
-    Each child passes on the traceback of a kind of error once in ten minutes, and so does this process for all of them.
+    Each child passes on the traceback of a kind of error once in ten minutes. This process writes it once in ten
+    minutes for all children.
     """
 
     def __init__(self, commands: Commands, clock: Clock, server: str) -> None:

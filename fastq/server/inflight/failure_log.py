@@ -20,7 +20,7 @@ _log = logging.getLogger("fastq.pool")
 
 
 class _LineKind(NamedTuple):
-    """The fates of tasks, and the levels of their log lines."""
+    """The word for a task's fate, and the level of its log line."""
 
     word: str
     level: int
@@ -36,7 +36,7 @@ def _line_kind(disposition: type[Disposition]) -> _LineKind:
 class FailureLog:
     """The lines about failed tasks.
 
-    Of the same type, error class and disposition, ten are written in ten seconds. Never a payload.
+    For each type, error class and disposition, ten lines are written in ten seconds. No line has a payload.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -53,7 +53,7 @@ class FailureLog:
         if not _log.isEnabledFor(line_kind.level):
             return
         view = task.view
-        # A child makes no traceback for what is surely beyond the limit: without it there is no line.
+        # A child makes no traceback for a failure that is surely beyond the limit; then there is no line, either.
         most = 0 if report.trace is None else LINES
         if not self._limit.allows((line_kind, view.type, report.error_class), self._clock.monotonic_s(), most=most):
             if self._timer is None:

@@ -1,8 +1,8 @@
-"""Tells clients that the tasks that they wait for have ended: one message an inbox and ack call.
+"""Tells clients that the tasks that they wait for have ended: one message per inbox and ack call.
 
 A script publishes a few completed tasks in the pipeline of their write, so that clients hear of them a round trip
-sooner. For many this costs more than it gains: they are published after the write, like all other ends. A lost message
-does no harm, since the client looks by itself; nor does one that is not sent because the write got no reply.
+sooner. For many tasks this costs more than it gains: they are published after the write, like all other ends. A message
+that is lost, or not sent because the write got no reply, does no harm: the client also looks by itself.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Inboxes:
         self._has_failed = False
 
     def with_completed(self, calls: Iterable[AckCall]) -> list[Operation[Any]]:
-        """Return the operations that go behind the ends of tasks, to tell of those that are completed."""
+        """Return the operations that go behind the ends of tasks, and tell clients of the completed ones."""
         operations = []
         for call in calls:
             by_inbox = defaultdict[str, list[tuple[Completed, str]]](list)
@@ -46,7 +46,7 @@ class Inboxes:
         return operations
 
     def tell(self, tasks: Sequence[InFlightTask], of: int) -> None:
-        """Begin to tell of awaited tasks of one queue, written with ``of`` tasks, unless Redis has told of them."""
+        """Begin to tell clients of awaited tasks of one queue, unless Redis did; their write had ``of`` tasks."""
         by_inbox = defaultdict[str, list[tuple[str, TaskEnd, str]]](list)
         for task in tasks:
             is_told = of <= TOLD_AT_ONCE and isinstance(task.disposition, Completed)

@@ -1,4 +1,4 @@
-"""What goes with the ends of marked tasks: another run of its key, and locks that end before or with it."""
+"""The operations beside the ends of marked tasks: another run of a task's key, and the early release of its lock."""
 
 import asyncio
 import logging
@@ -40,14 +40,14 @@ def behind_ends(tasks: list[InFlightTask], now_ns: int) -> list[Operation[Any]]:
 
 
 def tell_refusals(results: Sequence[Any]) -> None:
-    """Log what Redis has refused of the operations behind ends; in an outage the ends themselves are told."""
+    """Log the operations behind ends that Redis has refused; an outage is logged for the ends themselves."""
     for error in results:
         if isinstance(error, BrokerError) and not is_shared(error):
             _log.warning("another run of a key, or the release of a lock, behind the end of a task: %s", error)
 
 
 def has_lock(queue: str, lock: str) -> bool:
-    """Return whether what a message names as its lock may be one; it may name any key."""
+    """Return whether the key that a message names as its lock may be a lock; a message may name any key."""
     return lock.startswith(keys.queue_prefix(queue))
 
 

@@ -72,9 +72,9 @@ _KILLED_TWICE: Final = (
 )
 
 _MOST_RERUNS: Final = 100
-"""How often a task runs again because of others that are charged for it.
+"""How often a task runs again because of other tasks, which are charged for it.
 
-They pay, not it. But one that never gets through beside such others is to end one day, and to say why.
+A task that never gets through beside such tasks must end at some point, and say why.
 """
 
 _KILLED_OFTEN: Final = (
@@ -156,7 +156,7 @@ class Processor(PoolListener):
         self._rules: dict[str, BatchRule] = {}
 
     def on_failed(self, error: PoolStartError) -> None:
-        """Pass it on that the pool is dead."""
+        """Report that the pool is dead."""
         self._failed(error)
 
     def on_room(self) -> None:
@@ -227,7 +227,7 @@ class Processor(PoolListener):
             self.pool.submit([task.submission])
 
     def _without_surplus(self, queue: str, leased: Leased, asked_s: float) -> Leased:
-        """Give back what is more than this server is to run: a late reply has brought it. Return the others."""
+        """Give back the tasks beyond ``max_tasks``, which a late reply has brought; return the others."""
         most = max(0, self.max_tasks - self.taken)
         surplus = Leased(leased.ids[most:], leased.messages[most:])
         self._finish(self._return(queue, surplus, asked_s or self._clock.monotonic_s()))
@@ -291,11 +291,11 @@ class Processor(PoolListener):
         return self._end(task, Event(EventKind.CANCELED, task.submission, _CANCELED_EARLY))
 
     def tally(self, queue: str, task_type: str) -> Tally:
-        """Return what counts the tasks of a type."""
+        """Return the tally of a queue and type."""
         return self._look_up(queue, task_type)[1]
 
     def _look_up(self, queue: str, task_type: str) -> Known:
-        """Return what ``SubmissionMaker`` asks of the tasks of a type."""
+        """Return what ``SubmissionMaker`` needs to know about the tasks of a type."""
         pattern = self._patterns.find(task_type)
         if pattern is None:
             return Sort.PLAIN, self._stats.tally(queue, UNKNOWN), None, None
@@ -344,9 +344,9 @@ class Processor(PoolListener):
                 ended.append(requeued(task))
 
     def _take_other(self, task: InFlightTask, event: Event, ended: list[InFlightTask], again: list[Submission]) -> None:
-        """Take what is not simply the end that a handler came to."""
+        """Handle an event that is not simply the end of a handler."""
         if event.kind in (EventKind.RERUN, EventKind.RETURNED) and task.canceled is not None:
-            # Its coroutine could not be told, because another one blocked the loop; or it was on its way back.
+            # The cancellation did not reach the handler: another coroutine blocked its loop, or it was on its way back.
             event = Event(EventKind.CANCELED, event.submission, b"", event.ran_ns)
         if event.kind is EventKind.RERUN and (why := _why_no_rerun(task, event.data, self._is_closed)):
             event = Event(EventKind.CRASHED, event.submission, why, event.ran_ns)
@@ -354,7 +354,7 @@ class Processor(PoolListener):
             event = Event(EventKind.DONE, event.submission, b"", event.ran_ns)
         kind = event.kind
         if self._goes_again(task, event):
-            if kind is EventKind.RERUN:  # what the run has told is not the next one's
+            if kind is EventKind.RERUN:  # result and progress of this run are not the next run's
                 task.written = None
                 self._progress.write(task, b"")
             again.append(self._maker.submission(task))
@@ -378,7 +378,7 @@ class Processor(PoolListener):
             task.unexplained_reruns += event.data not in (ANOTHER_TASK, ITS_BATCH)
             task.is_alone |= event.data == ITS_BATCH
             return True
-        # Not back to the queue: it would come back with this forgotten, and so run forever.
+        # Not back to the queue: there its reruns would be forgotten, so that it could run forever.
         return event.kind is EventKind.RETURNED and task.reruns > 0
 
     def _is_unknown(self, task: InFlightTask) -> bool:
@@ -425,7 +425,7 @@ class Processor(PoolListener):
         self.questions.ask(task, ask())
 
     def _end(self, task: InFlightTask, event: Event, report: FailureReport | None = None) -> InFlightTask:
-        """Decide what becomes of a task, by the record of its attempt and the report that belongs to it."""
+        """Decide the disposition of a task by its event and report; a failed attempt's record goes with it."""
         kind, data = event.kind, event.data
         now_s = self._clock.unix_ns() // 1_000_000_000
         if kind <= _LAST_SUCCESS:
@@ -483,7 +483,7 @@ class Processor(PoolListener):
 
 
 def _at_once(config: ServerConfig, app: AppDescription) -> int:
-    """Return how many tasks a server runs at once, if they are of the sort of most handlers."""
+    """Return how many tasks a server runs at once: as coroutines if all handlers are, else in threads."""
     if app.patterns and all(sort == Sort.ASYNC for sort in app.patterns.values()):
         return config.concurrency * config.async_concurrency
     return config.concurrency * config.threads

@@ -25,7 +25,7 @@ class ProgressWriter:
         self._owner = owner
         self._every_s = every_s
         self.unwritten: dict[InFlightTask, bytes | None] = {}
-        """What is not in Redis yet, None where all is; of tasks that made progress within the last second."""
+        """The progress that is not in Redis yet, None if all is; only of tasks with progress in the last second."""
         self._writes: set[asyncio.Task[None]] = set()
 
     def write(self, task: InFlightTask, data: bytes) -> None:
@@ -57,7 +57,7 @@ class ProgressWriter:
     async def _write(self, task: InFlightTask) -> None:
         try:
             while task.in_flight and (data := self.unwritten[task]) is not None:
-                if not task.ended:  # else its end brings it along
+                if not task.ended:  # else it is written with the end
                     write = write_progress(task.queue, task.id, self._owner, data)
                     (outcome,) = await self._commands.run_many((write,))
                     if isinstance(outcome, BrokerError):

@@ -1,4 +1,4 @@
-"""Questions about tasks in flight: to the hook child, or to Redis; what becomes of a task depends on the answer."""
+"""Questions about tasks in flight, to the hook child or to Redis: the answer decides what follows for a task."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -20,7 +20,7 @@ class Questions:
         question.add_done_callback(self._open.pop)
 
     async def settle(self, within_s: float) -> None:
-        """Wait until all questions are answered; those that are not by then are canceled, and use their defaults."""
+        """Wait until all questions are answered; cancel those still open after ``within_s``, so that defaults apply."""
         if not self._open:
             return
         _, late = await asyncio.wait(self._open, timeout=within_s)

@@ -1,8 +1,8 @@
 """Detects that this process was suspended for so long that other servers may have its leases.
 
-A frozen process (SIGSTOP, a suspended machine, swapping) wakes with its old beliefs. A ticker on the loop notices the
-gap; the beacon notes a sign that failed. A cut network lets no sign fail for long, so one that is late counts, too.
-Until the leases have been extended again, every write checks the owner.
+A frozen process (SIGSTOP, a suspended machine, swapping) wakes and still believes that its leases are valid. A ticker
+on the loop notices the gap; the beacon notes a sign that failed. While the network is cut, it takes long until a sign
+fails, so a late sign counts, too. Until the leases have been extended again, every write checks the owner.
 """
 
 import asyncio

@@ -18,7 +18,7 @@ from fastq.server.inflight.tally import Histogram, Tally
 from fastq.server.inflight.tasks import InFlightTasks
 
 UNKNOWN: Final = "unknown"
-"""The type by which tasks are counted that no pattern of the app matches."""
+"""The type that stands for all tasks that match no pattern of the app."""
 BATCH_BOUNDS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 ROUND_TRIP_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0, 10.0)
 MARGIN_BOUNDS_S: Final = (0.0, 5.0, 10.0, 15.0, 20.0, 22.5, 25.0, 27.5, 30.0)
@@ -62,7 +62,7 @@ class ServerStats:
     _clock: Clock
     outage: Outage = field(init=False)
     counts: Counter[EventKind] = field(default_factory=Counter, init=False)
-    """The number of tasks by disposition."""
+    """The number of ended runs by kind of end."""
     repairs: Repairs = field(default_factory=Repairs, init=False)
     aggregated: int = field(default=0, init=False)
     """Sets of grouped tasks that became a task."""
@@ -75,7 +75,7 @@ class ServerStats:
     lease_margins_s: Histogram = field(default_factory=partial(Histogram, MARGIN_BOUNDS_S), init=False)
     """What was left of the lease that would have ended first, for each call that extended leases."""
     fetched: Histogram = field(default_factory=partial(Histogram, BATCH_BOUNDS), init=False)
-    """The tasks that a round trip of the fetcher brought, without those that brought none."""
+    """The tasks that a round trip of the fetcher brought; round trips without tasks are left out."""
     acked: Histogram = field(default_factory=partial(Histogram, BATCH_BOUNDS), init=False)
     """The ends that a round trip of acker or syncer carried."""
     round_trips_s: dict[RoundTrip, Histogram] = field(

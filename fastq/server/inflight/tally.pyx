@@ -15,7 +15,7 @@ from fastq.wire import history
 cdef object FATES = finish.FATES
 cdef tuple ENDS = tuple(FATES)
 cdef int SIZE = len(ENDS)
-# What a disposition alone does not say: that a task was revoked, and that an attempt asked for another time.
+# Two outcomes that the disposition alone does not tell: the task was revoked, or its attempt asked for another time.
 cdef int DELETED = SIZE, SNOOZED = SIZE + 1
 assert EventKind.ABORTED == KINDS, "the kinds from ABORTED on are not ends of attempts"
 
@@ -31,7 +31,7 @@ cdef list IN_HISTORY = [
     for name in fate.history
 ]
 assert len(OUTCOME_NAMES) <= OUTCOMES
-# Whether a task does not come back: then clients are told of its end.
+# Whether a task with this outcome does not run again: then clients are told of its end.
 cdef bint IS_LAST[OUTCOMES]
 for _at, _fate in enumerate(FATES.values()):
     IS_LAST[_at] = _fate.told is not None
@@ -78,8 +78,9 @@ cdef class Tally:
     """The counts of one queue's tasks of one type: ends that are written, causes of failures, waits and run times.
 
     ``attempts`` has the number of the last attempt of each task that has ended. ``type`` is the pattern of the app that
-    matched, so that an app has a bounded number of tallies. ``lost`` tasks were brought back from dead servers. A batch handler has ``call_tasks``, how many tasks its calls had, and
-    ``call_wait_s``, how long it was waited for them; None for others.
+    matched, so that an app has a bounded number of tallies. ``lost`` tasks were brought back from dead servers. Batch
+    handlers also have ``call_tasks``, the number of tasks of each call, and ``call_wait_s``, how long the call waited
+    for them; for other handlers both are None.
     """
 
     def __init__(self, queue: str, type: str) -> None:
@@ -91,12 +92,12 @@ cdef class Tally:
 
     @staticmethod
     cdef int outcome_of(object disposition, int failure) noexcept:
-        """Return what became of a task, -1 if that is not known."""
+        """Return the outcome of a task, -1 if it is not known."""
         cdef int at
         kind = <object>type(disposition)
         for at in range(SIZE):
             if kind is <object>PyTuple_GET_ITEM(ENDS, at):
-                # A handler that returned left no failure behind; a task that was revoked is deleted in the same way.
+                # A revoked task is deleted with the same disposition as a done one, but it has a failure.
                 if at == DONE and failure:
                     return DELETED
                 return SNOOZED if at == RETRIED and not failure else at
@@ -159,12 +160,12 @@ cdef class Tally:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """Return how many ends were written, by what became of the tasks; without those that never occurred."""
+        """Return how many ends were written, by outcome; without outcomes that never occurred."""
         cdef int at
         return {name: self.by_outcome[at] for at, name in enumerate(OUTCOME_NAMES) if self.by_outcome[at]}
 
     @property
     def failures(self) -> dict[EventKind, int]:
-        """Return how many of these ends had each cause other than success; without those that never occurred."""
+        """Return how many of these ends were no success, by cause; without causes that never occurred."""
         cdef int at
         return {EventKind(at): self.by_kind[at] for at in range(KINDS) if self.by_kind[at]}

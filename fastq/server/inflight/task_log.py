@@ -17,7 +17,7 @@ from fastq.server.inflight.tasks import InFlightTask
 
 STDOUT: Final = "-"
 LEASE_LOST: Final = "lease_lost"
-"""The end of an attempt whose lease was lost, so that another server decides what becomes of the task."""
+"""The end of an attempt whose lease was lost, so that another server decides the fate of the task."""
 _OPEN: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
 """O_NONBLOCK, or a FIFO without a reader would block the start."""
 
@@ -51,7 +51,7 @@ class TaskLog:
         self.is_open = True
 
     def add(self, tasks: list[InFlightTask], end: str | None = None) -> None:
-        """Add the lines of tasks that have ended; ``end`` stands for what became of them."""
+        """Add the lines of tasks that have ended; ``end`` names their end, instead of their dispositions."""
         if self._output is not None:
             now_ns = self._clock.unix_ns()
             seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ns // 1_000_000_000))

@@ -1,7 +1,7 @@
 """The tasks in flight of one server: leased to it, from their dequeue until their end is written.
 
-Compiled, since every task comes by here twice on the main process' hot path: once when it is taken, and once when it
-has ended, to be put together with others by its disposition.
+Compiled, since every task passes here twice on the main process' hot path: once when it is taken, and once when it has
+ended, to be grouped with others by disposition.
 """
 
 from collections import namedtuple
@@ -22,16 +22,16 @@ cdef class InFlightTask:
 
     - ``in_flight``: false once it was let go of
     - ``disposition``: what becomes of it, once its run has ended
-    - ``reruns``: restarts after its child was killed for another reason
-    - ``unexplained_reruns``: those of them for which no other task was charged
+    - ``reruns``: restarts after its child was killed for a reason outside of the task
+    - ``unexplained_reruns``: the reruns for which no other task was charged
     - ``is_alone``: whether it was in a batch that died with its child, so that it must run alone
-    - ``canceled``: what is to become of it once somebody has canceled it
+    - ``canceled``: the outcome asked for, once somebody has canceled it
     - ``awaiter``: the client that waits for its end, if one does
-    - ``marks``: what else its headers ask for, as ``wire/marks.py`` has it
+    - ``marks``: what else its headers ask for (``wire/marks.py``)
     - ``written``: the last result that the handler wrote while it ran
     - ``seq``: how many tasks of the queue were taken before it
-    - ``submission``: what the pool has of it, while it is in flight
-    - ``tally``: what counts it; None if it never got to the pool
+    - ``submission``: its submission to the pool, while it is in flight
+    - ``tally``: the tally that counts it; None if it never got to the pool
     - ``failure``: the ``EventKind`` of an end other than success, 0 for none
     - ``error``: the class of its error, if it ended with one
     - ``ran_ns``: how long its handler ran, 0 if it did not
@@ -71,9 +71,9 @@ cdef class _QueueTasks:
 
 
 cdef class InFlightTasks:
-    """The tasks in flight of every queue; ``lease_s`` is for how long a task is leased.
+    """The tasks in flight of every queue; ``lease_s`` is the duration of a lease.
 
-    ``marked_queues`` are those of which tasks had marks.
+    ``marked_queues`` are the queues of which some task had marks.
     """
 
     def __init__(self, lease_s: float = 30.0) -> None:
@@ -112,7 +112,7 @@ cdef class InFlightTasks:
     cdef void let_go(self, InFlightTask task):
         cdef _QueueTasks tasks
         task.in_flight = False
-        # It points back here: without this, only the cycle collector would free the two.
+        # The submission refers to the task: without this, only the cycle collector would free the two.
         task.submission = None
         tasks = self.queues.get(task.queue)
         if tasks is not None and tasks.by_id.get(task.id) is task:
@@ -140,7 +140,7 @@ cdef class InFlightTasks:
         return [(queue, list(tasks.by_id.values())) for queue, tasks in self.queues.items() if tasks.by_id]
 
     def seq_range(self, queue: str) -> SeqRange:
-        """Return from where to where the tasks of a queue go, by the order in which they were taken."""
+        """Return the range of the ``seq`` of a queue's tasks."""
         cdef _QueueTasks tasks = self.queues.get(queue)
         cdef InFlightTask oldest
         if tasks is None:
@@ -150,9 +150,9 @@ cdef class InFlightTasks:
         return SeqRange(tasks.taken - 1, tasks.taken - 1, 0)
 
     def steps_to(self, queue: str, wanted: list[InFlightTask]) -> int:
-        """Return how many elements LREM passes among our own to find all of these from the oldest end.
+        """Return how many of our own tasks LREM passes to find all wanted ones from the oldest end.
 
-        They are to be in order. It takes a look at every task that is older than the last of them.
+        ``wanted`` must be in order. This visits every task that is older than the last wanted one.
         """
         cdef _QueueTasks tasks = self.queues.get(queue)
         cdef InFlightTask task
@@ -163,7 +163,7 @@ cdef class InFlightTasks:
         if tasks is None or not wanted:
             return 0
         for task in tasks.by_id.values():
-            # What was let go of meanwhile is looked for all the same.
+            # LREM also searches for wanted tasks that were let go of meanwhile.
             while at < count and (<InFlightTask>wanted[at]).seq < task.seq:
                 steps += older
                 at += 1
@@ -182,9 +182,9 @@ cdef class InFlightTasks:
 
 
 def count_waits(tasks: list[InFlightTask], first_ns: int, last_ns: int, now_ns: int) -> None:
-    """Count how long tasks had been pending, in their order; only of the first and the last it is known.
+    """Count how long tasks had been pending; between the first and the last one, the times are interpolated.
 
-    A first of 0 means that it is not known.
+    ``first_ns`` and ``last_ns`` say since when these two were pending (Unix); nothing is counted if one is 0: unknown.
     """
     cdef InFlightTask task
     cdef double wait_s = (now_ns - first_ns) / 1e9
@@ -226,10 +226,10 @@ def marked(tasks: list[InFlightTask], marks: int) -> list[InFlightTask]:
 
 
 def by_disposition(tasks: list[InFlightTask]) -> dict[tuple[str, type], list[InFlightTask]]:
-    """Put tasks that have ended together by queue and kind of disposition, the oldest first.
+    """Group tasks that have ended by queue and kind of disposition, the oldest first.
 
-    Children are not equally fast. In this order LREM finds each task at the end of active, while the tasks of one
-    child after the other would have it pass the other's every time.
+    Children are not equally fast. In this order LREM finds each task at the end of active. If the tasks of one child
+    came after those of another, LREM would pass the tasks of the other child every time.
     """
     cdef InFlightTask task
     cdef list group = None
@@ -248,7 +248,7 @@ def by_disposition(tasks: list[InFlightTask]) -> dict[tuple[str, type], list[InF
 
 
 def dispositions(tasks: list[InFlightTask]) -> list[Disposition]:
-    """Return what becomes of tasks."""
+    """Return the dispositions of tasks."""
     cdef InFlightTask task
     return [task.disposition for task in tasks]
 
@@ -269,10 +269,9 @@ cdef bint is_in_order(list tasks):
 
 
 def most_steps(tasks: list[InFlightTask], seq_range) -> int:
-    """Return how many elements LREM passes at most to find all of these from the oldest end, one after the other.
+    """Return how many elements LREM passes at most to find all tasks from the oldest end, one after the other.
 
-    They are to be in order; of the tasks between them nothing is known but that there are not more than ``seq_range``
-    says.
+    ``tasks`` must be in order. Of the tasks between them, only the largest number is known, by ``seq_range``.
     """
     cdef InFlightTask task
     cdef int64_t first = seq_range.first

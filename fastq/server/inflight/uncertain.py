@@ -33,19 +33,19 @@ _NO_QUEUES: Final[frozenset[str]] = frozenset()
 
 @dataclass(slots=True)
 class _UncertainEnd:
-    """An end whose write failed: not written, in doubt, refused, or both of the latter."""
+    """An end whose write failed: it is not written, or in doubt, or refused, or in doubt and refused."""
 
     since_s: float
     """When its first write failed (monotonic)."""
     in_doubt: bool = False
     """A write of it may have been carried out."""
     refused: BrokerError | None = None
-    """The error by which Redis refused it for good, if that was its last one: nothing is given up during an outage."""
+    """The last error, if Redis refused the end for good with it; else None: nothing is given up during an outage."""
     write_by_s: float = inf
-    """Until when (monotonic) it is tried: the end of the lease that the task had at the first refusal.
+    """Until when (monotonic) a refused end is tried: the end of the lease that the task had at the first refusal.
 
-    The heartbeater would otherwise keep it forever. An expired lease is no reason by itself: it is ours until a
-    recoverer takes the task, and the write finds out.
+    The heartbeater would otherwise keep the task forever. An expired lease alone is no reason to give up: the task is
+    ours until a recoverer takes it, and the write finds that out.
     """
 
 
@@ -88,9 +88,9 @@ class UncertainEnds:
         self.waiting += tasks
 
     def take_due(self, now_s: float, may_bring: Callable[[str], bool], queues: Container[str]) -> DueEnds:
-        """Take the ends of some queues that may be written now, of tasks that are still ours.
+        """Take the ends of some queues that may be written now; only tasks that are still ours have any.
 
-        An end in doubt waits while its id may be back as another task of ours, which the write would end.
+        An end in doubt waits as long as its id may have come back to us as another task, which the write would end.
         """
         tasks, self.waiting = self.waiting, []
         due = DueEnds([], [])
@@ -130,7 +130,7 @@ class UncertainEnds:
         return task.in_flight and self._ends.get(task, _FRESH).in_doubt
 
     def queues_in_doubt(self) -> frozenset[str]:
-        """Return the queues of such tasks: nothing is fetched from them meanwhile."""
+        """Return the queues of tasks whose ends are in doubt: nothing is fetched from them meanwhile."""
         if not self._ends:
             return _NO_QUEUES
         return frozenset(task.queue for task, end in self._ends.items() if end.in_doubt and task.in_flight)
@@ -152,7 +152,7 @@ class DequeueCall(NamedTuple):
 
 @dataclass(slots=True)
 class LostDequeue:
-    """A dequeue that may have leased tasks to us without our knowledge; they have exactly this score."""
+    """A dequeue that may have leased tasks to us without our knowledge; their leases have exactly this score."""
 
     queue: str
     lease_score: str
@@ -187,7 +187,7 @@ class UncertainDequeues:
         self._is_over = False
 
     def asked(self) -> frozenset[str]:
-        """Return the queues that have not answered yet, of whichever node: their slots may have moved meanwhile."""
+        """Return the queues with a dequeue under way at any node, because their slots may have moved meanwhile."""
         if not self._under_way:
             return _NO_QUEUES
         return frozenset(call.queue for calls in self._under_way for call in calls)
@@ -205,7 +205,7 @@ class UncertainDequeues:
         self._under_way.append(calls)
 
     def end(self, calls: Sequence[DequeueCall]) -> None:
-        """Note that they have answered, or will not."""
+        """Note that these queues have answered, or will not."""
         self._under_way.remove(calls)
 
     def bring(self, call: DequeueCall, leased: Leased, asked: Moment) -> None:
@@ -269,7 +269,7 @@ class UncertainDequeues:
         now_s = self._clock.monotonic_s()
         for lost in due:
             lost.due_s = now_s + LOOK_FAILED_S  # not twice at the same time
-        # Taken before the look: a task whose end is being written now must not be taken for a lost one.
+        # Read before the look: a task whose end is being written now must not be mistaken for a lost one.
         known = {queue: {task.id: task for task in tasks} for queue, tasks in self._tasks.by_queue()}
         results = await commands.run_many(
             [list_leases(lost.queue, lost.lease_score, lost.lease_score, MAX_BATCH_TASKS) for lost in due]
@@ -292,7 +292,7 @@ class UncertainDequeues:
         return found
 
     def _is_new(self, found: LeasedTask, lost: LostDequeue, ours: InFlightTask | None) -> bool:
-        """Return whether a task with the lease of a lost dequeue is a different one than that in flight under its id.
+        """Return whether a task with the lease of a lost dequeue is another one than the task in flight under its id.
 
         A task whose end is in doubt may have come back: its id was free as soon as Redis had carried out that write.
         """

@@ -23,13 +23,13 @@ PASS_ON_S: Final = 5
 PASS_ON_SPREAD_S: Final = 5
 COUNTED_FOR_S: Final = 10.0
 AT_ONCE: Final = 1000
-"""Tasks that are passed on without delay in ten seconds, where another server is known to take them."""
+"""The most tasks passed on without delay in ten seconds, if another server is known to take them."""
 
 _log = logging.getLogger("fastq.unknown")
 
 
 def pass_on_delay_s() -> int:
-    """Return the seconds until a task is due that is given back for whichever server: 5 to 10 at random.
+    """Return the delay of a task that is given back for any server to take: 5 to 10 seconds at random.
 
     A deploy takes seconds to minutes, so a growing delay would leave tasks waiting after its end. Without a delay they
     would come back at once, possibly to the same server. The random part spreads a batch.
@@ -71,7 +71,7 @@ class UnknownTypes:
         return None
 
     def _delay_s(self) -> int:
-        """Return the delay of a task that a server is known to take: it may come back, if that one is busy."""
+        """Return the delay (seconds) of a task that another server can take; it may come back if that one is busy."""
         now_s = self._clock.monotonic_s()
         if now_s >= self._counted_until_s:
             self._passed_on, self._counted_until_s = 0, now_s + COUNTED_FOR_S

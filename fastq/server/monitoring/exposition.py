@@ -1,7 +1,7 @@
 """Metrics as text, in the format of Prometheus 0.0.4 and in that of OpenMetrics 1.0.
 
-Written here and not by prometheus_client: it takes 5 µs a line, and a server may have 40 000 lines, while the loop must
-never be held for more than 2 ms. The text comes in small blocks, between which the loop may do other work.
+This does not use prometheus_client, which takes 5 µs a line: a server may have 40 000 lines, and the loop must never be
+held for more than 2 ms. The text comes in small blocks, between which the loop may do other work.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ class Format(StrEnum):
 
 
 class Family(NamedTuple):
-    """A metric: its name without ``_total``, its type, a sentence, and its samples as labels and values."""
+    """A metric: its name without ``_total``, its type, its help text, and its samples as labels and values."""
 
     name: str
     type: str

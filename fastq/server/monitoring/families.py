@@ -1,4 +1,4 @@
-"""The metrics of a server: what each is called, what it says, and where its number comes from.
+"""The metrics of a server: the name, the help text and the source of each.
 
 Reading them asks Redis nothing. Names and labels are stable: dashboards and alerts are built on them.
 """

@@ -18,12 +18,12 @@ def why_not_ready(process: ServerProcess) -> str:
 
 
 def _why_stopped(process: ServerProcess) -> str:
-    """Return the error that keeps the tasks of every queue from running; "" if those of any queue run."""
+    """Return the error that keeps the tasks of every queue from running; "" if any queue works."""
     failing = {**process.ack_writer.failing(), **process.fetcher.failing}
     return str(next(iter(failing.values()))) if failing.keys() >= process.fetcher.queues else ""
 
 
 def why_unhealthy(process: ServerProcess) -> str:
-    """Return why a server should be restarted; "" if it is well. A loop that hangs cannot even ask."""
+    """Return why a server should be restarted; "" if it is well. If the loop hangs, the probe gets no answer at all."""
     stuck = [(actor.name, why) for actor in (*process.actors, process.watchdog) if (why := actor.why_stuck())]
     return "; ".join(f"{name}: {why}" for name, why in stuck)

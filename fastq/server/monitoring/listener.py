@@ -21,7 +21,7 @@ from fastq.server.wiring.process import ServerProcess
 
 STRETCH_S: Final = 0.001
 MOST_CONNECTIONS: Final = 16
-"""One more ends the one whose client has kept us waiting for longest; it is closed unanswered if none has."""
+"""One more ends the connection whose client has kept us waiting longest; if none has, the new one is closed."""
 MOST_HEAD_BYTES: Final = 16_384
 HEAD_S: Final = 2.0
 """The time limit for a request."""
@@ -65,7 +65,7 @@ class Listener:
     def __init__(self, process: ServerProcess) -> None:
         self._process = process
         self._connections: set[asyncio.Task[None]] = set()
-        # Those whose client has sent no request yet, or reads no answer; the oldest first.
+        # The connections whose client has sent no request yet, or reads no answer; the oldest first.
         self._idle: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -78,7 +78,7 @@ class Listener:
         self._connections.add(task)
         self._idle[task] = writer
         try:
-            # Only the connection is given up for what its peer does: closed, reset, slow, or no HTTP.
+            # Whatever the peer does (close, reset, wait, send no HTTP), only its connection is given up.
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 async with asyncio.timeout(HEAD_S):
                     head = await reader.readuntil(b"\r\n\r\n")
@@ -90,7 +90,7 @@ class Listener:
         finally:
             self._idle.pop(task, None)
             self._connections.discard(task)
-            writer.transport.abort()  # one that is closed stays for as long as its client reads nothing
+            writer.transport.abort()  # close() would wait for as long as the client reads nothing
 
     def _end_the_oldest(self) -> bool:
         """End the connection whose client has kept us waiting for longest; return whether there is one."""
@@ -99,7 +99,7 @@ class Listener:
         task, writer = next(iter(self._idle.items()))
         del self._idle[task]
         self._connections.discard(task)
-        writer.transport.abort()  # asyncio would log that the task is canceled
+        writer.transport.abort()  # a canceled coroutine would be logged by asyncio
         return True
 
     async def close(self) -> None:

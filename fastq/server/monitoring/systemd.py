@@ -1,4 +1,4 @@
-"""What a server tells systemd that started it with ``Type=notify``: that it is ready, that it is well, that it ends."""
+"""Tells systemd, if the server was started with ``Type=notify``, that the server is ready, is well, or is stopping."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from fastq.server.wiring.process import ServerProcess
 
 
 def notify(words: str) -> None:
-    """Send words to systemd; do nothing where it does not listen."""
+    """Send a message to systemd; do nothing where it does not listen."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address.startswith("@"):
         address = "\0" + address[1:]
@@ -22,7 +22,7 @@ def notify(words: str) -> None:
 
 
 async def tell_systemd(process: ServerProcess) -> None:
-    """Send word when the shutdown begins, and twice in each ``WatchdogSec`` while the server is well."""
+    """Tell systemd when the shutdown begins, and twice in each ``WatchdogSec`` that the server is well."""
     every_s = _watchdog_s(os.environ)
     told_of_end = False
     while True:

@@ -1,7 +1,7 @@
 """The time left for the shutdown of a server: for running handlers, and for the last writes to Redis.
 
-If Redis does not answer, it is over ``LAST_WRITES_S`` after the time for running handlers, or after a second signal. If
-Redis answers, for example slowly on a busy machine, the writes take as long as they need.
+If Redis does not answer, the shutdown ends ``LAST_WRITES_S`` after the time for running handlers, or after a second
+signal. If Redis answers, for example slowly on a busy machine, the writes take as long as they need.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from fastq.broker.transport.end_task import end_task
 
 LAST_WRITES_S: Final = 1.0
 TO_A_SILENT_REDIS_S: Final = 0.25
-"""How long last writes are tried at least if Redis does not answer."""
+"""The least time for which last writes are tried if Redis does not answer."""
 GOODBYE_S: Final = 0.1
 """How long Redis is then asked to delete the server's published data, which expires by itself within 10 s."""
 INTERPRETER_S: Final = 0.15

@@ -14,7 +14,7 @@ _log = logging.getLogger("fastq")
 
 
 def refusal_of(name: str, app: AppDescription, redis: str | None) -> str:
-    """Return why an app with a URL of its own cannot be served: nobody told the server to work elsewhere."""
+    """Return why a server that was given no URL cannot serve an app that names another Redis; "" if it can."""
     if redis is not None or os.environ.get(url_variable(os.environ)):
         return ""
     for url in _others(app, None):
@@ -57,7 +57,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class _Place(NamedTuple):
-    """A Redis, whoever the user is."""
+    """A Redis, whatever the user and the password."""
 
     kind: str
     path: str

@@ -26,7 +26,7 @@ from fastq.worker.shared.description import AppDescription
 
 MAX_PAYLOAD: Final = 4096
 MAX_PAYLOADS: Final = 1_000_000
-"""The limit for all running tasks together: the data is written to Redis again with each beat."""
+"""The limit for all running tasks together: the data is written to Redis again with each heartbeat."""
 _KINDS: Final = {Sort.PLAIN: "process", Sort.THREADED: "thread", Sort.ASYNC: "coroutine"}
 
 
@@ -77,7 +77,7 @@ class ServerPresence:
         self._can_work = True
 
     def serve(self, app: AppDescription) -> None:
-        """Publish what an app has, and how many of its tasks may run at once; a plain one has its child alone."""
+        """Publish an app's patterns, and how many of its tasks may run at once; a plain task has a child to itself."""
         config, sorts = self._config, set(app.patterns.values()) or {Sort.PLAIN}
         a_child = {Sort.PLAIN: 1, Sort.THREADED: config.threads, Sort.ASYNC: config.async_concurrency}
         self.patterns = tuple(app.patterns)
@@ -86,7 +86,7 @@ class ServerPresence:
         self.slots = side_by_side or self.places[Sort.PLAIN]
 
     def go_quiet(self, has_ended: asyncio.Event, tell: Callable[[], None]) -> None:
-        """Publish the server as quiet once fetching ``has_ended``: who sees that may count on it."""
+        """Publish the server as quiet once fetching ``has_ended``, so that clients can rely on it."""
 
         async def show() -> None:
             await has_ended.wait()
@@ -162,7 +162,7 @@ class ServerPresence:
         return tuple(Places(_KINDS[sort], busy[sort], size) for sort, size in self.places.items())
 
     def _wall_ns(self) -> int:
-        """Return what turns the monotonic times of the pool into the wall times that are published."""
+        """Return the offset (nanoseconds) from the pool's monotonic times to the published wall times."""
         return self._clock.unix_ns() - int(self._clock.monotonic_s() * 1e9)
 
     def _worker(self, task: InFlightTask, running: Running, most: int) -> bytes:

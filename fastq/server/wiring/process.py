@@ -133,7 +133,7 @@ class ServerProcess:
         self._clock = clock or SystemClock()
         self.identity = identity or new_identity()
         self._own_process = own_process or ThisProcess()
-        # The fetcher, which is made last, is told by others: another task can be fetched, a queue has tasks.
+        # The fetcher is made last. Through these, others tell it that there is room for a task, or a queue has tasks.
         self._make_room, self._on_tasks = Relay[[]](), Relay[[str]]()
         notices, infos = (partial(log_text, _pool_log, level) for level in (logging.WARNING, logging.INFO))
         self.forks = ForkServer(pool_config(options), notices, infos)
@@ -158,7 +158,7 @@ class ServerProcess:
         self._hurry = asyncio.Event()
 
     def _make_writers(self) -> None:
-        """Make what writes of tasks, while they run and when they end."""
+        """Make the writers of what tasks leave behind, while they run and when they end."""
         commands, clock = self.commands, self._clock
         name = server_name(self.identity.host, self.identity.pid)
         self.task_log = TaskLog(self.config.task_log, name, clock)
@@ -194,7 +194,7 @@ class ServerProcess:
         self.presence = ServerPresence(self.identity, config, self.pool.running, self.pool.census, clock)
 
     def _make_watchers(self, timing: Timing, make_aggregation_child: MakeAggregationChild) -> None:
-        """Make the actors that beat, listen, and look for what is due or was left behind."""
+        """Make the actors that send heartbeats, listen, and look for due or lost tasks."""
         config, commands, clock, outage = self.config, self.commands, self._clock, self.stats.outage
         queues = list(config.queues)
         self.heartbeater = Heartbeater(self._broker, self.identity, self.presence, self.in_flight, self.processor.lose)
@@ -220,7 +220,8 @@ class ServerProcess:
 
     def _make_fetcher(self) -> None:
         self.watch = TaskWatch(self._broker.transport)
-        # A name may lead to another master now. Wakers only read, so a former one that lives on does not refuse them.
+        # Redis' name may lead to another master now. A former master that still runs does not refuse wakers, which only
+        # read, so they must connect anew.
         self.stats.outage.on_replica = self.watch.renew
         self.wakers, self.bells = _wakers(self, keys.pending), _wakers(self, keys.bell)
         self.fetcher = Fetcher(
@@ -405,8 +406,8 @@ class ServerProcess:
         await asyncio.gather(self.pool.stop(), self.aggregation.stop(LAST_TICK_S))
 
         def answers() -> bool:
-            # No wait if Redis is known to be away, or the last beat failed, too. On a cluster the outage may be that of
-            # one node.
+            # No: in an outage, or before a heartbeat has ended since the shutdown began. On a cluster, the outage may
+            # be that of one node, so the last heartbeat must have failed, too.
             is_away = self.stats.outage and not (self.commands.node_name_of and self.heartbeater.is_answered)
             return not is_away and self.heartbeater.ticks > beats
 
@@ -441,7 +442,7 @@ class ServerProcess:
     async def _say_goodbye(self) -> None:
         """Write the rest of the history, and delete the published data."""
         rest = (self.historian.tick(),) if self.config.history else ()
-        # Others take what could not be written within seconds, as after a death.
+        # If ends could not be written, the sign stays: then others take these tasks within seconds, as after a death.
         withdrawn = () if self.tasks or not self.config.takeover_after else withdraw_sign(self.owner)
         cleared = self._broker.run_many((*clear_server_state(self.identity), *withdrawn))
         await asyncio.gather(cleared, *rest, return_exceptions=True)

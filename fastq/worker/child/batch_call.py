@@ -16,7 +16,7 @@ Returned = Callable[[RunningTask, int, Any], Answer]
 
 
 def decode_all(data: Sequence[bytes]) -> tuple[Sequence[TaskMessage | InvalidMessageError], bool]:
-    """Decode messages, and return whether that was possible; what cannot be decoded is its error."""
+    """Return the decoded messages, with its error in place of each bad one, and whether all could be decoded."""
     with suppress(InvalidMessageError):
         return list(map(decode_task_message, data)), True
     messages: list[TaskMessage | InvalidMessageError] = []
@@ -29,7 +29,7 @@ def decode_all(data: Sequence[bytes]) -> tuple[Sequence[TaskMessage | InvalidMes
 
 
 class BatchCall:
-    """The tasks that a handler gets, with the answers to those that it cannot get.
+    """The tasks that a handler gets, and the answers to those that it cannot get.
 
     ``failed`` and ``returned`` make the answer to one task from its error or its result.
     """
@@ -51,7 +51,7 @@ class BatchCall:
         self._is_all_done = True
         if batching.unpack is as_it_is and is_valid:
             self._places: Sequence[int] = range(len(messages))
-            # Without a look at each: it is a third of what a task of a batch costs here.
+            # No look at each task: that would be a third of what a task of a batch costs here.
             tasks: list[RunningTask] = list(map(RunningTask, messages, contexts))  # type: ignore[arg-type]
             self.batch: Batch[Any, Any] = Batch(tasks, tasks)
         else:
@@ -68,8 +68,8 @@ class BatchCall:
             try:
                 task, item = batching.unpack(task)
             except (TaskTimeout, TaskCanceled):
-                raise  # it is told once, and is for the whole call
-            except BaseException as error:  # noqa: BLE001 - it fails alone, whatever it is
+                raise  # raised only once, and meant for the whole call
+            except BaseException as error:  # noqa: BLE001 - the task fails alone, whatever the error is
                 self._answer(place, self._failed(task, error, self._contexts[place]))
                 continue
             tasks.append(task)
@@ -111,7 +111,7 @@ class BatchCall:
         return self.answers
 
     def raised(self, error: BaseException) -> list[Answer] | None:
-        """Return the answers to an exception: all fail that the handler has not told otherwise."""
+        """Return the answers to an exception: every task fails with it, unless the handler has told another error."""
         told = self.batch._end()
         for at in range(len(self._places)):
             self._fail(at, told.get(at, error))
@@ -126,7 +126,7 @@ class BatchCall:
         try:
             plain = result if self._encode is None else self._encode(result)
             self._answer(self._places[at], self._returned(task, task._message.retention, plain))
-        except Exception as error:  # noqa: BLE001 - a result that is none costs its own task
+        except Exception as error:  # noqa: BLE001 - a bad result fails only its own task
             self._fail(at, error)
 
 

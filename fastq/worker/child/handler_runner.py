@@ -48,7 +48,7 @@ from fastq.worker.shared.names import AppNameError, resolve
 from fastq.worker.shared.report import frames_of, trace_of
 
 MAX_KEPT: Final = 8000
-"""Characters of a traceback that is kept in Redis; the last ones."""
+"""How many characters of a traceback are kept in Redis: the last ones."""
 
 
 def load(argument: str) -> Runner:
@@ -90,7 +90,7 @@ _WITHOUT_HANDLER: Final = (HandlerNotFoundError, PayloadError)
 
 
 class _ForBatches(dict[str, bool]):
-    """Types of tasks, and whether their handler is one for batches: looked up once for each task, found out once."""
+    """Whether the handler of each type of task is a batch handler: found out once, since each task asks."""
 
     def __init__(self, mux: ServeMux, batchings: Container[str]) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class _ForBatches(dict[str, bool]):
         self._batchings = batchings
 
     def __missing__(self, task_type: str) -> bool:
-        if len(self) >= MAX_ROUTES:  # types that contain an id have no end
+        if len(self) >= MAX_ROUTES:  # types that contain an id are without number
             self.clear()
         found = self[task_type] = self._mux.match(task_type)[1] in self._batchings
         return found
@@ -189,7 +189,7 @@ class HandlerRunner:
     def _call(
         self, data: Sequence[bytes], contexts: Sequence[TaskContext]
     ) -> tuple[BatchCall | None, Callable[[Any], object]]:
-        """Return the call for tasks and its handler; no call if a reload has made their handlers others."""
+        """Return the call for tasks and its handler; no call if a reload left them no common batch handler."""
         messages, is_valid = decode_all(data)
         readable = messages if is_valid else [one for one in messages if isinstance(one, TaskMessage)]
         types = list(set(map(_TYPE, readable)))
@@ -209,7 +209,7 @@ class HandlerRunner:
     def _awaited(self, task_type: str, outcome: Awaitable[object], context: TaskContext) -> object:
         if iscoroutine(outcome):
             if is_async(self._mux.match(task_type)[0]):
-                # One of a batch that killed its child runs alone. Or a reload made the handler async.
+                # A task of a batch that killed its child runs alone, here. Or a reload made the handler async.
                 return _run_in_loop(outcome, context)
             outcome.close()  # otherwise Python warns that it was never awaited
         raise TypeError(f"the handler of {task_type!r} returned an awaitable; declare it with async def")
@@ -254,7 +254,7 @@ class HandlerRunner:
         if (not archives and self._tracebacks != "always") or isinstance(error, _WITHOUT_HANDLER):
             return ""
         now_s = self._clock.monotonic_s()
-        self._trace_limit.ended(now_s)  # the main process counts them
+        self._trace_limit.ended(now_s)  # counted by the main process, not here
         allowed = self._trace_limit.allows((kind, archives, task.type, type(error).__name__), now_s)
         return trace_of(error) if allowed else None
 
@@ -268,7 +268,7 @@ def _no_handler(batch: object) -> object:
 
 
 def _run_in_loop(coroutine: Coroutine[Any, Any, object], context: TaskContext) -> object:
-    """Run a coroutine to its end in the loop of the child's coroutines, if nothing else runs there."""
+    """Run a coroutine to its end, in the loop of the child's coroutines unless that loop is missing or running."""
     loop = context.loop
     if loop is None or loop.is_running():
         return asyncio.run(coroutine)
@@ -276,14 +276,14 @@ def _run_in_loop(coroutine: Coroutine[Any, Any, object], context: TaskContext) -
     try:
         return loop.run_until_complete(task)
     except BaseException:
-        if not task.done() and not context.is_forked:  # it was raised in the loop, not in the coroutine
+        if not task.done() and not context.is_forked:  # the exception came from the loop, not from the coroutine
             task.cancel()
             loop.run_until_complete(asyncio.wait([task]))
         raise
 
 
 def _named(error: BaseException, context: TaskContext) -> BaseException:
-    """Return the reason why a task was asked to end in place of its error, unless the error is its own decision."""
+    """Return why a task was told to end, instead of its error; the error itself if the task decided on its own."""
     told = context.interruption
     if told is None or told not in TOLD_TO_END or isinstance(error, Retry) or caused_by(error, DECISIONS):
         return error
@@ -291,7 +291,7 @@ def _named(error: BaseException, context: TaskContext) -> BaseException:
     if not isinstance(error, type(reason)):
         return reason.with_traceback(error.__traceback__)
     if error.args == type(reason)().args:
-        error.args = reason.args  # it was raised in a thread, without its text
+        error.args = reason.args  # raised in a thread, and therefore without its text
     return error
 
 
@@ -307,7 +307,7 @@ def _kind(task: RunningTask, error: BaseException, context: TaskContext) -> Even
     if isinstance(error, HandlerNotFoundError):
         return EventKind.NOT_FOUND
     if context.interruption in TOLD_TO_END and isinstance(error, Retry):
-        return context.interruption  # what the task decides on being told to end is a report on that
+        return context.interruption  # the task was told to end, and this is its decision about that
     if caused_by(error, RevokeTask):
         return EventKind.REVOKED
     return EventKind.SKIP_RETRY if why_final(task, error) else EventKind.FAILED

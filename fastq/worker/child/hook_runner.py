@@ -1,4 +1,4 @@
-"""The runner of hooks of no live child: for tasks of dead children, lost tasks, health check, and credentials.
+"""The runner of hooks that no live child can run: for tasks of dead children, lost tasks, health and credentials.
 
 The server keeps a pool of one child for it, which loads it by name. A request is a line of JSON and the
 task's message, if there is one (``worker/shared/requests.py``). An answer is a ``FailureReport``, JSON (credentials)
@@ -56,7 +56,7 @@ class _EndedContext(Unserved):
     write_progress = write_result
 
     def save(self, data: bytes) -> int:
-        """Refuse."""
+        """Raise ``TaskEndedError``."""
         raise TaskEndedError("it has ended")
 
 

@@ -53,7 +53,7 @@ def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> Fai
 
 
 def why_final(task: RunningTask, error: BaseException) -> str:
-    """Return why an exception of a handler ends its task, "" if it may be retried, regardless of how often it was."""
+    """Return why a handler's exception ends its task; "" if it allows a retry, whether or not any retries are left."""
     if caused_by(error, DECISIONS):
         return "its payload does not fit" if isinstance(error, PayloadError) else "SkipRetry was raised"
     rule = _rule_of(task, error)
@@ -63,7 +63,7 @@ def why_final(task: RunningTask, error: BaseException) -> str:
 
 
 def _rule_of(task: RunningTask, error: BaseException) -> FailureRule | None:
-    """Return the failure rule of a task; None if it decides about no such error, for example a timeout."""
+    """Return the failure rule of a task; None if it does not apply to such an error, for example a timeout."""
     rule: FailureRule | None = getattr(task, "_rule", None)
     return rule if rule is not None and isinstance(error, rule.judges) else None
 
@@ -134,7 +134,7 @@ def child_hooks_of(app: str | None) -> ChildHooks:
 
 
 def resolve_hook(hook: str, name: str) -> Callable[..., object]:
-    """Import a hook by name; ``AppNameError`` if it is not a plain function: nobody awaits it."""
+    """Import a hook by name; ``AppNameError`` if it is not a plain function, because nobody would await it."""
     found = resolve(name)
     if not callable(found):
         raise AppNameError(f"{hook}={name!r} is not callable: {found!r}")

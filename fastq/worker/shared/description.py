@@ -14,10 +14,10 @@ MOST_NAMES: Final = 4
 class AppDescription(NamedTuple):
     """The parts of an app that its server has to know.
 
-    ``patterns`` tells of each how its handler runs. ``queues`` has some of the typed tasks that go to each
-    queue by themselves, ``urls`` the Redis URLs that the app enqueues to, ``terms`` those of the patterns with any.
-    ``batches`` has of each batch handler how many tasks it gets at most, for how long it waits for them, and how many
-    bytes they have at most.
+    ``patterns`` maps each pattern to how its handler runs (a ``Sort``), ``queues`` each queue to some of the typed
+    tasks that go there by default. ``urls`` are the Redis URLs that the app enqueues to. ``terms`` has the terms of
+    patterns that have any. ``batches`` has the limits of each batch handler: the most tasks of a call, the seconds that
+    it waits for them, and the most bytes.
     """
 
     patterns: Mapping[str, int] = {}
@@ -28,7 +28,7 @@ class AppDescription(NamedTuple):
 
     @classmethod
     def of(cls, mux: ServeMux, *, threads: bool = False) -> "AppDescription":
-        """Describe an app whose plain handlers run in threads, or do not."""
+        """Describe an app; with ``threads``, its plain handlers run in threads, except those that run alone."""
         alone = mux.alone() if threads else mux.patterns()
         sorts = {
             pattern: Sort.ASYNC if is_async else Sort.PLAIN if pattern in alone else Sort.THREADED

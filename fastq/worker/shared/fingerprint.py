@@ -1,4 +1,4 @@
-"""The kind of error that a failed attempt ended with, and the kinds whose traceback is kept now."""
+"""The kind of error that a failed attempt ended with, and the turns of kinds to have their traceback kept."""
 
 from collections.abc import Hashable
 from hashlib import blake2b
@@ -34,7 +34,7 @@ def _places(error: BaseException) -> list[object]:
     """Return the class of an error, of each cause and of the errors in a group, with the files and lines passed."""
     places: list[object] = []
     errors = [error]
-    for one in errors:  # which grows meanwhile
+    for one in errors:  # the list grows meanwhile
         kind, trace = type(one), one.__traceback__
         places += (kind.__module__, kind.__qualname__)
         while trace is not None:
@@ -49,7 +49,7 @@ def _places(error: BaseException) -> list[object]:
 
 
 class Turns(Generic[K]):
-    """The kinds of which something was passed on lately: each once in ten minutes, and ``most`` in ten seconds."""
+    """The kinds that had their turn lately: each at most once in ten minutes, all at most ``most`` in ten seconds."""
 
     def __init__(self, most: int = CHILDS_A_WINDOW) -> None:
         self._most = most

@@ -63,16 +63,16 @@ def resolve(name: str) -> object:
 
 
 def _suggest(attribute: str, holder: object) -> str:
-    """Return a name that is much like it: that of an app first."""
+    """Return advice that names a similar attribute, an app's if there is one; "" if there is no similar one."""
     names = dir(holder)
-    loaded = sys.modules.get("fastq.mux")  # not imported here, since commands are to start soon
+    loaded = sys.modules.get("fastq.mux")  # not imported here, so that commands start fast
     apps = [name for name in names if loaded and isinstance(getattr(holder, name, None), loaded.ServeMux)]
     close = difflib.get_close_matches(attribute, apps, n=1) or difflib.get_close_matches(attribute, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _near_module(module: str, missing: str) -> str:
-    """Return the module that is much like the missing one; only the first directory of the path is looked at."""
+    """Return advice that names a similar module; only the first directory of the path is searched."""
     package = missing.rpartition(".")[0]
     where = getattr(sys.modules.get(package), "__path__", ()) if package else sys.path[:1]
     names = [found.name for found in pkgutil.iter_modules([entry or "." for entry in where])]

@@ -1,6 +1,6 @@
 """A child's report of a failed task: the error as it is stored, and the decisions of the hooks.
 
-It is the data of the pool's record (``Event``) of an attempt that failed.
+It is the data of the pool's ``Event`` for the end of the attempt.
 """
 
 import os
@@ -28,8 +28,8 @@ class FailureReport(NamedTuple):
     ``retry_in_s`` None means the default delay. ``trace`` is for the log, and None if the log limit is reached. If
     ``is_snoozed``, the handler asked for another run, which the task gets even if it is out of retries; if
     ``rests_lane``, its lane is to rest until then. ``final`` is the reason why a task with retries left is not retried.
-    ``fingerprint`` tells the kind of error (``worker/shared/fingerprint.py``), and ``kept`` is its ``frames_of`` for
-    Redis, when it is the turn of this kind. ``max_retry`` is that of the handler, None for that of the message.
+    ``fingerprint`` tells the kind of error (``worker/shared/fingerprint.py``). ``kept`` is the text of ``frames_of`` to
+    keep in Redis, if it is the turn of this kind. ``max_retry`` is set by the handler; None: the message's counts.
     """
 
     error: str
@@ -73,7 +73,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the traceback as text for the log; it begins in the user's code, if that is part of it."""
+    """Return the traceback as text for the log; it begins in the user's code, if it passes through any."""
     lines = traceback.format_exception(type(error), error, _outside(error))
     return "".join(lines)[-_MAX_TEXT:].encode("utf-8", "replace").decode()
 
