@@ -57,7 +57,7 @@ def run_server(options: ProcessOptions) -> int:
 def exit_code_of(error: PoolStartError | BrokerError | ServerStartError) -> int:
     """Print to stderr why a server could not start or continue, and return the exit code for it."""
     if isinstance(error, PoolStartError) and error.is_misuse:
-        # In the form of errors in the command line, since the app's path is a part of it.
+        # In the form of command-line errors, since the app's path is a part of the command line.
         sys.stderr.write(f"fastq-worker: {error}\n")
         return EXIT_MISUSED
     why = "cannot start the worker processes: " if isinstance(error, PoolStartError) else ""
@@ -78,7 +78,7 @@ def serve(options: ProcessOptions, on_ready: Callable[[], None] = lambda: None) 
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop that reads the clock without a Python call, since it reads it some twenty times per iteration."""
+    """A loop with a clock in C, because each iteration reads the clock some twenty times."""
 
     time = staticmethod(time.monotonic)
 

@@ -6,8 +6,8 @@ or the Redis user lacks a right: tasks are taken only after their leases have en
 
 A silent server may be frozen or cut off. It is gone if its process has ended; only a process of the same host can tell.
 It is also gone if Redis has closed the connection of its last sign. That proves nothing if this server has not heard
-from Redis for as long either, or if Redis is not the same process any more. A server that has extended leases since
-then lives, and only its sign is refused.
+from Redis for as long either, or if Redis is not the same process any more. If the server has extended leases since its
+last sign, it is alive, and only its sign is refused.
 
 A server may come back after its tasks were taken. Only leases up to its last sign are taken, so it keeps those that it
 has extended since, and finds the other tasks gone. Until it has looked, it does not trust its own leases.
@@ -119,7 +119,7 @@ class Beacon(Actor):
     async def tick(self) -> float:
         """Give one sign, and look at the servers that are silent."""
         began = Moment.now(self._clock)
-        # Servers are looked at before takeover_s, because a process of this host can be seen to have ended.
+        # Look before takeover_s is over: whether a process of this host has ended can be told at once.
         late_s = min(self._takeover_s, LATE * self._timing.sign_interval_s)
         silent_s, most = (late_s, AT_ONCE) if self._has_looked else (0.0, AT_FIRST)
         is_first = not self._has_signed
@@ -216,7 +216,7 @@ class Beacon(Actor):
         self._seen_to[str(silent.owner)] = silent.data
 
     async def _why_gone(self, silent: SilentServer, queues: Sequence[str]) -> tuple[str, int]:
-        """Return why a server is gone, "" if it may live, and until when its leases may end to be taken (Unix s)."""
+        """Return why a server is gone, "" if it may live, and the latest end of leases to be taken (Unix seconds)."""
         facts = silent.facts
         last_s = facts.wall_s + facts.lease_s
         process = ProcessFacts(facts.host, facts.boot, facts.namespace, facts.pid, facts.started)

@@ -48,7 +48,7 @@ UNKNOWN_PAUSE_S: Final = 0.01
 AWAITED_S: Final = 0.25
 """How long room is reserved for the tasks that a node of a cluster was asked for; a slower node holds up no other."""
 VAIN_S: Final = 0.4
-"""The least rest of a queue whose due lanes gave no task more than once: other servers took it, and one is enough."""
+"""The least rest of a queue after due lanes gave nothing twice: other servers took the tasks, and one is enough."""
 SHORTEST_REST_S: Final = 0.001
 NOTHING_TO_DO_S: Final = 3600.0
 _NONE: Final[frozenset[str]] = frozenset()
@@ -332,7 +332,7 @@ class Fetcher(PerNodeActor):
             self._taker.accept(call.queue, leased, asked.monotonic_s)
 
     def _of_rated(self, queue: str, count: int) -> int:
-        """Return how many tasks to ask for; of a queue with rates only as many as begin at once, to keep the rates."""
+        """Return how many tasks to ask for; with rates only as many as begin at once, so that starts keep the rates."""
         if queue not in self._rated:
             return count
         idle = max(0, min(count, self._taker.idle - self._dequeues.brought))
@@ -365,7 +365,7 @@ class Fetcher(PerNodeActor):
             waker.brought_work()
 
     def _wakers_of(self, queue: str, *, is_full: bool = False) -> list[Waker]:
-        """Return the wakers that notice tasks of a queue; if the queue is at its limit, only its bell tells of any."""
+        """Return the wakers that notice tasks of a queue; while the queue is at its limit, only its bell is of use."""
         wakers = [] if is_full else [self._wakers.get(queue)]
         if queue in self._commands.lanes:
             wakers.append(self._bells.get(queue))

@@ -22,7 +22,7 @@ TRY_AGAIN_S: Final = 60.0
 SHORTEST_DELAY_S: Final = 0.01
 DELAY_A_SERVER_S: Final = 0.1
 MANY_SERVERS: Final = 100
-"""With this many servers the delay per server is doubled: ten still return per second; only they and polls cost."""
+"""With this many servers the delay per server doubles: ten still return per second, which is the cost beside polls."""
 LONGEST_DELAY_S: Final = 20.0
 
 
@@ -82,7 +82,7 @@ class Waker(Actor):
 
     @property
     def delay_s(self) -> float:
-        """Return the longest time in which pushes go unnoticed, because another server took the last one."""
+        """Return how long pushes may go unnoticed, because another server took the last one (seconds)."""
         return self._delay_s if self._delays else 0.0
 
     @property
@@ -102,7 +102,7 @@ class Waker(Actor):
         try:
             await self._watch.wait(self._queue, WAIT_S * random.uniform(0.8, 1.2), self._told, self._key_of)
         except BrokerError as error:
-            self._on_tasks(self._queue)  # the queue may rest for long, relying on this wait
+            self._on_tasks(self._queue)  # it may rest for long, relying on this wait
             if error.transient:
                 raise
             if not self._watch.is_refused:

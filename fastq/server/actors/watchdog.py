@@ -2,7 +2,7 @@
 
 It also logs how many troubles with Redis were not logged, because there were too many.
 
-Wakes: every 5 s. Reads: the progress of the other actors. If it dies: a hanging loop keeps hanging, as without it.
+Wakes: every 5 s. Reads: the progress of the other actors. If it dies: a hanging actor keeps hanging.
 """
 
 import asyncio

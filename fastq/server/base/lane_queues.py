@@ -10,7 +10,7 @@ _OF_QUEUE: Final = "asynq:{"
 
 
 class LaneQueues(set[str]):
-    """The queues that have rules for lanes: none unless somebody uses lanes, and then operations are sent as they are.
+    """The queues that have rules for lanes; if nobody uses lanes it is empty, and operations are sent as they are.
 
     Until they ``are_known``, any group may be a lane, and any queue may have a limit. So no task is taken, and twins
     are sent: where there are no rules, they do the same as the plain scripts.

@@ -26,7 +26,7 @@ def is_shared(error: BrokerError) -> bool:
 
 
 class Outage:
-    """The failing actors and the errors already logged; an actor's own error is logged and cleared by itself."""
+    """The failing actors and the errors already logged; an error of one actor alone is logged and cleared by itself."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._now = (clock or SystemClock()).monotonic_s

@@ -82,7 +82,7 @@ class HookChild:
         await self._child.stop()
 
     async def _ask(self, data: bytes) -> Event | None:
-        # The pool ends a hook at its limit; the extra second is for a child that must be replaced first.
+        # The pool ends a hook at its limit; the extra time is for a child that must be replaced first.
         event = await self._child.ask(data, LIMIT_S, 2 * LIMIT_S)
         if event is not None and event.kind not in (EventKind.DONE, EventKind.RESULT):
             text = event.data.decode(errors="replace")

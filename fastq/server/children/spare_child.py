@@ -33,9 +33,9 @@ class SpareChild(PoolListener):
         return await self._running_pool() is not None
 
     async def ask(self, data: bytes, limit_s: float, patience_s: float) -> Event | None:
-        """Send the child a call that may run for ``limit_s``, and return its event; None, which is logged, without one.
+        """Run ``data`` in the child for at most ``limit_s``, and return its event; None if none came, which is logged.
 
-        The answer is awaited for ``patience_s``. That is longer, because a child may have to be replaced first.
+        The event is awaited for ``patience_s``. That is longer, because a child may have to be replaced first.
         """
         pool = await self._running_pool()
         if pool is None:

@@ -36,7 +36,8 @@ MAX_CALL_STEPS: Final = 2_000_000 // 17
 NEAR_STEPS: Final = 200
 """Below this depth LREM is cheap: 500 tasks take 1.7 ms."""
 LOOK_AT_MOST: Final = 16
-"""The most tasks in flight per ended one that are looked at to see if all are near the oldest end: the usual case."""
+"""The most tasks in flight looked at per ended one, to see if all ended ones are near the oldest end; mostly they are.
+"""
 
 
 class AckCall(NamedTuple):

@@ -38,8 +38,8 @@ class EarlyCancellations:
     def take(self, queue: str, task_id: str, asked_s: float) -> CancelAs | None:
         """Return the wanted fate of an incoming task that was canceled on its way here, else None.
 
-        ``asked_s`` is the time of its dequeue request. A cancellation from before that time was for an earlier run;
-        somebody wants the new one.
+        ``asked_s`` is the time of its dequeue request. A cancellation from before that time was for an earlier run, not
+        for this one.
         """
         if not self._kept:
             return None

@@ -81,7 +81,7 @@ def failure_of(
 def in_its_lane(
     disposition: Disposition, task: InFlightTask, report: FailureReport, queues_with_lanes: Container[str]
 ) -> Disposition:
-    """Return the disposition, but park a task that is to run again in its lane if it asked for the lane to rest."""
+    """Return the disposition; if the task asked for its lane to rest and is to run again, it waits in that lane."""
     if not (report.rests_lane and task.view.group_key and task.queue in queues_with_lanes):
         return disposition
     return Parked(task.id, int((report.retry_in_s or 0.0) * 1e6)) if isinstance(disposition, Retried) else disposition
@@ -109,7 +109,7 @@ def overrides(task: InFlightTask, kind: EventKind) -> bool:
 
 
 def canceled_of(task: InFlightTask, report: FailureReport, now_s: int) -> Disposition:
-    """Return the disposition of a task that was canceled with a decision, which overrides handler and hooks."""
+    """Return the disposition that the cancellation of a task asked for; it overrides handler and hooks."""
     if task.canceled is CancelAs.DELETE:
         return Done(task.view.id, task.view.unique_key)
     return failure_of(task, EventKind.SKIP_RETRY, report, now_s, lambda retried: 0.0)

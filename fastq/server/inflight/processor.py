@@ -257,7 +257,7 @@ class Processor(PoolListener):
         tasks: list[InFlightTask],
         rejected: list[InFlightTask],
     ) -> None:
-        """Take tasks that are unreadable or already in flight, some of them just now under the same id."""
+        """Take tasks that are unreadable or already in flight; several of them may have the same id."""
         ids = {task.id for task in tasks}
         repeats = 0
         for one in leased:
@@ -478,12 +478,12 @@ class Processor(PoolListener):
         return [requeued(task) for task in tasks if task.in_flight]
 
     def tasks(self) -> set[object]:
-        """Return the tasks in the pool, and those with pending questions to hooks."""
+        """Return the tasks in the pool, and those with open questions."""
         return {submission.key for submission in self.pool.submissions()} | self.questions.tasks()
 
 
 def _at_once(config: ServerConfig, app: AppDescription) -> int:
-    """Return how many tasks a server runs at once: as coroutines if all handlers are, else in threads."""
+    """Return how many tasks a server runs at once: coroutines if all handlers are async, else threads of children."""
     if app.patterns and all(sort == Sort.ASYNC for sort in app.patterns.values()):
         return config.concurrency * config.async_concurrency
     return config.concurrency * config.threads

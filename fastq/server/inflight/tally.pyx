@@ -40,7 +40,7 @@ assert history.COUNTERS == HISTORY and history.OUTCOMES == ("done", "failed", "r
 
 
 cdef class Histogram:
-    """How many values were at most each bound, and more than the last; ``bounds`` ascend, at most 24 of them."""
+    """The number of values up to each bound, and above the last one; ``bounds`` ascend, at most 24 of them."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         cdef int at
@@ -79,8 +79,8 @@ cdef class Tally:
 
     ``attempts`` has the number of the last attempt of each task that has ended. ``type`` is the pattern of the app that
     matched, so that an app has a bounded number of tallies. ``lost`` tasks were brought back from dead servers. Batch
-    handlers also have ``call_tasks``, the number of tasks of each call, and ``call_wait_s``, how long the call waited
-    for them; for other handlers both are None.
+    handlers also have ``call_tasks``, the number of tasks of each call, and ``call_wait_s``, how long the first
+    task of a call waited for the others and for a child; for other handlers both are None.
     """
 
     def __init__(self, queue: str, type: str) -> None:

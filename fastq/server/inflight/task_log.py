@@ -19,7 +19,7 @@ STDOUT: Final = "-"
 LEASE_LOST: Final = "lease_lost"
 """The end of an attempt whose lease was lost, so that another server decides the fate of the task."""
 _OPEN: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
-"""O_NONBLOCK, or a FIFO without a reader would block the start."""
+"""O_NONBLOCK, because a FIFO without a reader would otherwise block the start."""
 
 _log = getLogger("fastq.log")
 

@@ -18,7 +18,7 @@ SeqRange = namedtuple("SeqRange", ("first", "last", "size"), module=__name__)
 
 
 cdef class InFlightTask:
-    """A task that is leased to us: its message unopened, and until when (monotonic seconds) the lease is surely ours.
+    """A task that is leased to us: a view of its message, and until when (monotonic seconds) the lease is surely ours.
 
     - ``in_flight``: false once it was let go of
     - ``disposition``: what becomes of it, once its run has ended

@@ -88,7 +88,7 @@ class UncertainEnds:
         self.waiting += tasks
 
     def take_due(self, now_s: float, may_bring: Callable[[str], bool], queues: Container[str]) -> DueEnds:
-        """Take the ends of some queues that may be written now; only tasks that are still ours have any.
+        """Take the ends of some queues that may be written now; forget those of tasks that are not ours any more.
 
         An end in doubt waits as long as its id may have come back to us as another task, which the write would end.
         """

@@ -40,7 +40,10 @@ class _Answer(NamedTuple):
 
 @asynccontextmanager
 async def monitoring(address: str | None, process: ServerProcess) -> AsyncIterator[None]:
-    """Answer requests at an address meanwhile; do nothing without one. ``ServerStartError`` if it cannot be used."""
+    """Answer requests at an address until the context ends; ``ServerStartError`` if it cannot be used.
+
+    Without an address, do nothing.
+    """
     if address is None:
         yield
         return

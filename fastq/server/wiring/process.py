@@ -406,8 +406,8 @@ class ServerProcess:
         await asyncio.gather(self.pool.stop(), self.aggregation.stop(LAST_TICK_S))
 
         def answers() -> bool:
-            # No: in an outage, or before a heartbeat has ended since the shutdown began. On a cluster, the outage may
-            # be that of one node, so the last heartbeat must have failed, too.
+            # False in an outage, and until a heartbeat has ended since the shutdown began. On a cluster, the outage may
+            # be that of one node, so there the last heartbeat must have failed, too.
             is_away = self.stats.outage and not (self.commands.node_name_of and self.heartbeater.is_answered)
             return not is_away and self.heartbeater.ticks > beats
 

@@ -98,7 +98,7 @@ class _ForBatches(dict[str, bool]):
         self._batchings = batchings
 
     def __missing__(self, task_type: str) -> bool:
-        if len(self) >= MAX_ROUTES:  # types that contain an id are without number
+        if len(self) >= MAX_ROUTES:  # types that contain ids are unlimited in number
             self.clear()
         found = self[task_type] = self._mux.match(task_type)[1] in self._batchings
         return found
@@ -283,7 +283,7 @@ def _run_in_loop(coroutine: Coroutine[Any, Any, object], context: TaskContext) -
 
 
 def _named(error: BaseException, context: TaskContext) -> BaseException:
-    """Return why a task was told to end, instead of its error; the error itself if the task decided on its own."""
+    """Return why a task was told to end, instead of its error; the error if it was not, or decided on its own."""
     told = context.interruption
     if told is None or told not in TOLD_TO_END or isinstance(error, Retry) or caused_by(error, DECISIONS):
         return error

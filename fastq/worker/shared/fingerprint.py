@@ -18,7 +18,7 @@ _known: dict[tuple[object, ...], str] = {}
 def fingerprint_of(error: BaseException) -> str:
     """Return 16 hexadecimal digits, the same for errors of the same classes from the same lines of code.
 
-    The causes count, and the errors of a group, as a traceback shows them; messages do not.
+    Causes and the errors of a group count, too, as a traceback shows them; messages do not.
     """
     places = tuple(_places(error))
     found = _known.get(places)
