@@ -2,10 +2,11 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
@@ -150,7 +151,7 @@ async def tasks(call: Call) -> Response:
         figures=[(title, text_of(field, info)) for _, title, field in sorted(faced(QUEUE, "web"))],
         state=state.value,
         tasks=infos,
-        workers=_workers(servers, info.queue),
+        runs=_runs(servers, info.queue),
         servers=_count(servers, info.queue),
         problems=problems_of([info], servers, await call.site.past.lately(call.inspector, [info])),
         groups=groups,
@@ -178,13 +179,27 @@ async def _groups(call: Call) -> tuple[list[GroupInfo], str, str]:
     return groups, after, asked.get("group") or (groups[0].group if groups else "")
 
 
-def _workers(servers: Sequence[ServerInfo], queue: str) -> dict[str, tuple[ServerInfo, WorkerInfo]]:
+class _Run(NamedTuple):
+    """The run of a task: its server, and how many tasks the call of its handler has."""
+
+    server: ServerInfo
+    worker: WorkerInfo
+    call: int
+
+
+def _runs(servers: Sequence[ServerInfo], queue: str) -> dict[str, _Run]:
+    """Return the runs of a queue's tasks by id; those of one call began at one time."""
+    calls = Counter(_call(server, worker) for server in servers for worker in server.active_workers)
     return {
-        worker.task_id: (server, worker)
+        worker.task_id: _Run(server, worker, calls[_call(server, worker)])
         for server in servers
         for worker in server.active_workers
         if worker.queue == queue
     }
+
+
+def _call(server: ServerInfo, worker: WorkerInfo) -> tuple[object, ...]:
+    return server.id, worker.task_type, worker.start_time
 
 
 async def task(call: Call) -> Response:
@@ -195,7 +210,7 @@ async def task(call: Call) -> Response:
         call.inspector.get_task_locks(info.queue, info.id),
         call.view.servers(),
     )
-    worker = _workers(servers, info.queue).get(info.id)
+    run = _runs(servers, info.queue).get(info.id)
     formatter = None if info.payload == HIDDEN else call.site.payload_formatter
     formatted = "" if formatter is None else formatter(info.type, info.payload)
     return page(
@@ -211,8 +226,8 @@ async def task(call: Call) -> Response:
         else shown(info.result, call.request.query_params.get("result", ""), info.result_size),
         attempts=attempts[::-1],
         alike=query_for(info.queue, "retry,archived", _without_place(info.last_err)) if info.last_err else "",
-        worker=worker,
-        child=worker and next((child for child in worker[0].children if info.id in child.task_ids), None),
+        run=run,
+        child=run and next((child for child in run.server.children if info.id in child.task_ids), None),
         locks=locks,
         links=[(link.name, url) for link in call.site.links if (url := link.to(info))],
         verbs=[verb for verb in VERBS if is_possible(verb, info.state) and call.may(f"task.{verb}")],

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 import pytest
@@ -19,7 +19,9 @@ from fastq.web.view import ALL_QUEUES, View
 from fastq.web.work import Turns
 from fastq.wire import keys
 from tests.cli.dash.scene import publish_server
+from tests.inspector.harness import Seeded
 from tests.web.serving import serving
+from tests.web.test_pages import text_of
 
 GROUPS = 3_000
 NOW = datetime.now(UTC)
@@ -60,6 +62,19 @@ def test_the_children_of_a_server_show_no_tasks_of_other_queues(db: Redis, url: 
         (server,) = served.get("/api/v1/servers").json["servers"]
         assert [child["task_ids"] for child in server["children"]] == [["own"], [], []]
         assert "theirs" not in served.get("/servers").text
+
+
+def test_tasks_of_one_call_are_told_as_such(db: Redis, url: str) -> None:
+    began = (*[NOW] * 3, NOW + timedelta(microseconds=1))
+    names = ("a", "b", "c", "alone")
+    Seeded(db, "low").activate(*names)
+    tasks = [WorkerInfo("h", 1, "s", name, "t", b"", "low", at, None) for name, at in zip(names, began, strict=True)]
+    publish_server(db, "s", "h", tasks)
+    with serving(FastqWeb(url, auth=None)) as served:
+        assert text_of(served.get("/queues/low/active")).count("in a call of 3") == 3
+        assert "Call with 2 other tasks" in text_of(served.get("/queues/low/tasks/a"))
+        assert "in a call" not in text_of(served.get("/queues/low/tasks/alone"))
+        assert "other task" not in text_of(served.get("/queues/low/tasks/alone"))
 
 
 def test_of_large_payloads_that_go_servers_work_on_a_beginning_is_shown(db: Redis, url: str) -> None:

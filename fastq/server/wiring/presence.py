@@ -110,7 +110,8 @@ class ServerPresence:
         """Return the data as of now."""
         shown = self._shown()
         most = min(MAX_PAYLOAD, MAX_PAYLOADS // max(1, len(shown)))
-        workers = {task.id: self._worker(task, running, most) for task, running in shown.items()}
+        ahead_ns = self._wall_ns()  # once: the tasks of one call are told to have begun at one time
+        workers = {task.id: self._worker(task, running, most, ahead_ns) for task, running in shown.items()}
         identity, config = self._identity, self._config
         info = ServerInfoMessage(
             host=identity.host,
@@ -123,7 +124,7 @@ class ServerPresence:
             start_time=self._started,
             active_worker_count=len(workers),
         )
-        queues, children = tuple(config.queues), self._children(shown)
+        queues, children = tuple(config.queues), self._children(shown, ahead_ns)
         notice = ServerNotice(__version__, queues, self.patterns, children=children, places=self._places(shown))
         return ServerState(encode_server_info(info), workers, notice.encode())
 
@@ -140,11 +141,10 @@ class ServerPresence:
         self._payloads = payloads
         return found
 
-    def _children(self, shown: Mapping[InFlightTask, Running]) -> tuple[ChildInfo, ...]:
+    def _children(self, shown: Mapping[InFlightTask, Running], ahead_ns: int) -> tuple[ChildInfo, ...]:
         task_ids = defaultdict[int, list[str]](list)
         for task, running in shown.items():
             task_ids[running.pid].append(task.id)
-        ahead_ns = self._wall_ns()
         return tuple(
             ChildInfo(
                 child.pid,
@@ -165,8 +165,7 @@ class ServerPresence:
         """Return the offset (nanoseconds) from the pool's monotonic times to the published wall times."""
         return self._clock.unix_ns() - int(self._clock.monotonic_s() * 1e9)
 
-    def _worker(self, task: InFlightTask, running: Running, most: int) -> bytes:
-        offset_ns = self._wall_ns()
+    def _worker(self, task: InFlightTask, running: Running, most: int, ahead_ns: int) -> bytes:
         info = WorkerInfo(
             host=self._identity.host,
             pid=self._identity.pid,
@@ -175,8 +174,8 @@ class ServerPresence:
             task_type=task.view.type,
             task_payload=self._payloads[task][:most],
             queue=task.queue,
-            start_time=at_unix_ns(running.started_ns + offset_ns),
-            deadline=at_unix_ns(running.deadline_ns + offset_ns) if running.deadline_ns else None,
+            start_time=at_unix_ns(running.started_ns + ahead_ns),
+            deadline=at_unix_ns(running.deadline_ns + ahead_ns) if running.deadline_ns else None,
         )
         return encode_worker_info(info)
 

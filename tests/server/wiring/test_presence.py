@@ -40,6 +40,16 @@ def show(*tasks: Running, clock: ManualClock | None = None) -> tuple[ServerInfoM
     return decode_server_info(info), {task_id: decode_worker_info(data) for task_id, data in workers.items()}
 
 
+def test_tasks_that_began_together_are_told_to_have_begun_at_one_time() -> None:
+    class Slewed(ManualClock):
+        def unix_ns(self) -> int:
+            self.jump(1e-6)
+            return super().unix_ns()
+
+    _, workers = show(running("a", started_s=5), running("b", started_s=5), clock=Slewed(NOW_S))
+    assert workers["a"].start_time == workers["b"].start_time
+
+
 def test_a_server_shows_its_settings_as_they_were_given() -> None:
     info, workers = show()
     assert workers == {}
