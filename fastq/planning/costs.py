@@ -158,13 +158,13 @@ def fit_wakes(points: Sequence[tuple[float, float]]) -> Wakes:
     determinant = aa * bb - ab * ab
     constant = (a * bb - b * ab) / determinant if determinant else 0.0
     first_s = min(most_s, 1 / constant) if constant > 0 else most_s
-    # With that given, only the slope: the saving per task for one more task per second.
+    # With first_s fixed, fit only the slope: the saving per task for one more task per second.
     slope = sum(x * y * (1 - y / first_s) for x, y in kept) / bb
     return Wakes(first_s, max(0.0, slope * first_s))
 
 
 def crowding_of(samples: Samples) -> float:
-    """Return the cost of a computation with all cores busy, relative to alone."""
+    """Return the cost of a computation with all cores busy, relative to its cost alone."""
     middle = _Middle(samples)
     alone = middle("alone", lambda sample: sample.child_s)
     return max(1.0, middle("together", lambda sample: sample.child_s) / alone) if alone else 1.0

@@ -54,8 +54,8 @@ class Fleet:
 class Use(NamedTuple):
     """The utilization of a fleet by a load: the shares, and the figures behind them.
 
-    ``slots`` is the number of plain handlers that run at once, ``coroutines`` of ``async def`` ones. ``*_cores`` are
-    CPU seconds per second of the whole fleet. ``waiting`` is the part of the slots' time in which handlers wait.
+    ``slots`` is how many plain handlers run at once, ``coroutines`` how many ``async def`` ones. ``*_cores`` are CPU
+    seconds per second of the whole fleet. ``waiting`` is the part of the slots' time in which handlers wait.
     """
 
     shares: Mapping[Part, float]

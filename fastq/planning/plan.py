@@ -80,7 +80,7 @@ class RedisNeed(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Memory in bytes: of a task in Redis, of the load, with the burst, Redis' limit (0: none), and of a server.
+    """Memory in bytes: a task in Redis; Redis under the load, and with the burst; its limit (0: none); a server.
 
     ``waiting`` and ``kept`` are numbers of tasks; ``full_after_s`` is the time until a growing queue has filled Redis.
     """

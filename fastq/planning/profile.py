@@ -119,8 +119,8 @@ class ServerFacts:
     """The behavior of a server: the cost of wake-ups with and without a backlog, gaps between tasks, memory, idle load.
 
     Coroutines end in bunches and cause only the part ``coroutine_wakes`` of the wake-ups. ``coroutine_gap_s`` is their
-    additional wait. ``overlap`` is the part of the shorter of Redis' and the main process' work that overlaps with the
-    other's.
+    additional wait. Redis and the main process work partly at the same time: ``overlap`` is that time, as a part of the
+    shorter work of the two.
     """
 
     backlog_main: Wakes
@@ -141,7 +141,7 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """All measurements, with this number of children; ``loop_s`` is one loop of the handlers' computation, alone."""
+    """All measurements, with so many ``children``; ``loop_s`` is the time of one loop of a handler that runs alone."""
 
     version: int
     fastq: str

@@ -139,7 +139,7 @@ class Testbed:
         return sample._replace(rate=(waiting - first) / seconds) if first else sample
 
     def pace(self, rate: float, tasks: Iterable[Task]) -> Sample:
-        """Enqueue tasks one by one at a steady rate while the server processes them; a late turn is caught up."""
+        """Enqueue tasks one by one at a steady rate, making up for delays, while the server processes them."""
         listed = list(tasks)
         self.resume()
         with self._measuring(len(listed)) as found:
@@ -155,7 +155,7 @@ class Testbed:
         return found[0]
 
     def idle(self, seconds: float) -> Sample:
-        """Let the server wait for tasks; a sample for one task of that length."""
+        """Let the server wait for tasks; return a sample as if for one task of that length."""
         self.resume()
         self._wait(0.2)
         with self._measuring(1) as found:

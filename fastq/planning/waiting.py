@@ -34,7 +34,7 @@ def busy_probability(slots: int, offered: float) -> float:
 
 
 def spread(loads: Sequence[Load]) -> float:
-    """Return the squared coefficient of variation of the durations of a mix, each load's being constant."""
+    """Return the squared coefficient of variation of a mix's durations, if all tasks of a load take equally long."""
     rate = sum(load.rate for load in loads)
     mean = sum(load.rate * load.duration for load in loads) / rate if rate else 0.0
     if not mean:

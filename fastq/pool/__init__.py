@@ -31,11 +31,11 @@ Deaths:
   die with it. Its seat is filled again.
 - A child that is killed because of a task: that task is charged, and its other coroutines are RERUN. If the child had
   grown above the memory limit and no task can be blamed, everything that ran in it is RERUN.
-- The preloader: the kernel kills every child's group (its lifeline, a pipe, is cut: ``lifeline``), whatever holds the
-  GIL. Running tasks are RERUN, waiting ones keep waiting, and another preloader starts. A preloader that is replaced by
-  a reload lives until its last child has a successor from the new one.
-- The main process: the kernel kills the preloader in the same way, and so the children. A child that hears of it before
-  that kills its own group.
+- The preloader: the kernel kills every child's group (its lifeline, a pipe, is cut: ``lifeline``), even if a thread
+  holds the GIL. Running tasks are RERUN, waiting ones keep waiting, and another preloader starts. A preloader that is
+  replaced by a reload lives until its last child has a successor from the new one.
+- The main process: the kernel kills the preloader in the same way, and with it the children. A child that notices this
+  first kills its own group.
 - A child that cannot be killed (stuck in the kernel) keeps its seat: there are never more handlers than seats.
 - A process that leaves its process group (``setsid`` in a grandchild) is out of reach.
 """

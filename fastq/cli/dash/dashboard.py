@@ -25,7 +25,7 @@ RETRY_S: Final = 2.0
 """The time between retries while Redis does not answer."""
 
 PLACES: Final[Mapping[str, type[View]]] = {"servers": ServersView, "cron": CronView, "redis": RedisView}
-"""The views above the queues, each by the name in its key."""
+"""The views that open above the queues, by the name in their key bindings."""
 
 CSS: Final = """
 View { layout: vertical; background: $background; }

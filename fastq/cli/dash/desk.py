@@ -54,7 +54,7 @@ class Desk:
     def lately(self, queue: str) -> Sequence[float | None]:
         """Return the recent course of a queue: its runs by minute, or the rates seen here if only Go serves it.
 
-        The minute that is not over is left out.
+        The current minute is left out.
         """
         history = self._histories.get(queue)
         minutes = [point.processed for point in history.points[:-1]] if history is not None else []

@@ -10,7 +10,7 @@ from fastq.text.human import clean, number
 
 
 class Finder:
-    """A search through a place; ``total`` is its number of tasks then, ``found`` is None before the first answer."""
+    """The position in a place; ``total`` is how many tasks the place last had, ``found`` is None before an answer."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -41,7 +41,7 @@ class Finder:
         self._starts, self.found = [0], None
 
     def turn(self, by: int) -> bool:
-        """Go to the next or previous page or stretch; False at the end, and while a search has not come to its end."""
+        """Go to the next or previous page or stretch; return False at the end, or if the last request is pending."""
         if by < 0 and len(self._starts) > 1:
             self._starts.pop()
         elif by > 0 and (start := self._next) is not None:

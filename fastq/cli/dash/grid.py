@@ -74,7 +74,7 @@ class Grid(Widget, can_focus=True):
 
     @property
     def rows_shown(self) -> int:
-        """Return how many rows have a place."""
+        """Return how many rows fit."""
         return max(1, self.size.height - TITLES)
 
     def show(self, columns: Sequence[Column], rows: Sequence[Row], nothing: str = "") -> None:

@@ -58,7 +58,7 @@ class RedisView(View):
                 kept.append(float(facts[name]))
 
     def bears(self, error: FastqError) -> bool:
-        """Accept that not every Redis user may read it."""
+        """Accept that the Redis user may not read INFO."""
         self._refused = isinstance(error, BrokerAuthError)
         return self._refused
 

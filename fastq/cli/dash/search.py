@@ -31,7 +31,7 @@ class Found:
 
 
 async def read_page(inspector: AsyncInspector, place: Place, start: int, size: int) -> Found:
-    """Read the page in which a rank is."""
+    """Read the page that contains a rank."""
     page = start // size + 1
     infos = await inspector.list_tasks(place.queue, place.state, group=place.group, page=page, page_size=size)
     first = (page - 1) * size  # a page that lost tasks while it was read is short, but not the last one

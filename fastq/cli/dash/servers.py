@@ -1,4 +1,4 @@
-"""The running servers of Go and fastq, and the task of each child of the one under the cursor."""
+"""The running servers, asynq's and fastq's, and the running tasks of the server under the cursor."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime

@@ -26,7 +26,7 @@ from fastq.inspector.jobs import Place, doing_all, may
 from fastq.text.human import clean, number
 
 MOST_LANES = 1_000
-"""More are not described; they are listed as groups."""
+"""The lanes beyond these are listed as groups."""
 
 
 class TasksView(Acting):
@@ -129,7 +129,7 @@ class TasksView(Acting):
             self._grid.show(columns_of(self.state), [row_of(info) for info in found.infos] if found else [], nothing)
 
     def _draw_groups(self) -> None:
-        """Show the groups; in a queue with lanes, these with the reason why they wait, then the other groups."""
+        """Show the groups; in a queue with lanes, show first the lanes, with the reason why they wait."""
         nothing = "  There are no groups." if self._groups is not None else "  …"
         if not self._lanes:
             groups = [Row(info.group, (clean(info.group), number(info.size))) for info in self._groups or ()]

@@ -26,7 +26,7 @@ class Track:
 
     @property
     def failure_rate(self) -> float | None:
-        """Return how many of them failed."""
+        """Return the tasks that failed per second in that time."""
         return self.failed[-1] if self.failed else None
 
     def note(self, processed: float | None, failed: float | None) -> None:

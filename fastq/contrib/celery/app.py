@@ -40,9 +40,9 @@ _shared: Final[dict[str, Task[..., Any]]] = {}
 class Celery(ServeMux[RunningTask]):
     """The tasks of a project, which ``fastq-worker module:app`` runs.
 
-    ``main`` is the name of the module for tasks that are defined in ``__main__``. ``broker`` is the URL of the Redis,
-    None for the one of the environment. Results are kept there for ``result_expires`` (seconds or a timedelta). All
-    tasks of ``shared_task`` are part of it, whether they are defined before or after it.
+    ``main`` is the name of the module for tasks that are defined in ``__main__``. ``broker`` is the URL of Redis, None
+    for the URL in the environment. Results are kept there for ``result_expires`` (seconds or a timedelta). All tasks of
+    ``shared_task`` are part of the app, whether they are defined before or after it.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Celery(ServeMux[RunningTask]):
     def task(self, *, name: str | None = None, **settings: Any) -> Callable[[Callable[..., R]], Task[..., R]]: ...
 
     def task(self, *function: Any, name: str | None = None, **settings: Any) -> Any:
-        """Make the decorated function a task of this app, by default of the name ``module.function``."""
+        """Make the decorated function a task of this app, by default named ``module.function``."""
         return _decorated(function, name, settings, self.main, lambda: self, self._add_task)
 
     def send_task(
@@ -102,7 +102,7 @@ class Celery(ServeMux[RunningTask]):
         return message_of(name, settings, call, options, self._retention_s)
 
     def AsyncResult(self, id: str) -> Result:  # noqa: N802 - Celery's name
-        """Return the result of an id."""
+        """Return the result of the task with an id."""
         return Result(id, self)
 
     def autodiscover_tasks(
@@ -111,9 +111,10 @@ class Celery(ServeMux[RunningTask]):
         related_name: str = "tasks",
         force: bool = False,
     ) -> None:
-        """Import the module ``tasks`` of each package that has one, at once: so call it below the app.
+        """Import the module ``tasks`` of each package that has one, at once: so call this after the app is made.
 
-        In a Django project they are imported once Django is set up, unless ``force``; None stands for all its apps.
+        In a Django project the modules are imported once Django is set up, unless ``force`` is set. There None stands
+        for all installed apps.
         """
         if _is_django() and not force:
             self._waiting.append((packages, related_name))
@@ -123,13 +124,13 @@ class Celery(ServeMux[RunningTask]):
             _import_tasks(packages() if callable(packages) else packages, related_name)
 
     def patterns(self) -> dict[str, bool]:
-        """Map each pattern to False; in a Django project, set up Django and import the tasks of its apps before."""
+        """Map each pattern to False; in a Django project, first set up Django and import the tasks of its apps."""
         if self._django is None and _is_django():
             self._set_up_django()
         return super().patterns()
 
     def _set_up_django(self) -> None:
-        """Do what Celery does in the workers of a Django project, whether or not it has Django's own tasks."""
+        """Do what Celery does in the workers of a Django project, even if it does not use Django's own tasks."""
         self._django = importlib.import_module("fastq.contrib.connections")  # only Django projects need Django
         apps = self._django.set_up()
         self.around(self._django.FreshConnections)
@@ -140,7 +141,7 @@ class Celery(ServeMux[RunningTask]):
         self._django.close_all()
 
     def check(self) -> None:
-        """Check all handlers, before the children are forked: none of them gets a connection of another."""
+        """Check all handlers before the children are forked, and close connections that children must not share."""
         super().check()
         if self._django is not None:
             self._django.close_all()
@@ -151,17 +152,17 @@ class Celery(ServeMux[RunningTask]):
             self._register(f"{task.name}\0", functools.partial(self._run, task.name), terms=task.settings.terms)
         elif (known.__module__, known.__qualname__) != (task.__module__, task.__qualname__):
             raise ValueError(f"task {task.name!r} is already registered, for {known.run!r}")
-        self._tasks[task.name] = task  # of a module that was imported again, the later one
+        self._tasks[task.name] = task  # the later one if its module was imported again
         if task.settings.limit is not None and self._declare_limits not in self.child_hooks()[0]:
             self.child_start(self._declare_limits)
 
     def _declare_limits(self) -> None:
-        """Set the rates of the tasks, each of which has a lane of its name in its queue."""
+        """Set the rates of the tasks; each task has a lane of its own name in its queue."""
         limits = {(task.settings.queue, name): task.settings.limit for name, task in self._tasks.items()}
         declare_limits(self._url, {place: limit for place, limit in limits.items() if limit is not None})
 
     def _run(self, name: str, running: RunningTask) -> object:
-        """Run a task, and send what is linked to it; what its decorator says holds whoever has sent it."""
+        """Run a task, and send the tasks linked to it; the options of its decorator apply, whoever has sent it."""
         task, keeps = self._tasks[name], running._message.retention > 0
         running._rule, running._limit = task.rule, task.settings.max_retry
         call = _call_of(running)
@@ -181,7 +182,7 @@ class Celery(ServeMux[RunningTask]):
             result = value  # the worker keeps null for NaN, and says so
         context: Any = running._context
         if context.interruption is not None:
-            running.write_result(result)  # its server keeps what was written by a task that returned too late
+            running.write_result(result)  # the server keeps what a task has written even if it returned too late
         return result
 
     def _follow(self, running: RunningTask, number: int, link: dict[str, Any], value: object) -> None:
@@ -191,11 +192,11 @@ class Celery(ServeMux[RunningTask]):
         try:
             self.send_task(link["task"], args, link["kwargs"], **options)
         except TaskIDConflictError:
-            pass  # an earlier run of this task got so far
+            pass  # an earlier run of this task has sent it
         except BrokerError as error:
             raise Snooze(f"{link['task']} cannot be sent", after=TRY_LINKS_AGAIN_S) from error
 
-    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_such_attribute(self, "the Celery app of fastq", OF_APP, name)
@@ -251,7 +252,7 @@ def _name_of(function: Callable[..., Any], main: str | None) -> str:
 
 
 def _is_django() -> bool:
-    """Return whether this is a Django project, by the variable that Celery goes by, too."""
+    """Return whether this is a Django project, by the variable that Celery reads, too."""
     return bool(os.environ.get("DJANGO_SETTINGS_MODULE")) and importlib.util.find_spec("django") is not None
 
 

@@ -108,7 +108,7 @@ def _of_package(module: str) -> Use | None:
 
 
 def _assigned(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> Iterator[tuple[int, str, Use]]:
-    """Yield the settings of Celery in a Django project, and its apps among those installed."""
+    """Yield the settings of Celery in a Django project, and the apps of Celery in INSTALLED_APPS."""
     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         name = name_of(target)
         if name.startswith(("CELERY_", "CELERYBEAT_")):
@@ -155,7 +155,7 @@ def _decorated(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[i
 
 
 def _bound(function: ast.AST, me: str) -> Iterator[tuple[int, str, Use]]:
-    """Yield the uses of the task in its own function, where it has this name."""
+    """Yield the uses of a bound task in its own function, where its name is ``me``."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == f"{me}.retry":
             yield from _retried(node, me)

@@ -29,7 +29,7 @@ _ALWAYS_SO: Final[Mapping[str, object]] = {
     "serializer": "json",
     "track_started": True,
 }
-"""Options of Celery that fastq always behaves by."""
+"""Options of Celery, each with the only value that fastq supports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Settings:
 
     @property
     def terms(self) -> Terms:
-        """Return what the server must know: as in Celery, a task ends with its process."""
+        """Return what the server must know: as in Celery, a task whose process died is not run again by default."""
         limit_s = _first(self.soft_time_limit, self.time_limit)
         return Terms(None if limit_s is None else math.ceil(limit_s), not self.reject_on_worker_lost, may_be_late=True)
 

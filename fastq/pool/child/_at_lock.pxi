@@ -1,8 +1,8 @@
-# Whether a thread is taking a lock or giving one back. Included by work.pyx.
+# Tells whether a thread is taking or releasing a lock. Included by work.pyx.
 #
-# What is set for a thread is raised after its present instruction. Behind a call of ``acquire`` nothing would ever give
-# the lock back, since the ``try`` comes only then. A lock in C that ``with`` takes is safe: nothing is raised between it
-# and the block.
+# An exception that is set for a thread is raised after the thread's current instruction. Right after a call of
+# ``acquire`` the ``try`` has not begun, so nothing would release the lock. A ``with`` on a lock written in C is safe:
+# nothing is raised between taking the lock and entering the block.
 
 cdef extern from "Python.h":
     int PyGC_Disable()
@@ -11,11 +11,11 @@ cdef extern from "Python.h":
 cdef frozenset TAKERS = frozenset({
     "acquire", "release", "__enter__", "__exit__", "enter_context", "_acquireLock", "_releaseLock"
 })
-# Of the innermost frames so many are looked at: a context manager may be a generator.
+# How many of the innermost frames are checked: a context manager may be a generator, which runs below ``__enter__``.
 cdef int INNERMOST = 3
-# They break what threads share if one of their lines is left out: a queue that tells nobody of its element.
+# An exception inside these modules could break what threads share, such as a queue that wakes nobody for its new item.
 cdef dict THREADING = vars(threading), QUEUE = vars(queue)
-# These only wait, and put all in order if an error comes while they do.
+# These only wait, and restore their state if an exception is raised while they wait.
 cdef object JOIN = threading.Thread.join.__code__
 cdef tuple WAITS = tuple([
     function.__code__
@@ -25,16 +25,17 @@ cdef tuple WAITS = tuple([
 cdef frozenset CALLS = frozenset([code for name, code in _opmap.items() if "CALL" in name])
 cdef frozenset LOADS = frozenset([_opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in _opmap])
 cdef int EXTENDED = _opmap["EXTENDED_ARG"]
-# From 3.14 on ``with`` calls __enter__ by an instruction behind this one, and an error may come between it and the block.
+# From 3.14 on, ``with`` loads __enter__ by this instruction and calls it by a later one. After that call, an exception
+# may be raised before the block begins.
 cdef int ENTERS = _opmap.get("LOAD_SPECIAL", -1)
-# Later versions may enter it in another way.
+# Later versions may compile ``with`` in another way.
 cdef bint IS_UNKNOWN = sys.version_info >= (3, 15)
-# In LOAD_ATTR of 3.12 and later the last bit of the argument is no part of the name's index.
+# From 3.12 on, the lowest bit of LOAD_ATTR's argument is not part of the name's index.
 cdef int FLAGS = 1 if sys.version_info >= (3, 12) else 0
 
 
 cdef bint is_at_lock(unsigned long thread) except -1:
-    """Return whether an error in a thread would leave a lock taken; no bytecode runs meanwhile, in no thread."""
+    """Return whether an exception raised in a thread now would leave a lock taken; no bytecode runs meanwhile."""
     cdef int was_enabled = PyGC_Disable()  # a finalizer would be bytecode
     try:
         return takes_lock(sys._current_frames().get(thread))
@@ -44,7 +45,7 @@ cdef bint is_at_lock(unsigned long thread) except -1:
 
 
 cpdef bint takes_lock(frame) except -1:
-    """Return whether an error in a frame would leave a lock taken."""
+    """Return whether an exception raised in a frame now would leave a lock taken."""
     cdef int left = INNERMOST
     cdef bint acquires
     if frame is None or frame.f_code is JOIN:
@@ -73,7 +74,7 @@ cdef bint enters(code, int at) except -1:
     if IS_UNKNOWN:
         return bool(code.co_exceptiontable)
     at -= 2
-    while at > 0 and not ops[at]:  # the unused places behind an instruction
+    while at > 0 and not ops[at]:  # the inline cache of the instruction before
         at -= 2
     return at >= 0 and ops[at] == ENTERS
 
@@ -90,9 +91,9 @@ cdef bint calls_acquire(code, int at) except -1:
     ops = code.co_code
     if ops[at] not in CALLS:
         return False
-    # The call and its method begin at the same place of the source, whatever the arguments do between them.
+    # The call and the load of its method start at the same position of the source, whatever the arguments are.
     begins = [(line, column) for line, _, column, _ in code.co_positions()]
-    # The unused places behind an instruction are zeros, which is no instruction of these.
+    # Inline caches are zeros in ``co_code``, and 0 is not in LOADS.
     for place in range(at - 2, -1, -2):
         if ops[place] in LOADS and begins[place // 2] == begins[at // 2]:
             name = ops[place + 1]

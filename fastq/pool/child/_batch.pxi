@@ -1,7 +1,7 @@
 # A batch in the child: several attempts, one call. Included by work.pyx.
 
 cdef int open_batch(Work work, Attempt first) except -1:
-    """Begin the tasks of a batch from what its record holds; the first has the row of the call.
+    """Begin the tasks of a batch, which its record holds; the first task has the row of the call.
 
     A task whose time is up ends here, and does not shorten the time of the others.
     """
@@ -13,7 +13,7 @@ cdef int open_batch(Work work, Attempt first) except -1:
     cdef uint64_t nth
     cdef int64_t least = 0
     cdef int64_t deadline
-    packed = first.data  # keeps what ``data`` points to
+    packed = first.data  # keeps the bytes alive that ``data`` points to
     first.called = []
     tasks = []
     for nth in range(count):
@@ -32,7 +32,7 @@ cdef int open_batch(Work work, Attempt first) except -1:
     first.followers = tasks[1:]
     if first.called:
         if first not in first.called:
-            work.slots.interrupt(first.seq, layout.ROW_TIMED_OUT)  # its row is the call's, which may end without it
+            work.slots.interrupt(first.seq, layout.ROW_TIMED_OUT)  # its row is the call's, which must not go on for it
         first.deadline_ns = least
         work.slots.limit(first.row, least)
     for task in first.followers:
@@ -47,8 +47,8 @@ cdef int open_batch(Work work, Attempt first) except -1:
 cdef int finish_batch(Work work, Attempt first, uint32_t kind, object answer) except -1:
     """End the tasks of a batch, the first one last.
 
-    If the runner has answered None, all are done. The end of the first one then stands for all of which nothing else is
-    sent.
+    If the runner answered None, all are done. Then the end of the first task also stands for each task for which
+    nothing is sent.
     """
     cdef Attempt task
     cdef bint is_silent = answer is None and kind == DONE
@@ -70,7 +70,7 @@ cdef int finish_batch(Work work, Attempt first, uint32_t kind, object answer) ex
 
 
 cdef int end_silently(Work work, Attempt task) except -1:
-    """End a task that is done and of which nothing need be said, unless it was told to end meanwhile."""
+    """End a task that is done without sending its end, unless it was told to end meanwhile."""
     cdef int state = work.slots.end(task.row, task.seq)
     if state != ROW_RUNNING:
         told = _INTERRUPTIONS.get(state, EventKind.BROKEN)
@@ -79,7 +79,7 @@ cdef int end_silently(Work work, Attempt task) except -1:
 
 
 cdef bint goes_on(Work work, Attempt task) noexcept:
-    """Return whether the call of a task goes on for one that was not told to end."""
+    """Return whether the call of a batch must go on, because one of its tasks was not told to end."""
     cdef Attempt other
     if task.followers is None:
         return False
@@ -90,7 +90,7 @@ cdef bint goes_on(Work work, Attempt task) noexcept:
 
 
 cdef int64_t deadline_of(int64_t now, int64_t timeout, int64_t deadline_unix) noexcept:
-    """Return when the time of a task is up that begins now, 0 for never."""
+    """Return when the time of a task that begins now is up, 0 for never."""
     cdef int64_t until = now + timeout if timeout > 0 else 0
     cdef int64_t absolute
     if deadline_unix > 0:

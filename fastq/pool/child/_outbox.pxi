@@ -1,4 +1,4 @@
-# The way of results out of a child, from any of its threads. Included by work.pyx.
+# Sends results out of a child, from any of its threads. Included by work.pyx.
 
 cdef extern from *:
     """
@@ -36,7 +36,7 @@ cdef class Outbox:
     cdef object host
     cdef int ring_fd
     cdef object turn
-    # The thread that has the turn, 0 for none. The thread that runs the tasks: only it consumes wake-ups.
+    # ``sender`` is the thread that has the turn, 0 for none. ``thread`` runs the tasks: only it consumes wake-ups.
     cdef unsigned long sender, thread
     # The number of segments sent, and the position of the last one's record.
     cdef int64_t segments, last_segment
@@ -60,7 +60,7 @@ cdef class Outbox:
         return 0
 
     cdef int send(self, Attempt task, uint32_t kind, bytes data, int64_t ran_ns) except -1:
-        """Put a record into the ring, however long that takes; one from user code only while the task runs."""
+        """Put a record into the ring, however long that takes; a record from user code only while its task runs."""
         cdef Record record
         cdef unsigned long thread
         record.seq, record.kind, record.flags, record.a, record.b = task.seq, kind, 0, ran_ns, 0
@@ -90,7 +90,7 @@ cdef class Outbox:
                 self.want_room()
                 if self.has_segment_out():
                     self.wait()
-            # By the number the main process recognizes a segment without a record: a signal handler raised here.
+            # By the number the main process knows a segment without a record: a signal handler may raise before push().
             self.segments += 1
             self.host.send_segment(data, self.segments)
             record.flags, record.b = SEGMENT, self.segments

@@ -1,6 +1,6 @@
 """Run the tasks of a child that run side by side: coroutines in one event loop, plain handlers in threads beside it.
 
-The loop is entered when such a task is next. It is left when a task that runs alone is next and none of these runs. It
+The loop is entered when such a task is next. It is left when a task that runs alone is next and no such task runs. It
 is the same loop every time, so the clients and sessions that handlers bound to it stay valid. Each task runs in a
 context of its own, a copy of the child's context at the start.
 """
@@ -62,7 +62,7 @@ class Coroutines:
     def call(self, function: Callable[[], object]) -> None:
         """Call a function while no handler runs; await its result in the handlers' loop if it is awaitable.
 
-        It runs in the context from which those of the handlers are copied.
+        It runs in the context of which each handler gets a copy.
         """
         try:
             outcome = self._context.run(function)
@@ -92,7 +92,7 @@ class Coroutines:
         self._work.ring_if_due()
 
     def _run_loop(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
-        """Run the loop; go on after a SystemExit in a task of a handler, to which asyncio passes it, too."""
+        """Run the loop; go on after a SystemExit in a handler's asyncio task, which asyncio raises here, too."""
         try:
             loop.run_until_complete(done)
         except (SystemExit, KeyboardInterrupt) as error:
@@ -116,7 +116,8 @@ class Coroutines:
 
     def _take(self) -> None:
         assert self._loop is not None
-        # One that began now would stand still: the loop is about to be left, and the ring is looked at behind it.
+        # Once ``_done`` is set, the loop is about to be left, and a coroutine that began now would stand still. The
+        # ring is read again after the loop.
         while self._done is not None and not self._done.done():
             while (task := self._work.begin_async(self._free[-1] if self._free else NO_ROW)) is not None:
                 self._free.pop()
@@ -129,8 +130,8 @@ class Coroutines:
             if is_idle and (self._work.must_exit or self._work.next_is_plain):
                 self._stop()
                 return
-            # With no free row, or a plain task in front, new records can wait, and so can the order to exit: each task
-            # that ends looks again. If none runs, nothing would: a plain task that has come only now is news.
+            # Without a free row, or behind a plain task, new records can wait, and so can the order to exit: each task
+            # that ends calls this again. If no task runs, nothing would, so a plain task that has just come is news.
             row = self._free[-1] if self._free else NO_ROW
             has_row = row != NO_ROW or self._work.thread_rows
             if not is_idle and (not has_row or self._work.must_wait(row) or self._work.must_exit):
@@ -139,12 +140,12 @@ class Coroutines:
                 return
 
     def _tell_threads(self) -> None:
-        """Raise in threads; where one is taking a lock, look again until its task ends or the child is killed."""
+        """Raise in the threads of interrupted tasks; try again where a thread is taking a lock, until its task ends."""
         assert self._loop is not None
         self._telling = self._loop.call_later(_TELL_AGAIN_S, self._tell_threads) if self.threads.tell() else None
 
     def _thread_ended(self) -> None:
-        """Hear of ends from a thread."""
+        """Let the loop take the rows of ended tasks; called in a thread."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._take_rows)
 
@@ -154,7 +155,7 @@ class Coroutines:
         self._work.ring_if_due()
 
     def _ring(self) -> None:
-        """Ring once for all that ended in a turn of the loop: ringing for each would cost more than they do."""
+        """Ring once for all tasks that ended in a turn of the loop: a ring for each would cost more than the tasks."""
         self._rings = False
         self._work.ring_if_due()
 

@@ -1,9 +1,10 @@
 """Death with the main process: at once, with every descendant, even in the middle of a C call that holds the GIL.
 
-Only the parent holds the write end of a pipe: the main process that of the preloader, the preloader those of the
-children. On Linux the kernel itself sends SIGKILL to the whole process group of the reader when that end closes
-(``F_SETOWN`` with a group, ``F_SETSIG``): no code of the reader has to run. Elsewhere a thread in C waits for the
-hang-up and does the same for a child; the preloader notices it on its control socket.
+The preloader and each child have the read end of a pipe, the lifeline. Only the parent holds the write end: the main
+process for the preloader, the preloader for the children. On Linux the kernel itself sends SIGKILL to the whole process
+group of the reader when the write end closes (``F_SETOWN`` with a group, ``F_SETSIG``): no code of the reader has to
+run. Elsewhere a thread in C waits for the hang-up and does the same for a child; the preloader notices it on its
+control socket.
 """
 
 import fcntl

@@ -144,10 +144,10 @@ def run_child(setup: ChildSetup, runner: Runner) -> None:
 
 
 def _end_with_main() -> NoReturn:
-    """End as if the lifeline were cut, which is about to be: the main process is gone.
+    """Kill this process group, as the cut lifeline is about to: the main process is gone.
 
-    If only this process ended, nothing would end what its handlers have started: the kernel watches over a group as
-    long as its leader lives, and the preloader may be gone before it reaps.
+    If only this process ended, the processes that its handlers have started would live on: the kernel guards a group
+    only as long as its leader lives, and the preloader may be gone before it reaps.
     """
     os.killpg(0, signal.SIGKILL)
     os._exit(1)

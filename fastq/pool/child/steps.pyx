@@ -1,4 +1,4 @@
-"""Publishes the task whose coroutine the event loop of a child is in, so that a task that blocks it can be charged.
+"""Publishes which task's coroutine the child's event loop runs now, so that a task that blocks the loop can be charged.
 
 A coroutine is driven through a ``Step``, which writes the task's sequence number into shared memory around each step.
 Coroutines that it starts in a step, by ``asyncio.create_task`` or ``gather``, belong to the same task.
@@ -40,7 +40,7 @@ cdef extern from *:
 
 
 cdef class Stage:
-    """The task whose coroutine the event loop of a child is in, published to the main process."""
+    """The task whose coroutine the child's event loop runs now, published to the main process."""
 
     cdef Memory memory
     cdef char *at
@@ -63,7 +63,7 @@ cdef class Stage:
         return step
 
     def make_task(self, loop, coroutine, **options):
-        """Make an asyncio task, as the loop's task factory; it belongs to the task that is in a step now."""
+        """Make an asyncio task, as the loop's task factory; it belongs to the fastq task that is in a step now."""
         if self.seq and not self.forked and type(coroutine) is CoroutineType:
             coroutine = self.follow(self.seq, coroutine)
         return asyncio.Task(coroutine, loop=loop, **options)

@@ -1,8 +1,8 @@
 """Run plain tasks in threads of a child, side by side; the event loop's thread begins them and tells them to end.
 
 The next thread is started when the last free one gets a task; a task begins only if there is a thread for it. Threads
-are kept until the child ends: so what an app keeps by thread, such as a connection to a database, serves many tasks,
-and is freed in its own thread in the end.
+live until the child ends. So what an app keeps per thread, such as a database connection, serves many tasks, and is
+freed in that thread at the end.
 """
 
 import logging
@@ -18,7 +18,7 @@ _log = logging.getLogger("fastq.worker")
 
 
 class Threads:
-    """The threads of a child and the tasks in them; ``on_end`` is called in a thread, where tasks have ended."""
+    """The threads of a child and the tasks in them; ``on_end`` is called in a thread whose task has ended."""
 
     def __init__(self, work: Work, on_end: Callable[[], object]) -> None:
         self._work = work
@@ -26,9 +26,9 @@ class Threads:
         self._inbox: SimpleQueue[Attempt | None] = SimpleQueue()
         self._threads: list[Thread] = []
         self._ended: deque[int] = deque()  # rows
-        self._is_told = False  # of what has ended
+        self._is_told = False  # ``on_end`` was called since the last ``take_rows``
         self.running: dict[int, Attempt] = {}
-        """By row; those of tasks that have ended are in it until ``take_rows``."""
+        """The tasks by row; a task that has ended stays here until ``take_rows``."""
         self._untold: list[Attempt] = []  # their end was asked for, but nothing could be raised in them yet
         self._is_short = False  # a thread was refused
         self._unused_rows = list(work.thread_rows)  # those without a thread
@@ -45,7 +45,7 @@ class Threads:
 
     def _start(self, task: Attempt) -> None:
         try:
-            # First, since this task might not let go of the interpreter, for which a new thread must wait.
+            # First, since a new thread must wait for the interpreter (GIL), which this task might not release.
             self.prepare()
         except (RuntimeError, MemoryError) as error:
             if not self._is_short:

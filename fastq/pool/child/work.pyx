@@ -59,7 +59,7 @@ cdef uint32_t PROGRESS = EventKind.PROGRESS
 cdef uint32_t CHECKPOINT = EventKind.CHECKPOINT
 cdef uint32_t RETURNED = EventKind.RETURNED
 cdef uint32_t LAST_ANSWER = EventKind.MEMORY_LIMIT
-cdef int64_t MEASURE_EVERY = 1_000_000  # ns: reading one's RSS costs about a no-op task
+cdef int64_t MEASURE_EVERY = 1_000_000  # ns: reading the RSS costs about as much as a no-op task
 MAX_RESULT = 64 * 1024 * 1024
 cdef bytes NEVER_ANY_DESCRIPTOR = b"its worker process has no descriptor for a large payload, from its start: raise its limit"
 
@@ -96,9 +96,10 @@ cdef class Attempt:
     cdef bint is_threaded
     # Progress that came too soon to be sent: it goes with the end.
     cdef bytes unsent
-    # Python's id of the thread whose user code the task is in, and may be interrupted; 0 for none.
+    # Python's id of the thread that is in the task's user code, where it may be interrupted; 0 for none.
     cdef unsigned long thread
-    # The first task of a batch has the others, and all those whose time was not up before it began; they have it.
+    # In the first task of a batch, ``followers`` are the others, and ``called`` all whose time was not up at the start.
+    # In the others, ``leader`` is the first.
     cdef readonly list followers
     cdef list called
     cdef Attempt leader
@@ -110,7 +111,7 @@ cdef class Attempt:
 
     @property
     def batch(self) -> tuple[list[bytes], list[Attempt]]:
-        """Return the bytes and the attempts of the tasks of a batch that its call is for."""
+        """Return the bytes and the attempts of those tasks of a batch that the call runs."""
         return [task.data for task in self.called], self.called
 
     @property
@@ -130,7 +131,7 @@ cdef class Attempt:
         self.work.write(self, bytes(data), WRITTEN, 0)
 
     def write_progress(self, data: bytes, is_soon: bool) -> None:
-        """Send how far the handler has come, with the end if it comes too soon after another."""
+        """Send the handler's progress; if it comes too soon after the last, keep it and send it with the end."""
         self.check()
         self.unsent = data if is_soon else None
         if not is_soon:
@@ -138,7 +139,7 @@ cdef class Attempt:
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether running tasks should come to an end, since the server is about to."""
+        """Return whether running tasks should come to an end, since the server is about to stop."""
         return atomic.load32(self.work.memory.base + STOPPING_AT) != 0
 
     def save(self, data: bytes) -> int:
@@ -184,7 +185,7 @@ cdef class Work:
     cdef readonly object context
     cdef readonly bint forked
     cdef bint has_begun
-    # The rows of threads that are free, and what gets the tasks that have been begun in them.
+    # The rows of free threads, and the function that gets each task that has begun in one of these rows.
     cdef readonly list thread_rows
     cdef object start_thread
     # How many checkpoints its tasks have sent.
@@ -348,7 +349,7 @@ cdef class Work:
         return finish_batch(self, task, kind, answer)
 
     cdef int finish_one(self, Attempt task, uint32_t kind, object answer, bint is_silent=False) except -1:
-        """End a task's row and send its outcome; ``is_silent`` if that need not be said of one that is done."""
+        """End a task's row and send its outcome; if ``is_silent``, send nothing for a task that is done."""
         cdef int64_t now = atomic.now_ns()
         cdef int state
         data = b""
@@ -366,7 +367,8 @@ cdef class Work:
             self.outbox.send(task, PROGRESS, task.unsent, 0)
         state = self.slots.end(task.row, task.seq)
         if state != ROW_RUNNING:
-            # The interruption decides, whatever the handler returned; a report of the runner about it is kept.
+            # The interruption decides the outcome, whatever the handler returned. Kept are the runner's own report of
+            # the interruption, and the handler's decision against a retry.
             told = _INTERRUPTIONS.get(state, EventKind.BROKEN)
             if told != kind and not (told in _TOLD_TO_END and kind in _DECISIONS):
                 kind, data = told, TOO_LATE if told in _TOLD_TO_END else b""
@@ -383,7 +385,7 @@ cdef class Work:
         return 0
 
     cdef bint next_is_awaited(self) except -1:
-        """Return whether clients also wait for the next task: they wait for many, so this end may go with others."""
+        """Return whether clients also wait for the next task: then its end may be sent together with this one."""
         cdef Record record
         return self.tasks.look(&record) == FOUND and record.kind & AWAITED != 0
 
@@ -440,7 +442,7 @@ cdef class Work:
             self.wake_up()
             return False
         if rings:
-            self.outbox.ring_if_unread()  # if its other tasks were withdrawn, no later result rings for the unread
+            self.outbox.ring_if_unread()  # if its other tasks were withdrawn, no later result rings for these
         return True
 
     def wake_up(self) -> None:
@@ -457,8 +459,8 @@ cdef class Work:
     def begin_async(self, row: int) -> Attempt | None:
         """Begin the next record in a row if it is for a coroutine; return ``None`` if it is not or there is none.
 
-        Records for threads before it are begun in threads. With ``NO_ROW`` no coroutine begins. One that was withdrawn
-        needs no row: those behind it may have one.
+        Records for threads that come before it begin in threads. With ``NO_ROW`` no coroutine begins. A withdrawn
+        record needs no row and is skipped: there may be a row for those behind it.
         """
         cdef Record record
         cdef Attempt task
@@ -477,7 +479,7 @@ cdef class Work:
         return None
 
     cdef int row_for(self, Record *record, int row):
-        """Return the row in which a record would begin, ``row`` if that is a coroutine's; negative if it must wait."""
+        """Return the row in which a record would begin: for a coroutine ``row``; negative if the record must wait."""
         if record.kind & THREADED:
             return self.thread_rows[len(self.thread_rows) - 1] if self.thread_rows else NO_ROW
         return row if record.kind & ASYNC else NO_ROW
@@ -498,13 +500,13 @@ cdef class Work:
         self.finish(task, kind, answer)
 
     def was_told(self, task: Attempt) -> bool:
-        """Return whether a coroutine's task was interrupted, of a batch all; True only once."""
+        """Return whether a task, or every task of its batch, was interrupted; True only once."""
         return not goes_on(self, task) and self.slots.see(task.row, task.seq)
 
     # Threads ----------------------------------------------------------------------------------------------------
 
     def on_thread(self, start_thread) -> None:
-        """Set what is called with each task that is for a thread, once it has a row."""
+        """Set the function that is called with each task for a thread, once the task has a row."""
         self.start_thread = start_thread
 
     def run_in_thread(self, task: Attempt) -> None:
@@ -513,9 +515,9 @@ cdef class Work:
         self.execute(task)
 
     def raise_in_thread(self, task: Attempt) -> bool:
-        """Raise in the thread of a task that was told to end, once; false if it is to be tried again.
+        """Raise, once, in the thread of a task that was told to end; return False if the caller must try again.
 
-        For now it is not in user code, or is taking a lock.
+        Then the thread is not in user code, or is taking a lock.
         """
         error = TaskTimeout if task.interruption is EventKind.TIMEOUT else TaskCanceled
         if task.told:

@@ -1,7 +1,7 @@
 # The main process's side of batches: several submissions in one record. Included by child_queue.pyx.
 
 cdef bytes pack_batch(ChildQueue queue, Submission leader, uint64_t seq):
-    """Give the tasks of a batch their numbers and rows; return what its record holds."""
+    """Give the tasks of a batch their numbers and rows; return the data of its record."""
     try:
         return pack(queue, leader, seq)
     except BaseException:
@@ -30,7 +30,7 @@ cdef bytes pack(ChildQueue queue, Submission leader, uint64_t seq):
 
 
 cdef int place_of(ChildQueue queue, Submission follower, uint64_t seq) except -1:
-    """Let a child have a task that follows the first of its batch; return its row."""
+    """Give a child a task that is not the first of its batch; return the task's row."""
     cdef int row
     if queue.free_places:
         row = queue.free_places.pop()
@@ -46,7 +46,7 @@ cdef int place_of(ChildQueue queue, Submission follower, uint64_t seq) except -1
 
 
 cdef int unpack_batch(ChildQueue queue, Submission leader) except -1:
-    """Take off what a batch was given that could not be passed on; it stays together."""
+    """Undo ``pack_batch`` for a batch that could not be passed on; its tasks stay together."""
     cdef Submission follower
     if leader.followers:
         for follower in leader.followers:
@@ -69,9 +69,9 @@ cdef int note_batch(ChildQueue queue, Submission leader) except -1:
 
 
 cdef int end_rest(uint32_t kind, Submission leader, list events, int64_t ran_ns) except -1:
-    """End the tasks of a batch of which the child has told nothing by its end; return how many.
+    """End the tasks of a batch for which the child has sent nothing by the batch's end; return how many.
 
-    They are done, unless the child has given the batch back, or never got it.
+    They are done, unless the child has given the batch back, or could not receive it.
     """
     cdef Submission follower
     cdef ChildQueue queue = leader.queue

@@ -1,7 +1,7 @@
 # How the dispatcher puts tasks together for one call. Included by dispatcher.pyx.
 #
-# Only the first task of a batch waits in the dispatcher's queue, and has the others. A batch is open as long as it may
-# get more: until it is full or has gone to a child.
+# Only the first task of a batch waits in the dispatcher's queue; it holds the others. A batch is open, which means that
+# it may get more tasks, until it is full or has gone to a child.
 
 cdef bint gather(Dispatcher desk, Submission submission) except -1:
     """Put a task into the open batch of its rule, or begin another one; return whether it begins one."""
@@ -10,7 +10,7 @@ cdef bint gather(Dispatcher desk, Submission submission) except -1:
     cdef int64_t size = PyBytes_GET_SIZE(submission.data)
     cdef int64_t due_at = submission.submitted_at + (0 if desk.none_follow else rule.wait_ns)
     if submission.deadline_unix_ns > 0:
-        # Half of the time that it has, since it does not begin behind its deadline.
+        # Half of the time until its deadline, since it would not be started after that.
         due_at = min(due_at, atomic.now_ns() + (submission.deadline_unix_ns - atomic.unix_ns()) // 2)
     if leader is not None and leader.batch_bytes + size > rule.max_bytes:
         del desk.open_batches[rule]
@@ -65,15 +65,15 @@ cdef list scatter(Dispatcher desk, Submission leader):
 
 
 cdef bint may_go(Dispatcher desk, ChildQueue queue, Submission leader) except -1:
-    """Return whether a child may get a batch that is not full, beside those of its rule that it has.
+    """Return whether a child may get a batch, in view of the batches of the same rule that the child has.
 
-    It waits in a ring only if no other of its rule is there: else it stays here, where it can grow.
+    A batch that is not full waits in a ring only if no other of its rule is there: else it stays here and can grow.
     """
     return not is_open(desk, leader) or starts_at_once(queue, leader) or not queue.calls.get(leader.batch)
 
 
 cdef Py_ssize_t gathering(Dispatcher desk, int64_t now) except -1:
-    """Return how many tasks wait for others to go with them, and not for a child."""
+    """Return how many tasks wait for their batch to fill, and not for a child."""
     cdef Submission leader
     cdef Py_ssize_t count = 0
     for leader in desk.open_batches.values():
@@ -83,12 +83,12 @@ cdef Py_ssize_t gathering(Dispatcher desk, int64_t now) except -1:
 
 
 cdef int64_t since(Submission submission) noexcept:
-    """Return from when on a task waits for a child, and not for others to go with it."""
+    """Return since when a task has waited for a child, and not for its batch to fill."""
     return max(submission.submitted_at, submission.due_at)
 
 
 cdef bint withdraw_waiting(Dispatcher desk, Submission submission) except -1:
-    """Take a task off that waits here; return False if it does not."""
+    """Remove a task that waits here; return False if it does not wait here."""
     cdef Submission leader = submission.leader
     if leader is not None:
         leader.followers.remove(submission)
@@ -116,7 +116,7 @@ cdef list all_waiting(Dispatcher desk):
 
 
 cdef list take_waiting(Dispatcher desk):
-    """Take all tasks off that wait here, and return them."""
+    """Remove all tasks that wait here, and return them."""
     waiting = all_waiting(desk)
     for submission in desk.waiting:
         scatter(desk, submission)

@@ -10,7 +10,7 @@ from fastq.pool.shared.processes import rss_of
 
 _REASONS: Final = ("max_tasks", "max_memory", "reload", "replaced", "crashed", "killed", "start_failed", "shutdown")
 _LOOK_S: Final = 2.0
-"""The memory of each child is looked at once in this time. At every tick a look took 6 % of the main process's CPU."""
+"""The memory of each child is read once in this time. Reading it at every tick took 6 % of the main process's CPU."""
 _WORKING: Final = (ChildState.READY, ChildState.LEAVING)
 _STATES: Final = {
     ChildState.STARTING: "starting",
@@ -21,10 +21,10 @@ _STATES: Final = {
 
 
 class Census:
-    """The numbers that count from the start of a pool; ``sample`` is called at each of its ticks.
+    """The numbers of a pool since its start; ``sample`` is called at each of its ticks.
 
-    The seconds are those between two ticks, for each child that has tasks at the later one. So they are estimates
-    where tasks are shorter than a tick.
+    A child counts as busy for the whole time between two ticks if it has tasks at the later one. So the busy seconds
+    are estimates where tasks are shorter than a tick.
     """
 
     def __init__(self) -> None:

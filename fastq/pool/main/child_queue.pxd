@@ -34,13 +34,14 @@ cdef class Submission:
     cdef double given_ns
     cdef Estimate estimate
     cdef readonly ChildQueue queue
-    # Set right after ``make``: with which others it may be called; None for a task that is called by itself.
+    # Set right after ``make``: the rule by which it shares a call with others; None for a task that is called alone.
     cdef public BatchRule batch
-    # The first task of a batch has the others, from when they are put together until its end is known; they have it.
+    # Set from when a batch is put together until its end is known: ``followers`` in its first task, ``leader`` in the
+    # others.
     cdef list followers
     cdef readonly Submission leader
-    # Of the first: when the batch goes to a child even if it is not full, the bytes of all, and once it has gone, of
-    # how many tasks the call is, and how long it was waited for them.
+    # In the first task: when the batch goes to a child even if it is not full, and the bytes of all its tasks. Once it
+    # has gone: how many tasks the call is for, and how long the batch waited for them.
     cdef int64_t due_at
     cdef int64_t batch_bytes
     cdef readonly int called
@@ -64,11 +65,12 @@ cdef class ChildQueue:
     cdef object channel
     cdef int wake_fd
     cdef dict in_flight
-    # How many of them are not the first of their batch; the rows for these that were given back, and how many were made.
+    # How many of ``in_flight`` are not the first of their batch; the rows for such tasks that are free again, and how
+    # many rows were made.
     cdef Py_ssize_t following
     cdef list free_places
     cdef int first_place, made_places
-    # How many calls for a ``BatchRule`` it has.
+    # How many calls it has for each ``BatchRule``.
     cdef dict calls
     cdef readonly bint open
     cdef readonly int64_t left

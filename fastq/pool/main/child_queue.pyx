@@ -48,8 +48,8 @@ cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
 cdef Py_ssize_t STOPPING_AT = layout.STOPPING_AT
 cdef Py_ssize_t REPORT_AT = layout.REPORT_AT
 cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
-# The rest of a late task is estimated as this many times its delay. A task is overdue by half of prefetch_time, and its
-# child must get no more tasks then: so the factor is more than 2.
+# A late task is expected to run for this many times its delay longer. Once it is late by half of prefetch_time, its
+# child must get no more tasks: so the factor is more than 2.
 cdef double LATE_FACTOR = 4
 cdef double FOREVER_NS = 1e18
 cdef Py_ssize_t PLACES = layout.PLACES
@@ -71,7 +71,7 @@ cdef class Estimate:
 
 
 cdef class BatchRule:
-    """What a call of many tasks may have: so many tasks, so many bytes; it waits for so many seconds for them."""
+    """The limits of one call for several tasks: how many tasks and bytes, and how many seconds it waits for them."""
 
     def __init__(self, size: int, wait: float = 0.0, max_bytes: int = 1_000_000) -> None:
         self.size = size
@@ -126,9 +126,9 @@ cdef class Submission:
 
 
 cdef class Event:
-    """The record of what became of a submission, all that a child sends of an attempt.
+    """An event of a submission: its end, or what its handler sent meanwhile.
 
-    ``kind`` is an ``EventKind``, ``data`` belongs to it: a result, a report of a failure, in most cases nothing.
+    ``kind`` is an ``EventKind``, and decides what ``data`` is: a result, a report of a failure, in most cases nothing.
     ``ran_ns`` is the run time of the handler, 0 if it did not begin. The submission knows the task and its type.
     """
 
@@ -176,7 +176,7 @@ cdef class ChildQueue:
         return len(self.in_flight) - self.following
 
     cdef Py_ssize_t at_once(self) noexcept:
-        """Return how many of the sorts that it has run side by side; of an idle child, the least of what it may get."""
+        """Return how many tasks of the sorts that the child has run side by side; if it is idle, at least how many."""
         cdef Py_ssize_t coroutines = self.slots.count - self.threads
         if self.is_mixed():
             return self.slots.count
@@ -185,7 +185,7 @@ cdef class ChildQueue:
         return min(self.threads, coroutines) if self.threads and not self.async_count else coroutines
 
     cdef Py_ssize_t places_left(self) noexcept:
-        """Return for how many more tasks that follow the first of their batch there are rows."""
+        """Return how many rows are left for tasks that are not the first of their batch."""
         return PLACES - self.following
 
     cdef bint is_mixed(self) noexcept:
@@ -214,14 +214,14 @@ cdef class ChildQueue:
     cdef void measure_backlog(self, int64_t now):
         """Estimate how long the child will be busy, from one read of its row.
 
-        Tasks that have ended need not have been collected.
+        The estimate is right even if the results of ended tasks were not collected yet.
         """
         cdef Submission running
         cdef int64_t since
         cdef double elapsed
         cdef double rest
         if not self.count():
-            self.charged_ns = 0  # float dust
+            self.charged_ns = 0  # without what rounding has left
         self.backlog_ns = self.charged_ns
         if self.async_count:
             self.backlog_ns = self.charged_ns / self.at_once() if now >= self.strict_until else FOREVER_NS
@@ -300,7 +300,7 @@ cdef class ChildQueue:
         try:
             self.channel.send("segment", [fd], size=len(data))
         except ChannelClosedError:
-            return False  # the child is gone, which is about to be noticed, or behind with reading
+            return False  # the child is gone, which is noticed soon, or does not read fast enough
         finally:
             os.close(fd)
         return True
@@ -422,7 +422,7 @@ cdef class ChildQueue:
         return ended
 
     cdef int end_of(self, uint32_t kind, Submission submission, list events, int64_t ran_ns, Estimate mean) except -1:
-        """Take a submission off that has ended; return how many have: with the first of a batch, those without an end."""
+        """Remove a submission that has ended; return how many ended: the first of a batch ends those not reported."""
         cdef Submission leader = submission.leader
         cdef int called = max(1, submission.called if leader is None else leader.called)
         cdef int ended = 1
@@ -456,9 +456,9 @@ cdef class ChildQueue:
             raise RingCorruptError(str(error)) from error
 
     cdef list take_back(self, Submission submission):
-        """Withdraw a submission with all of its batch; return them, none if the child has begun it.
+        """Withdraw a submission with all of its batch; return them, or nothing if the child has begun it.
 
-        Then the child must be woken: it may be waiting for a row for this one, and have one for the next.
+        The caller must then wake the child: it may be waiting for a row for this one, and have a row for the next.
         """
         cdef Submission unit = submission if submission.leader is None else submission.leader
         if not self.tasks.take_back(unit.position):
@@ -502,7 +502,7 @@ cdef class ChildQueue:
         return 0
 
     def runs_on(self, submission: Submission) -> bool:
-        """Return whether the call that a submission is in goes on for another one that was not told to end."""
+        """Return whether a submission's call must go on for another task of its batch, which was not told to end."""
         cdef Submission unit = submission if submission.leader is None else submission.leader
         cdef Submission other
         if not unit.followers:
@@ -515,7 +515,7 @@ cdef class ChildQueue:
     def is_deaf(self, now: int, patience_ns: int) -> bool:
         """Return whether the child is idle but has read none of its waiting tasks for ``patience_ns``.
 
-        The time counts from the first look, and anew after this process was suspended itself.
+        The time counts from the first look, and starts anew after this process itself was suspended.
         """
         cdef int64_t now_ns = now
         cdef bint was_away = now_ns - self.looked_at > <int64_t>patience_ns // 4

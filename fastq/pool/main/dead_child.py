@@ -2,8 +2,8 @@
 
 Results that the child had sent count. A task that it had not begun waits again. A coroutine that had no step yet goes
 back to its queue. If the child died by itself, the running tasks are charged. If the main process killed it, only the
-blamed task is charged, and those that had been asked to end and did not. Of a batch nobody knows which task it was, so
-none is charged, and each runs again alone.
+blamed task is charged, and those that had been asked to end and did not. In a batch nobody knows which task was the
+cause, so none is charged, and each runs again alone.
 """
 
 from fastq.pool.main.child import Child, ChildState

@@ -3,13 +3,14 @@
 A child gets about ``prefetch_time`` of plain tasks, by a running estimate per type. Of coroutines and of tasks for
 threads it gets as many as can run at once, and those that would start within that time as others end. A task moves to a
 free child, or is RETURNED in the order of submission, in two cases: it waits behind a task that exceeds its estimate by
-half of ``prefetch_time``, or it has waited for twice that time, here or in a ring.
+half of ``prefetch_time``, or it has waited for twice ``prefetch_time``, here or in a ring.
 
 Tasks with the same ``BatchRule`` are put together here, for one call that counts as one task (``_gathering.pxi``).
 
 A child runs plain tasks or coroutines, never both at once. If every child is busy with one sort and a task of the other
-sort waits, one child is reserved for the waiting sort: it gets no more tasks of its own sort, and runs dry. Beside
-coroutines it runs tasks in threads; then none waits in its ring, where it would keep the other sort from free rows.
+sort waits, one child is reserved for the waiting sort: it gets no more tasks of its own sort, and runs dry. Coroutines
+and tasks in threads run side by side in a child. Then no task waits in its ring, where it would keep the other sort
+from free rows.
 """
 
 from collections import deque
@@ -36,12 +37,13 @@ cdef int64_t MAX_BYTES = 1_000_000
 cdef int MAX_TYPES = 1024
 # For the mean over all types. Wide, so that a run of quick tasks among slow ones does not fetch too many.
 cdef int MEAN_SPAN = 64
-# For the share of a call that a task is. Narrow, since a call may take long, and the next one is to be full.
+# For the share that a task has in a call. Narrow, since a call may take long, and the next one should be full.
 cdef int SHARE_SPAN = 16
-# How long a few tasks wait here for a row, or for the child that is reserved for them. After that another server may
-# have one that is free. The child stays reserved for as long after it has run dry: returned tasks come back from Redis much sooner.
+# How long a few tasks wait here for a row, or for the child that is reserved for them. Then they are returned, since
+# another server may have a free one. The child stays reserved for as long after it has run dry: returned tasks come
+# back from Redis much sooner.
 cdef int64_t PATIENCE_NS = 1_000_000_000
-# More of them would take the room of tasks that could start.
+# How many tasks of a sort wait so. More would take the places of tasks that could start.
 cdef int PATIENT_TASKS = 16
 # While every child has this share of its backlog, no tasks are requested: they would be fetched and written in calls of
 # one or two tasks each, which cost more than the tasks.
@@ -76,7 +78,7 @@ cdef class Dispatcher:
     cdef dict open_batches
     cdef Py_ssize_t following
     cdef bint none_follow
-    # What share of a call a task is, of those that came lately; 1 until the first one for a batch has come.
+    # The mean share that recent tasks had in a call; 1 until the first task for a batch has come.
     cdef Estimate share
     cdef bint has_batches
     # Which sorts have come so far. Once a task of each of them is stuck, all tasks are.
@@ -160,7 +162,7 @@ cdef class Dispatcher:
                     if queue is not None and self.push(queue, submission, now):
                         self.waiting.popleft()
                         continue
-                    stuck[sort] = not is_open(self, submission)  # others need not wait until it is full
+                    stuck[sort] = not is_open(self, submission)  # a batch that is not full holds up no others
                     reserve_child(self.queues, submission.is_async, now)
                 kept.append(submission)
                 self.waiting.popleft()
@@ -225,7 +227,7 @@ cdef class Dispatcher:
                 return False
             held += submission.batch_bytes - PyBytes_GET_SIZE(submission.data)
         return starts_at_once(queue, submission) or (
-            not queue.is_mixed()  # one that waits for its row keeps the other sort from free ones
+            not queue.is_mixed()  # a task that waits for its row keeps the other sort from free rows
             and self.may_wait(queue, submission.estimate.ns, now)
             and count < self.max_records + at_once - 1
             and held + PyBytes_GET_SIZE(submission.data) <= MAX_BYTES
@@ -280,8 +282,8 @@ cdef class Dispatcher:
     def free(self, only_async: bool) -> int:
         """Estimate how many more submissions would start within ``prefetch_time`` and fit into the queues.
 
-        It is 0 while every child has enough work. Tasks that wait for others to go with them take no room: where they
-        did, a child would idle until their time is up.
+        It is 0 while every child has enough work. Tasks that wait for their batch to fill are not counted: otherwise a
+        child would idle until the batch is due.
         """
         cdef ChildQueue queue
         cdef bint any_needs = False
@@ -323,10 +325,11 @@ cdef class Dispatcher:
         return not queue.is_mixed() and queue.backlog_ns + charge_ns / queue.at_once() <= self.due_ns(queue, now)
 
     cdef double due_ns(self, ChildQueue queue, int64_t now):
-        """Return how long a child may be busy and still get more.
+        """Return how long a child may be busy and still get more tasks.
 
-        Tasks side by side are busy for one task's time although the next one starts as soon as the first of them ends:
-        about as many may wait as end in half of ``prefetch_time``. If none has ended for all of it, none may wait.
+        Tasks side by side count as busy for one task's time, although the next one starts as soon as the first of them
+        ends. So about as many may wait as end in half of ``prefetch_time``. If none has ended within ``prefetch_time``,
+        none may wait.
         """
         if queue.async_count < queue.at_once():
             return self.prefetch_ns
@@ -335,9 +338,9 @@ cdef class Dispatcher:
         return max(self.prefetch_ns, self.prefetch_ns / 2 + queue.charged_ns / queue.count())
 
     cdef Py_ssize_t free_rows(self, ChildQueue queue, Py_ssize_t at_once):
-        """Return for how many tasks to ask because of rows that are free.
+        """Return how many tasks to request for the free rows.
 
-        What comes may be of the sort that has none; so they are few then.
+        If only one sort has free rows, few are requested: those that come may be of the other sort.
         """
         cdef int full = full_sort(queue)
         if full == THREAD and self.come[COROUTINE]:
@@ -368,7 +371,7 @@ cdef class Dispatcher:
         self.put_back(stuck + late)
         events = self.dispatch()
         if now >= self.next_return and any([submission.queue is None for submission in stuck]):
-            limit = now  # others may have room; not always, as with more children than cores some look stuck
+            limit = now  # other servers may have room; not each time: with more children than cores some look stuck
             self.next_return = now + <int64_t>(1.5 * self.prefetch_ns)
         return events + return_late(self, limit, now)
 
@@ -436,9 +439,9 @@ include "_gathering.pxi"
 
 
 cdef list return_late(Dispatcher desk, int64_t limit, int64_t now):
-    """Return events for all waiting tasks if the first waited too long, except a few that would come again at once.
+    """Return events for all waiting tasks if the first waited too long, except a few that would come back at once.
 
-    These are those with a reserved child, or with a child that has rows for another sort.
+    Those few are of a sort for which a child is reserved, or for which a child with free rows of another sort is full.
     """
     cdef Submission submission
     cdef ChildQueue queue
@@ -478,7 +481,7 @@ cdef int full_sort(ChildQueue queue) noexcept:
 
 
 cdef bint starts_at_once(ChildQueue queue, Submission submission):
-    """Return whether a child has a place for a submission beside what it has, or is idle."""
+    """Return whether a submission would start at once in a child: in a free thread or row, or because it is idle."""
     if submission.is_threaded:
         return queue.free_threads() > 0
     if submission.is_async:

@@ -24,7 +24,7 @@ class Failures:
         self._wait_until_s = time.monotonic() + _BACKOFF_S[min(self._in_a_row, len(_BACKOFF_S)) - 1]
 
     def try_now(self) -> None:
-        """End the back-off: what is tried next is another one."""
+        """End the back-off: the next start is from another preloader."""
         self._wait_until_s = 0.0
 
     def __bool__(self) -> bool:

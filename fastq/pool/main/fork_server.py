@@ -193,7 +193,7 @@ class ForkServer:
         text = f"the preloader (process {preloader.pid}) died; its children are replaced"
         have_worked = [user.on_lost(preloader) for user in self._users]
         if preloader is not self._preloader:
-            self._on_notice(text)  # by children of the current preloader, as they would have been anyway
+            self._on_notice(text)  # replaced by children of the current preloader, as they would have been anyway
             return
         if time.monotonic() - self._loaded_s < _YOUNG_S and not any(have_worked):
             self._failed(text)

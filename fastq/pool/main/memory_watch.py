@@ -71,7 +71,7 @@ class MemoryWatch:
 
 
 def _running(child: Child) -> list[tuple[int, Submission]]:
-    """Return the running submissions, each after its start time; of a batch the first."""
+    """Return the running submissions, each after its start time; of a batch only the first."""
     return [
         (row[2], submission)
         for submission in child.queue.remaining()

@@ -35,7 +35,7 @@ _SHORTEST_TICK_S = 0.01
 _TICKS_A_PREFETCH = 2.5  # a task that waited for 1.5 prefetch times is found before it has waited for 2
 _ABORT_GRACE_S = 0.5
 _EXIT_S = 0.3
-_LOOK_EVERY_S = 0.05  # at what takes seconds: memory, steps, starts and exits of children
+_LOOK_EVERY_S = 0.05  # at what changes within seconds: memory, steps, starts and exits of children
 _SHORTAGE_EVERY_S = 60.0  # between lines of log
 _ROUNDS = 4  # of collecting before other callbacks of the loop get their turn
 
@@ -120,7 +120,7 @@ class ProcessPool:
         return True
 
     async def stop(self) -> None:
-        """End running tasks (ABORTED: soft signal, SIGKILL half a second later), children and an own preloader.
+        """End running tasks (ABORTED: soft signal, SIGKILL half a second later), children and the pool's own preloader.
 
         Takes at most 1.5 s, and 5 s more if children have stop functions; longer only if SIGKILL does not end a child.
         """
@@ -160,7 +160,7 @@ class ProcessPool:
             self._schedule(self._tick_s)
 
     def _due_in_s(self) -> float:
-        """Return when the next batch goes even if it is not full."""
+        """Return in how many seconds the next batch goes even if it is not full."""
         due_at = self._dispatcher.due_at
         return (due_at - now_ns()) / 1e9 if due_at else math.inf
 
@@ -332,7 +332,7 @@ class ProcessPool:
             self._tell_of_shortage(shortage)
 
     def _relieve(self) -> None:
-        """Free the tasks that wait too long, and tell if there is room: it grows with time, too."""
+        """Move or return tasks that wait too long; tell the listener if there is room, which grows with time, too."""
         self._deliver(self._dispatcher.relieve())
         if self.free:
             self._listener.on_room()

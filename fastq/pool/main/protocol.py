@@ -73,8 +73,8 @@ class PoolCensus(NamedTuple):
 
     ``children`` counts them by what they do: starting, idle, busy, leaving. ``running`` tasks are in a handler,
     ``waiting`` ones are not. ``rss_bytes`` is the memory of the largest child and of all, by their last measurement.
-    ``ended`` counts the children that are gone by reason, ``each`` are those that are there. ``worked_s`` is for how
-    long children had tasks, and for how long they could have had some, in seconds of all children together.
+    ``ended`` counts the children that are gone, by reason; ``each`` lists those that live. ``worked_s`` is for how long
+    children had tasks, and for how long they could have had some, in seconds of all children together.
     """
 
     children: Mapping[str, int]
@@ -104,7 +104,7 @@ class PoolListener:
         log_text(_log, logging.INFO, text)
 
     def on_room(self) -> None:
-        """Learn that a child has begun to take tasks."""
+        """Learn that the pool has room for more tasks."""
 
     def on_description(self, description: str) -> None:
         """Learn how the runner of a child that became ready describes itself."""
@@ -166,4 +166,4 @@ class Pool(Protocol):
         """Wait for at most ``within`` seconds until nothing runs; return whether that was reached."""
 
     async def stop(self) -> None:
-        """End running tasks (ABORTED), every child and an own preloader, within 1.5 s."""
+        """End running tasks (ABORTED), every child and the pool's own preloader, within 1.5 s."""

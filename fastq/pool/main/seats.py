@@ -6,7 +6,7 @@ running handlers than seats. A child of an older import of the app leaves once i
 starts at a time.
 
 A child with a device goes before its successor is started, since the device may have no memory for both. A reload
-empties one such seat at a time, and waits for no seat whose children could not start before it.
+empties one such seat at a time. It does not wait for a seat whose last child could not start.
 """
 
 import time

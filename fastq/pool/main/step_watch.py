@@ -15,7 +15,7 @@ from fastq.pool.shared.processes import thread_time
 _EVERY_S = 0.25
 _PATIENCE_S = 0.5
 _MOST_TYPES = 100
-"""The types that are told of; each is, once."""
+"""How many types are reported, each once."""
 
 
 class _Seen(NamedTuple):
@@ -27,7 +27,7 @@ class _Seen(NamedTuple):
 
 
 class StepWatch:
-    """The looks at what event loops are in."""
+    """A watch for coroutines that block their event loop."""
 
     def __init__(self, on_notice: Callable[[str], None]) -> None:
         self._on_notice = on_notice
@@ -36,7 +36,7 @@ class StepWatch:
         self._due_s = -math.inf
 
     def check(self, children: Sequence[Child], now_s: float) -> None:
-        """Give notice of each type of which a coroutine stands still while other tasks of its child wait."""
+        """Report each type of which a coroutine stands still while other tasks of its child wait."""
         if now_s < self._due_s or len(self._told) >= _MOST_TYPES:
             return
         self._due_s = now_s + _EVERY_S

@@ -14,7 +14,7 @@ from fastq.pool.shared.processes import send_signal, thread_times
 from fastq.pool.shared.signals import SOFT_SIGNAL
 
 _LIVE = (ChildState.READY, ChildState.LEAVING)
-# How long it takes, at least and at most, to tell which thread holds the interpreter, and how much CPU time it uses.
+# To tell which thread holds the interpreter: how long to watch, at least and at most, and how much CPU it must use.
 _LOOK_NS, _LAST_LOOK_NS = 100_000_000, 1_600_000_000
 _LEAST_CPU_NS = 20_000_000
 # A thread that waits for the interpreter wakes every 5 ms; one that wakes less often is in a call of its own.
@@ -30,7 +30,7 @@ class _Interrupted:
 
 @dataclass(slots=True)
 class _Look:
-    """The search for what keeps the event loop of a child from hearing."""
+    """The search for the task that keeps a child's event loop from hearing of an interruption."""
 
     since_ns: int
     next_ns: int
@@ -90,9 +90,9 @@ class Timekeeper:
                 child.kill(interrupted.submission)
 
     def _look(self, interrupted: _Interrupted, look: _Look | None, now_ns: int) -> None:
-        """Kill a child whose interrupted task could not be told, once the task that is the cause of that is found.
+        """Kill a child whose interrupted task cannot be told, once it is known which task is the cause.
 
-        If the loop's thread takes a signal, it gets the interpreter: it is itself in code that blocks the loop.
+        If the loop's thread takes a signal, no other thread holds the interpreter: code in that thread blocks the loop.
         """
         child, queue = interrupted.child, interrupted.child.queue
         if look is None:
@@ -115,9 +115,9 @@ class Timekeeper:
 
 
 def _holder(loop: int, before: dict[int, tuple[int, int]], after: dict[int, tuple[int, int]]) -> int | None:
-    """Return the thread for which the thread of the event loop waits, 0 if there is none, None if that is not clear.
+    """Return the thread that keeps the event loop's thread waiting, 0 if none does, None if that is not clear.
 
-    A busy machine may wake a thread late: that it has not woken yet says nothing.
+    A busy machine may wake a thread late, so a thread that has not woken yet proves nothing.
     """
     used = {one: (after[one][0] - before[one][0], after[one][1] - before[one][1]) for one in before.keys() & after}
     (second_ns, _), (most_ns, thread) = [(0, 0), (0, 0), *sorted((ns, one) for one, (ns, _) in used.items())][-2:]

@@ -22,7 +22,7 @@ def open_descriptors() -> set[int]:
         fds = {int(name) for name in os.listdir("/dev/fd")}
     except OSError:
         return set()
-    return {fd for fd in fds if _is_open(fd)}  # that of the listing itself is closed again
+    return {fd for fd in fds if _is_open(fd)}  # the descriptor of the listing itself is closed by now
 
 
 def findings(before: set[int]) -> list[str]:
@@ -117,7 +117,7 @@ def _about_threads() -> list[str]:
 
 
 def _run_fork_handlers() -> None:
-    """Fork once: some libraries end their threads before a fork, and those left are lost in children."""
+    """Fork once: some libraries end their threads before a fork, so the threads left after it are lost in children."""
     try:
         pid = os.fork()
     except OSError:

@@ -1,4 +1,4 @@
-"""Memory that Python's own modules do not reach: a mapping that keeps no descriptor open, and what malloc has free."""
+"""What Python's own modules cannot do: map memory without an open descriptor, and give back what malloc has free."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport errno

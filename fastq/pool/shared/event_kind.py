@@ -18,7 +18,7 @@ ANOTHER_TASK: Final = b"another task"
 """The data of a RERUN whose child was killed because of another task, which is charged for it."""
 
 ITS_BATCH: Final = b"its batch"
-"""The data of a RERUN whose child died with the call of several tasks that it was in: it must run again alone."""
+"""The data of a RERUN whose child died in a call for several tasks: the task must run again alone."""
 
 
 class EventKind(IntEnum):
@@ -57,7 +57,7 @@ class EventKind(IntEnum):
     """The task ran in a child that was killed for another reason; it gets a free rerun. ``data`` is ``ANOTHER_TASK`` if
     it is known which task was the cause, and ``ITS_BATCH`` if it is one of a batch."""
     RETURNED = 15
-    """The task never started, and goes back to its queue. Events of one batch are in the order of submission."""
+    """The task never started, and goes back to its queue. Such events are in the order of submission."""
     WRITTEN = 16
     """The handler wrote ``data`` as its result and still runs."""
     PROGRESS = 17

@@ -45,8 +45,8 @@ ROW_ENTERED_AT = 24  # u64; child writes the sequence number once the coroutine 
 ROW_THREAD_AT = 32  # u64; the system's id of the thread that runs the task, 0 = none
 ROW_SAVED_AT = 40  # u64; main writes the number of the last checkpoint that is saved
 
-# The first task of a batch has a row as a single one has. The others have rows behind the rings, which the main process
-# gives out, so that each of them can be canceled and can save checkpoints. Unused ones take no memory.
+# The first task of a batch has a row like a single task. The others have rows behind the rings, which the main process
+# gives out, so that each of them can be canceled and can save checkpoints. Unused rows take no memory.
 PLACES = 8192
 
 ROW_IDLE = 0

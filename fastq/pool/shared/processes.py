@@ -24,7 +24,7 @@ def kill_group(pid: int) -> None:
 
 
 def open_pidfd(pid: int) -> int:
-    """Return a descriptor that becomes readable when ``pid`` ends, -1 if there is none or the process is gone."""
+    """Return a descriptor that becomes readable when ``pid`` ends, -1 if the system has none or the process is gone."""
     if not hasattr(os, "pidfd_open"):
         return -1
     try:
@@ -125,9 +125,9 @@ def describe_code(code: int) -> str:
 
 
 def write_lines_at_once() -> None:
-    """Let stdout and stderr hold no line back, whatever they are: it would be lost with a killed process."""
+    """Make stdout and stderr line-buffered, also for files and pipes: a killed process loses what it holds back."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # else it is none, or somebody's own
+        if isinstance(stream, io.TextIOWrapper):  # else there is no stream, or the app has replaced it
             stream.reconfigure(line_buffering=True)
 
 

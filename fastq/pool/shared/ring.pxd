@@ -13,7 +13,7 @@ cdef struct Record:
     char *at
     uint64_t end
 
-# One task in a record for a batch; ``row`` is that of the slot table, unless it is the first.
+# One task in the record of a batch; ``row`` is its row in the slot table, 0 for the first, which has the call's row.
 cdef struct Member:
     uint64_t seq
     int64_t timeout

@@ -56,7 +56,7 @@ class TaskContext(Protocol):
 
     @property
     def loop(self) -> AbstractEventLoop | None:
-        """Return the loop in which the coroutines of this child run, for a plain task, which runs beside none."""
+        """Return the loop of this child's coroutines, for use by a plain task, which runs while no coroutine does."""
 
     def write_result(self, data: bytes) -> None:
         """Send ``data`` as an intermediate result, from any thread.
@@ -66,11 +66,11 @@ class TaskContext(Protocol):
         """
 
     def write_progress(self, data: bytes, is_soon: bool) -> None:
-        """Send how far the handler has come, as ``write_result``; if it is too soon, with the end of the task."""
+        """Send the handler's progress, as ``write_result`` does; if ``is_soon``, only with the end of the task."""
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether running tasks should come to an end, since the server is about to."""
+        """Return whether running tasks should come to an end, since the server is about to stop."""
 
     def save(self, data: bytes) -> int:
         """Send a checkpoint, from any thread, and return its number; errors are those of ``write_result``."""
@@ -106,7 +106,7 @@ class Runner(Protocol):
         """Return the functions to call in the same way in a child that was told to exit, before it does."""
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
-        """Run a plain task to its end, in a copy of the context in which the child began; in several threads at once.
+        """Run a plain task to its end, in a copy of the child's first context; several threads may call this at once.
 
         ``TaskTimeout`` or ``TaskCanceled`` may be raised anywhere inside. If one of them escapes, the outcome is
         TIMEOUT or CANCELED; with any other exception it is BROKEN.

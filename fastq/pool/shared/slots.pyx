@@ -161,7 +161,7 @@ cdef class Slots:
     def note_saved(self, seq: int, number: int) -> None:
         """Let a running task see that its checkpoint of this number is saved.
 
-        The numbers of a child only grow, so one that comes too late is no other task's.
+        The numbers in a child only grow, so one that comes too late is not taken for another task's.
         """
         cdef int row = self.row_of(seq)
         if row >= 0 and self.saved(row) < <uint64_t>number:
@@ -191,7 +191,7 @@ cdef class Slots:
         return row >= 0 and atomic.load64(self.at(row) + ENTERED_AT) != <uint64_t>seq
 
     def in_thread(self, thread: int) -> int:
-        """Return the sequence number of the task that runs in a thread, by the system's id of it; 0 for none."""
+        """Return the sequence number of the task that runs in the thread with this system id, 0 for none."""
         cdef uint64_t seq
         cdef int row
         for row in range(self.count):
