@@ -1,4 +1,4 @@
-"""Django around a task: the project set up, and database connections that are fresh; without its tasks framework."""
+"""Django around a task: sets up the project and keeps database connections fresh; needs no tasks framework."""
 
 import django
 from asgiref.sync import sync_to_async

@@ -1,4 +1,4 @@
-"""The notes of ``once``: by what key a database knows that a function of a task has been committed."""
+"""The notes of ``once``: the key under which a database notes that a function of a task has been committed."""
 
 from collections.abc import Callable
 

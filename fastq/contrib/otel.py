@@ -1,7 +1,7 @@
-"""Traces with OpenTelemetry: a span for each sending of tasks and for each attempt, joined by headers of W3C.
+"""Traces with OpenTelemetry: a span for each call that enqueues and for each attempt, joined by W3C headers.
 
-Needs the extra ``otel``, which is opentelemetry-api; the SDK and its exporters are the app's. Nothing else of fastq
-imports this. Names are those of the semantic conventions for messaging, v1.44, which are not stable yet.
+Needs the extra ``otel``, which is opentelemetry-api; the app brings the SDK and its exporters. Nothing else of fastq
+imports this. Names follow the semantic conventions for messaging, v1.44, which are not stable yet.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ _traced: Final[list[ServeMux[Any]]] = []
 def trace_client(client: Client | AsyncClient) -> None:
     """Record a span ``send {queue}`` for each task, or chunk of ``enqueue_many``, that a client enqueues.
 
-    Its context goes into the headers of the tasks, but not of those that have a ``traceparent`` already.
+    The span's context goes into the headers of the tasks, except those that have a ``traceparent`` already.
     """
     if isinstance(client, AsyncClient):
         client.use(_sending_async)
@@ -100,7 +100,7 @@ def trace_aggregator(aggregate: Callable[[str, Sequence[GroupedTask]], Task]) ->
     def traced(group: str, tasks: Sequence[GroupedTask]) -> Task:
         with _tracer.start_as_current_span(
             "aggregate",
-            context=Context(),  # a new trace: the tasks are of many
+            context=Context(),  # a new trace: the tasks belong to many
             kind=SpanKind.PRODUCER,
             links=list(_links(tasks[:MAX_LINKS])),
             attributes={

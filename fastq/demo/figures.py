@@ -14,8 +14,8 @@ class Figures:
     """Rates in runs a second, shares from 0 to 1, lateness in seconds.
 
     The busy time lasts from the start of the first run until the first queue has no backlog. ``busy_runs`` started in
-    it; ``shares`` are each queue's part of them. ``late_busy`` and ``late_idle`` are the delays of delayed tasks: those
-    of the first wave, behind the backlog, and those of the second.
+    it; ``shares`` are each queue's part of them. ``late_busy`` and ``late_idle`` tell how late delayed tasks began: in
+    the first wave, behind the backlog, and in the second.
     """
 
     runs: int

@@ -87,6 +87,6 @@ class Shift:
     def _cancel_stuck(self) -> None:
         self._stuck_has_begun = self._stuck_has_begun or self._tail.names(self._stuck)
         if self._stuck_has_begun and not self._is_canceled:
-            # It is lost while the worker's subscription is being renewed, so it is repeated at the next look.
+            # The message is lost while the worker renews its subscription, so it is sent again at the next look.
             cancel = Operation("PUBLISH", (), (keys.CANCEL_CHANNEL, self._stuck), int, idempotent=True)
             self._is_canceled = self._broker.run(cancel) > 0

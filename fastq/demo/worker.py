@@ -37,7 +37,7 @@ class Worker:
 
     @property
     def command(self) -> str:
-        """Return the command as a user would type it, in lines."""
+        """Return the command as a user would type it, on several lines."""
         words = shlex.join(["fastq-worker", *self._arguments]).split(" --")
         lines = [" --".join(words[:3]), " --".join(words[3:])]
         return " \\\n      --".join(lines)
@@ -56,7 +56,7 @@ class Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it, at once if the demo did not finish normally."""
+        """End the worker, at once if the demo did not finish normally."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -67,7 +67,7 @@ class Worker:
         wait_or_kill(process)
 
     def stop(self) -> None:
-        """Shut it down as an operator would, and wait; ``WorkerEndedError`` unless it ends with exit code 0."""
+        """Shut the worker down as an operator would, and wait; ``WorkerEndedError`` unless its exit code is 0."""
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
@@ -75,7 +75,7 @@ class Worker:
                 raise WorkerEndedError(f"fastq-worker exited with code {code} at its shutdown\n{self.last_words()}")
 
     def check(self) -> None:
-        """Raise ``WorkerEndedError`` if it has ended."""
+        """Raise ``WorkerEndedError`` if the worker has ended."""
         if self._process is not None and (code := self._process.poll()) is not None:
             raise WorkerEndedError(f"fastq-worker exited unexpectedly with code {code}\n{self.last_words()}")
 
@@ -104,8 +104,8 @@ def environment() -> dict[str, str]:
 
 
 def end_with_demo() -> None:
-    """Let a child process end with the demo, between its fork and its exec."""
-    # Only for a demo that is killed, which cannot stop its processes.
+    """Make a child process end with the demo; called between its fork and its exec."""
+    # This matters only for a demo that is killed, which cannot stop its processes.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

@@ -18,7 +18,7 @@ from fastq.options import EnqueueOptions
 from fastq.task import Task
 
 LEAST_TASKS: Final = 1_000
-"""With fewer tasks there would be no room for every lot."""
+"""With fewer tasks, not every lot would find a place."""
 
 WEIGHTS: Final = {"critical": 6, "default": 3, "low": 1}
 

@@ -1,4 +1,4 @@
-"""Metrics of queues, as everybody's inspector sees them; needs ``fastq-worker[metrics]``.
+"""Metrics of queues, as any inspector sees them; needs ``fastq-worker[metrics]``.
 
 The metrics of a running server are its own: ``fastq-worker --metrics-listen``.
 """

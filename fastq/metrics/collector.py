@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 KEPT_S: Final = 5.0
 KEPT_READS: Final = 20.0
-"""A reading is kept for as many times as long as it took, so that readings take at most a twentieth of the time."""
+"""A reading is kept for this many times its duration, so that readings take at most a twentieth of the time."""
 MOST_S: Final = 8.0
 """After this time no more queues are read; Prometheus waits 10 s for all."""
 STATES: Final = ("active", "pending", "scheduled", "retry", "archived", "completed", "aggregating")
@@ -164,12 +164,12 @@ class QueueCollector(Collector):
 
 
 def _written(name: str) -> str:
-    """Return a name as Unicode text, which all of a scrape has to be; asynq takes any bytes for a queue."""
+    """Return a name as Unicode text, which a scrape must be; asynq takes any bytes as the name of a queue."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _of_queues(queues: Sequence[QueueInfo]) -> Iterator[Metric]:
-    """Yield what the table of figures has, and asynq's gauge of states; some of its gauges are called ``_total``."""
+    """Yield the metrics of the table of fields, and asynq's gauge of states; asynq names some gauges ``_total``."""
     tasks = GaugeMetricFamily(
         "asynq_tasks_enqueued_total", "Tasks of a queue in each state.", labels=["queue", "state"]
     )

@@ -14,14 +14,14 @@ from fastq.inspector import Inspector
 from fastq.metrics.collector import QueueCollector
 
 MOST_CONNECTIONS: Final = 16
-"""One more ends the oldest: prometheus_client's own server takes any number, and waits for each without a limit."""
+"""One more ends the oldest. prometheus_client's own server takes any number, and waits for each without a limit."""
 PATIENCE_S: Final = 10.0
 """The time limit for a request, and for a client to read the answer."""
 
 
 @contextmanager
 def exporting(inspector: Inspector, host: str, port: int) -> Iterator[int]:
-    """Serve the metrics of all queues meanwhile, and give the port; ``OSError`` if the address cannot be used."""
+    """Serve the metrics of all queues in the block, and yield the port; ``OSError`` if the address cannot be used."""
     registry = CollectorRegistry()
     registry.register(QueueCollector(inspector))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -46,7 +46,7 @@ class Handler(WSGIRequestHandler):
 
 
 class Server(ThreadingMixIn, WSGIServer):
-    """A server with a thread for each connection, of which there are few."""
+    """A server with a thread for each connection; the number of connections is limited."""
 
     daemon_threads = True
     request_queue_size = 128

@@ -1,7 +1,8 @@
 """The engine: in each turn it enqueues the due tasks and publishes the entries. It never waits itself.
 
-All due ticks are enqueued in one round trip, those of an entry in order. A reply, or a missing one, concerns only its
-entry. An entry that failed is tried again with growing pauses, and its policy decides which ticks are left by then.
+Each round trip enqueues the next due tick of up to 100 entries, so the ticks of an entry stay in order. An error, or a
+missing reply, concerns only its entry. An entry that failed is tried again with growing pauses, and its policy decides
+which ticks are left by then.
 """
 
 import logging
@@ -33,7 +34,7 @@ LONGEST_BACKOFF_S: Final = 5.0
 MOST_AT_ONCE: Final = 100
 MOST_TOLD: Final = 20
 BEAT_AFTER_TICK_S: Final = 1.0
-"""The pause from a heartbeat to the next one, which publishes what a tick has changed."""
+"""The least pause from a heartbeat to one that publishes what a tick has changed."""
 
 _log = logging.getLogger("fastq.scheduler")
 

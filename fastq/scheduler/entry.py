@@ -31,7 +31,7 @@ SET_BACK: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The registration: ``options`` as given, ``checked`` for ``complete``."""
+    """The registration; ``options`` are as given, ``checked`` has them in the form that ``complete`` takes."""
 
     schedule: Schedule
     task: Task
@@ -103,7 +103,7 @@ class Entry:
         self.failures = 0
         self.retry_at_s = 0.0
         self.is_behind = False
-        """Whether the last tick that ended left others out: that is told once."""
+        """Whether the last finished tick left others out, which is logged once."""
         self._attempt: Attempt | None = None
         self._pick: Pick | None = None
         self._begin(now)
@@ -133,7 +133,7 @@ class Entry:
         return makes_up_all and self.next is not None and now - self.next > SURELY_KNOWN
 
     def recall(self, last: LastTick | None) -> None:
-        """Go to the last tick that a scheduler of this app tried, if it has the same plan; back only at first."""
+        """Move to the last tick that a scheduler tried, if it has the same plan; move back only the first time."""
         is_first, self.recalled = not self.recalled, True
         self._note_answer()
         if last is None or last.plan != self.registration.plan:
@@ -198,7 +198,7 @@ class Entry:
     def message(self) -> SchedulerEntry:
         """Describe the entry as inspectors see it: with the options given to ``register``, as asynq does.
 
-        The queue that a task has of itself is told, too: inspectors would take it to be the default.
+        The queue that is set in the task is included: without it, inspectors would show the default queue.
         """
         registration = self.registration
         queue = {"queue": registration.task.options["queue"]} if "queue" in registration.task.options else {}

@@ -1,4 +1,4 @@
-"""The options of an entry as asynq lists them beside it, as text in the order given; and hashes them."""
+"""The options of an entry as text, in asynq's form and the order given; and asynq's hash of a configuration."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
@@ -40,7 +40,7 @@ def _forms(spec: OptionSpec, value: Any) -> Iterator[str]:
 
 
 def config_hash(cronspec: str, task_type: str, payload: bytes | None, listed: Iterable[str]) -> str:
-    """Return asynq's hash of a configuration; options count in any order, ``None`` as an empty payload.
+    """Return asynq's hash of a configuration; the order of options does not count, ``None`` is an empty payload.
 
     The parts are joined without separators, as asynq does: type ``t`` with payload ``p`` is type ``tp`` with none.
     """

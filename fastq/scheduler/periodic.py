@@ -23,7 +23,7 @@ from fastq.task import Task, lock_payload
 
 MIN_INTERVAL_S: Final = 0.1
 PROVIDER_MAY_TAKE_S: Final = 5.0
-"""How long the end waits for a provider that is being asked."""
+"""How long ``shutdown`` waits for a provider that is being called."""
 
 _log = logging.getLogger("fastq.scheduler.periodic")
 

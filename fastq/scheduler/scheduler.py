@@ -122,7 +122,7 @@ class Scheduler:
             if self._state is _State.ACTIVE:
                 raise RuntimeError("the scheduler is already running")
             self._engine.begin()
-            self._state = _State.ACTIVE  # before the thread exists, whose end closes it
+            self._state = _State.ACTIVE  # before the thread starts: it sets CLOSED when it ends
             self._loop.start()
 
     def shutdown(self) -> None:

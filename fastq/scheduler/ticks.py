@@ -22,7 +22,7 @@ _MIN_TTL_S: Final = 3600
 _MAX_TTL_S: Final = 90 * 86_400
 
 SURELY_KNOWN: Final = timedelta(seconds=_MIN_TTL_S // 2)
-"""The least time after its due time for which Redis knows that a tick was enqueued, so that clocks may differ."""
+"""For this long after a tick's due time, Redis surely knows that it was enqueued, even if clocks differ."""
 
 
 class Missed(StrEnum):
@@ -87,7 +87,7 @@ def _between(schedule: Schedule, after: datetime, now: datetime) -> Iterator[dat
 
 
 def _on_grid(schedule: Schedule, after: datetime, moment: datetime) -> datetime:
-    """Return the moment; for an interval, which counts from its last tick, the tick before the moment."""
+    """Return ``moment``; for an interval, whose ticks count from the last one, return the tick before ``moment``."""
     if not isinstance(schedule, IntervalSchedule):
         return moment
     every = timedelta(seconds=schedule.every_s)
@@ -108,8 +108,8 @@ def begin_at(schedule: Schedule, now: datetime, *, shared: bool) -> datetime:
 def tick_ttl_s(schedule: Schedule, tick: datetime, missed: Missed) -> int:
     """Return how long Redis must know that a tick was enqueued: about as long as another scheduler may still try it.
 
-    It is too short if ticks are denser than the gap after this one. So with ``Missed.ALL``, a late scheduler first asks
-    for the last tick.
+    This is too short if later ticks are denser than the gap after this one. So with ``Missed.ALL``, a late scheduler
+    first asks for the last tick.
     """
     following = next_tick(schedule, tick)
     gap_s = _MAX_TTL_S if following is None else int((following - tick).total_seconds())

@@ -35,7 +35,7 @@ def assert_enqueued(
 ) -> list[TaskInfo]:
     """Return the enqueued tasks of a type; if there is none, ``AssertionError`` shows what was enqueued instead.
 
-    In a Redis (or that of a ``Client``), the waiting tasks are checked: pending, scheduled, in retry, in a group. In an
+    In Redis, given by URL or ``Client``, the waiting tasks are checked: pending, scheduled, in retry, in a group. In an
     inline client, all enqueued tasks are checked. A ``payload`` that is not bytes is compared as JSON. ``expected`` are
     fields of ``TaskInfo`` (queue, headers, group, max_retry, state ...). ``count`` is the expected number, which may be
     0.

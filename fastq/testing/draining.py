@@ -44,13 +44,13 @@ def drain(
     retries: bool = False,
     hooks: Hooks = NO_HOOKS,
 ) -> list[TaskRun]:
-    """Run all tasks that are pending or due, and those that they enqueue, until there are none; return their runs.
+    """Run all tasks that are pending or due, and those that they enqueue, until none is left; return their runs.
 
     Afterwards Redis has the data that a server would leave: results, retries, archive, counters. All known queues are
     drained in turn, unless ``queues`` names some; paused queues are left alone. ``scheduled`` also runs tasks that are
-    not due yet, ``retries`` also runs failed tasks until they are done or archived. A batch handler gets what is there.
-    Groups wait for ``aggregate_groups``. Lanes are served by turns; their rates are not waited for. ``RuntimeError``
-    after 100 000 runs, because some tasks enqueue themselves forever.
+    not due yet, ``retries`` also runs failed tasks until they are done or archived. A batch handler gets the tasks that
+    are there, and waits for no more. Groups wait for ``aggregate_groups``. Lanes are served by turns; their rates are
+    not waited for. ``RuntimeError`` after 100 000 runs, because some tasks enqueue themselves forever.
 
     >>> from fastq import Client
     >>> from fastq.testing import embedded_redis
@@ -107,7 +107,7 @@ class _Draining:
             pass
 
     def _run(self, operation: Operation[T]) -> T:
-        """Run an operation, or its twin of a queue with lanes."""
+        """Run an operation, or its twin for queues with lanes."""
         (operation,) = self._lanes.twins([operation])
         return self._broker.run(operation)
 
@@ -136,7 +136,7 @@ class _Draining:
             pass
 
     def _work_off(self, queue: str, leased: Sequence[LeasedTask]) -> Iterator[TaskRun]:
-        """Run tasks, those of a batch handler by one call; what an exception keeps from running goes back."""
+        """Run tasks, those of a batch handler by one call; after an exception, those that have not run go back."""
         tasks = InFlightTasks()
         waiting: list[InFlightTask] = []
         for one in leased:

@@ -84,7 +84,7 @@ class _InlineTasks:
     def waiting(self) -> list[TaskMessage]:
         """Return the messages of the waiting tasks: scheduled, in a group, or waiting for their next attempt.
 
-        An exception that ends a call leaves more of them here: those that could not run, or not end, because of it.
+        If an exception ends a call, the tasks that could not run or end because of it are here, too.
         """
         return list(self._waiting.values())
 
@@ -128,7 +128,7 @@ class _InlineTasks:
         if lock:
             self._locks[lock] = key
         self.enqueued.append(info)
-        # One in a lane has its turn at once, as nothing else runs.
+        # A task in a lane has its turn at once, since nothing else runs.
         if info.state is TaskState.PENDING or (batch.in_lane and info.state is TaskState.AGGREGATING):
             self._backlog.append(message)
         else:
@@ -137,7 +137,7 @@ class _InlineTasks:
 
     @property
     def _waits_for_more(self) -> bool:
-        """Return whether the task that was put last is for a batch handler, which is to get those behind it, too."""
+        """Return whether the last task put is for a batch handler, which should get the following tasks, too."""
         return bool(self._backlog) and self._runner.batch_of(self._backlog[-1].type)[1] > 1
 
     def _next_call(self) -> list[TaskMessage]:
@@ -154,7 +154,7 @@ class _InlineTasks:
         return call
 
     def _release(self, message: TaskMessage) -> None:
-        """Release the unique lock of a task, if it is the task's."""
+        """Release the unique lock of a task, if the task still holds it."""
         if self._locks.get(message.unique_key) == (message.queue, message.id):
             del self._locks[message.unique_key]
 
@@ -174,7 +174,7 @@ class _InlineTasks:
             raise errors[0]
 
     def _put_again(self, key: TaskKey) -> None:
-        """Put what was enqueued by a key while its task ran."""
+        """Put the task that was enqueued by a key while the task of that key ran."""
         message = self._keys.again.pop(key, None)
         if message is not None and key in self._waiting:
             self._waiting[key] = message
@@ -269,13 +269,13 @@ class InlineClient(_InlineTasks, Client):
         return EnqueueResults([_InlineResults(results)])
 
     def run_waiting(self) -> list[TaskRun]:
-        """Run all that waits now, once each, whatever its time; return these runs and those of what they enqueued."""
+        """Run each waiting task once, whatever its time; return these runs and the runs of tasks that they enqueued."""
         before = self._wake_waiting()
         self._work()
         return self.runs[before:]
 
     def set_limit(self, queue: str, lane: str | None, **limit: Unpack[LimitParts]) -> None:
-        """Check the arguments; tasks run one after the other, at once."""
+        """Only check the arguments: tasks run at once, one after the other."""
         limited(queue, lane, limit)
 
     def ping(self) -> None:
@@ -285,7 +285,7 @@ class InlineClient(_InlineTasks, Client):
         """Do nothing."""
 
     def _work(self) -> None:
-        """Run the backlog, unless that is being done: a handler that is part of it may have called."""
+        """Run the backlog, unless it is being run: then a handler in it has called this."""
         if self._is_running:
             return
         with self._working():
@@ -335,13 +335,13 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
         return EnqueueResults([_InlineResults(results)])
 
     async def run_waiting(self) -> list[TaskRun]:
-        """Run all that waits now, once each, whatever its time; return these runs and those of what they enqueued."""
+        """Run each waiting task once, whatever its time; return these runs and the runs of tasks that they enqueued."""
         before = self._wake_waiting()
         await self._work()
         return self.runs[before:]
 
     async def set_limit(self, queue: str, lane: str | None, **limit: Unpack[LimitParts]) -> None:
-        """Check the arguments; tasks run one after the other, at once."""
+        """Only check the arguments: tasks run at once, one after the other."""
         limited(queue, lane, limit)
 
     async def ping(self) -> None:
@@ -351,7 +351,7 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
         """Do nothing."""
 
     async def _work(self) -> None:
-        """Run the backlog, unless that is being done: a handler that is part of it may have called."""
+        """Run the backlog, unless it is being run: then a handler in it has called this."""
         if self._is_running:
             return
         with self._working():

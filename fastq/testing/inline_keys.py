@@ -10,7 +10,7 @@ Key = tuple[str, str]
 
 
 class InlineKeys:
-    """The tasks of one inline client as their keys find them: those that wait, are next, or run."""
+    """The tasks of one inline client by key: those that wait, are next, or run."""
 
     def __init__(self, waiting: dict[Key, TaskMessage]) -> None:
         self._waiting = waiting
@@ -18,7 +18,7 @@ class InlineKeys:
         self.again: dict[Key, TaskMessage] = {}
 
     def find(self, key: Key, message: TaskMessage, terms: KeyTerms, backlog: deque[TaskMessage]) -> Found | None:
-        """Return what becomes of a task where one with its key is there, and do it; None if there is none."""
+        """Settle a task if another one with its key is there, and return how; None if there is none."""
         state = self._state(key, backlog)
         if state is None:
             return None

@@ -26,7 +26,7 @@ class InlineWaiter(BlockingWaiter):
         self._drop = drop
 
     def open_inbox(self) -> Inbox:
-        """Return a name: nothing is told."""
+        """Return an inbox that nothing is sent to."""
         return Inbox("inline")
 
     def _why(self, task: SubmitKey, deadline: Deadline) -> str:
@@ -45,7 +45,7 @@ class InlineWaiter(BlockingWaiter):
         return _state(self._end_of, task[:2])
 
     def progress(self, task: SubmitKey) -> None:
-        """Return None: a task that could tell has ended."""
+        """Return None: a task that has begun has also ended."""
 
     def cancel(self, task: SubmitKey) -> None:
         """Delete a task that waits."""
@@ -60,7 +60,7 @@ class AsyncInlineWaiter(AsyncWaiter):
         self._drop = drop
 
     async def open_inbox(self) -> Inbox:
-        """Return a name: nothing is told."""
+        """Return an inbox that nothing is sent to."""
         return Inbox("inline")
 
     async def _wait_for(self, task: SubmitKey, deadline: Deadline) -> TaskEnd:
@@ -81,7 +81,7 @@ class AsyncInlineWaiter(AsyncWaiter):
         return _state(self._end_of, task[:2])
 
     async def progress(self, task: SubmitKey) -> None:
-        """Return None: a task that could tell has ended."""
+        """Return None: a task that has begun has also ended."""
 
     async def cancel(self, task: SubmitKey) -> None:
         """Delete a task that waits."""

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 NO_HOOKS: Final = Hooks()
 A_FAILURE: Final = frozenset({TaskTimeout, TaskCanceled, SystemExit})
-"""Exceptions beside ``Exception`` that only fail the handler; Ctrl-C and those of pytest propagate to the test."""
+"""Exceptions beside ``Exception`` that only fail the handler; Ctrl-C and pytest's own exceptions reach the test."""
 
 
 class RunOutcome(StrEnum):
@@ -211,7 +211,7 @@ class _Attempt:
 
 
 class _Call:
-    """One run of several tasks: an attempt of each, and hooks that note what they are told with the task's own."""
+    """One run of several tasks: an attempt for each, and hooks that record their calls in the attempt concerned."""
 
     def __init__(self, mux: ServeMux, tasks: Sequence[InFlightTask], hooks: Hooks) -> None:
         self._attempts = [_Attempt(mux, task, hooks) for task in tasks]
@@ -231,7 +231,7 @@ class _Call:
         )
 
     def _error_handler(self, task: RunningTask, error: BaseException) -> None:
-        self._recorder = self._recorders[task.id]  # the other hooks are asked about it next
+        self._recorder = self._recorders[task.id]  # the other hooks are called for this task next
         self._recorder._error_handler(task, error)
 
     def _is_failure(self, error: BaseException) -> bool:
@@ -270,7 +270,7 @@ def view_type(data: bytes) -> str:
 
 
 def _time_is_up_ns(view: TaskView) -> int:
-    """Return the time limit of a handler that begins now, on CLOCK_MONOTONIC."""
+    """Return when the time of a handler that begins now is up, on CLOCK_MONOTONIC."""
     limits = [float(view.timeout)] if view.timeout else []
     if view.deadline:
         limits.append(view.deadline - time.time())

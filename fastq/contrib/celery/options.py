@@ -68,7 +68,7 @@ class Settings:
 
     @property
     def terms(self) -> Terms:
-        """Return what the server must know: as in Celery, a task whose process died is not run again by default."""
+        """Return the terms for the server: as in Celery, a task whose process died is not run again by default."""
         limit_s = _first(self.soft_time_limit, self.time_limit)
         return Terms(None if limit_s is None else math.ceil(limit_s), not self.reject_on_worker_lost, may_be_late=True)
 

@@ -55,7 +55,7 @@ class AsyncResult:
     def state(self) -> str:
         """Return PENDING, STARTED, RETRY, FAILURE, SUCCESS or REVOKED; a task that is not known is PENDING.
 
-        REVOKED is one that has expired, or was revoked by this object.
+        A task is REVOKED if it has expired, or was revoked by this object.
         """
         try:
             state = _STATES.get(self._handle.state(), "PENDING")
@@ -83,9 +83,9 @@ class AsyncResult:
     def get(self, timeout: float | timedelta | None = None, propagate: bool = True) -> Any:
         """Wait until the task has ended, and return what it returned.
 
-        If it failed, ``TaskFailedError`` is raised, or returned without ``propagate``; if it has expired,
-        ``TaskRevokedError``. ``TaskGoneError`` if no such task is kept, ``TimeoutError`` after ``timeout``,
-        ``RuntimeError`` within a task.
+        Raises ``TaskFailedError`` if it failed, and ``TaskRevokedError`` if it has expired; without ``propagate``,
+        these two are returned. Raises ``TaskGoneError`` if no such task is kept, ``TimeoutError`` after ``timeout``,
+        and ``RuntimeError`` within a task.
         """
         try:
             value = self._value(timeout)
@@ -126,7 +126,7 @@ class AsyncResult:
     def _handle(self) -> Handle[Any]:
         return Handle(self._app.client._waiter, (*self._key, ""), decode)
 
-    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_such_attribute(self, "an AsyncResult", OF_RESULT, name)

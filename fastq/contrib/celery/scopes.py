@@ -36,12 +36,12 @@ class Project:
                     self.tasks.add(node.name)
 
     def kind_of(self, name: str) -> Kind | None:
-        """Return what a name stands for that is imported from another file, None if it is neither app nor task."""
+        """Return what a name imported from another file stands for: APP, TASK, or None for neither."""
         return Kind.APP if name in self.apps else Kind.TASK if name in self.tasks else None
 
 
 class Scope:
-    """The names that a module, a class or a function binds; one that is bound to several things is something else."""
+    """The names that a module, a class or a function binds; a name bound to several kinds of things is OTHER."""
 
     def __init__(self, project: Project, outer: "Scope | None" = None) -> None:
         self.project = project
@@ -53,7 +53,7 @@ class Scope:
         self._kinds[name] = kind if self._kinds.get(name, kind) is kind else Kind.OTHER
 
     def find(self, name: str) -> Kind | None:
-        """Return what a name stands for here; one that is bound nowhere may come by an import of all names."""
+        """Return what a name stands for here; a name that is bound nowhere may come from an ``import *``."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope._kinds:
@@ -79,7 +79,7 @@ class Scope:
         return self.find(node.id) if isinstance(node, ast.Name) else None
 
     def fill(self, body: Sequence[ast.AST]) -> None:
-        """Bind the names that these statements bind, but not what functions and classes in them bind."""
+        """Bind the names that these statements bind, except those bound inside functions and classes."""
         for node in body:
             self._bind_by(node)
             if not isinstance(node, _OF_THEIR_OWN):
@@ -141,14 +141,14 @@ def _walk(node: ast.AST, scope: Scope, around: Scope) -> Iterator[tuple[ast.AST,
 
 
 def decorator_of(node: ast.expr) -> str:
-    """Return the name of a decorator that makes a task, "" of another one."""
+    """Return the name of a decorator that makes a task, "" for any other decorator."""
     called = node.func if isinstance(node, ast.Call) else node
     name = name_of(called)
     return ast.unparse(called) if name in _DECORATORS and (name != "task" or isinstance(called, ast.Attribute)) else ""
 
 
 def name_of(node: ast.expr) -> str:
-    """Return the last part of a dotted name, "" of anything else."""
+    """Return the last part of a dotted name, "" for anything else."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""

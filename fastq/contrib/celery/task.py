@@ -134,7 +134,7 @@ class Task(Generic[P, R]):
         max_retries: int | None = None,
         **others: Any,
     ) -> NoReturn:
-        """Have the running task retried, by raising ``Retry``; out of retries, raise ``exc`` or an error of its own.
+        """Retry the running task by raising ``Retry``; out of retries, raise ``exc`` or ``MaxRetriesExceededError``.
 
         As in Celery it is retried even if the function catches ``Retry``. ``max_retries`` replaces the task's own.
         """
@@ -162,7 +162,7 @@ class Task(Generic[P, R]):
             return None
         return task if task.type == self.name else None
 
-    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             if OF_TASK.get(name, UNKNOWN).level is Level.WORKS:
@@ -219,14 +219,14 @@ class Signature:
         raise TypeError(f"chains are not supported: {OF_IMPORT['celery']['chain'].note}: {self!r} | {other!r}")
 
     def as_link(self) -> dict[str, Any]:
-        """Return the form in which it travels with the task before it."""
+        """Return the form in which it travels with the preceding task."""
         options = dict(self.options)
         if "link" in options:
             options["link"] = links_of(options["link"])
         own = {"args": [*self.args], "kwargs": self.kwargs, "immutable": self.immutable}
         return {"task": self.task.name, **own, "options": options}
 
-    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_such_attribute(self, "a signature", OF_SIGNATURE, name)
@@ -239,7 +239,7 @@ def links_of(given: Any) -> list[dict[str, Any]]:
     """Return the links of an option ``link``: a signature, or a list of them; ``TypeError`` for anything else."""
     links = given if isinstance(given, list | tuple) else [given]
     for link in links:
-        if not isinstance(link, Signature | dict):  # a dict has travelled with a task
+        if not isinstance(link, Signature | dict):  # a dict is a link that came with a task
             raise TypeError(f"link takes signatures, as task.s(...) makes them, not {link!r}")
     return [link.as_link() if isinstance(link, Signature) else link for link in links]
 

@@ -43,7 +43,7 @@ class _RedisAdmin(_ModelAdmin):
         ]
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Tasks are enqueued by code."""
+        """Return False: tasks are enqueued by code."""
         return False
 
     def page(self, request: HttpRequest, name: str, read: Callable[[], Mapping[str, Any]]) -> HttpResponse:

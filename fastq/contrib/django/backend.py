@@ -110,7 +110,7 @@ def task(*function: Any, **settings: Any) -> Any:
 class FastqTask(AnyTask):
     """A task of a ``FastqBackend``; its own options take precedence over those of the backend.
 
-    They are those of ``Client.enqueue``; ``key`` and ``lane`` may have arguments in braces, as in "sync:{account}".
+    The options are those of ``Client.enqueue``; ``key`` and ``lane`` may have arguments in braces: "sync:{account}".
     """
 
     max_retry: int | None = None
@@ -162,8 +162,8 @@ class FastqTask(AnyTask):
 class FastqBackend(BaseTaskBackend):
     """The backend of Django's tasks on Redis.
 
-    OPTIONS: ``redis``, the URL, by default the one of the environment; ``max_retry``, ``timeout`` and ``retention`` of
-    tasks that say nothing else; ``enqueue_on_commit``, by default True: a task that is enqueued within transactions is
+    OPTIONS: ``redis``, the URL, by default from the environment; ``max_retry``, ``timeout`` and ``retention`` for tasks
+    that do not set their own; ``enqueue_on_commit``, by default True: a task that is enqueued within transactions is
     sent when the last of them has been committed, and never if one is rolled back. If it cannot be sent then, it is
     lost: an error is logged, and ``enqueued_at`` of its result stays None.
     """

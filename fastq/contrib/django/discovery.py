@@ -46,7 +46,7 @@ def fastq_backends() -> list[FastqBackend]:
 
 
 def redis_of(backends: list[FastqBackend]) -> str | None:
-    """Return the URL of their Redis, None for the one of the environment."""
+    """Return the Redis URL that all backends share; None stands for the URL in the environment."""
     urls = {backend.redis for backend in backends}
     return urls.pop() if len(urls) == 1 else None
 
@@ -57,7 +57,7 @@ def _muxes() -> Iterator[ServeMux[Any]]:
     for config in apps.get_app_configs():
         try:
             module = import_string(f"{config.name}.tasks")
-        except ImportError:  # autodiscover_modules has raised what is wrong in it
+        except ImportError:  # there is none: autodiscover_modules raises errors inside one
             continue
         for value in vars(module).values():
             if isinstance(value, ServeMux) and not value._is_included and id(value) not in seen:

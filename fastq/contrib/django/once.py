@@ -18,9 +18,10 @@ R = TypeVar("R")
 def once(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate the function of a task: its effects in the default database happen once, though it may run again.
 
-    The function runs in a transaction that also notes the id of the task, its own name and the result, which must be
-    JSON. A later run of the same task finds the note, and returns that result instead. A failed run leaves nothing.
-    Outside a task, the function just runs in a transaction. ``TypeError`` for a coroutine, which cannot have one.
+    The function runs in a transaction that also notes the id of the task, the name of the function and the result,
+    which must be JSON. A later run of the same task finds the note, and returns that result instead. A failed run
+    leaves nothing. Outside a task, the function just runs in a transaction. A coroutine is a ``TypeError``: Django has
+    no async transactions.
     """
     if iscoroutinefunction(function):
         raise TypeError(f"@once needs a plain function, since Django has no async transactions: {function!r}")

@@ -44,7 +44,7 @@ def kept_value(value: object, started_at: datetime, worker_id: str) -> dict[str,
 
 
 def result_id_of(queue: str, task_id: str) -> str:
-    """Return the id of a result; a task's own is escaped, since it may be a key with colons."""
+    """Return the id of a result; the task's id is escaped in it, since that may be a key with colons."""
     return f"{queue}:{quote(task_id, safe='')}"
 
 
@@ -62,7 +62,7 @@ def result_of(backend: BaseTaskBackend, info: TaskInfo, attempts: Sequence[Faile
     starts = [_local(one.started_at) for one in attempts]
     if status == TaskResultStatus.SUCCESSFUL:
         starts.append(_local(_moment(kept.get("started_at"))))
-    if status == TaskResultStatus.FAILED and not attempts:  # by a server that keeps no records
+    if status == TaskResultStatus.FAILED and not attempts:  # archived by a server that records no attempts
         attempts = [FailedAttempt(1, None, info.last_failed_at or timezone.now(), "", info.last_err, "", None)]
     result: AnyResult = TaskResult(
         task=_task_of(backend, info),
@@ -115,7 +115,7 @@ def _error_of(attempt: FailedAttempt) -> TaskError:
 
 
 def _path_of(attempt: FailedAttempt) -> str:
-    """Return the path of an error's class: a traceback ends with it, the error has its name only."""
+    """Return the path of an error's class from the end of the traceback: the record has only the class's name."""
     name = attempt.error_class
     for line in reversed((attempt.traceback or "").splitlines()):
         path = line.partition(":")[0]

@@ -34,8 +34,8 @@ class _Client(InlineClient):
 
     @contextmanager
     def running_after(self) -> Iterator[None]:
-        """Run the tasks that the block enqueues after it: receivers of ``task_enqueued`` are told before a run."""
-        if self._is_running:  # a task enqueues: what it enqueues runs after it
+        """Run the tasks that the block enqueues when it ends, so that receivers of ``task_enqueued`` are told first."""
+        if self._is_running:  # this is in a task: what it enqueues runs after it
             yield
             return
         with self._working():
@@ -46,10 +46,10 @@ class _Client(InlineClient):
 class InlineBackend(FastqBackend):
     """A ``FastqBackend`` that runs each task at once, in this thread, so that it sees the transaction of the test.
 
-    It runs once; one that has failed and has retries left waits for ``client.run_waiting()``, as does one with a
-    ``run_after`` in the future. OPTIONS are those of ``FastqBackend``, but ``enqueue_on_commit`` is False by default.
-    With True, use Django's ``captureOnCommitCallbacks(execute=True)``. With ``raise_errors``, ``enqueue`` raises the
-    error of the task. ``client`` is the ``fastq.testing.InlineClient``.
+    Each task runs once. If it has failed and has retries left, it waits for ``client.run_waiting()``, as does a task
+    with a ``run_after`` in the future. OPTIONS are those of ``FastqBackend``, but ``enqueue_on_commit`` is False by
+    default. With True, use Django's ``captureOnCommitCallbacks(execute=True)``. With ``raise_errors``, ``enqueue``
+    raises the error of the task. ``client`` is the ``fastq.testing.InlineClient``.
     """
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """SQLAlchemy: effects that happen once, and tasks that are enqueued by the commit of a transaction.
 
-``metadata`` has the tables: make them by ``metadata.create_all(engine)``, or name it among Alembic's
+``metadata`` has the tables: create them with ``metadata.create_all(engine)``, or add it to Alembic's
 ``target_metadata``.
 """
 

@@ -36,7 +36,8 @@ def once(sessions: Any) -> Any:
     The function gets a session of ``sessions`` as its first argument, which callers leave out. It runs in a transaction
     that also notes the id of the task, the name of the function and the result, which must be JSON. A later run of the
     same task finds the note, and returns that result instead. A failed run leaves nothing. Outside a task, the function
-    just runs in a transaction. A coroutine takes an ``async_sessionmaker``; otherwise ``TypeError``.
+    just runs in a transaction. A coroutine needs an ``async_sessionmaker``, a plain function a ``sessionmaker``; else
+    ``TypeError``.
     """
     is_async = isinstance(sessions, async_sessionmaker)
     if not is_async and not isinstance(sessions, sessionmaker):

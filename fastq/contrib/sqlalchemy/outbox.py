@@ -21,7 +21,7 @@ from fastq.task import Task, with_options
 AT_ONCE: Final = 500
 """How many rows are relayed in one transaction."""
 KEPT_S: Final = 3600
-"""How long a relayed task is kept once it is completed, unless it says otherwise: meanwhile a repeat is a conflict."""
+"""How long a relayed task without a retention is kept once completed: meanwhile, to relay it again is a conflict."""
 
 _NS: Final = 1_000_000_000
 _TIMES: Final = ("deadline", "process_at")
@@ -53,9 +53,10 @@ def add_to_outbox(session: Session | AsyncSession, task: Task, **options: Unpack
 def relay(engine: Engine, client: Client, at_once: int = AT_ONCE) -> Relayed:
     """Enqueue the oldest tasks of the outbox, and delete their rows in one transaction.
 
-    A task is enqueued under the id in its row. So one that an interrupted relay has enqueued is a conflict, and counts
-    as sent, like one whose unique lock is held. A row that cannot be a task keeps the error, and is not looked at
-    again. ``BrokerError`` if Redis fails: all rows stay. Several may run at once; then tasks may change places.
+    A task is enqueued under the id in its row. So a task that an interrupted relay has enqueued is a conflict, and
+    counts as sent, as does a task whose unique lock is held. A row that cannot be a task keeps the error, and is not
+    read again. ``BrokerError`` if Redis fails: all rows stay. Several relays may run at once; then tasks may change
+    their order.
     """
     with Session(engine) as session, session.begin():
         waiting = select(OutboxTask).where(OutboxTask.error.is_(None)).order_by(OutboxTask.id).limit(at_once)

@@ -11,7 +11,7 @@ cdef extern from "Python.h":
 cdef frozenset TAKERS = frozenset({
     "acquire", "release", "__enter__", "__exit__", "enter_context", "_acquireLock", "_releaseLock"
 })
-# How many of the innermost frames are checked: a context manager may be a generator, which runs below ``__enter__``.
+# How many of the innermost frames are checked: a context manager may be a generator, which ``__enter__`` calls.
 cdef int INNERMOST = 3
 # An exception inside these modules could break what threads share, such as a queue that wakes nobody for its new item.
 cdef dict THREADING = vars(threading), QUEUE = vars(queue)

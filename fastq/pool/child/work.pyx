@@ -442,7 +442,7 @@ cdef class Work:
             self.wake_up()
             return False
         if rings:
-            self.outbox.ring_if_unread()  # if its other tasks were withdrawn, no later result rings for these
+            self.outbox.ring_if_unread()  # if its other tasks were withdrawn, no later result rings for unread ones
         return True
 
     def wake_up(self) -> None:

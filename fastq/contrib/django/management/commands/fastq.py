@@ -39,7 +39,7 @@ class Command(BaseCommand):
 
 
 def _without_djangos(words: list[str]) -> list[str]:
-    """Return the words without Django's own options, which have been followed."""
+    """Return the words without Django's own options, which Django has already applied."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--settings")
     parser.add_argument("--pythonpath")
@@ -47,7 +47,7 @@ def _without_djangos(words: list[str]) -> list[str]:
 
 
 def _environment(words: list[str]) -> dict[str, str]:
-    """Return the environment with the project, its Redis and its queues; what is there already comes first."""
+    """Return the environment with the project, its Redis and its queues; variables that are set take precedence."""
     backends = fastq_backends()
     found = {name: value for name, value in os.environ.items() if value or not name.startswith("FASTQ_")}
     found[ENVIRONMENT_VARIABLE] = settings.SETTINGS_MODULE
@@ -56,6 +56,6 @@ def _environment(words: list[str]) -> dict[str, str]:
         found.setdefault("FASTQ_REDIS_URL", url)
     queues = sorted({queue for backend in backends for queue in backend.queues})
     has_file = "FASTQ_CONFIG" in found or any(word.startswith("--config") for word in words)
-    if words[0] == "worker" and queues and not has_file:  # a variable would come before the file
+    if words[0] == "worker" and queues and not has_file:  # a variable would override the file
         found.setdefault("FASTQ_QUEUES", ",".join(queues))
     return found
