@@ -13,7 +13,7 @@ def set_up() -> list[str]:
 
 
 def close_all() -> None:
-    """Close the database connections of this thread that are in no transaction: no two processes may share one."""
+    """Close the database connections of this thread, except in a transaction: two processes must not share one."""
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close()

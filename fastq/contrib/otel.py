@@ -48,8 +48,8 @@ def trace_client(client: Client | AsyncClient) -> None:
 def trace_mux(mux: ServeMux[Any]) -> None:
     """Record a span ``process {type}`` for each attempt that the handlers of a mux or App run.
 
-    The span is a child of the one that enqueued the task. Call this before other middleware is added, so that the span
-    includes it. A child process exports what is left when it ends.
+    The span is a child of the span that enqueued the task. Call this before other middleware is added, so that the span
+    includes it. A child process exports the spans that are left when it ends.
     """
     if not isinstance(mux, ServeMux):
         raise TypeError(f"mux must be an App or ServeMux, not {mux!r}")
@@ -246,7 +246,7 @@ def _note_error(span: Span, error: BaseException) -> None:
 
 
 def _flush() -> None:
-    """Export what is left; only the SDK's provider has something."""
+    """Export the spans that are left; only the SDK's provider has any."""
     flush = getattr(trace.get_tracer_provider(), "force_flush", None)
     if flush is not None:
         flush(FLUSH_MS)

@@ -1,7 +1,7 @@
 """The workload: tasks of all lots, in three queues, generated one by one from a seed.
 
-Each queue gets a third of the first wave. So the shares in which they are processed show the weights, not the shares in
-which the tasks were enqueued.
+Each queue gets a third of the first wave. So the queues' shares of the runs show their weights, and not their shares of
+the enqueued tasks.
 """
 
 import random

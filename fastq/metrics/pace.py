@@ -1,4 +1,4 @@
-"""How long the runs of a queue's tasks take, by what anyone can see in Redis."""
+"""How long the runs of a queue's tasks take, from data that anyone can see in Redis."""
 
 from typing import Final
 

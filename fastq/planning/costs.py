@@ -78,7 +78,7 @@ class _Waking:
         return fit_wakes([self.point(trial, value, base_s) for trial in trials])
 
     def bunching(self, plain: Wakes, main_s: float) -> float:
-        """Return the wake-ups that coroutines cause, as a share of what plain tasks cause."""
+        """Return how many wake-ups coroutines cause, as a share of the wake-ups of plain tasks."""
         parts = []
         for trial in COROUTINE_WAITS:
             rate, waking_s = self.point(trial, _main_of, main_s)

@@ -43,7 +43,7 @@ def spread(loads: Sequence[Load]) -> float:
 
 
 def waiting(slots: int, offered: float, mean_s: float, squared_variation: float) -> Waiting:
-    """Estimate the wait for one of some slots; ``offered`` is the average number of handlers that run at once.
+    """Estimate the wait for a free slot; ``offered`` is the average number of handlers that run at once.
 
     This is Erlang's result for random durations, corrected for their actual spread (Allen and Cunneen).
     """

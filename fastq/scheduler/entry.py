@@ -159,7 +159,7 @@ class Entry:
         return 0 if self._pick is None else count_left_out(self.registration.schedule, self._position, self._pick)
 
     def leave_uncounted(self) -> None:
-        """Note that another scheduler counts what the last pick leaves out."""
+        """Note that another scheduler counts the ticks that the last pick leaves out."""
         self._pick = None
 
     def _gives_up(self, due: datetime, now: datetime) -> bool:

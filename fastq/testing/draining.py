@@ -136,7 +136,7 @@ class _Draining:
             pass
 
     def _work_off(self, queue: str, leased: Sequence[LeasedTask]) -> Iterator[TaskRun]:
-        """Run tasks, those of a batch handler by one call; after an exception, those that have not run go back."""
+        """Run tasks, those of a batch handler by one call; after an exception, requeue those that have not run."""
         tasks = InFlightTasks()
         waiting: list[InFlightTask] = []
         for one in leased:

@@ -34,7 +34,7 @@ async def read_page(inspector: AsyncInspector, place: Place, start: int, size: i
     """Read the page that contains a rank."""
     page = start // size + 1
     infos = await inspector.list_tasks(place.queue, place.state, group=place.group, page=page, page_size=size)
-    first = (page - 1) * size  # a page that lost tasks while it was read is short, but not the last one
+    first = (page - 1) * size  # a page that lost tasks while it was read is short without being the last one
     return Found(infos, first, first + len(infos), at_end=not infos, size=size)
 
 

@@ -9,7 +9,7 @@ from fastq.inspector import QueueInfo
 
 KEPT: Final = 240
 LEAST_S: Final = 0.5
-"""The least time between two snapshots; the counters of closer ones say little."""
+"""The least time between two snapshots; the counters of closer snapshots say little."""
 
 
 @dataclass(slots=True)

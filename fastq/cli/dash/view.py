@@ -156,7 +156,7 @@ class View(Screen[None]):
         self._foot.say(self._foot_text())
 
     def _foot_text(self) -> Text:
-        """Put the messages above the keys: the health of Redis and the last result; one alone may take two lines."""
+        """Put the messages above the keys: the health of Redis and the last result; a single one may take two lines."""
         health, said, width = str(self.desk.health), self.desk.said, max(1, self.size.width)
         most = width - 1 if health and said else 2 * width - 1
         text = Text().append(shortened(f" {said}", most) if said else "", style="yellow")

@@ -71,7 +71,7 @@ class Celery(ServeMux[RunningTask]):
 
     @functools.cached_property
     def client(self) -> Client:
-        """Return the client that sends; another one may be set in its place."""
+        """Return the client that sends tasks; an app may assign another one."""
         return Client(self._url)
 
     @overload
@@ -86,14 +86,14 @@ class Celery(ServeMux[RunningTask]):
     def send_task(
         self, name: str, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> Result:
-        """Send a task by its name, also one of another project; ``options`` as for ``apply_async``."""
+        """Send a task by its name, even a task of another project; ``options`` are as for ``apply_async``."""
         info = self.client.enqueue(self.message(name, args, kwargs, **options))
         return Result(result_id(info.queue, info.id), self)
 
     def message(
         self, name: str, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> Message:
-        """Return what ``send_task`` sends: a task of fastq, for a ``fastq.Scheduler`` or another client."""
+        """Return the fastq task that ``send_task`` sends, for a ``fastq.Scheduler`` or another client."""
         call: dict[str, Any] = {"args": [*(args or ())], "kwargs": {**(kwargs or {})}}
         link = options.pop("link", None)
         if link:

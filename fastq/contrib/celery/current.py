@@ -22,7 +22,7 @@ class Sender(Protocol):
     def message(
         self, name: str, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> Task:
-        """Return what is sent."""
+        """Return the fastq task that ``send_task`` sends."""
 
 
 _current: list[Sender] = []

@@ -175,7 +175,7 @@ def _first(*values: Any) -> Any:
 
 
 def _aware(moment: datetime | None) -> datetime | None:
-    """Return a time with its zone: as in Celery, one without is in UTC."""
+    """Return a time with its zone: as in Celery, a time without a zone is in UTC."""
     if isinstance(moment, datetime) and moment.utcoffset() is None:
         return moment.replace(tzinfo=UTC)
     return moment

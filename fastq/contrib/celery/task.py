@@ -122,7 +122,7 @@ class Task(Generic[P, R]):
         return Signature(self, args, kwargs)
 
     def si(self, *args: Any, **kwargs: Any) -> "Signature":
-        """Return a call of the task that takes no result of another one."""
+        """Return a call of the task that does not take the result of another task."""
         return Signature(self, args, kwargs, immutable=True)
 
     def retry(
@@ -207,7 +207,7 @@ class Signature:
         return self.task.apply_async((*args, *self.args), {**self.kwargs, **(kwargs or {})}, **merged)
 
     def message(self) -> Message:
-        """Return what ``delay`` sends: a task of fastq, for example for ``Scheduler.register``."""
+        """Return the fastq task that ``delay`` sends, for example for ``Scheduler.register``."""
         return self.task.app.message(self.task.name, self.args, self.kwargs, **self.options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

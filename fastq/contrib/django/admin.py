@@ -47,7 +47,7 @@ class _RedisAdmin(_ModelAdmin):
         return False
 
     def page(self, request: HttpRequest, name: str, read: Callable[[], Mapping[str, Any]]) -> HttpResponse:
-        """Show a template with what is read from Redis, or with its error."""
+        """Show a template with the data that ``read`` returns, or with the error of Redis."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         title = self.opts.verbose_name_plural

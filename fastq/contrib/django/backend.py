@@ -127,7 +127,7 @@ class FastqTask(AnyTask):
     def __post_init__(self) -> None:
         Task.__post_init__(self)
         refuse_generator(self.func, f"task {self.module_path!r}")
-        complete({**check_options(self.options), "process": ("in", 1)}, 0)  # each call may have another time
+        complete({**check_options(self.options), "process": ("in", 1)}, 0)  # each call may have its own time
         self._templates()
         KNOWN_TASKS.setdefault(self.module_path, self)  # the first is the one that @task has made
 
@@ -155,7 +155,7 @@ class FastqTask(AnyTask):
         return {name: Template(name, options[name], names, about) for name in TEMPLATES if name in options}
 
     def using(self, **changes: Any) -> "FastqTask":
-        """Return the same task with other attributes; None leaves one as it is."""
+        """Return the same task with other attributes; None leaves an attribute as it is."""
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
 

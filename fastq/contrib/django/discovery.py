@@ -18,9 +18,9 @@ from fastq.mux import ServeMux
 
 
 def worker_app() -> App:
-    """Set up Django, import the ``tasks`` modules of all installed apps, and return the app of what they have.
+    """Set up Django, import the ``tasks`` modules of all installed apps, and return an app that serves their tasks.
 
-    These are Django's tasks of a ``FastqBackend``, typed tasks of an ``App``, and the handlers of a ``ServeMux``.
+    It serves Django's tasks of a ``FastqBackend``, typed tasks of an ``App``, and the handlers of a ``ServeMux``.
     Finally all database connections are closed, so that no two children share one.
     """
     django.setup()

@@ -1,4 +1,4 @@
-"""The handlers of Django's tasks: they call the function of a task, and tell the receivers of Django's signals."""
+"""The handlers of Django's tasks: they call the function of a task, and send Django's signals."""
 
 import os
 import socket
@@ -99,7 +99,7 @@ class _Attempt:
         self._started_at = started_at
 
     def succeeds(self, value: object) -> dict[str, Any]:
-        """Note the return value; return what is kept of it."""
+        """Note the return value; return the record to keep of it."""
         self._end(TaskResultStatus.SUCCESSFUL)
         object.__setattr__(self.result, "_return_value", value)
         return kept_value(value, self._started_at, self.result.worker_ids[-1])

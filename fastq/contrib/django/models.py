@@ -1,4 +1,4 @@
-"""The table of ``once``, and what the admin lists."""
+"""The table of ``once``, and the models that the admin lists."""
 
 from datetime import datetime
 from typing import Any

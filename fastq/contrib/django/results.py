@@ -1,4 +1,4 @@
-"""Results of Django's tasks, from what Redis keeps of them."""
+"""Results of Django's tasks, from the data that Redis keeps of them."""
 
 import builtins
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ _STATUS: Final = {
 
 
 def kept_value(value: object, started_at: datetime, worker_id: str) -> dict[str, Any]:
-    """Return what is kept of a run that has succeeded just now."""
+    """Return the record to keep of a run that has just succeeded."""
     times = {"started_at": started_at.isoformat(), "finished_at": timezone.now().isoformat()}
     return {"value": value, **times, "worker_id": worker_id}
 

@@ -73,7 +73,7 @@ class InlineBackend(FastqBackend):
             self._mux.handle(pattern, self._timed(plain_handler_of(KNOWN_TASKS.get(task.module_path, task))))
 
     def _timed(self, handle: Callable[[RunningTask], Any]) -> Callable[[RunningTask], Any]:
-        """Return a handler whose runs have their times noted."""
+        """Wrap a handler so that the times of its runs are noted."""
 
         def run(running: RunningTask) -> Any:
             started_at = timezone.now()

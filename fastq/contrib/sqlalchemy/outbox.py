@@ -39,7 +39,7 @@ class Relayed(NamedTuple):
 def add_to_outbox(session: Session | AsyncSession, task: Task, **options: Unpack[EnqueueOptions]) -> str:
     """Have a task enqueued by ``fastq outbox`` if the transaction of a session is committed; return the task's id.
 
-    The options are those of ``Client.enqueue``; ``process_in`` counts from now. Bad ones raise as there.
+    The options and their errors are those of ``Client.enqueue``; ``process_in`` counts from now.
     """
     if not isinstance(task, Task):
         raise TypeError(f"add_to_outbox takes a fastq.Task, as a typed task's task(...) makes it, not {task!r}")

@@ -70,7 +70,7 @@ cdef int finish_batch(Work work, Attempt first, uint32_t kind, object answer) ex
 
 
 cdef int end_silently(Work work, Attempt task) except -1:
-    """End a task that is done without sending its end, unless it was told to end meanwhile."""
+    """End a task that is done; send nothing, unless it was told to end meanwhile."""
     cdef int state = work.slots.end(task.row, task.seq)
     if state != ROW_RUNNING:
         told = _INTERRUPTIONS.get(state, EventKind.BROKEN)

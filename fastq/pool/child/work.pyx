@@ -385,7 +385,7 @@ cdef class Work:
         return 0
 
     cdef bint next_is_awaited(self) except -1:
-        """Return whether clients also wait for the next task: then its end may be sent together with this one."""
+        """Return whether clients also wait for the next task: then its end rings for both."""
         cdef Record record
         return self.tasks.look(&record) == FOUND and record.kind & AWAITED != 0
 

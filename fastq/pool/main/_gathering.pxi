@@ -4,7 +4,7 @@
 # it may get more tasks, until it is full or has gone to a child.
 
 cdef bint gather(Dispatcher desk, Submission submission) except -1:
-    """Put a task into the open batch of its rule, or begin another one; return whether it begins one."""
+    """Put a task into the open batch of its rule, or begin a new batch with it; return whether a new one begins."""
     cdef BatchRule rule = submission.batch
     cdef Submission leader = desk.open_batches.get(rule)
     cdef int64_t size = PyBytes_GET_SIZE(submission.data)

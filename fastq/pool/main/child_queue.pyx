@@ -172,7 +172,7 @@ cdef class ChildQueue:
         self.left = max_tasks or -1
 
     cdef Py_ssize_t count(self):
-        """Return how many calls the child has: a batch is one."""
+        """Return how many calls the child has: a batch counts as one."""
         return len(self.in_flight) - self.following
 
     cdef Py_ssize_t at_once(self) noexcept:
@@ -221,7 +221,7 @@ cdef class ChildQueue:
         cdef double elapsed
         cdef double rest
         if not self.count():
-            self.charged_ns = 0  # without what rounding has left
+            self.charged_ns = 0  # drop what rounding has left over
         self.backlog_ns = self.charged_ns
         if self.async_count:
             self.backlog_ns = self.charged_ns / self.at_once() if now >= self.strict_until else FOREVER_NS
@@ -313,7 +313,7 @@ cdef class ChildQueue:
             fq_wake(self.wake_fd)
 
     def wake(self) -> None:
-        """Wake the child for another reason than a task."""
+        """Wake the child for a reason other than a new task."""
         fq_wake(self.wake_fd)
 
     def tell_to_exit(self) -> None:
@@ -326,7 +326,7 @@ cdef class ChildQueue:
         atomic.store32(self.memory.base + STOPPING_AT, 1)
 
     cdef uint32_t report(self) noexcept:
-        """Return the REPORT_* bits for which the child takes no more work."""
+        """Return the REPORT_* bits; if one is set, the child takes no more work."""
         return atomic.load32(self.memory.base + REPORT_AT)
 
     @property

@@ -50,7 +50,7 @@ cdef int PATIENT_TASKS = 16
 cdef double ENOUGH = 0.75
 # A child whose backlog has grown by less than this gets the next task, too: waking another child costs as much.
 cdef int64_t RUN_NS = 100_000
-# How long no tasks are requested after one could not be passed on, for lack of descriptors or memory.
+# How long no tasks are requested after a task could not be passed on, for lack of descriptors or memory.
 cdef int64_t SHORTAGE_NS = 1_000_000_000
 
 
@@ -321,7 +321,7 @@ cdef class Dispatcher:
         """Return whether a child may have one more task that waits behind those that it runs."""
         if not queue.async_count:
             return queue.backlog_ns < self.prefetch_ns
-        # Beside another sort, one that waits would keep that sort from free rows.
+        # Beside another sort, a waiting task would keep that sort from free rows.
         return not queue.is_mixed() and queue.backlog_ns + charge_ns / queue.at_once() <= self.due_ns(queue, now)
 
     cdef double due_ns(self, ChildQueue queue, int64_t now):
@@ -356,7 +356,7 @@ cdef class Dispatcher:
         return max(0.0 if held else 1.0, (MAX_BYTES - held) / max(1.0, self.mean_bytes))
 
     def relieve(self) -> list:
-        """Move tasks that wait too long or behind an overdue one to free children; return events for the others."""
+        """Move tasks that wait too long, or behind an overdue task, to free children; return events for the rest."""
         cdef ChildQueue queue
         cdef int64_t now = atomic.now_ns()
         # Called at least every 0.4 prefetch times, so no task waits for more than two.
@@ -405,7 +405,7 @@ cdef class Dispatcher:
         return self.dispatch()
 
     def close(self) -> list[Submission]:
-        """Withdraw all tasks that have not begun, here and in the rings, in order; later ones are RETURNED."""
+        """Withdraw all tasks that have not begun, here and in the rings, in order; later tasks are RETURNED."""
         cdef ChildQueue queue
         self.closed = True
         for queue in self.queues:

@@ -31,7 +31,7 @@ class ForkUser(Protocol):
         """Give up the children of a dead preloader; return whether any of them has worked."""
 
     def on_room(self) -> None:
-        """Order what could not be ordered before: the preloader has answered an order."""
+        """Order the children that had to wait: the preloader has answered an order."""
 
     def on_up(self, preloader: PreloaderClient) -> None:
         """Switch to another preloader, which has imported the app anew."""
@@ -70,7 +70,7 @@ class ForkServer:
         return {preloader.pid for preloader in (self._preloader, self._next, *self._retired) if preloader is not None}
 
     async def join(self, user: ForkUser) -> None:
-        """Let a user order children; the first one waits for the import.
+        """Let a user order children; the first user waits for the import.
 
         Raises ``PoolStartError`` when the import fails.
         """
@@ -109,7 +109,7 @@ class ForkServer:
         return preloader
 
     def forget(self, number: int) -> None:
-        """Forget a dead child; a preloader that was replaced ends with its last one."""
+        """Forget a dead child; a preloader that was replaced ends with its last child."""
         _, preloader = self._children.pop(number, (None, self._preloader))
         self._unanswered.discard(number)
         self._end_if_childless(preloader)

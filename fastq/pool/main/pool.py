@@ -35,7 +35,7 @@ _SHORTEST_TICK_S = 0.01
 _TICKS_A_PREFETCH = 2.5  # a task that waited for 1.5 prefetch times is found before it has waited for 2
 _ABORT_GRACE_S = 0.5
 _EXIT_S = 0.3
-_LOOK_EVERY_S = 0.05  # at what changes within seconds: memory, steps, starts and exits of children
+_LOOK_EVERY_S = 0.05  # for what changes slowly: memory, steps, starts and exits of children
 _SHORTAGE_EVERY_S = 60.0  # between lines of log
 _ROUNDS = 4  # of collecting before other callbacks of the loop get their turn
 

@@ -69,9 +69,9 @@ class ChildCensus(NamedTuple):
 
 
 class PoolCensus(NamedTuple):
-    """The numbers of a pool: what its children do now, and what has been since its start.
+    """The numbers of a pool: what its children do now, and what has happened since its start.
 
-    ``children`` counts them by what they do: starting, idle, busy, leaving. ``running`` tasks are in a handler,
+    ``children`` counts the children by what they do: starting, idle, busy, leaving. ``running`` tasks are in a handler,
     ``waiting`` ones are not. ``rss_bytes`` is the memory of the largest child and of all, by their last measurement.
     ``ended`` counts the children that are gone, by reason; ``each`` lists those that live. ``worked_s`` is for how long
     children had tasks, and for how long they could have had some, in seconds of all children together.
@@ -111,7 +111,7 @@ class PoolListener:
 
 
 class Pool(Protocol):
-    """A pool that runs submissions; methods belong to the event loop and return at once, except the awaited ones."""
+    """A pool that runs submissions; its methods are called in the event loop and, unless async, return at once."""
 
     @property
     def free(self) -> int:

@@ -128,7 +128,7 @@ class Seats:
 
 
 def _is_awaited(seat: Seat) -> bool:
-    """Return whether a reload must wait for the child of a seat before it empties another."""
+    """Return whether a reload must wait for the child of this seat before it empties another seat."""
     is_ready = seat.current is not None and seat.current.state is ChildState.READY
     return seat.is_vacated or not (is_ready or seat.has_failed)
 

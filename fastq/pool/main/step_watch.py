@@ -36,7 +36,7 @@ class StepWatch:
         self._due_s = -math.inf
 
     def check(self, children: Sequence[Child], now_s: float) -> None:
-        """Report each type of which a coroutine stands still while other tasks of its child wait."""
+        """Report each type with a coroutine that stands still while other tasks of its child wait."""
         if now_s < self._due_s or len(self._told) >= _MOST_TYPES:
             return
         self._due_s = now_s + _EVERY_S

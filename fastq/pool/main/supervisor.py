@@ -210,7 +210,7 @@ class Supervisor:
         return have_worked
 
     def on_room(self) -> None:
-        """Order what could not be ordered before: the preloader has answered an order."""
+        """Order the children that had to wait: the preloader has answered an order."""
         self.seats.fill()
 
     def on_up(self, preloader: PreloaderClient) -> None:

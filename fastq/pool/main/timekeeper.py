@@ -17,7 +17,7 @@ _LIVE = (ChildState.READY, ChildState.LEAVING)
 # To tell which thread holds the interpreter: how long to watch, at least and at most, and how much CPU it must use.
 _LOOK_NS, _LAST_LOOK_NS = 100_000_000, 1_600_000_000
 _LEAST_CPU_NS = 20_000_000
-# A thread that waits for the interpreter wakes every 5 ms; one that wakes less often is in a call of its own.
+# A thread that waits for the interpreter wakes every 5 ms; a thread that wakes less often is in a call of its own.
 _WAKES_NS = 10_000_000
 
 

@@ -22,7 +22,7 @@ ITS_BATCH: Final = b"its batch"
 
 
 class EventKind(IntEnum):
-    """The kind of an event of a submission, which ends with exactly one event of a kind up to RETURNED."""
+    """The kind of an event. A submission ends with exactly one event of a kind up to RETURNED."""
 
     DONE = 1
     """The handler returned nothing."""
@@ -54,8 +54,8 @@ class EventKind(IntEnum):
     ABORTED = 13
     """The task ran when the pool was stopped and did not end in time; it gets a free rerun."""
     RERUN = 14
-    """The task ran in a child that was killed for another reason; it gets a free rerun. ``data`` is ``ANOTHER_TASK`` if
-    it is known which task was the cause, and ``ITS_BATCH`` if it is one of a batch."""
+    """The task ran in a child that was killed, but not because of this task; it gets a free rerun. ``data`` is
+    ``ANOTHER_TASK`` if it is known which task was the cause, and ``ITS_BATCH`` if the task ran in a batch."""
     RETURNED = 15
     """The task never started, and goes back to its queue. Such events are in the order of submission."""
     WRITTEN = 16

@@ -15,7 +15,7 @@ PAGE = 4096
 MAGIC_AT = 0  # u32
 VERSION_AT = 4  # u32
 ROWS_AT = 8  # u32
-THREADS_AT = 12  # u32, the last so many rows are those of threads
+THREADS_AT = 12  # u32; how many rows, the last ones, are for threads
 RING_BYTES_AT = 16  # u64, of each of the two rings
 SLEEPING_AT = 1 * LINE  # u32; child sets it before it sleeps, main clears it when it wakes the child
 SPACE_WANTED_AT = 2 * LINE  # u32; child sets it when its result ring is full
@@ -76,7 +76,7 @@ RECORD_PAD = 4  # empty up to the end of the ring; the next record is at the sta
 TASK_ASYNC = 1  # beside others
 TASK_AWAITED = 2
 TASK_THREADED = 4  # beside others, in a thread
-TASK_BATCH = 8  # several tasks for one call: a count (u64), so many ``Member`` of ring.pxd, then the bytes of each
+TASK_BATCH = 8  # several tasks for one call: a count (u64), a ``Member`` (ring.pxd) for each, then the data of each
 FLAG_SEGMENT = 1  # the data is 8 bytes of length; the bytes are in a segment sent over the control socket
 
 # The segment that all children of a pool share.

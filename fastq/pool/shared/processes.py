@@ -72,9 +72,9 @@ def rss_of(pid: int) -> int:
 
 
 def thread_times(pid: int) -> dict[int, tuple[int, int]]:
-    """Return each thread's CPU time in nanoseconds, and how often it was given a CPU, of another process.
+    """Return, for each thread of a process, its CPU time in nanoseconds and how often it was given a CPU.
 
-    It is empty where the system does not tell.
+    The result is empty where the system does not report them.
     """
     found = {}
     with contextlib.suppress(OSError):
@@ -85,7 +85,7 @@ def thread_times(pid: int) -> dict[int, tuple[int, int]]:
 
 
 def thread_time(pid: int, thread: int) -> tuple[int, int] | None:
-    """Return what ``thread_times`` has of one thread, None where the system does not tell."""
+    """Return the times of one thread, as ``thread_times`` has them; None where the system does not report them."""
     try:
         with open(f"/proc/{pid}/task/{thread}/schedstat", "rb", buffering=0) as file:
             cpu_ns, _, runs = file.read().split()

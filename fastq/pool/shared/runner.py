@@ -51,7 +51,7 @@ class TaskContext(Protocol):
     def is_forked(self) -> bool:
         """Return whether this process is a fork of the one that runs the task; it then sends no outcome.
 
-        The pool ends such a process: with status 0 if the runner returns, else with that of the raised exception.
+        The pool ends such a process: with status 0 if the runner returns, else with the status of its exception.
         """
 
     @property
@@ -76,7 +76,7 @@ class TaskContext(Protocol):
         """Send a checkpoint, from any thread, and return its number; errors are those of ``write_result``."""
 
     def is_saved(self, number: int) -> bool:
-        """Return whether the checkpoint of a number, or a later one, is saved; ``TaskEndedError`` as above."""
+        """Return whether the checkpoint of a number, or a later one, is saved; raises as ``write_result`` does."""
 
 
 class Runner(Protocol):

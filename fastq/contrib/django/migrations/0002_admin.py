@@ -1,4 +1,4 @@
-"""Name what the admin lists; it has no tables."""
+"""Add the models that the admin lists; they have no tables."""
 
 from typing import Any, ClassVar
 
@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """The permissions of the admin follow from it."""
+    """The migration from which Django makes the admin's permissions."""
 
     dependencies: ClassVar[Any] = (("fastq", "0001_initial"),)
 
