@@ -422,7 +422,7 @@ cdef class ChildQueue:
         return ended
 
     cdef int end_of(self, uint32_t kind, Submission submission, list events, int64_t ran_ns, Estimate mean) except -1:
-        """Remove a submission that has ended; return how many ended: the first of a batch ends those not reported."""
+        """Remove a submission that has ended; return how many ended: with the first of a batch, all not reported."""
         cdef Submission leader = submission.leader
         cdef int called = max(1, submission.called if leader is None else leader.called)
         cdef int ended = 1

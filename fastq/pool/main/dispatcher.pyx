@@ -43,7 +43,7 @@ cdef int SHARE_SPAN = 16
 # another server may have a free one. The child stays reserved for as long after it has run dry: returned tasks come
 # back from Redis much sooner.
 cdef int64_t PATIENCE_NS = 1_000_000_000
-# How many tasks of a sort wait so. More would take the places of tasks that could start.
+# How many tasks of a sort may wait like this. More would take the places of tasks that could start.
 cdef int PATIENT_TASKS = 16
 # While every child has this share of its backlog, no tasks are requested: they would be fetched and written in calls of
 # one or two tasks each, which cost more than the tasks.

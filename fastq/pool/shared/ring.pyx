@@ -30,8 +30,8 @@ cdef uint32_t WITHDRAWN = layout.RECORD_WITHDRAWN
 cdef uint32_t PAD = layout.RECORD_PAD
 cdef uint64_t NOWHERE = 2**64 - 1
 cdef uint64_t LOW = 3
-# Parts of the capacity, one in so many. Behind the first part, a small record goes to the beginning of the ring if no
-# more than the second part is unread. A record up to the third part is small.
+# Fractions of the capacity, 1/n each. Behind the first, a small record goes to the beginning of the ring if at most
+# the second is unread. A record up to the third is small.
 cdef uint64_t BACK_AFTER = 8
 cdef uint64_t BACK_WITH = 32
 cdef uint64_t SMALL = 64

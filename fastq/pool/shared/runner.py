@@ -44,7 +44,7 @@ class TaskContext(Protocol):
 
         The handler may not know yet. From then on this kind is the task's outcome, whatever the runner answers. The
         exceptions are SKIP_RETRY and REVOKED after the first three kinds: they are the handler's decision. After
-        ABORTED no hook is asked.
+        ABORTED no hook is called.
         """
 
     @property
