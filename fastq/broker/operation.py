@@ -1,8 +1,8 @@
 """An operation on Redis as data, and flows: generators that yield operations and are sent their results.
 
-Nothing here does I/O. A flow yields one ``Operation`` (and gets its result, or its error thrown in), a tuple of them
-for one round trip (and gets a list in which a failed one stands as its error), ``Send`` and later ``Receive`` to work
-while Redis does, a ``Pause``, or ``Soon`` for what follows a fault.
+Nothing here does I/O. If a flow yields one ``Operation``, it gets the result, or the error is thrown in. If it yields a
+tuple of them, for one round trip, it gets a list of the results, with its error in place of each that failed. With
+``Send`` and a later ``Receive`` it works while Redis does. A ``Pause`` waits. ``Soon`` limits the time after a fault.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -30,10 +30,10 @@ class Operation(Generic[T_co]):
 
     ``idempotent`` means that sending it twice has the same effect as once; only then does an executor send it again
     when the reply was lost. ``keys`` share one hash tag; the first key determines the node of a cluster.
-    A script that builds keys is sent one more, which never exists: while the slot of its keys moves to another node,
-    some of them are here and some there, and Redis runs no script of which a declared key is missing.
-    ``unconfirmed`` turns the result into that of a write that too few replicas have, given their error; without it, no
-    replica is waited for.
+    A script that builds keys is sent one more key, which never exists. While a slot moves, its keys are spread over two
+    nodes, and neither runs a script that declares a missing key. So no script runs with a part of its keys.
+    ``unconfirmed`` returns the result of a write that too few replicas have, made from its result and that error.
+    Without it, no replica is waited for.
     """
 
     name: str
@@ -75,15 +75,15 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Wait(Pause):
-    """A pause that is no part of the time of the call, which begins anew after it."""
+    """A pause that does not count against the timeout of the call, which begins anew after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Soon:
-    """A request to the executor to end what follows soon, until the next ``Send``; a client's timeout still holds.
+    """A request to the executor to limit the time of the next steps, up to a ``Send``; a client's timeout replaces it.
 
-    It may take as long as one reply, or with ``after_silence`` half as long, on new connections: the others may lead to
-    a server that is gone.
+    They may take as long as one reply. With ``after_silence`` they may take half as long, but at least 1 s, and a
+    blocking executor makes new connections: the open ones may lead to a server that is gone.
     """
 
     after_silence: bool

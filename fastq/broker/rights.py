@@ -1,4 +1,4 @@
-"""The commands of Redis that clients and servers need; scripts need the right to each of theirs."""
+"""The Redis commands that clients and servers need the right to, including those that their scripts call."""
 
 from typing import Final
 
@@ -20,6 +20,6 @@ _DONE_WITHOUT: Final = {
     "time",
     "wait",
 }
-"""Servers log what they lack of these, and go on; or the right depends on a channel, as the first use shows."""
+"""A server that lacks the right to one of these logs that, and goes on. Some depend on a channel: a use shows it."""
 REQUIRED_OF_WORKERS: Final = tuple(sorted({*WORKING.split()} - _DONE_WITHOUT))
 """A server without one of these could lose tasks half-way, or leave them undone for ever."""

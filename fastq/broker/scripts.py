@@ -29,9 +29,9 @@ do -- Redis checks each command by itself: a refusal after the first write would
 end
 """
 _NOT_ASKED = {"MEMORY", "PUBLISH"}
-"""The right to these depends on a subcommand, or a channel. No script writes after one that it cannot do without."""
+"""The right to these depends on a subcommand or a channel. No script writes anything before a needed one of them."""
 _SURVIVED = {"LLEN", "LSET", "SREM", "ZREM"}
-"""Scripts that call these by ``pcall`` have another way where they are refused, or leave that to others."""
+"""Scripts that call these by ``pcall`` survive a refusal: they use another command, or leave the work to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Script:
 
 
 def _with_question(text: str) -> str:
-    """Return a script that begins with the question whether its commands are allowed."""
+    """Return a script that first asks Redis whether its user may run the script's commands."""
     calls = {(how, command) for how, command in _CALL.findall(text) if command not in _NOT_ASKED}
     names = sorted({command for how, command in calls if how == "call" or command not in _SURVIVED})
     if not names:

@@ -1,6 +1,6 @@
-"""The twins of scripts, for queues with lanes: each contains the plain script as it is, as a function.
+"""The twins of scripts, for queues with lanes: each contains the plain script, unchanged, as a function.
 
-So who has no lanes pays nothing, and what the plain script promises holds for its twin.
+So a queue without lanes pays nothing, and a twin keeps the promises of its plain script.
 """
 
 import re
@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 
 
 class _Twin(NamedTuple):
-    """What a twin does before and after the plain script: the names of shared lines, and how it finds the tasks.
+    """The lines of a twin around the plain script: ``find`` finds its tasks, the others name files of shared lines.
 
-    One that is told more than its plain script is named for itself: ``of`` is the plain one, ``tasks`` its last words.
+    ``of`` is the plain script, if it has another name. ``tasks`` is the header line of the last arguments, if the twin
+    takes more values for each task.
     """
 
     find: str
@@ -22,7 +23,7 @@ class _Twin(NamedTuple):
 
     @property
     def has_turns(self) -> bool:
-        """Whether it changes turns and places; one that does not needs the rules alone."""
+        """Return whether it changes turns and places; if not, it needs no key but the rules."""
         return "turns" in self.before
 
 
@@ -31,9 +32,10 @@ _BACK: Final = (*_LANES, "rules_of", "lane_rules", "orders", "lanes_of", "front_
 
 
 def _ended(ids: str, *, back: bool = False, before: tuple[str, ...] = (), first: str = "all_end") -> _Twin:
-    """Return the twin of a script that takes tasks off active; ``ids`` are the places of their ids in ARGV.
+    """Return the twin of a script that takes tasks off active; ``ids`` is the range of their ids in ARGV.
 
-    ``before`` are more shared lines; ``first`` says of which lanes the places stay.
+    ``back``: the tasks return to their lanes. ``before`` names more shared lines. ``first`` names those that say which
+    lanes keep their places.
     """
     find = f"local named_ids = {{}}\nfor at = {ids} do named_ids[#named_ids + 1] = ARGV[at] end"
     if back:
@@ -72,7 +74,7 @@ _BINDS: Final = re.compile(r"local [\w, ]+ = (?:tonumber\()?(?:KEYS|ARGV)\[")
 
 
 def twin_of(name: str, plain: str) -> str:
-    """Return the text of a script's twin, given that of the plain one; shared lines are not inserted yet."""
+    """Return the text of a twin, made from the text of its plain script; shared lines are not inserted yet."""
     twin = TWINS[name]
     head, body = plain.split("]]\n", 1)
     facts = head.splitlines()[1:]

@@ -1,4 +1,4 @@
--- Reads counters before anything is written: one that is no number is an error. Uses counters, their keys.
+-- Reads the counters before anything is written: a value that is no number is an error. Uses counters: their keys.
 local counted = {}
 for at, key in ipairs(counters) do
   counted[at] = tonumber(redis.call("GET", key) or 0)

@@ -1,6 +1,6 @@
 -- Uses due_channel.
--- Forwarders sleep until the earliest time that they know. A user without the right to publish cannot tell them: they
--- find the task at their next look, and the call must not fail for it once the task is written.
+-- Forwarders sleep until the earliest time that they know, so they are told of an earlier one. If the user has no right
+-- to publish, they find the task at their next look. The call must not fail for that: the task is written by then.
 local function earliest(waiting)
   return tonumber(redis.call("ZRANGE", waiting, 0, 0, "WITHSCORES")[2] or math.huge)
 end

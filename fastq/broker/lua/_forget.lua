@@ -1,2 +1,2 @@
--- Forgets what an attempt has told: nothing of it is given for a later one. A failure must not stop a script half-way.
+-- Deletes the result and progress of an attempt: a later one must not show them. A failure must not stop a script.
 local function forget(task) redis.pcall("HDEL", task, "result", "progress") end

@@ -1,5 +1,5 @@
--- Frees the places of tasks in their lanes and pools; those that were full get a turn. Lanes in `keeps` stay
--- as they are. Uses ended, order, keeps.
+-- Frees the places of tasks in their lanes and pools. Lanes that were full get a turn, and so do lanes that wait for a
+-- full pool. Lanes in `keeps` keep their places. Uses ended, order, keeps.
 local places = {}
 for _, lane in ipairs(order) do
   if not keeps[lane] then places[#places + 1] = lane end
@@ -27,7 +27,7 @@ for at, name in ipairs(places) do
     redis.call("ZREM", full_lanes, name)
     freed[#freed + 1] = name
   elseif was_full[at] and type(removed) == "number" and removed > 0 then
-    -- As many of the lanes that wait for the pool as it has places now; the last one ends its being full.
+    -- As many waiting lanes get a turn as places were freed. Once no lane waits, the pool is not full any more.
     local waiting = queue_prefix .. "pool:" .. string.sub(name, 1, -3)
     local next_ones = redis.pcall("ZPOPMIN", waiting, removed)
     local due = {}

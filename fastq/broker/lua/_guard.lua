@@ -1,10 +1,10 @@
--- Returns whether a task may be touched, by its place among named, the ids of the call. Uses owner, expired_at, lease,
--- named.
+-- Returns whether the nth task of the call may be touched. Uses owner, expired_at, lease, and named: the ids of the
+-- call.
 local scores
 if owner ~= "" or expired_at ~= "" then
   scores = redis.call("ZMSCORE", lease, unpack(named))
 else
-  redis.call("ZCARD", lease) -- raises for a key of another type, as the other does
+  redis.call("ZCARD", lease) -- raises for a key of another type, as ZMSCORE does
 end
 local function guarded(nth)
   if not scores then return true end

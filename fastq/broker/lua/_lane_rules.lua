@@ -1,4 +1,4 @@
--- Returns the names that are of lanes: of groups with a rule of their own, of their pool, or of all ("*").
+-- Returns those of the names that are lanes. A group is one if it, its pool, or "*" (all lanes) has a rule.
 -- Uses rules_of.
 local function only_lanes(names)
   if #names == 0 then return names end

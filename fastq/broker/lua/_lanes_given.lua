@@ -1,4 +1,4 @@
--- The tasks that are scheduled, their lanes, see lanes_of, and priorities, of which the plain script knows nothing.
+-- Reads the tasks to schedule, their lanes (as lanes_of does) and priorities. The plain script gets no priorities.
 local named_ids, words, priorities = {}, {}, {}
 local lane_of = {}
 for at = 4, #ARGV, 7 do

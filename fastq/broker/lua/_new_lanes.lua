@@ -1,5 +1,5 @@
--- Makes sure that what was enqueued into a lane is in one: without a rule, "*" becomes one that limits nothing, of
--- which servers are told. Uses limits, due_channel, only_lanes.
+-- Makes sure that these groups are lanes: if one has no rule, "*" gets a rule that limits nothing, and servers are
+-- told. Uses limits, due_channel, only_lanes.
 local has_rule_for_all = redis.call("HGET", limits, "*")
 local function open_lanes(lanes)
   if #lanes == 0 or has_rule_for_all or #only_lanes(lanes) == #lanes then return end

@@ -4,7 +4,7 @@ local function orders_of(lanes)
   local rules, orders = rules_of(lanes), {}
   for at, lane in ipairs(lanes) do
     local rule = rules[at]
-    -- One that is there for its pause alone leaves that of each lane in force.
+    -- A rule that is there for a pause alone has no order: that of "*" holds.
     if not rule or string.sub(rule, 1, 8) == "0:0:0:0:" then rule = rules[#rules] or "" end
     orders[lane] = string.match(rule, "^%d+:%d+:%d+:%d+:(%l+)")
   end

@@ -1,5 +1,5 @@
--- Takes tasks off active and lease: moved are their ids, taken their places among named. Returns if there is none. Uses
--- active, lease, side, named, guarded.
+-- Takes tasks off active and lease. Sets moved, their ids, and taken, their places in named. If there is none, the
+-- script ends. Uses active, lease, side, named, guarded.
 local outcomes, moved, taken, all = {}, {}, {}, true
 for nth, id in ipairs(named) do
   local outcome = 1

@@ -1,5 +1,5 @@
--- Lets the lanes of parked tasks rest. They have their turn afterwards, wherever they waited. Uses named_ids, lane_of,
--- outcomes, rests, order, only_lanes.
+-- Lets the lanes of parked tasks rest. They get a turn after that, wherever they waited before. Uses named_ids,
+-- lane_of, outcomes, rests, order, only_lanes.
 local until_us, is_lane, began = {}, {}, now_us()
 for _, lane in ipairs(only_lanes(order)) do is_lane[lane] = true end
 for nth in ipairs(named_ids) do
@@ -13,5 +13,5 @@ for lane, rest_until in pairs(until_us) do
   if pool then redis.pcall("ZREM", queue_prefix .. "pool:" .. pool, lane) end
   redis.call("ZREM", full_lanes, lane)
   redis.call("ZADD", turns, "GT", microseconds(rest_until), lane)
-  ring() -- servers that rest learn of the time by their next call
+  ring() -- wakes idle servers, whose next call tells them the time
 end

@@ -1,4 +1,4 @@
--- Returns the rules of lanes, those of their pools, and that of each. Uses limits, pool_of.
+-- Returns in one list the rules of the lanes, the rules of their pools, and the rule "*". Uses limits, pool_of.
 local function rules_of(lanes)
   local asked = {unpack(lanes)}
   for at, lane in ipairs(lanes) do asked[#lanes + at] = (pool_of(lane) or "") .. ":*" end

@@ -1,3 +1,3 @@
--- A sequence waits for its task that is to be tried again: the place stays. Uses order, orders_of.
+-- A sequence (a lane in strict order) waits for a task to be retried, so it keeps the place. Uses order, orders_of.
 local keeps = {}
 for lane, its in pairs(orders_of(order)) do keeps[lane] = its == "strict" end

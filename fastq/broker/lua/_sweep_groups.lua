@@ -1,6 +1,6 @@
--- Takes up to ten groups off their lists whose scheduled tasks are all gone. Uses groups, scheduled_groups, scheduled,
--- group_prefix, earliest. As unlist_due_groups, which servers of fastq call; where all are Go's, nothing else does it.
--- Users without the right to it leave them.
+-- Takes up to ten groups without scheduled tasks off scheduled_groups, and the empty ones off groups. Servers of fastq
+-- do the same by unlist_due_groups; where all servers are Go's, only this does it. A user without the rights leaves the
+-- groups listed. Uses groups, scheduled_groups, scheduled, group_prefix, earliest.
 local function sweep_groups()
   local before = "(" .. string.format("%.17g", earliest(scheduled))
   for _, name in ipairs(redis.call("ZRANGE", scheduled_groups, "-inf", before, "BYSCORE", "LIMIT", 0, 10)) do

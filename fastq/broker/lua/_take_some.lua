@@ -6,7 +6,7 @@ if group ~= "" then redis.call("SCARD", groups) end
 -- An empty list has no type in Redis.
 local is_list = state == "pending" or state == "active"
 
--- Returns how many of a list's oldest ids to take, none if others took the last one; any number may come after it.
+-- Returns how many of a list's oldest ids to take: up to `last`, however many came after it; 0 if others took `last`.
 local function number_to_take()
   if last == "" then return math.min(count, redis.call("LLEN", source)) end
   local at = redis.call("LPOS", source, last, "RANK", -1, "MAXLEN", count)
@@ -29,7 +29,7 @@ local function ids_to_take()
   return ids
 end
 
--- Takes that many of them off; an empty group is no longer listed.
+-- Takes that many ids off the source; an empty group is no longer listed.
 local function take_off(number)
   if number == 0 then return end
   if is_list then
@@ -40,8 +40,8 @@ local function take_off(number)
   if group ~= "" and redis.call("EXISTS", source) == 0 then redis.call("SREM", groups, group) end
 end
 
--- An id without a task, or with its task elsewhere, is only taken off. asynq's archive may break half-way,
--- and leave a task in state active.
+-- An id whose task is gone or elsewhere is only taken off. A task in state active without a lease counts as here:
+-- asynq's archive script may break half-way, and leave one so.
 local function is_here(id, its_state)
   return its_state == state or its_state == "active" and not redis.call("ZSCORE", lease, id)
 end

@@ -1,10 +1,10 @@
--- Uses turns, full_lanes, bell, and what lanes has.
--- Wakes servers. While the queue itself has no free place, which "" in full says, there is nothing to wake them for.
+-- Uses turns, full_lanes, bell, and the functions of _lanes.lua.
+-- Wakes servers, unless the queue itself is full, which the entry "" of full says: then they could take nothing.
 local function ring(is_full)
   if not is_full and redis.call("EXISTS", bell) == 0 then redis.call("LPUSH", bell, "1") end
 end
 
--- Gives lanes with tasks a turn, in which place their pool has for them; not those that have one, or are full.
+-- Gives a turn to each of these lanes that is not full and has none. If its pool is full, the lane waits for the pool.
 local function give_turns(lanes)
   if #lanes == 0 then return end
   local since, asked, pools = microseconds(now_us()), {unpack(lanes)}, {}

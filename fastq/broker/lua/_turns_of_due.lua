@@ -1,5 +1,5 @@
--- A lane that is full of what is due is a sequence, which waits for it. Uses named_ids, lane_of, only_lanes, orders_of,
--- rank, now.
+-- Gives turns to the lanes of due tasks. A lane that holds a place for a due task is a sequence that waits for it, so
+-- it is not full any more. Uses named_ids, lane_of, only_lanes, orders_of, rank, now.
 local names, is_named, ranked = {}, {}, {}
 for nth in ipairs(named_ids) do
   local lane = lane_of[nth]

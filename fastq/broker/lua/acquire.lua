@@ -1,6 +1,6 @@
 --[[ acquire: take a token of a semaphore if one is free; expired tokens are free.
 KEYS[1] semaphore   asynq:sema:{scope}
-ARGV[1] max_tokens  tokens that there are
+ARGV[1] max_tokens  number of tokens
 ARGV[2] now         unix seconds
 ARGV[3] deadline    unix seconds at which the token expires, even if its holder dies
 ARGV[4] holder      task id

@@ -1,4 +1,4 @@
---[[ add_history: add what a server counted to the history of a queue: by minute, by type, and by hour.
+--[[ add_history: add a server's counts to the history of a queue: by minute, by type, and by hour.
 KEYS[1] history_minutes  asynq:{q}:history:{hour}
 KEYS[2] history_hours    asynq:{q}:history:{day}
 KEYS[3] processed_total  asynq:{q}:processed
@@ -7,11 +7,11 @@ KEYS[5] active           asynq:{q}:active
 ARGV[1] minute           of the hour
 ARGV[2] hour             of the day
 ARGV[3] minutes_until    unix seconds until which history_minutes is kept
-ARGV[4] hours_until      the same of history_hours
+ARGV[4] hours_until      unix seconds until which history_hours is kept
 ARGV[5] max_types        types that history_minutes holds at most
-ARGV[6] other            the type that stands for all beyond
+ARGV[6] other            the type under which all further types are counted
 ARGV[7] sums             counts of all types together: a letter and a number each
-ARGV[8] step             the minute at which the step of the types began
+ARGV[8] step             the minute at which the present step began: a type has one record for each step
 ARGV[9...] types         two values each: type, counts
 builds  none
 returns 1 added | 0 there is no such queue
@@ -22,7 +22,7 @@ local processed_total, lost, active = KEYS[3], KEYS[4], KEYS[5]
 local minute, hour, minutes_until, hours_until = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local max_types, other, sums, step = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
 
--- What is counted has left one of these. Without any, the queue was deleted after that.
+-- A task that was counted has also written one of these. If none exists, the queue was deleted since.
 if redis.call("EXISTS", processed_total, lost, active) == 0 then return 0 end
 -- These raise for a key of another type before anything is written.
 local known = redis.call("HLEN", history_minutes)
@@ -54,7 +54,7 @@ add(history_hours, "", hour, sums)
 known = known + add(history_minutes, "", minute, sums)
 for at = 9, #ARGV, 2 do
   local name = ARGV[at]
-  -- One of the fields is that of the sums.
+  -- One of the known fields holds the sums, not a type.
   if known > max_types and redis.call("HEXISTS", history_minutes, name) == 0 then name = other end
   known = known + add(history_minutes, name, step, ARGV[at + 1])
 end

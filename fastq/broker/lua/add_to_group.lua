@@ -25,7 +25,7 @@ for at = 4, #ARGV, 5 do
   elseif lock ~= "" and redis.call("EXISTS", lock) == 1 then
     outcome = -1
   else
-    redis.call("SADD", groups, group) -- first, since producers have no right to a command that would tell its type
+    redis.call("SADD", groups, group) -- first: it raises for a key of another type, which producers may not ask for
     if lock ~= "" then redis.call("SET", lock, id, "EX", ARGV[at + 4]) end
     redis.call("HSET", task, "msg", message, "state", "aggregating", "group", group)
     if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end

@@ -8,10 +8,10 @@ ARGV[2] now               unix seconds
 ARGV[3] deadline          unix seconds after which any server's recoverer gives the set back to its group
 ARGV[4] grace             seconds that a group waits for another task
 ARGV[5] max_delay         seconds that its oldest task waits at most, 0 for no limit
-ARGV[6] max_size          tasks with which it waits no more, 0 for no limit
+ARGV[6] max_size          number of tasks at which it is due at once, 0 for no limit
 ARGV[7] limit             tasks to take at most
 builds  none
-returns number of tasks in the set: 0 if the group is not due; asked again, those that were taken before
+returns number of tasks in the set, 0 if the group is not due; a repeated call counts those taken before
 asynq   aggregationCheckCmd
 ]]
 local group, aggregation_set, aggregation_sets, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -10,7 +10,7 @@ ARGV[4] max_size         tasks that the archive keeps at most
 ARGV[5...] tasks         two values each: id, message
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns number of tasks moved
-asynq   none (one such task keeps its group from being aggregated forever)
+asynq   none (one such task keeps its group from ever being aggregated)
 ]]
 local aggregation_set, archived = KEYS[1], KEYS[2]
 local archive_rule, paused = KEYS[3], KEYS[4]

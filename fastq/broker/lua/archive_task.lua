@@ -11,13 +11,13 @@ KEYS[9] paused            asynq:{q}:paused
 ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
 ARGV[3] task_id           the task's
-ARGV[4] seen_at           where it was seen in pending, counted from the head; "" not looked for, "none" not there
+ARGV[4] seen_at           index in pending at which it was seen; "" if it was not looked for, "none" if not found
 ARGV[5] expected          the state that it must be in; "" for any
 ARGV[6] now               unix seconds
 ARGV[7] expire_before     unix seconds; tasks archived until then are deleted
 ARGV[8] max_size          tasks that the archive keeps at most
 builds  task_prefix .. task_id, group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
-returns 1 archived | 0 no such task | the reason why not: its state, aggregation (it is being made into another), far
+returns 1 archived | 0 no such task | the reason why not: its state, aggregation (its set is being aggregated), far
   (too deep in pending to be found at once)
 asynq   archiveTaskCmd (which trims the archive without the tasks' hashes)
 ]]

@@ -13,7 +13,7 @@ ARGV[5] last         the newest id of a list, or greatest score, to take; "" for
 ARGV[6] now            unix seconds
 ARGV[7] expire_before  unix seconds; tasks archived until then are deleted
 ARGV[8] max_size       tasks that the archive keeps at most
-ARGV[9] max_bytes      messages of tasks with a lock to read at most; the first beyond it is the last
+ARGV[9] max_bytes      bytes to read of messages, of tasks with a lock only; the first task beyond it is the last
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns list: ids taken, tasks moved
 asynq   archiveAllCmd, archiveAllPendingCmd, archiveAllAggregatingCmd (all tasks in one call; the archive is trimmed

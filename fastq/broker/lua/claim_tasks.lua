@@ -7,7 +7,7 @@ ARGV[2] state        the state of the tasks in the source
 ARGV[3] group        the group's name if the source is a group, else ""
 ARGV[4] token        the move's
 ARGV[5] target       the queue that they are to move to
-ARGV[6] place        how many ids of a list stand before them, when they were read
+ARGV[6] place        number of older ids in a list, when these were read
 ARGV[7...] ids       those to take, 200 at most
 builds  task_prefix .. id, same hash tag
 returns number of tasks taken
@@ -42,7 +42,7 @@ local function park(id, score)
   redis.call("ZADD", moving, position, id)
 end
 
--- Closes gaps deep in a list, which Redis would walk: the newest tasks move into them.
+-- Closes gaps deep in a list: the newest tasks move into them, as Redis would walk the list to close them.
 local function fill_gaps(kept, taken, window)
   local rest = redis.call("LLEN", source) - place - window
   local newest = rest > 0 and taken > 0 and redis.call("LPOP", source, math.min(rest, taken)) or {}

@@ -7,15 +7,15 @@ KEYS[5] groups            asynq:{q}:groups
 KEYS[6] scheduled_groups  asynq:{q}:scheduled_groups
 ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
-ARGV[3] expected          tasks that the set must have: fewer were given back meanwhile
+ARGV[3] expected          number of tasks that the set must have: with fewer, some were given back meanwhile
 ARGV[4] state             of the new task: pending, scheduled or aggregating
 ARGV[5] at                unix nanoseconds if pending, else the unix seconds that are its score
 ARGV[6] id                the new task's
 ARGV[7] message           the new task's
-ARGV[8] lock              its unique lock's key or ""; one that a task of the set holds passes to it
+ARGV[8] lock              key of its unique lock or ""; a task of the set may hold that, and passes it on
 ARGV[9] lock_ttl          seconds
 ARGV[10] group_name       the new task's own group or ""
-ARGV[11] due_channel      asynq:{q}:due, for the time of a scheduled task, where it is earlier than all in scheduled
+ARGV[11] due_channel      asynq:{q}:due, told the time of a scheduled task if it is before all in scheduled
 builds  task_prefix .. id, group_prefix .. group_name, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 done | 2 was done before | 0 id exists | -1 lock held | -2 the set is gone or was given back
 asynq   none (Enqueue, then deleteAggregationSetCmd: a server that dies between them has its tasks aggregated twice)

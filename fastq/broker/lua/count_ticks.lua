@@ -1,8 +1,8 @@
---[[ count_ticks: add to the counters of schedulers' ticks; beyond a number of them, other types are counted together.
+--[[ count_ticks: add to the counters of schedulers' ticks; beyond `most` counters, further types are counted together.
 KEYS[1] scheduler_ticks  asynq:scheduler_ticks
 ARGV[1] ttl              seconds until they expire
-ARGV[2] most             counters that there are at most, beside those of the other types
-ARGV[3] other            the type that stands for all beyond
+ARGV[2] most             counters at most, without those of the type `other`
+ARGV[3] other            the type under which all further types are counted
 ARGV[4...] counts        three values each: outcome, type, count
 builds  none
 returns number of counters

@@ -5,7 +5,7 @@ KEYS[3] archive_rule  asynq:{q}:archive_rule
 ARGV[1] task_prefix   asynq:{q}:t:
 ARGV[2] now           unix seconds
 ARGV[3] limit         tasks at most
-ARGV[4] rule_ttl      seconds until the rule expires, which no server of the queue looks at any more
+ARGV[4] rule_ttl      seconds until the archive's rule expires, once no server of the queue calls this any more
 builds  task_prefix .. id, same hash tag
 returns list: tasks deleted, size of completed, size of the archive, and of its rule: dropped, max, ttl, full
 asynq   deleteExpiredCompletedTasksCmd

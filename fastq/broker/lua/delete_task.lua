@@ -9,12 +9,12 @@ KEYS[7] aggregation_sets  asynq:{q}:aggregation_sets
 ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
 ARGV[3] task_id           the task's
-ARGV[4] seen_at           where it was seen in pending, counted from the head; "" not looked for, "none" not there
+ARGV[4] seen_at           index in pending at which it was seen; "" if it was not looked for, "none" if not found
 ARGV[5] expected          the state that it must be in; "" for any
-ARGV[6] mark              what its message must contain, else it is another's; "" for any
+ARGV[6] mark              text that its message must contain, else the task is of another submit; "" for any
 builds  task_prefix .. task_id, group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
-returns 1 deleted | 0 no such task | the reason why not: its state, aggregation (it is being made into another), far
-  (too deep in pending to be found at once) | list: deleted; the message that may name a lock which the hash does not
+returns 1 deleted | 0 no such task | the reason why not: its state, aggregation (its set is being aggregated), far
+  (too deep in pending to be found at once) | list: deleted; its message, which may name a lock that its hash does not
 asynq   deleteTaskCmd
 ]]
 local pending, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -8,8 +8,8 @@ ARGV[2] count          tasks at most, 1 to 500
 ARGV[3] max_bytes      messages at most; the first that goes beyond it is the last one taken
 ARGV[4] lease_score    unix seconds at which the leases end, plus the owner's fraction
 builds  task_prefix .. id, same hash tag
-returns -1 paused | 0 empty | list: ids that had no task (dropped), nanoseconds since when the first and the last of the
-  ids were pending ("" if not known), then id, message, id, message, ...
+returns -1 paused | 0 empty | list: number of ids without task (dropped), unix nanoseconds since when the first and the
+  last id were pending ("" if not known), then id, message, id, message, ...
 asynq   dequeueCmd (one task a call; an id without task stays in active and lease forever)
 cost    2.7 us a task at 500 tasks a call, 2.9 at 100 (benchmarks/bench_scripts.py)
 ]]
@@ -25,7 +25,7 @@ local leased = redis.call("ZCARD", lease)
 local ids = redis.call("RPOP", pending, count)
 if not ids then return 0 end
 
--- Not of those between the first and the last: to read it of all would cost a tenth of the call.
+-- Read for the first and the last id only: for all it would cost a tenth of the call.
 local function pending_since(id)
   local since = redis.pcall("HGET", task_prefix .. id, "pending_since")
   return type(since) == "string" and since or ""

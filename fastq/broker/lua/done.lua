@@ -13,7 +13,7 @@ builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 when every task was done, else a list: 1 done | 0 not active | -1 not the caller's
 asynq   doneCmd, doneUniqueCmd
 cost    1.2 us a task at 100 and at 500 tasks a call; 1.9 when the owner is asked (benchmarks/bench_scripts.py)
-        behind 1000 or 10000 others some 1-2 us more at 400 tasks a call, where an LREM each took 20 and 200
+        behind 1000 or 10000 other tasks 1-2 us more at 400 tasks a call; an LREM for each took 20 and 200 us more
 ]]
 local active, lease, processed, processed_total = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local task_prefix, stats_expire_at, side, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -32,7 +32,7 @@ end
 local function is_ours(at) return not scores or (scores[at] and tonumber(scores[at]) % 1 == tonumber(owner)) end
 
 -- Long tasks, also of other servers and unknown to the caller, may be among and before ours: LREM would pass them all
--- for each task, at 17 ns each. Unless all are near the end, a larger call marks its tasks in one walk, at 0.25 us per
+-- for each task, at 17 ns each. Unless ours are near the end, a larger call marks them in one walk, at 0.25 us per
 -- element, and removes the marks by one LREM. For few tasks, LREM just searches from the nearer end.
 local first, last = ARGV[6], ARGV[5 + count]
 local mark = "\255 is taken off active by this call \255" -- as long as a UUID, so that no element is moved
@@ -47,7 +47,7 @@ local function walk(low, high)
     for at = 1, #passed do
       local id = passed[at]
       if wanted[id] then
-        -- If it is refused, by ACL rules or for lack of memory, nothing was done, and LREM does it.
+        -- If LSET is refused, by ACL rules or for lack of memory, LREM takes the tasks off.
         if redis.pcall("LSET", active, from + at - 1, mark).err then return false end
         wanted[id], marked[id], left, marks = nil, true, left - 1, marks + 1
       end
@@ -59,7 +59,7 @@ local function walk(low, high)
 end
 
 if count >= 16 and not find(last, side, count + 64) then
-  -- The removal of the marks must not be refused: where Redis could not tell, a call that removes nothing is tried.
+  -- The removal of the marks must not be refused. Redis 6.2 cannot tell before, so an LREM that removes nothing tries.
   if not redis.acl_check_cmd then redis.call("LREM", active, side, mark) end
   for at = 1, count do
     local id = ARGV[5 + at]

@@ -3,7 +3,7 @@ KEYS[1] archived     asynq:{q}:archived
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2...] tasks     two values each: id, score with which it was read
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
-returns number of tasks that are archived then
+returns number of tasks left in archived
 asynq   none
 ]]
 local archived = KEYS[1]

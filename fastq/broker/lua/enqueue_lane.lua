@@ -7,13 +7,13 @@ KEYS[5] bell           asynq:{q}:bell
 ARGV[1] task_prefix    asynq:{q}:t:
 ARGV[2] group_prefix   asynq:{q}:g:
 ARGV[3] added_at       unix seconds
-ARGV[4] due_channel    asynq:{q}:due, told of the first rule of a queue
+ARGV[4] due_channel    asynq:{q}:due, told if this adds a rule
 ARGV[5] width          values a task: 5, or 6 with priorities
 ARGV[6...] tasks       width values for each: id, message, lane, lock key or "", lock seconds, priority
 builds  task_prefix .. id, group_prefix .. lane, queue_prefix .. "pool:" .. pool, and lock keys asynq:{q}:unique:...,
   same hash tag
 returns 1 when every task was put, else a list: 1 put | 0 id exists | -1 lock held
-asynq   none (its addToGroupCmd puts tasks into groups, which servers of fastq then find)
+asynq   none (its addToGroupCmd puts tasks into groups; sweep_lanes finds those that are lanes)
 ]]
 local groups, limits, turns, full_lanes, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local task_prefix, group_prefix, added_at, due_channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -53,7 +53,7 @@ for at = 6, #ARGV, width do
   else
     local mine = members[lane]
     if #mine == 0 then
-      redis.call("SADD", groups, lane) -- first, since producers have no right to a command that would tell its type
+      redis.call("SADD", groups, lane) -- first: it raises for a key of another type, which producers may not ask for
       put[#put + 1] = lane
     end
     if lock ~= "" then redis.call("SET", lock, id, "EX", ARGV[at + 4]) end

@@ -6,8 +6,8 @@ ARGV[2] pending_since  unix nanoseconds
 ARGV[3] width          arguments a task: 2 (id, message) or 4 (id, message, lock key or "", lock seconds)
 ARGV[4...] tasks       width values for each
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
-returns list: pending tasks that the queue may have, or 0 without a limit; those that it has; what enqueue returns, and
-  in it -3 for a task that the queue has no room for
+returns list: the limit of pending tasks, 0 if there is none; pending tasks then, 0 without a limit; the reply of
+  enqueue, with -3 for a task beyond the limit
 asynq   none
 ]]
 local pending, quota = KEYS[1], KEYS[2]
@@ -22,10 +22,10 @@ if not most then
   if type(outcomes) == "table" and outcomes.err then return outcomes end
   return {0, 0, outcomes}
 end
-local there = redis.pcall("LLEN", pending) -- in a queue without a limit nobody needs the right to it
+local there = redis.pcall("LLEN", pending) -- only a queue with a limit needs the right to it
 if type(there) == "table" then return there end
 
--- Tasks that are refused for another reason take up no room: as many as there is room for are put until it is used up.
+-- Tasks that are refused for another reason do not count. So as many are put as still fit, until the limit is reached.
 local given, outcomes, passed = {unpack(ARGV, 4)}, {}, 0
 while passed < #given and there < most do
   local count = math.min(#given - passed, (most - there) * width)
@@ -39,7 +39,7 @@ while passed < #given and there < most do
   passed = passed + count
 end
 for at = passed + 1, #given, width do
-  -- A task that is there may be ours, from a request whose reply was lost.
+  -- A task that exists may be ours, from a request whose reply was lost.
   outcomes[#outcomes + 1] = redis.call("EXISTS", task_prefix .. given[at]) == 1 and 0 or -3
 end
 return {most, there, outcomes}

@@ -7,11 +7,11 @@ KEYS[5] scheduled    asynq:{q}:scheduled
 KEYS[6] groups       asynq:{q}:groups
 KEYS[7] group        asynq:{q}:g:{group}
 KEYS[8] scheduled_groups  asynq:{q}:scheduled_groups
-ARGV[1] by           who asks: the id of the entry, another in each scheduler
+ARGV[1] by           the id of the entry that asks; each scheduler has its own
 ARGV[2] due          the tick, unix seconds
 ARGV[3] tick_ttl     seconds for which the tick is known to be done
-ARGV[4] plan         the entry's zone and spec, or "" where no later scheduler need know which tick was the last
-ARGV[5] last_ttl     seconds for which that is known
+ARGV[4] plan         the entry's zone and spec, or "" if later schedulers need not know the last tick
+ARGV[5] last_ttl     seconds for which the last tick is known
 ARGV[6] state        pending | scheduled | aggregating
 ARGV[7] moment       unix nanoseconds of now | unix seconds to run at | unix seconds of now
 ARGV[8] id           task id
@@ -19,7 +19,7 @@ ARGV[9] message      encoded
 ARGV[10] group_name  or ""
 ARGV[11] lock        key of the unique lock, or ""
 ARGV[12] lock_ttl    seconds
-ARGV[13] due_channel asynq:{q}:due, for the moment of a scheduled task, where it is earlier than all in scheduled
+ARGV[13] due_channel asynq:{q}:due, told the moment of a scheduled task if it is before all in scheduled
 builds  group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 put, also by an earlier sending of this call | 0 id exists | -1 lock held | -2 put by another scheduler
 asynq   none: each of its schedulers enqueues each tick
@@ -50,7 +50,7 @@ else
   redis.call("ZCARD", group)
 end
 
--- A later scheduler takes the entry up from here, also where the task is refused for its id or its lock.
+-- A later scheduler continues after this tick, even if the task was refused for its id or its lock.
 local function note_last_tick()
   if plan ~= "" and (not last or tonumber(last) < tonumber(due)) then
     redis.call("SET", last_tick, due .. ":" .. plan, "EX", last_ttl)
@@ -88,7 +88,7 @@ if group_name ~= "" then
     sweep_groups()
   end
 end
--- Last, so that it stands for a task that is there.
+-- Last, so that a tick that is noted has its task.
 redis.call("SET", tick, by, "EX", tick_ttl)
 note_last_tick()
 return 1

@@ -7,7 +7,7 @@ ARGV[3] expired_before  unix seconds
 builds  none
 returns list: cursor, leases looked at, then id, what it is: inactive, or expired
 asynq   none
-cost    active is read whole, if it has no more than 20 000 ids; else nothing is said to be inactive
+cost    active is read whole, if it has no more than 20 000 ids; else no lease is called inactive
 ]]
 local lease, active = KEYS[1], KEYS[2]
 local cursor, count, expired_before = ARGV[1], ARGV[2], tonumber(ARGV[3])

@@ -3,7 +3,7 @@ KEYS[1] unique       asynq:{q}:unique:{type}:{md5}
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] repair       1 deletes a lock whose task is gone, 0 changes nothing
 builds  task_prefix .. owner, same hash tag
-returns the id of the task that is gone | nil: the lock is a task's, or is gone itself
+returns the id of the task that is gone | nil: the task exists, or the lock is gone
 asynq   none (such locks stay until they expire)
 ]]
 local unique = KEYS[1]

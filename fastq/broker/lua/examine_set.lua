@@ -8,8 +8,8 @@ ARGV[4] cursor       ZSCAN's: 0, then what was returned first, until that is 0 a
 ARGV[5] count        ids to look at, about
 ARGV[6] repair       1 drops the ids that have no task, 0 changes nothing
 builds  task_prefix .. id, same hash tag
-returns list: cursor, ids looked at, ids dropped, then id, what it is: none (without task), undecodable (its task is an
-  archived one of fastq's for a message that nobody could read), or its task's state
+returns list: cursor, ids looked at, ids dropped, then id, what it is: none (without task), undecodable (fastq archived
+  it, since nobody could read its message), or its task's state
 asynq   none (such ids stay forever)
 ]]
 local source, groups = KEYS[1], KEYS[2]

@@ -13,12 +13,12 @@ ARGV[3] repair            1 archives them, keeps completed ones for a while, del
 ARGV[4] now               unix seconds
 ARGV[5] keep_until        unix seconds
 ARGV[6] max_length        the longest pending list that is searched
-ARGV[7] read_ns           unix nanoseconds after which a longer one was read without finding the ids; 0 it was not read
-ARGV[8] max_archived      tasks in the archive with which no more are put there: a full one deletes its oldest
+ARGV[7] read_ns           unix nanoseconds when a longer one began to be read, without finding the ids; 0 if it was not
+ARGV[8] max_archived      size of archived from which no more are put there: a full archive deletes its oldest
 ARGV[9...] ids            task ids
 builds  task_prefix .. id, group_prefix .. group, same hash tag
 returns list: id, what it is: its state, none (without message), unsure (it may be in pending), or
-  full (the archive; it was not repaired)
+  full (it was not repaired, since the archive is full)
 asynq   none (such tasks stay forever)
 ]]
 local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -27,8 +27,8 @@ local task_prefix, group_prefix, repair, now, keep_until = ARGV[1], ARGV[2], ARG
 local max_length, read_ns, max_archived = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed, active = lease}
 
--- A key that is not a sorted set has no ids. Any other error proves nothing: in a cluster the set may be moving to
--- another node; then the script ends with it.
+-- A key that is not a sorted set has no ids. Any other error ends the script, as it proves nothing: in a cluster the
+-- set may be moving to another node.
 local function is_in(set, id)
   local score = redis.pcall("ZSCORE", set, id)
   if type(score) == "table" and not string.find(score.err, "WRONGTYPE", 1, true) then redis.call("ZSCORE", set, id) end
@@ -45,7 +45,8 @@ local function is_aggregating(id)
   return false
 end
 
--- A long list is searched only at its ends, where ids enter; ids that entered since it was read are younger.
+-- A long list is searched only at its ends, where ids enter. It was read before, without finding the ids. One that
+-- became pending after that counts as found.
 local function is_pending(id)
   if redis.call("LLEN", pending) <= max_length then return redis.call("LPOS", pending, id) ~= false end
   if read_ns == 0 then return nil end
@@ -56,7 +57,7 @@ end
 
 -- Looks first in the place of its state, then everywhere; nil if unknown.
 local function is_somewhere(id, state, group)
-  if state == "moving" then return true end -- it is between two queues: the move's to end
+  if state == "moving" then return true end -- between two queues: the move must end it
   if sets[state] and redis.call("ZSCORE", sets[state], id) then return true end
   if group and is_in(group_prefix .. group, id) then return true end
   for _, set in pairs(sets) do

@@ -7,7 +7,7 @@ ARGV[3] cursor            SCAN's: 0, then what was returned first, until that is
 ARGV[4] count             keys to look at, about
 builds  what SCAN finds, which begins with group_prefix
 returns list: cursor, then key, size, 1 if it is listed or 0, and so on; a key may come twice
-asynq   none (groups that its recoverer fills again need not be listed)
+asynq   none (its recoverer gives tasks back to groups without listing them)
 ]]
 local groups, aggregation_sets = KEYS[1], KEYS[2]
 local group_prefix, pattern, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -2,7 +2,7 @@
 KEYS[1] signs      asynq:fastq:{asynq:servers}:signs
 KEYS[2] signers    asynq:fastq:{asynq:servers}:signers
 ARGV[1] mark       fraction of the lease scores that are the server's
-ARGV[2] facts      as sign returned them; the next sign has others
+ARGV[2] facts      as sign returned them; they change with each sign
 builds  none
 returns 1 forgotten | 0 it has given a sign
 asynq   none

@@ -7,7 +7,7 @@ ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] group_prefix asynq:{q}:g:
 ARGV[3] now_ns       unix nanoseconds
 ARGV[4] now          unix seconds
-ARGV[5] limit        tasks of each at most
+ARGV[5] limit        tasks at most from scheduled, and as many from retry
 builds  task_prefix .. id, group_prefix .. group, same hash tag
 returns list: tasks taken, ids dropped that had no task, unix seconds at which the next is due or ""
 asynq   forwardCmd, once for each (which does not list the group, and makes a hash for an id that has none)
@@ -25,7 +25,7 @@ redis.call("SCARD", groups)
 local due, grouped, dangling = {}, {}, 0
 for _, waiting in ipairs({scheduled, retry}) do
   for _, id in ipairs(taken[waiting]) do
-    -- A key that is not a hash counts as none: its error must not keep the tasks behind it waiting. Any other error
+    -- A key that is not a hash is no task: its error must not keep the tasks behind it waiting. Any other error
     -- proves nothing about the task.
     local found = redis.pcall("HMGET", task_prefix .. id, "msg", "group")
     if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end

@@ -4,7 +4,7 @@ KEYS[2] active       asynq:{q}:active
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] from         lowest score, "-inf" for all that ended by "to"
 ARGV[3] to           highest score, inclusive
-ARGV[4] limit        tasks at most; 0 only sees that leases can be written
+ARGV[4] limit        tasks at most; 0 only checks that leases can be written
 ARGV[5] max_bytes    messages at most; the first that goes beyond it is the last one read
 builds  task_prefix .. id, same hash tag
 returns list: ids dropped, then three values for each task: id, message, how often it was lost ("" for never)
@@ -20,7 +20,7 @@ local removals = math.floor(100000 / math.max(1, redis.call("LLEN", active)))
 -- fails: a caller that sees expired leases must know whether they could have been extended.
 redis.call("ZREM", lease, "")
 for _, id in ipairs(redis.call("ZRANGE", lease, from, to, "BYSCORE", "LIMIT", 0, limit)) do
-  -- A key that is not a hash counts as none: its error must not keep the tasks behind it from being read. Any other
+  -- A key that is not a hash is no task: its error must not keep the tasks behind it from being read. Any other
   -- error proves nothing about the task: in a cluster it may be moving to another node.
   local found = redis.pcall("HMGET", task_prefix .. id, "msg", "lost")
   if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end

@@ -1,10 +1,10 @@
 --[[ publish_completed: publish to a client which of its tasks have just been completed.
 KEYS[1] completed   asynq:{q}:completed
 ARGV[1] channel     of the client's inbox
-ARGV[2] opening     the message up to its first end
-ARGV[3...] ends     three values each: id, unix seconds it is kept until, the end in the message
+ARGV[2] opening     the message up to the first task's end
+ARGV[3...] ends     three values each: id, unix seconds it is kept until, the task's end as JSON
 builds  none
-returns number of ends that were told; one of a task that is not kept until then is not told: its write was refused
+returns number of ends published; a task that is not kept until that second is left out, as its write was refused
 asynq   none
 ]]
 local completed, channel, opening = KEYS[1], ARGV[1], ARGV[2]

@@ -1,4 +1,4 @@
---[[ put_again: put what was enqueued by key while a task ran, for those tasks that do not run any more.
+--[[ put_again: put the tasks that were enqueued by key while a task with that key ran, if it runs no more.
 KEYS[1] pending       asynq:{q}:pending
 KEYS[2] scheduled     asynq:{q}:scheduled
 KEYS[3] completed     asynq:{q}:completed
@@ -6,11 +6,11 @@ KEYS[4] archived      asynq:{q}:archived
 KEYS[5] again         asynq:{q}:again
 ARGV[1] task_prefix   asynq:{q}:t:
 ARGV[2] now_ns        unix nanoseconds
-ARGV[3] due_channel   asynq:{q}:due, for the earliest time, where it is earlier than all in scheduled
+ARGV[3] due_channel   asynq:{q}:due, told the earliest time if it is before all in scheduled
 ARGV[4] max_bytes     messages at most; the first that goes beyond it is the last one put
 ARGV[5...] ids        task ids
 builds  task_prefix .. id, same hash tag
-returns number of tasks put, or given the newer message where they wait for another attempt
+returns number of tasks put; a task that waits for another attempt gets the newer message, and counts
 asynq   none
 ]]
 local pending, scheduled, completed, archived, again = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

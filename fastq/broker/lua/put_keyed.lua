@@ -1,4 +1,4 @@
---[[ put_keyed: put tasks whose ids are their keys; what is there already is kept, replaced, put off, or run once more.
+--[[ put_keyed: put tasks whose ids are their keys; an existing task is kept, replaced, put off, or run once more.
 KEYS[1] pending       asynq:{q}:pending
 KEYS[2] scheduled     asynq:{q}:scheduled
 KEYS[3] completed     asynq:{q}:completed
@@ -6,16 +6,16 @@ KEYS[4] archived      asynq:{q}:archived
 KEYS[5] again         asynq:{q}:again
 ARGV[1] task_prefix   asynq:{q}:t:
 ARGV[2] now_ns        unix nanoseconds
-ARGV[3] due_channel   asynq:{q}:due, for the earliest time, where it is earlier than all in scheduled
+ARGV[3] due_channel   asynq:{q}:due, told the earliest time if it is before all in scheduled
 ARGV[4] width         values a task: 3 where all run at once, else 5; one more in a repeat of a lost call
 ARGV[5...] tasks      width values each: id, message, policy, then run_at or "" and latest run_at or "", mark
 builds  task_prefix .. id, same hash tag
-        policy: keep, replace, postpone or rerun what is there; run_at: unix seconds; mark: what no other message has
-returns list, for each task a code and what else is known of it: 1 put | 0 the id is of a task that cannot be replaced |
+        policy: keep, replace, postpone or rerun an existing task; run_at: unix seconds; mark: text of no other message
+returns list, for each task a code and a fact or "": 1 put | 0 the id is of a task that cannot be replaced |
   2 kept, its state | 3 replaced, its state | 4 put off, unix seconds to run at | 5 it runs again after the present run
   | 6 an earlier sending has put it | 7 an earlier sending has put it behind the present run
 asynq   none
-cost    2.3 us a task at 500 tasks a call, kept 1.0, replaced 1.8, put off 3.7, where enqueue took 1.8 beside it
+cost    2.3 us a task at 500 tasks a call, kept 1.0, replaced 1.8, put off 3.7; enqueue took 1.8 in the same run
         (benchmarks/bench_scripts.py)
 ]]
 local pending, scheduled, completed, archived, again = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

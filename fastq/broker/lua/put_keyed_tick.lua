@@ -6,22 +6,22 @@ KEYS[4] scheduled     asynq:{q}:scheduled
 KEYS[5] completed     asynq:{q}:completed
 KEYS[6] archived      asynq:{q}:archived
 KEYS[7] again         asynq:{q}:again
-ARGV[1] by            who asks: the id of the entry, another in each scheduler
+ARGV[1] by            the id of the entry that asks; each scheduler has its own
 ARGV[2] due           the tick, unix seconds
 ARGV[3] tick_ttl      seconds for which the tick is known to be done
-ARGV[4] plan          the entry's zone and spec, or "" where no later scheduler need know which tick was the last
-ARGV[5] last_ttl      seconds for which that is known
+ARGV[4] plan          the entry's zone and spec, or "" if later schedulers need not know the last tick
+ARGV[5] last_ttl      seconds for which the last tick is known
 ARGV[6] task_prefix   asynq:{q}:t:
 ARGV[7] now_ns        unix nanoseconds
-ARGV[8] due_channel   asynq:{q}:due, for the earliest time, where it is earlier than all in scheduled
+ARGV[8] due_channel   asynq:{q}:due, told the time if it is before all in scheduled
 ARGV[9] new_id        task id, which is its key
 ARGV[10] new_message  encoded
 ARGV[11] new_policy   keep, replace, postpone or rerun what is there
 ARGV[12] new_run_at   unix seconds to run at, or ""
-ARGV[13] new_latest   those of the latest such time, or ""
+ARGV[13] new_latest   latest unix seconds to run at, or ""
 builds  task_prefix .. id, same hash tag
-returns list: a code, and what else is known, as put_keyed has them; 1 also for an earlier sending of this call, -2 put
-  by another scheduler
+returns list: a code and a fact, as put_keyed returns them; 1 also if an earlier sending of this call has put it;
+  -2 put by another scheduler
 asynq   none
 ]]
 local tick, last_tick = KEYS[1], KEYS[2]
@@ -41,7 +41,7 @@ local noted = string.match(redis.call("GET", last_tick) or "", "^%d+")
 local code, more = put(new_id, new_message, new_policy, new_run_at, new_latest)
 end_of_puts()
 if code ~= 0 then redis.call("SET", tick, by, "EX", tick_ttl) end
--- A later scheduler takes the entry up from here, also where the task is refused.
+-- A later scheduler continues after this tick, even if the task was refused.
 if plan ~= "" and (not noted or tonumber(noted) < tonumber(due)) then
   redis.call("SET", last_tick, due .. ":" .. plan, "EX", last_ttl)
 end

@@ -9,10 +9,10 @@ KEYS[7] moving        asynq:{q}:moving
 KEYS[8] scheduled_groups  asynq:{q}:scheduled_groups
 ARGV[1] task_prefix   asynq:{q}:t:
 ARGV[2] group_prefix  asynq:{q}:g:
-ARGV[3] token         that of a move, which parks its tasks in moving, if their locks are free; else ""
+ARGV[3] token         the token of a move, which parks its tasks in moving if their locks are free; else ""
 ARGV[4] is_trial      1 to only tell what would be done, else ""
 ARGV[5] width         values a task
-ARGV[6] most_archived  tasks that archived may hold when this puts one there; a move's are parked, whatever it holds
+ARGV[6] most_archived  size of archived at which no task is put there; a move's are parked, whatever its size
 ARGV[7...] tasks      width values each: id, state, score, group, lock key or "", its milliseconds or "", fields or ""
 builds  task_prefix .. id, group_prefix .. group, lock keys asynq:{q}:unique:..., same hash tag
 returns list: 1 put | 2 put, but its lock is another's | 3 parked by this move before | 0 id exists | -1 not parked,
@@ -82,7 +82,7 @@ for at = 7, #ARGV, width do
       redis.call("ZADD", sets[state], score, id)
       local later = state == "scheduled" and redis.call("HGET", task_prefix .. id, "group")
       if later and later ~= "" then
-        -- As schedule.lua lists it.
+        -- Lists the group, as schedule.lua does.
         redis.call("SADD", groups, later)
         redis.call("ZADD", scheduled_groups, "GT", score, later)
       end

@@ -18,10 +18,10 @@ KEYS[16] quota            asynq:{q}:quota
 ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] now               Unix seconds
 builds  task_prefix .. oldest id, same hash tag
-returns list: the size of each of the first seven keys, the four counters as text, 1 if paused, the nanoseconds since
-  when the oldest pending task waits, what the archive's rule says: tasks at most, what happens then, tasks dropped; the
-  counter of lost tasks; "" for what there is not; leases that have not expired; the lowest score of scheduled and
-  retry; pending tasks that it may have
+returns list: the size of each of the first seven keys; the four counters as text; 1 if paused; unix nanoseconds since
+  when the oldest pending task waits; the archive's rule: tasks at most, action when full, tasks dropped; the counter of
+  lost tasks; leases that have not expired; the lowest score of scheduled and retry; the limit of pending tasks. A text
+  that is missing is ""
 asynq   currentStatsCmd (which counts the tasks of all groups, too)
 ]]
 local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

@@ -1,8 +1,8 @@
---[[ read_again: read when a task runs again that was enqueued by key while it ran, and the size of its newest payload.
+--[[ read_again: read when a task, enqueued by key again while it ran, is to run again, and its new payload's size.
 KEYS[1] again    asynq:{q}:again
 ARGV[1] task_id  the task's
 builds  none
-returns list: unix seconds to run at or "", those of the latest such time or "", bytes of the payload; nil for no such
+returns list: unix seconds to run at or "", latest unix seconds to run at or "", bytes of the payload; nil for no run
 asynq   none
 ]]
 local again = KEYS[1]

@@ -12,7 +12,7 @@ local aggregation_set = KEYS[1]
 local task_prefix, start, limit, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local reply, dangling, bytes = {0}, 0, 0
 for _, id in ipairs(redis.call("ZRANGE", aggregation_set, start, start + limit - 1)) do
-  -- A key that is not a hash counts as none: its error must not keep the others from being aggregated. Any other
+  -- A key that is not a hash is no task: its error must not keep the others from being aggregated. Any other
   -- error proves nothing about the task: in a cluster it may be moving to another node.
   local message = redis.pcall("HGET", task_prefix .. id, "msg")
   if type(message) == "table" and not string.find(message.err, "WRONGTYPE", 1, true) then return message end

@@ -1,11 +1,11 @@
---[[ read_ends: read the states of tasks, and what those left that are completed or archived.
+--[[ read_ends: read the states of tasks, the results of completed ones, and the messages of archived ones.
 KEYS[1...] tasks    asynq:{q}:t:{id} of each, so that a node that does not have all of them says so
 ARGV[1] max_bytes   results and messages at most; the first that goes beyond it is the last one read; 0 reads none
-ARGV[2...] marks    of each, what its message must contain, else it is another's: none is returned; "" for any
+ARGV[2...] marks    text that each message must contain, else the task is another submit's, and nil here; "" for any
 builds  none
 returns list: three values for each task that was read: its state, nil if there is no such task; its result if it is
-  completed, its message if it is archived, nil if there is none or max_bytes is 0; of an archived one the record of
-  its last failed attempt, if there is one
+  completed, its message if it is archived, nil otherwise or if max_bytes is 0; the record of the last failed attempt
+  if it is archived, nil otherwise
 asynq   none
 ]]
 local max_bytes = tonumber(ARGV[1])
@@ -14,7 +14,7 @@ local left_in = {completed = "result", archived = "msg"}
 local reply, bytes = {}, 0
 for nth, task in ipairs(KEYS) do
   local state = redis.pcall("HGET", task, "state")
-  -- A key that is not a hash counts as none. Any other error may not be the task's fault.
+  -- A key that is not a hash is no task. Any other error may not be the task's fault.
   if type(state) == "table" then
     if not string.find(state.err, "WRONGTYPE", 1, true) then return state end
     state = false

@@ -8,12 +8,12 @@ KEYS[6] paused        asynq:{q}:paused
 ARGV[1] group_prefix  asynq:{q}:g:
 ARGV[2] held_prefix   asynq:{q}:h:
 ARGV[3] pool_prefix   asynq:{q}:pool:
-ARGV[4] most          holders of places that are named
+ARGV[4] most          holders of places to name, for each lane
 ARGV[5...] lanes      two values each: a lane or "pool:*", the pool of a lane or ""
 builds  group_prefix .. lane, held_prefix .. lane, pool_prefix .. pool, same hash tag
 returns list: unix us now; 1 if the queue is paused; tasks that it runs; then for each lane a list: tasks that wait,
-  places taken, its turn, when it is looked at again as it is full, its rule, the arrival time of its rate, since when
-  it waits for its pool, "" for what there is not; then holders of places, where they are few: id, score of the lease
+  places taken, its turn, the next look at it if it is full, its rule, the arrival time of its rate, since when it waits
+  for its pool ("" for what is missing), then id and lease score of holders, if at most 20 places are taken
 asynq   none
 cost    4 us a lane
 ]]

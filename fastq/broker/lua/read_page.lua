@@ -3,7 +3,7 @@ KEYS[1] source       asynq:{q}:scheduled or another list or set of ids
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] count        ids to read at most
 ARGV[3] max_bytes    bytes of tasks to read at most; the first task that goes beyond it is the last one read
-ARGV[4] place        how many ids were passed, when they were read
+ARGV[4] place        number of ids that were passed
 ARGV[5] with_locks   1 to look for how long tasks hold the unique locks that their hashes name, else ""
 ARGV[6...] passed    two values each: some ids that were passed, the last one first, and their scores, "" in a list
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
@@ -26,7 +26,7 @@ local function place_in_list(known)
     if known[id] then return first + #near - at + 1 end
   end
   local from_oldest = redis.call("LPOS", source, last, "RANK", -1, "MAXLEN", 50000)
-  -- A passed id that is gone, at the end where ids are taken, was taken together with all ids passed before it.
+  -- If the last passed id was taken from the end of the list, so were all ids passed before it.
   return from_oldest and redis.call("LLEN", source) - from_oldest or 0
 end
 
@@ -69,7 +69,7 @@ end
 
 local reply, bytes = {start}, 0
 for at = 1, #flat, 2 do
-  -- A key that is not a hash counts as none: its error must not keep the others from being read.
+  -- A key that is not a hash is no task: its error must not keep the others from being read.
   local fields = redis.pcall("HGETALL", task_prefix .. flat[at])
   if fields.err then fields = {} end
   reply[#reply + 1] = flat[at]

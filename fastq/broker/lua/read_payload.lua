@@ -1,12 +1,12 @@
 --[[ read_payload: read some bytes of a task's payload or result.
 KEYS[1] task         asynq:{q}:t:{id}
 ARGV[1] field        "msg" for the payload, "result"
-ARGV[2] start        bytes before those that are read
+ARGV[2] start        offset of the first byte
 ARGV[3] count        bytes to read at most
 builds  none
 returns the bytes, or nil if there is no such task
 asynq   none
-cost    0.5 ms a MB of all of it
+cost    0.5 ms a MB of the whole field
 ]]
 local task = KEYS[1]
 local field, start, count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -1,16 +1,16 @@
---[[ read_tasks: read tasks by id: message, state, result, number of losses, progress, and the score of the state.
+--[[ read_tasks: read tasks by id: message, state, result, number of losses, progress, and score in the state's set.
 KEYS[1] scheduled    asynq:{q}:scheduled
 KEYS[2] retry        asynq:{q}:retry
 KEYS[3] lease        asynq:{q}:lease
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] max_bytes    messages and results at most; the first that goes beyond it is the last one read
-ARGV[3] most         bytes of a payload, a result and an error at most, which are cut there; "" for all
+ARGV[3] most         bytes to which a payload, a result and an error are cut; "" to cut none
 ARGV[4...] ids       task ids
 builds  task_prefix .. id, same hash tag
-returns list: nine values for each task that was read: message, state, result, lost, progress, score; nil for none;
-  the sizes of payload and result where they were cut, and of the message if it was, else nil
+returns list: nine values for each task that was read: message, state, result, lost, progress, score, nil for what is
+  missing; the full sizes of payload, result and message, nil for what was not cut
 asynq   getTaskInfoCmd, listMessagesCmd, listZSetEntriesCmd (which read however many there are)
-cost    3 us a task of 150 bytes, 0.5 ms a MB of which the rest is cut
+cost    3 us a task of 150 bytes; 0.5 ms a MB that is cut off
 ]]
 local scheduled, retry, lease = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, max_bytes, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -28,7 +28,7 @@ local function head_of(message)
   local most_of = {[10] = most_of_names, [18] = most, [58] = most}
   while at <= #message do
     local tag, start, stop = field_at(message, at)
-    -- It stays broken.
+    -- A broken message stays broken when cut.
     if not stop then return string.sub(message, 1, math.max(most - 1, 0)) .. "\7", #message end
     if tag == 18 then payload_size = stop - start end
     if tag == 122 then headers_size = headers_size + stop - start end
@@ -49,11 +49,11 @@ end
 local reply, bytes = {}, 0
 for at = 4, #ARGV do
   local id = ARGV[at]
-  -- A key that is not a hash counts as none: its error must not keep the others from being read.
+  -- A key that is not a hash is no task: its error must not keep the others from being read.
   local found = redis.pcall("HMGET", task_prefix .. id, "msg", "state", "result", "lost", "progress")
   local message, state, result = found[1] or false, found[2] or false, found[3] or false
   local payload_size, result_size, message_size = false, false, false
-  -- What is cut costs time, too: as much as an eighth of it that is sent.
+  -- Bytes that are cut cost time, too: an eighth of what it takes to send them.
   bytes = bytes + (#(message or "") + #(result or "")) / 8
   if most and message and #message > most then
     message_size = #message

@@ -8,7 +8,7 @@ ARGV[5...] ids       task ids, none in the first call
 builds  none
 returns list: tasks that the server runs, how many infos follow, the infos, the ids that were not read
 asynq   none (reads them all with HVALS, with whole payloads)
-cost    2 us a task, 0.5 ms a MB of which the rest is cut
+cost    2 us a task; 0.5 ms a MB that is cut off
 ]]
 local workers = KEYS[1]
 local max_bytes, most, most_of_all, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -30,7 +30,7 @@ local function head_of(info)
   local parts, kept, at = {}, 1, 1
   while at <= #info do
     local tag, start, stop = field_at(info, at)
-    -- It stays broken.
+    -- A broken message stays broken when cut.
     if not stop then return string.sub(info, 1, most_of_a_type) .. "\7" end
     if most_of[tag] and stop - start > most_of[tag] then
       parts[#parts + 1] = string.sub(info, kept, at - 1)
@@ -49,7 +49,7 @@ for _, id in ipairs(ids) do
   if bytes >= max_bytes then
     left[#left + 1] = id
   elseif info then
-    -- What is cut costs time, too: as much as an eighth of it that is sent.
+    -- Bytes that are cut cost time, too: an eighth of what it takes to send them.
     bytes = bytes + #info / 8
     info = head_of(info)
     bytes = bytes + #info

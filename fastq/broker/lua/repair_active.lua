@@ -27,7 +27,7 @@ for at, id in ipairs(ids) do
       redis.call("ZADD", lease, "NX", now, id)
       leased = leased + 1
     else
-      -- First one that removes nothing: if LREM is refused, it fails before there is a mark.
+      -- First an LREM that removes nothing: if it is refused, the script ends before there is a mark.
       if marks == 0 then redis.call("LREM", active, 1, mark) end
       if redis.pcall("LSET", active, at - 1 - start - #ids, mark).err then
         redis.call("LREM", active, -1, id)

@@ -11,7 +11,7 @@ ARGV[2] stats_expire_at  unix seconds
 ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
 ARGV[4] owner            fraction of the lease scores that are the caller's, or ""
 ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, which are counted as lost; or ""
-ARGV[6] due_channel      asynq:{q}:due, for the earliest time, where it is earlier than all in retry
+ARGV[6] due_channel      asynq:{q}:due, told the earliest time if it is before all in retry
 ARGV[7...] tasks         five values each: id, message, unix s of the retry, 1 if a failure, attempt's record or ""
 builds  task_prefix .. id, same hash tag
 returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's

@@ -9,11 +9,11 @@ KEYS[7] aggregation_sets  asynq:{q}:aggregation_sets
 ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
 ARGV[3] task_id           the task's
-ARGV[4] seen_at           where it was seen in pending, counted from the head; "" not looked for, "none" not there
+ARGV[4] seen_at           index in pending at which it was seen; "" if it was not looked for, "none" if not found
 ARGV[5] expected          the state that it must be in; "" for any
 ARGV[6] now_ns            unix nanoseconds
 builds  task_prefix .. task_id, group_prefix .. group, same hash tag
-returns 1 moved | 0 no such task | the reason why not: its state, or aggregation (it is being made into another)
+returns 1 moved | 0 no such task | the reason why not: its state, or aggregation (its set is being aggregated)
 asynq   runTaskCmd (which does not set pending_since)
 ]]
 local pending, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -11,7 +11,7 @@ ARGV[2] group_prefix   asynq:{q}:g:
 ARGV[3] samples        tasks to look at in each state and group
 ARGV[4] group_samples  groups to look at
 builds  task_prefix .. id, group_prefix .. group, same hash tag
-returns list: bytes of all but what is in groups, bytes of a task in a group, bytes of a group without its tasks
+returns list: bytes of the queue without its groups, bytes of a task in a group, bytes of a group without its tasks
 asynq   memoryUsageCmd
 ]]
 local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

@@ -14,8 +14,8 @@ local id, owner, message, lease_score = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARG
 local score = redis.call("ZSCORE", lease, id)
 if not (score and tonumber(score) % 1 == owner) then return -1 end
 redis.call("HSET", task, "msg", message)
--- A recoverer that has read the message before, as the lease had ended, would replace it by that one.
+-- If the lease had ended, a recoverer may have read the old message. The longer lease keeps it from writing that back.
 redis.call("ZADD", lease, "XX", "GT", lease_score, id)
--- The task gets on: max_lost is for those that never do.
+-- The task makes progress: max_lost is for tasks that never do.
 redis.call("HDEL", task, "lost")
 return 1

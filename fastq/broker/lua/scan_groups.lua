@@ -6,7 +6,7 @@ ARGV[3] count         groups to look at, about
 ARGV[4] now           unix seconds
 ARGV[5] grace         seconds that a group waits for another task
 ARGV[6] max_delay     seconds that its oldest task waits at most, 0 for no limit
-ARGV[7] max_size      tasks with which it waits no more, 0 for no limit
+ARGV[7] max_size      number of tasks at which it is due at once, 0 for no limit
 builds  group_prefix .. name, same hash tag
 returns list: cursor, unix seconds at which the next of the others is due or "", then the names of those that are due
 asynq   none (SMEMBERS, then aggregationCheckCmd for each)

@@ -4,7 +4,7 @@ KEYS[2] groups            asynq:{q}:groups
 KEYS[3] scheduled_groups  asynq:{q}:scheduled_groups
 ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
-ARGV[3] due_channel       asynq:{q}:due, for the earliest time, where it is earlier than all in scheduled
+ARGV[3] due_channel       asynq:{q}:due, told the earliest time if it is before all in scheduled
 ARGV[4...] tasks       six values each: id, message, unix seconds to run at, lock key or "", lock seconds, group or ""
 builds  task_prefix .. id, group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 when every task was put, else a list: 1 put | 0 id exists | -1 lock held
@@ -24,7 +24,7 @@ local known, soonest = earliest(scheduled), math.huge
 redis.call("ZRANGE", scheduled_groups, 0, 0)
 for at = 9, #ARGV, 6 do
   if ARGV[at] ~= "" then
-    -- Removes nothing, as no group has this name; whoever lacks the right to it schedules all the same.
+    -- Removes nothing, as no group has this name. A user without the right to it may schedule all the same.
     local probe = redis.pcall("SREM", groups, "")
     if type(probe) == "table" and string.find(probe.err, "WRONGTYPE", 1, true) then return probe end
     break
@@ -39,8 +39,8 @@ for at = 4, #ARGV, 6 do
   elseif lock ~= "" and redis.call("EXISTS", lock) == 1 then
     outcome = -1
   else
-    -- Listed at once: Go's forwarder puts the task into its group but lists none. The task may go before it is due:
-    -- a group without tasks is taken off the list once its last task would have been forwarded.
+    -- The group is listed at once, since Go's forwarder lists none. The task may be deleted before it is due: so an
+    -- empty group is taken off the list once its last task would have been forwarded.
     if group ~= "" then redis.call("SADD", groups, group) end
     if lock ~= "" then redis.call("SET", lock, id, "EX", ARGV[at + 4]) end
     redis.call("HSET", task, "msg", message, "state", "scheduled")

@@ -1,7 +1,7 @@
---[[ set_archive_rule: set the rule of a queue's archive, which expires unless servers of the queue look at it.
+--[[ set_archive_rule: set the rule of a queue's archive; it expires unless servers of the queue look at it.
 KEYS[1] archive_rule  asynq:{q}:archive_rule
-ARGV[1] most          tasks that it keeps
-ARGV[2] ttl           seconds for which it keeps them
+ARGV[1] most          tasks that the archive keeps
+ARGV[2] ttl           seconds for which the archive keeps them
 ARGV[3] full          what happens when it is full
 ARGV[4] rule_ttl      seconds until the rule expires
 builds  none

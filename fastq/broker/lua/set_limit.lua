@@ -1,4 +1,4 @@
---[[ set_limit: change the rule of a lane, a pool, each lane or the queue, and let what waits for it be looked at again.
+--[[ set_limit: change the rule of a lane, a pool, each lane or the queue; what waits for it is looked at again.
 KEYS[1] groups        asynq:{q}:groups
 KEYS[2] limits        asynq:{q}:limits
 KEYS[3] turns         asynq:{q}:turns
@@ -13,7 +13,7 @@ KEYS[11] scheduled    asynq:{q}:scheduled
 KEYS[12] retry        asynq:{q}:retry
 ARGV[1] name          the field of the rule
 ARGV[2] pool          the field of a lane's pool, or ""
-ARGV[3] change        set | declare, as an app does, which sets it unless it said so before | remove | pause | resume
+ARGV[3] change        set | declare (an app's; changes nothing if declared the same before) | remove | pause | resume
 ARGV[4] rule          concurrency:interval_us:burst:weight, then perhaps :order, for set and declare, else ""
 ARGV[5] due_channel   asynq:{q}:due, told of the change
 builds  none
@@ -44,7 +44,7 @@ local is_lane = name ~= "" and name ~= "*" and string.sub(name, -2) ~= ":*"
 local has_turn, is_full = redis.call("ZSCORE", turns, name), redis.call("ZSCORE", full, name)
 local has_bell, has_tasks = redis.call("LLEN", bell) > 0, redis.call("ZCARD", group) > 0
 local has_lanes = redis.call("SCARD", groups) > 0
--- A group is a lane while it has a rule, so one that has tasks, or may get some back, keeps a rule: one that limits
+-- A group is a lane only while it has a rule. So a lane that has tasks, or may get some back, keeps a rule that limits
 -- nothing.
 local is_used = is_lane and has_tasks or not is_lane and has_lanes
   or redis.call("EXISTS", pending, active, scheduled, retry) > 0
@@ -61,8 +61,8 @@ elseif kept ~= "" then
 else
   redis.call("HDEL", limits, name)
 end
--- What is full or waits for its time is looked at next: a lane has its turn, what is in full is due since long ago.
--- One that waits for its pool stays there; one that was a group gets its turn by a sweep.
+-- A lane that is full or waits for its time gets a turn. A pool is looked at again by the next call of take. The queue
+-- is not full any more. A lane that waits for its pool stays there. One that was a group gets its turn by a sweep.
 if is_lane and (has_turn or is_full) then
   if is_full then redis.call("ZREM", full, name) end
   redis.call("ZADD", turns, 0, name)

@@ -9,7 +9,7 @@ ARGV[4] most           silent servers to return at most
 ARGV[5] forget_ms      milliseconds without a sign after which a server is forgotten
 ARGV[6] now            unix seconds by the caller's clock
 builds  none
-returns list: servers whose published data is current (Go's included), then three values for each silent one, the
+returns list: number of servers with current data (Go's included), then three values for each silent one, the
   longest silent first: mark, milliseconds of silence, facts
 asynq   none
 ]]

@@ -1,4 +1,4 @@
---[[ sweep_lanes: give a turn to lanes that peers have filled, or that were groups before there was a rule.
+--[[ sweep_lanes: give a turn to lanes that asynq has filled, or that were groups before they had a rule.
 KEYS[1] groups         asynq:{q}:groups
 KEYS[2] limits         asynq:{q}:limits
 KEYS[3] turns          asynq:{q}:turns

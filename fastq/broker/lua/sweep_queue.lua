@@ -54,10 +54,10 @@ end
 
 local function is_needed(key)
   local name = string.sub(key, #queue_prefix + 1)
-  -- A task between this queue and another is gone from one of them, or will be: the move must finish it.
+  -- The move must finish a task between this queue and another: one of them has deleted it, or will.
   if kept[key] or name == "moving" or name == "moved" then return true end
   if name == "scheduled_groups" then return redis.call("EXISTS", scheduled) == 1 end
-  -- Without a rule, a lane would be a group that nobody combines.
+  -- Without a rule, a lane would be a group, which nobody may aggregate.
   if name == "limits" then return redis.call("EXISTS", groups) == 1 end
   if string.sub(name, 1, 2) == "t:" then return is_alive(string.sub(name, 3)) end
   if string.sub(name, 1, 2) == "g:" then return redis.call("TYPE", key).ok == "zset" end

@@ -1,4 +1,4 @@
---[[ take: lease tasks of a queue with lanes, of pending and of the lanes by turns, as their limits allow.
+--[[ take: lease tasks of a queue with lanes: from pending, and from the lanes by turns, within their limits.
 KEYS[1] pending        asynq:{q}:pending
 KEYS[2] active         asynq:{q}:active
 KEYS[3] lease          asynq:{q}:lease
@@ -13,13 +13,13 @@ ARGV[1] task_prefix    asynq:{q}:t:
 ARGV[2] count          tasks at most, 1 to 500
 ARGV[3] max_bytes      messages at most; the first that goes beyond it is the last one taken
 ARGV[4] lease_score    unix seconds at which the leases end, plus the owner's fraction
-ARGV[5] look_again     microseconds after which what is full is looked at again
+ARGV[5] look_again     microseconds after which a full lane, pool or queue is looked at again
 builds  task_prefix .. id, queue_prefix .. "g:" .. lane, queue_prefix .. "h:" .. a lane or pool,
   queue_prefix .. "pool:" .. pool, same hash tag
-returns -1 paused | -2 the queue has no rules any more | list: ids that had no task (dropped), nanoseconds since when
-  the first and the last of the ids were pending ("" if not known), microseconds until a lane is due ("" if none waits
-  for its time), 1 if the queue itself has no place left else 0, which of the tasks have a rate (from 1), then id,
-  message, id, message, ...
+returns -1 paused | -2 the queue has no rules any more | list: number of ids without task (dropped), unix nanoseconds
+  since when the first and the last id of pending were there ("" if not known), microseconds until a lane is due ("" if
+  none waits for its time), 1 if the queue itself has no place left else 0, a list of the places (from 1) of tasks with
+  a rate, then id, message, id, message, ...
 asynq   none
 ]]
 local pending, active, lease, paused, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -40,8 +40,8 @@ local now, had_bell = now_us(), redis.call("EXISTS", bell) == 1
 local function first(of) return redis.call("ZRANGE", of, 0, 0, "WITHSCORES") end
 local first_turn, first_full = first(turns), first(full_lanes)
 
--- Returns after how many microseconds a lane is due, given the first of turns and of full. The bell stands for a lane
--- that is ready: servers wait for it. A time that is to come, they know.
+-- Returns after how many microseconds a lane is due, given the first of turns and of full. Servers wait for the bell,
+-- which stands for a lane that is ready now. A later time they know from the reply.
 local function next_due(turn, look, visited, is_full)
   local next_turn, next_look = tonumber(turn[2] or nil) or NEVER, tonumber(look[2] or nil) or NEVER
   if is_full or next_turn > now + visited then
@@ -50,12 +50,13 @@ local function next_due(turn, look, visited, is_full)
     redis.call("LPUSH", bell, "1")
   end
   if is_full then next_turn = NEVER end
-  -- Looks ride along with takes; by themselves they wake no server more than once a second.
+  -- Full lanes are looked at by calls that come anyway: for a look alone no server is woken more than once a second.
   local due = math.min(next_turn - now, math.max(1000000, next_look - now))
   return due < NEVER and microseconds(math.max(0, due)) or ""
 end
 local function is_due(one) return one[2] and tonumber(one[2]) <= now end
--- A queue whose lanes are full or wait for their time is asked often. The leases count if it has a rule of its own.
+-- A queue whose lanes are full or wait for their time is asked often, so this ends early. Not if the queue has a rule
+-- of its own: then the leases must be counted.
 if has_pending == 0 and not common[1] and not is_due(first_turn) and not is_due(first_full) then
   return {0, "", "", next_due(first_turn, first_full, 0, false), 0, {}}
 end
@@ -66,7 +67,7 @@ redis.call("SCARD", groups)
 redis.call("HGET", rates, "")
 local leased = redis.call("ZCARD", lease)
 
--- A level is a lane or a pool: what its rule and its places leave of it. One that has no rule is without bounds.
+-- A level is a lane or a pool, with the free places and the tokens that its rule leaves; without a rule it is open.
 
 local parsed = {} -- rules repeat
 local function parse(rule)
@@ -83,8 +84,8 @@ local function parse(rule)
   return found
 end
 
--- Returns whether a sequence keeps the place of a task that does not run: until it is tried again, or for good. Back in
--- its lane, it is the first.
+-- Returns whether a sequence keeps the place of a task without a lease, which waits for its next run. If the task is
+-- back in its lane, it becomes the first there, and needs no place.
 local function keeps_place(lane, id)
   local state = redis.pcall("HGET", task_prefix .. id, "state")
   if state == "aggregating" then redis.pcall("ZADD", queue_prefix .. "g:" .. lane, "XX", 0, id) end
@@ -95,7 +96,7 @@ local looks, looked_at = 0, 0
 -- Frees the places of tasks whose lease is gone: whatever ended them, nobody runs them now.
 local function look(level)
   looks = looks + 1
-  -- Of a large set a part, from anywhere: a cursor is a place in the set, and all come up in time.
+  -- Of a large set a part is read, from a cursor by chance: each is a place in the set, and all come up in time.
   local cursor = level.most > 200 and now % 65536 or 0
   local ids = redis.pcall("SSCAN", level.held, cursor, "COUNT", 400)[2] or {}
   looked_at = looked_at + #ids
@@ -126,7 +127,7 @@ local function level_of(name, rule, arrival)
     local interval, burst = found.interval, found.burst
     level.interval, level.burst = interval, burst
     level.arrival = math.max(tonumber(arrival or 0) or 0, now)
-    -- So much was used up under another limit: this one begins with a token.
+    -- So late an arrival is from an earlier limit: the present one begins with one token.
     if level.arrival > now + burst * interval then level.arrival = now + (burst - 1) * interval end
     level.tokens = math.floor((level.burst * level.interval - (level.arrival - now)) / level.interval)
   end
@@ -140,7 +141,7 @@ local function again_at(level)
   return level.arrival - (level.burst - 1) * level.interval
 end
 
-local pools, met = {}, {} -- levels by name; whether it was asked for
+local pools, met = {}, {} -- pools by name; names that were asked for
 -- Reads the rules of lanes, and of pools not met before.
 local function levels_of(names, more)
   local asked, new_pools = {unpack(names)}, {}
@@ -166,7 +167,7 @@ local function levels_of(names, more)
   end
   local arrivals = #rated > 0 and redis.call("HMGET", rates, unpack(rated)) or {}
   local function level(at) return level_of(asked[at], rules[at], place[at] and arrivals[place[at]]) end
-  -- Also one without a rule, as lanes may wait for it from when it had one.
+  -- A pool of `more` counts even without a rule: lanes may wait for it since it had one.
   for nth, pool in ipairs(new_pools) do
     local at = #names + nth
     if rules[at] or nth <= #more then pools[pool] = level(at) end
@@ -287,7 +288,8 @@ local function settle(lane, at, share)
     wait_for_pool(lane.pool, lane.name)
     push(off_turns, lane.name)
   elseif lane.got and lane.got < share and now % share >= lane.got then
-    -- The call has no room for its whole weight: it keeps its turn as often as that takes, by the clock's chance.
+    -- The call had no room for the lane's whole weight. The missing part of it is the chance, drawn from the clock,
+    -- that the lane keeps its turn.
     if lane.is_new then push(turn, microseconds(now), lane.name) end
   elseif lane.got or lane.is_new then
     push(turn, microseconds(now + at), lane.name)
@@ -315,7 +317,7 @@ local function serve_all(names, is_new)
   for at, lane in ipairs(lanes) do settle(lane, at, lane.weight) end
 end
 
--- What is full and due is looked at again: somebody else may have ended its tasks.
+-- Full lanes and pools whose time has come are looked at again: somebody else may have ended their tasks.
 local due_again = redis.call("ZRANGE", full_lanes, "-inf", microseconds(now), "BYSCORE", "LIMIT", 0, MOST_LOOKS)
 local visited, again, pools_again = 0, {}, {}
 -- The first write frees memory, so a Redis that is out of memory lets those after it pass.
@@ -356,7 +358,8 @@ if #off_turns > 0 then redis.call("ZREM", turns, unpack(off_turns)) end
 for pool, lanes in pairs(waiting) do
   redis.pcall("ZADD", queue_prefix .. "pool:" .. pool_of(pool.name), "NX", unpack(lanes))
 end
--- As many of the lanes that wait for a pool as it has places and tokens for go on, now or when it is due.
+-- As many lanes that wait for a pool get a turn as it has places and tokens. If others remain, the pool is looked at
+-- again: now if it is still open, else when it is due.
 for name, pool in pairs(pools) do
   local queue = queue_prefix .. "pool:" .. name
   if pool.is_spent then push(spent, pool.name, microseconds(pool.arrival)) end

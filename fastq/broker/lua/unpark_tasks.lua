@@ -11,7 +11,7 @@ ARGV[1] task_prefix   asynq:{q}:t:
 ARGV[2] group_prefix  asynq:{q}:g:
 ARGV[3] token         the move's
 ARGV[4] is_back       1 to put pending ones before all others, where they were; "" behind them
-ARGV[5...] tasks      two values each: id, the move that parked it here, "" where it was taken; the oldest first
+ARGV[5...] tasks      two values each: id, the move that parked it here ("" in its old queue); the oldest first
 builds  task_prefix .. id, group_prefix .. group, same hash tag
 returns number of tasks that were parked
 asynq   none
@@ -58,7 +58,7 @@ for at = 5, #ARGV, 2 do
       redis.call("ZADD", sets[state], score, id)
       local later = state == "scheduled" and found[7]
       if later and later ~= "" then
-        -- As schedule.lua lists it.
+        -- Lists the group, as schedule.lua does.
         redis.call("SADD", groups, later)
         redis.call("ZADD", scheduled_groups, "GT", score, later)
       end
