@@ -12,7 +12,7 @@ from fastq.common.states import TaskState
 from fastq.wire import keys
 
 GROUPS_A_CALL: Final = 100
-"""A quarter of a millisecond of Redis; of 500, single calls took over 5 ms on a machine with much to do."""
+"""They take Redis a quarter of a millisecond. With 500, some calls took over 5 ms on a busy machine."""
 COUNTERS_A_CALL: Final = 2_000
 SAMPLED_TASKS: Final = 20
 SAMPLED_GROUPS: Final = 5
@@ -35,7 +35,7 @@ class QueueStats(NamedTuple):
     pending. The archive keeps ``archive_max`` tasks. ``archive_full`` says what happens beyond that, and
     ``archive_dropped`` counts the tasks dropped so far. ``lost`` tasks were lost today with their servers. No server
     has a lease for ``orphaned`` of the active tasks. ``next_due_s`` is the Unix time of the scheduled task or retry
-    that is due first, None if there is none. It may have ``max_pending`` pending tasks, None is any number.
+    that is due first, None if there is none. The queue may have ``max_pending`` pending tasks, None for any number.
     """
 
     sizes: dict[TaskState, int]
@@ -99,7 +99,10 @@ def _parse_stats(reply: list[Any]) -> QueueStats:
 
 
 def set_max_pending(queue: str, most: int | None) -> Operation[bool]:
-    """Set how many pending tasks a queue may have, or remove that; return whether this field is new or was there."""
+    """Set the limit of a queue's pending tasks, and return whether it is new.
+
+    None removes the limit, and returns whether it was there.
+    """
     command, value = ("HDEL", ()) if most is None else ("HSET", (most,))
     return Operation(command, (keys.quota(queue),), ("pending", *value), bool, idempotent=most is not None)
 
@@ -138,7 +141,7 @@ class Peek(NamedTuple):
 
 
 def peek_queue(queue: str, window: int) -> Operation[Peek]:
-    """Look at a queue at one moment; ``window`` is how many ids are read of each state at most."""
+    """Look at a queue at one moment; at most ``window`` ids of each state are read."""
     script_keys = (*containers(queue), keys.processed_total(queue))
     return scripted("peek_queue", script_keys, (window,), _parse_peek, idempotent=True)
 

@@ -89,7 +89,7 @@ def _delete_some_groups(queue: str, sizes: Mapping[str, int]) -> Flow[None]:
 
 
 def unlist_groups(queue: str, groups: list[str]) -> Flow[None]:
-    """Take the empty ones of some groups off the list."""
+    """Take those of some groups that are empty off the list."""
     if groups:
         args = (keys.group_prefix(queue), *groups)
         yield scripted("unlist_groups", (keys.groups(queue),), args, int, idempotent=True)
@@ -137,7 +137,7 @@ def sweep_queue(queue: str) -> Flow[int]:
 
 
 def keys_of_queue(queue: str) -> list[str]:
-    """Name all keys of a queue that had tasks for less than a day, but those of tasks, groups and locks."""
+    """Name the keys of a queue that has had tasks for less than a day, except those of tasks, groups and locks."""
     now = datetime.now(UTC)
     counters = (keys.processed, keys.failed, keys.lost, keys.history_hours)
     return [
@@ -152,7 +152,7 @@ def keys_of_queue(queue: str) -> list[str]:
 
 
 class SweepPage(NamedTuple):
-    """SCAN's cursor, and the number of keys deleted so far."""
+    """SCAN's cursor, and the number of keys that the call has deleted."""
 
     cursor: str
     deleted: int

@@ -13,13 +13,13 @@ from fastq.wire import keys
 MOST_OF_CALL: Final = 256_000
 MOST_OF_PAYLOAD: Final = 4_000
 MOST_OF_SERVER: Final = 1_000_000
-"""What a fastq server publishes of the payloads that it runs, at most; a Go server publishes them whole."""
+"""The bytes of payloads that a fastq server publishes at most; a Go server publishes whole payloads."""
 
 
 def read_servers(now_s: int) -> Flow[list[tuple[bytes, list[bytes], bytes | None]]]:
     """Read the ServerInfo, WorkerInfos and notice of each live server; remove servers that have long been silent.
 
-    Of the payloads in WorkerInfos, the beginnings are read.
+    Only the beginnings of the payloads in WorkerInfos are read.
     """
     live = yield from _live_keys(keys.all_servers(), now_s)
     workers = yield from _live_keys(keys.all_workers(), now_s)
@@ -50,9 +50,9 @@ def _read_workers(names: list[str]) -> Flow[list[list[bytes]]]:
 def read_workers(
     key: str, count: int = 0, ids: Sequence[bytes] = ()
 ) -> Operation[tuple[int, list[bytes], list[bytes]]]:
-    """Read WorkerInfos of a server, all or those with some ids: return how many it has, these, and the ids unread.
+    """Read WorkerInfos of a server, all or those of ``ids``; return how many it has, those read, and the ids unread.
 
-    ``count`` is that of an earlier call, on which the length of each payload depends.
+    ``count`` is the number that the first call returned; the length of each payload depends on it.
     """
     limits = (MOST_OF_CALL, MOST_OF_PAYLOAD, MOST_OF_SERVER)
     return scripted("read_workers", (key,), (*limits, count, *ids), _parse_workers, idempotent=True)

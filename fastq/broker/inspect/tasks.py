@@ -31,7 +31,7 @@ def container(queue: str, state: TaskState, group: str = "") -> str:
 
 
 def containers(queue: str, *, active: bool = True) -> tuple[str, ...]:
-    """Name those of ``STATES``, with or without active."""
+    """Name the lists and sets of all ``STATES``, with or without active."""
     return tuple(key_of(queue) for state, key_of in _CONTAINERS.items() if active or state is not TaskState.ACTIVE)
 
 

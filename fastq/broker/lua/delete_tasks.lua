@@ -7,7 +7,7 @@ ARGV[2] state        the state of the tasks in the source
 ARGV[3] group        the group's name if the source is a group, else ""
 ARGV[4] count        ids to take at most
 ARGV[5] last         the newest id of a list, or greatest score, to take; "" for no bound
-ARGV[6] max_bytes    bytes of messages and results to delete (freeing them takes time); the first task beyond is the last
+ARGV[6] max_bytes    bytes of messages and results to delete (which takes time); the first task beyond is the last
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns list: ids taken, tasks deleted, then id, message of each deleted one that may have a lock its hash does not name
 asynq   deleteAllCmd, deleteAllPendingCmd, deleteAllAggregatingCmd (all tasks in one call)

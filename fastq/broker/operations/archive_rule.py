@@ -13,7 +13,7 @@ from fastq.broker.operations.finish import ARCHIVE_EXPIRY, ARCHIVE_MAX_SIZE
 from fastq.wire import keys
 
 RULE_TTL_S: Final = int(ARCHIVE_EXPIRY.total_seconds())
-"""How long a rule is kept that no janitor looks at: Go's tools delete queues without it."""
+"""How long a rule is kept if no janitor looks at it: Go's tools delete a queue, but not its rule."""
 _FIELDS = ("max", "ttl", "full")
 
 
@@ -44,13 +44,16 @@ def read_archive_rule(queue: str) -> Operation[ArchiveRule]:
 
 
 def set_archive_rule(queue: str, rule: ArchiveRule) -> Operation[int]:
-    """Set the rule of a queue, for all servers and inspectors; one whose servers live for seconds has no janitor."""
+    """Set the rule of a queue, for all servers and inspectors.
+
+    A server calls this at its start, since one that lives for seconds has no janitor.
+    """
     words: tuple[Word, ...] = (rule.most, rule.ttl_s, rule.full.value, RULE_TTL_S)
     return scripted("set_archive_rule", (keys.archive_rule(queue),), words, int, idempotent=True)
 
 
 def drop_archived(queue: str, tasks: Sequence[tuple[bytes, bytes]]) -> Operation[int]:
-    """Delete those of some tasks, by id and score, that are still archived, with their unique locks.
+    """Delete those of some tasks that are still archived with the given score, and their unique locks.
 
     Returns how many are left in the archive.
     """
@@ -59,7 +62,7 @@ def drop_archived(queue: str, tasks: Sequence[tuple[bytes, bytes]]) -> Operation
 
 
 def parse_rule(reply: Sequence[bytes | None]) -> ArchiveRule:
-    """Return the rule from the fields ``max``, ``ttl`` and ``full``; unknown values count as asynq's, as in Lua."""
+    """Return the rule from the fields ``max``, ``ttl`` and ``full``; asynq's replace unknown values, as in Lua."""
     most, ttl, full = reply
     default = ArchiveRule()
     return ArchiveRule(

@@ -93,7 +93,7 @@ def _publish(channel: str, message: str | bytes) -> Operation[int]:
 
 
 def cancel_task(task: SubmitKey) -> Flow[None]:
-    """Delete a task that waits; have one that runs stopped and deleted; leave one that has ended, or is another's."""
+    """Delete a waiting task; have a running one stopped and deleted; leave one that has ended, or of another submit."""
     queue, task_id, _ = task
     state = yield read_state(*task)
     while state not in (None, TaskState.ACTIVE, TaskState.COMPLETED, TaskState.ARCHIVED):
@@ -103,13 +103,13 @@ def cancel_task(task: SubmitKey) -> Flow[None]:
             outcome = yield _delete(task, state, seen_at)
         if not isinstance(outcome, str):
             return
-        state = yield read_state(*task)  # it has another one meanwhile
+        state = yield read_state(*task)  # the task has changed its state meanwhile
     if state is TaskState.ACTIVE:
         yield from cancel_processing(task_id, queue, CancelAs.DELETE)
 
 
 def _delete(task: SubmitKey, state: TaskState, seen_at: str = "") -> Operation[object]:
-    """Delete a task in a state, with its unique lock; text says why not."""
+    """Delete a task in a state, with its unique lock; a str as result says why it was not deleted."""
     queue, task_id, submit = task
     waiting = keys.pending(queue), keys.scheduled(queue), keys.retry(queue)
     ended = keys.archived(queue), keys.completed(queue)

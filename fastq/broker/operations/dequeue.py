@@ -22,14 +22,14 @@ class NoTasks(Enum):
     EMPTY = 0
     PAUSED = -1
     WITHOUT_RULES = -2
-    """Its rules for lanes are gone: it is to be asked as any other queue."""
+    """The queue's rules for lanes are gone: the next call is ``dequeue``."""
 
 
 class Taken(NamedTuple):
-    """What a queue with lanes has given.
+    """The tasks taken from a queue with lanes.
 
-    ``due_s`` is after how many seconds a lane waits no longer for its time, None if none does. ``is_full`` says that
-    the queue itself has no free place. ``rated`` are the places of those tasks that have a rate, from 0.
+    ``due_s`` is the number of seconds until the time of the next lane comes, None if no lane waits for a time.
+    ``is_full`` says that the queue itself has no free place. ``rated`` are the places (from 0) of tasks with a rate.
     """
 
     leased: Leased
@@ -49,7 +49,7 @@ def dequeue(queue: str, count: int, lease_score: str) -> Operation[Leased | NoTa
 
 
 def take(queue: str, count: int, lease_score: str) -> Operation[Taken | NoTasks]:
-    """Do as ``dequeue`` for a queue with lanes: take of pending, and of the lanes by turns and within their limits."""
+    """Do as ``dequeue`` for a queue with lanes: take from pending, and from lanes by turns, within their limits."""
     places = keys.pending(queue), keys.active(queue), keys.lease(queue), keys.paused(queue), keys.groups(queue)
     lanes = keys.limits(queue), keys.turns(queue), keys.full(queue), keys.rates(queue), keys.bell(queue)
     return scripted(
@@ -76,5 +76,5 @@ def _parse(reply: Any) -> Leased | NoTasks:
 
 
 def _time_ns(word: bytes) -> int:
-    """Return a time; 0 if it is none, whatever a peer has written."""
+    """Parse a time; 0 for anything else, as a peer may write any word there."""
     return int(word) if len(word) <= LONGEST_TIME and word.isdigit() else 0

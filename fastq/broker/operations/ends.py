@@ -1,4 +1,4 @@
-"""Ends: what clients that wait for tasks ask about them, and what servers tell such clients."""
+"""The ends of tasks: how waiting clients ask about them, and how servers tell those clients."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -24,10 +24,10 @@ TaskKey = tuple[str, str]
 """The queue of a task, and its id."""
 
 SubmitKey = tuple[str, str, str]
-"""The queue of a task, its id, and the nonce of the submit that made it; "" for whichever has the id."""
+"""The queue of a task, its id, and the nonce of the submit that made it; "" means any task with the id."""
 
 Part: TypeAlias = Sequence[tuple[str, list[tuple[str, str]]]]
-"""Queues, and ids and nonces, of as many tasks as are looked at in one round trip."""
+"""The tasks that one round trip looks at: for each call a queue, and pairs of id and nonce."""
 
 _GONE: Final = TaskEnd(EndKind.GONE, is_whole=True)
 _DONE: Final = TaskEnd(EndKind.DONE, is_whole=True)
@@ -42,9 +42,9 @@ def tell_inbox(inbox: str, queue: str, ends: Iterable[tuple[str, TaskEnd, str]])
 
 
 def tell_completed(inbox: str, queue: str, tasks: Iterable[tuple[Completed, str]]) -> Operation[int]:
-    """Publish to a client which of these tasks are completed; to be sent right behind the operation that does it.
+    """Publish to a client which of these tasks are completed; sent right after the operation that completes them.
 
-    Beside each is the nonce of its submit.
+    Each task comes with the nonce of its submit.
     """
     words: list[Word] = []
     for task, submit in tasks:
@@ -54,7 +54,7 @@ def tell_completed(inbox: str, queue: str, tasks: Iterable[tuple[Completed, str]
 
 
 def read_state(queue: str, task_id: str, submit: str = "") -> Operation[TaskState | None]:
-    """Read the state of a task; None if there is none, it is just moved to another queue, or another submit made it."""
+    """Read the state of a task; None if it is gone, is moving to another queue, or was made by another submit."""
     key = keys.task(queue, task_id)
     if not submit:
         return Operation("HGET", (key,), ("state",), _state, idempotent=True)
@@ -88,7 +88,7 @@ _NOT_ENDED: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULED, TaskState
 
 def read_progress_of(task: SubmitKey) -> Flow[TaskProgress | None]:
     """Read how far a task has come; None if it has told nothing, or another submit has made it."""
-    # In this order: if the task is there afterwards, it has told what was read.
+    # In this order: if the state, read last, is still this task's, the progress is this task's, too.
     progress, state = yield from together(
         Operation("HGET", (keys.task(*task[:2]),), ("progress",), read_progress, idempotent=True), read_state(*task)
     )
@@ -96,14 +96,14 @@ def read_progress_of(task: SubmitKey) -> Flow[TaskProgress | None]:
 
 
 _TOLD: Final = frozenset({TaskState.ACTIVE, TaskState.COMPLETED, TaskState.ARCHIVED})
-"""Elsewhere, what a task has told is of an earlier attempt: asynq's own tools leave it there."""
+"""In other states, the stored progress is of an earlier attempt: asynq's own tools leave it there."""
 
 
 def read_ends(queue: str, submits: Sequence[tuple[str, str]], *, whole: bool = True) -> Operation[list[TaskEnd | None]]:
     """Read how tasks have ended, by id and nonce; None for those that have not.
 
-    With ``whole``, with results and errors, and a task that another submit has made is gone. Of big ones it may then
-    return fewer than asked for, the first ones.
+    With ``whole``, results and errors are read, too, and a task that another submit made counts as gone. If they are
+    big, only the first ends may be returned.
     """
     prefix = keys.task_prefix(queue)
     tasks = [prefix + task_id for task_id, _ in submits]
@@ -147,9 +147,9 @@ def parts_of(tasks: Iterable[SubmitKey]) -> Iterator[Part]:
 
 
 def look_at(part: Part) -> Flow[list[tuple[SubmitKey, TaskEnd]]]:
-    """Return which tasks of a part have ended, without results and errors; but all of one task alone.
+    """Return which tasks of a part have ended, without results and errors; a task that is alone has them.
 
-    Without these, an end may be that of a later task of the same id: ``read_rest`` tells.
+    An end without them may belong to a later task with the same id: ``read_rest`` checks that.
     """
     if len(part) == len(part[0][1]) == 1:
         task = part[0][0], *part[0][1][0]
@@ -167,7 +167,7 @@ def look_at(part: Part) -> Flow[list[tuple[SubmitKey, TaskEnd]]]:
 def read_rest(ends: Mapping[SubmitKey, TaskEnd]) -> Flow[dict[SubmitKey, TaskEnd]]:
     """Read the results, errors and tracebacks of tasks that have ended, where they are not known yet.
 
-    The error of a task that has left the archive meanwhile is the one that was told.
+    If a task has left the archive meanwhile, its error is the one that a server told.
     """
     whole = {task: end for task, end in ends.items() if end.is_whole}
     for queue, submits in _calls(task for task in ends if task not in whole):
@@ -185,7 +185,7 @@ def read_rest(ends: Mapping[SubmitKey, TaskEnd]) -> Flow[dict[SubmitKey, TaskEnd
 
 
 def _read_alone(operation: Operation[T]) -> Flow[T]:
-    """Carry out one operation, whose time is that of a call: big results take any number of them."""
+    """Carry out one operation with the whole timeout of a call: big results may take many operations."""
     ticket = yield Send((operation,))
     (result,) = yield Receive(ticket)
     if isinstance(result, BrokerError):

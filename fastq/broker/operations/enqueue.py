@@ -5,7 +5,7 @@ task with the same type and payload, in any state, is success. A missing task is
 run and been deleted by then is enqueued a second time (by design: at least once). The script that puts tasks by their
 keys looks by itself, when it is told that it may have run before.
 
-What Redis has refused for the moment is sent again, with pauses: while it moves the slot of the queue, or where the
+A request that Redis refuses for the moment is sent again, with pauses: the slot of the queue is moving, or the
 connection led to a replica.
 """
 
@@ -69,7 +69,7 @@ def error_of(outcome: Outcome, queue: str, task_id: str) -> FastqError | None:
 class NewTask(NamedTuple):
     """The facts about one new task that the scripts need; the message is encoded.
 
-    ``terms`` are those of its key. ``priority`` is that in its lane.
+    ``terms`` say how it is put if its id is its key. ``priority`` counts in its lane.
     """
 
     id: str
@@ -97,7 +97,7 @@ class EnqueueBatch:
     in_lane: bool = False
     """Whether the groups of the tasks are lanes."""
     register: "QueueRegister | None" = None
-    """Where it is noted whether the queue is limited, if the script is to look at that."""
+    """If given, the script looks at the limit of the queue, and this register notes whether there is one."""
 
     @property
     def keyed(self) -> bool:
@@ -148,9 +148,9 @@ class QueueRegister:
             _log.warning("queue %r could not be added to asynq:queues; inspectors do not list it", queue)
 
     def held(self, batches: list[EnqueueBatch], due: Sequence[str]) -> list[EnqueueBatch]:
-        """Return the batches, as those that keep to the limit of their queue where it has one, or may have got one.
+        """Return the batches, made to look at the limit of their queue if it has one, or may have got one.
 
-        So a limit is looked at by the calls that register a queue, and by all others only once there is one.
+        The calls that register a queue look for a limit. All others do so only once there is one.
         """
         if not due and not self._limited:
             return batches
@@ -185,7 +185,8 @@ def enqueue_batches(batches: Sequence[EnqueueBatch], register: Sequence[str]) ->
 
 def enqueue_operations(batches: Sequence[EnqueueBatch], register: Sequence[str]) -> tuple[Operation[Any], ...]:
     """Return the operations of one round trip that enqueues batches and registers queues."""
-    # A lost registration is repeated once the tasks are settled: by itself it would wait for another reply before that.
+    # Not idempotent: else a registration without a reply would be repeated, and waited for, before the tasks are
+    # settled. It is repeated after that.
     registering = (replace(register_queue(queue), idempotent=False) for queue in register)
     return (*registering, *map(_operation, batches))
 
@@ -193,7 +194,7 @@ def enqueue_operations(batches: Sequence[EnqueueBatch], register: Sequence[str])
 def settle_enqueue(
     batches: Sequence[EnqueueBatch], register: Sequence[str], results: Sequence[Any], beside: Sequence[Any] = ()
 ) -> Flow[EnqueueReport]:
-    """Turn the results of ``enqueue_operations`` into outcomes; settle lost replies, repeat what passes.
+    """Turn the results of ``enqueue_operations`` into outcomes; settle lost replies, repeat passing refusals.
 
     ``beside`` are the results of other operations of the same round trip.
     """
@@ -225,7 +226,7 @@ def _registered(queues: Sequence[str], results: Sequence[Any]) -> list[str]:
 def _register_again(
     queues: Sequence[str], results: Sequence[Any], outcomes: Sequence[Sequence[object]]
 ) -> Flow[list[str]]:
-    """Register those queues again that a later try may list, if Redis has answered for any task; return these."""
+    """Register again the queues that another try may list, if Redis has answered for any task; return those listed."""
     failed = {queue: result for queue, result in zip(queues, results, strict=False) if isinstance(result, BrokerError)}
     open_ = {queue: error for queue, error in failed.items() if error.transient or error.tries > 1}
     if not open_ or all(isinstance(outcome, BrokerError) for batch in outcomes for outcome in batch):
@@ -308,7 +309,8 @@ def _settle_keyed(batch: EnqueueBatch, error: BrokerError) -> Flow[list[Outcome]
 def _compare(tasks: Sequence[NewTask], index: int, settled: Mapping[int, object], stored: bytes) -> EnqueueOutcome:
     """Return ENQUEUED if the stored task is this one.
 
-    It is the first with its id here, of equal type and payload, and of the same submit if somebody waits for it.
+    This one must be the first of its id in the batch. Type and payload must be equal, and the submit if a client waits
+    for the task.
     """
     task = tasks[index]
     if any(tasks[i].id == task.id for i, outcome in settled.items() if outcome is EnqueueOutcome.ENQUEUED):
@@ -346,7 +348,7 @@ def _outcomes(count: int, reply: int | list[int]) -> list[EnqueueOutcome]:
 
 
 def _put_limited(batch: EnqueueBatch, register: QueueRegister) -> Operation[list[Outcome]]:
-    """Return what puts pending tasks up to the limit of their queue, if it has one."""
+    """Return the operation that puts pending tasks up to the limit of their queue, if it has one."""
 
     def outcomes_of(reply: list[Any]) -> list[Outcome]:
         most, there, codes = reply
@@ -372,7 +374,7 @@ def _is_written(outcome: Outcome) -> bool:
 
 
 def _put_keyed(batch: EnqueueBatch, *, is_repeat: bool = False) -> Operation[list[EnqueueOutcome | Found]]:
-    """Return what puts tasks by their keys; with ``is_repeat``, an earlier sending may have been carried out."""
+    """Return the operation that puts tasks by key; with ``is_repeat``, an earlier sending may have been carried out."""
     queue = batch.queue
     has_times = any(task.run_at_s for task in batch.tasks)
     width = (5 if has_times else 3) + is_repeat

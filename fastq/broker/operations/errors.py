@@ -1,6 +1,6 @@
-"""What is kept of failed attempts: the records of a task, and for each kind of error of a queue one traceback.
+"""The records of a task's failed attempts, and one traceback for each kind of error in a queue.
 
-A traceback is kept for 14 days after it was last written, and a queue has at most 200, the latest ones.
+A traceback is kept for 14 days after it was last written. A queue keeps the latest 200 at most.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ MAX_KEPT: Final = 200
 
 
 def keep_traceback(queue: str, fingerprint: str, traceback: str, now_s: int) -> Operation[int]:
-    """Keep the traceback of an error, and drop the oldest of a queue that has too many."""
+    """Keep the traceback of an error, and drop the oldest ones if the queue has too many."""
     args = (keys.error_prefix(queue), now_s, KEPT_S, MAX_KEPT, fingerprint, traceback.encode("utf-8", "replace"))
     return scripted("keep_traceback", (keys.errors(queue),), args, idempotent=True)
 

@@ -3,8 +3,8 @@
 Every operation takes the tasks off active and releases their leases. A task that is not active, or not the caller's any
 more, is reported and does not affect the others. ``Guard`` says whose tasks may be touched.
 
-Each disposition is a class over one script: the parts of the task that it needs, their size, and its operation. What
-metrics, logs, history and waiting clients say of it is an entry of ``FATES``.
+Each disposition is a class over one script: the parts of the task that it needs, their size, and its operation. An
+entry of ``FATES`` says how metrics, logs, history and waiting clients are told of it.
 """
 
 import logging
@@ -198,12 +198,11 @@ class Parked(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """What is said of a disposition.
+    """The report of a disposition.
 
-    ``outcome`` is its name in metrics and in the task log, ``word`` and ``level`` are those of the line about a task
-    that failed. ``history`` names the counters of the history that count it. Waiting clients are
-    ``told`` of it, unless the task comes back. A task
-    that ``stays`` keeps the progress that its handler told last.
+    ``outcome`` is its name in metrics and in the task log. ``word`` and ``level`` are for the log line about a task
+    that failed. ``history`` names the counters of the history that count it. ``told`` makes the end that waiting
+    clients are told, None if the task comes back. A task that ``stays`` keeps the last progress of its handler.
     """
 
     outcome: str
@@ -215,7 +214,7 @@ class Fate(NamedTuple):
 
 
 def completed_end(end: Completed) -> TaskEnd:
-    """Return what is told of a completed task."""
+    """Return the end that waiting clients are told of a completed task."""
     return TaskEnd(EndKind.DONE if end.result is None else EndKind.RESULT, result=end.result)
 
 

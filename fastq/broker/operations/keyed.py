@@ -1,8 +1,9 @@
-"""Keyed: the operations for tasks whose ids are their keys, and what became of such a task.
+"""Keyed: the operations for tasks whose ids are their keys, and the outcomes of putting one.
 
-What was enqueued while its task ran waits in the hash ``again``. ``put_again`` goes behind the operation that ends the
-run, whichever that is: it puts the newest, or gives it to the task that waits for another attempt. It may be sent any
-number of times, and servers send it for what is left in the hash, as after a run on a Go server.
+A task that is enqueued while one with its key runs waits in the hash ``again``; a newer one replaces it. Any operation
+that ends the run is followed by ``put_again``. It puts the waiting task, or gives its message to a task that waits for
+another attempt. It may be sent any number of times. Servers also send it for tasks that are left in the hash, as after
+a run on a Go server.
 """
 
 from collections.abc import Sequence
@@ -17,10 +18,9 @@ MAX_BYTES: Final = 256_000
 
 
 class KeyTerms(NamedTuple):
-    """How a task is put whose id is its key.
+    """The terms for putting a task whose id is its key.
 
-    ``mark`` is in its message, and in no other. ``latest_s`` is the Unix second at which it is to run at the latest, 0
-    for no such time.
+    ``mark`` is in its message, and in no other. ``latest_s`` is the latest Unix second to run it at, 0 for none.
     """
 
     if_there: str
@@ -29,10 +29,10 @@ class KeyTerms(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What became of a task that was put by its key.
+    """The outcome of putting a task by its key.
 
-    ``state`` is that of the task that is there; it runs at ``run_at_s``, 0 if that is now or not known. ``is_repeat``:
-    an earlier sending of the call had put it.
+    ``state`` is the state of an existing task with that key. It runs at ``run_at_s``, 0 if that is now or not known.
+    ``is_repeat``: an earlier sending of the call had put the task.
     """
 
     outcome: KeyOutcome
@@ -59,7 +59,7 @@ def keyed_keys(queue: str) -> tuple[str, ...]:
 
 
 def found_of(code: int, more: bytes) -> Found | None:
-    """Return what became of a task by the script's words; None if its id belongs to one that cannot be replaced."""
+    """Return the outcome for the script's reply; None if the id belongs to a task that cannot be replaced."""
     if (fixed := _FIXED.get(code)) is not None or code == 0:
         return fixed
     if code == _POSTPONED:
@@ -73,14 +73,14 @@ _STATES = {state.value for state in TaskState}
 
 
 def put_again(queue: str, task_ids: Sequence[str | bytes], now_ns: int) -> Operation[int]:
-    """Put what was enqueued by key while these tasks ran; return for how many.
+    """Put the tasks that were enqueued by key while these ran; return how many.
 
-    What is more than a call may carry is left to the recoverer's next look.
+    Tasks beyond the bytes of a call are left to the recoverer's next look.
     """
     args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, keys.due_channel(queue), MAX_BYTES, *task_ids)
     return scripted("put_again", keyed_keys(queue), args, int, idempotent=True)
 
 
 def list_again(queue: str) -> Operation[list[Any]]:
-    """Return the ids of tasks of which another run was asked for, if they are many any of them."""
+    """Return ids of tasks that are to run again: all of them, or 200 at random if they are more."""
     return Operation("HRANDFIELD", (keys.again(queue),), (PUT_AGAIN_AT_MOST,), list, idempotent=True)

@@ -1,6 +1,6 @@
-"""Lanes: groups that nobody combines, whose tasks are taken by turns and within limits; docs/internals/lanes.md.
+"""Lanes: groups that are not aggregated, whose tasks are taken by turns and within limits; docs/internals/lanes.md.
 
-A script has a twin for queues with lanes, ``<name>_lanes``: the plain one, and what it means for turns and places.
+Some scripts have a twin for queues with lanes, ``<name>_lanes``: it does the same, and also changes turns and places.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from fastq.wire import keys
 T = TypeVar("T")
 
 RULES_CHANGED = "limits"
-"""What is published on a queue's ``due_channel``, where times are told otherwise, once its rules have changed."""
+"""The message on a queue's ``due_channel`` that its rules have changed; other messages there are times."""
 
 
 OF_SERVERS: Final = TWINS.keys() - {"park", "schedule"}
-"""The twins that servers send in place of the plain scripts; the others are asked for by name."""
+"""The twins that servers send in place of the plain scripts; callers name the others."""
 SWEEP: Final = 500
 
 
@@ -66,5 +66,5 @@ def forget_rates(queue: str) -> Operation[int]:
 
 
 def prune_rates(queue: str, cursor: int) -> Operation[int]:
-    """Forget rates that are made up for, of about 500 lanes from a ``cursor`` on; returns the next one."""
+    """Forget arrival times that have passed, of about 500 lanes from a ``cursor`` on; returns the next cursor."""
     return scripted("prune_rates", (keys.rates(queue),), (cursor, SWEEP), int, idempotent=True)

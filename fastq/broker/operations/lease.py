@@ -116,8 +116,8 @@ def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence
 def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[LeaseList]:
     """Read tasks whose lease scores are in a range (inclusive; "-inf" for no lower end).
 
-    It may return fewer than there are: the next ones follow once these are moved, or in a higher range. It fails if
-    Redis takes no writes.
+    It may return fewer than there are: ask again once these are moved, or for a higher range. It fails if Redis takes
+    no writes.
     """
     return scripted(
         "list_leases",
@@ -129,9 +129,9 @@ def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[
 
 
 def list_owned(queue: str, owner: Owner, ends_s: range, most: int) -> Operation[list[str]]:
-    """List the ids that an owner has leased until one of some Unix seconds, the one that it took first at the front.
+    """List the ids of an owner's leases that end in a range of Unix seconds, the one taken first at the front.
 
-    Those that are not UTF-8 are not found again.
+    An id that is not UTF-8 is returned changed, and names no task.
     """
     return scripted(
         "list_owned",

@@ -1,4 +1,4 @@
-"""The rules of lanes: they are set, removed, paused and resumed here; servers read them in the scripts that take."""
+"""The rules of lanes: they are set, removed, paused and resumed here; the scripts that take tasks read them."""
 
 from enum import StrEnum
 from typing import Final
@@ -26,12 +26,12 @@ def set_limit(queue: str, name: str, limit: Limit) -> Flow[bool]:
 
 
 def declare_limit(queue: str, name: str, limit: Limit) -> Flow[bool]:
-    """Set the limit that an app has in its code; False if it had the same before, which may have been changed since."""
+    """Set the limit that an app has in its code; False if it declared the same before, even if it was changed since."""
     return _apply(queue, name, "declare", write_rule(limit))
 
 
 def change_limit(queue: str, name: str, change: Change) -> Flow[bool]:
-    """Remove a limit, or pause or resume what has one or not; False if there was nothing to change."""
+    """Remove a limit, or pause or resume a name, with or without a limit; False if there was nothing to change."""
     return _apply(queue, name, change.value, "")
 
 
@@ -46,7 +46,7 @@ def _apply(queue: str, name: str, change: str, rule: str) -> Flow[bool]:
 
 
 def write_limit(queue: str, name: str, change: str, rule: str) -> Operation[bool]:
-    """Change a rule; whoever waits for this one alone is looked at again."""
+    """Change a rule; a lane, pool or queue that waits for this rule alone is looked at again."""
     script_keys = (
         *lane_keys(queue),
         keys.app_limits(queue),

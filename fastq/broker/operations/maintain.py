@@ -50,7 +50,7 @@ class Cleaned(NamedTuple):
 
 
 def delete_expired_completed(queue: str, now_s: int, limit: int) -> Operation[Cleaned]:
-    """Delete completed tasks whose retention has ended; read the size and rule of the archive, and keep the rule."""
+    """Delete completed tasks whose retention has ended; read the archive's size and rule, and extend the rule's TTL."""
     return scripted(
         "delete_expired_completed",
         (keys.completed(queue), keys.archived(queue), keys.archive_rule(queue)),

@@ -9,14 +9,14 @@ from fastq.wire import keys
 from fastq.wire.history import MAX_TYPES, OTHER_TYPES
 
 OWN_SCHEDULER: Final = "fastq-"
-"""What the last part of a scheduler's id begins with, ``host:pid:fastq-uuid``; of asynq's it is a UUID alone."""
+"""The beginning of the last part of fastq's scheduler ids, ``host:pid:fastq-uuid``; asynq's have a UUID there."""
 MAX_EVENTS: Final = 1000
 ENTRIES_A_CALL: Final = 2_000
 COUNTS_TTL_S: Final = 90 * 86_400
 
 
 class TickOutcome(StrEnum):
-    """What became of a tick that was due while a scheduler ran, or that it knew to have been missed before."""
+    """The outcome of a tick that was due while a scheduler ran, or that it knew to have been missed before."""
 
     ENQUEUED = "enqueued"
     DUPLICATE = "duplicate"
@@ -67,7 +67,7 @@ def record_event(entry_id: str, event: bytes, now_s: int) -> tuple[Operation[int
 def count_ticks(counts: Mapping[tuple[TickOutcome, str], int]) -> Operation[int]:
     """Add to the counters of ticks by outcome and type of task, which expire 90 days after the last tick.
 
-    Beyond the types that there is room for, all are counted as one. Not sent again, so never counted twice.
+    Types beyond the limit are counted as one. Not sent again, so never counted twice.
     """
     words = [word for (outcome, kind), count in counts.items() for word in (outcome, kind, count)]
     most = MAX_TYPES * len(TickOutcome)

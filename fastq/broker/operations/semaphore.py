@@ -19,7 +19,7 @@ class Token(NamedTuple):
 def acquire_token(token: Token, max_tokens: int, now_s: int) -> Flow[bool]:
     """Take a token; False if none is free.
 
-    If the reply is lost, the flow checks whether it has the token: the script would count it as another holder's.
+    If the reply is lost, the flow looks whether it got the token: a second call would count that as another holder's.
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:

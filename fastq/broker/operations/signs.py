@@ -1,4 +1,4 @@
-"""Signs of life: how fastq's servers know of each other within seconds who is gone.
+"""Signs of life, by which fastq's servers know within seconds that one of them is gone.
 
 Each server gives a sign every two seconds, under the mark of its leases. Two servers that have drawn the same mark
 share an entry, which is alive while either of them is.
@@ -25,11 +25,11 @@ TAKEOVERS_S: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server tells with its sign, so that others can prove that it is gone.
+    """The facts that a server gives with its sign, so that others can prove that it is gone.
 
-    ``client_id`` is that of the connection that gave the sign, in the run ``run_id`` of Redis; None where not known.
-    ``boot``, ``namespace``, ``pid`` and ``started`` name its process; ``boot`` is empty where the system has no such.
-    ``wall_s`` is its wall clock, with which it makes the scores of its leases of ``lease_s``.
+    ``client_id`` names the connection that gave the sign, in the run ``run_id`` of Redis; both are None if not known.
+    ``boot``, ``namespace``, ``pid`` and ``started`` name its process; ``boot`` is empty on a system without boot ids.
+    ``wall_s`` is its wall clock, from which it makes the scores of its leases of ``lease_s``.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ServerFacts:
 
     @classmethod
     def decode(cls, data: bytes) -> "ServerFacts | None":
-        """Read the JSON; None if it is of another format, or says what no server would."""
+        """Read the JSON; None if its format is another, or its values are impossible."""
         try:
             fields = orjson.loads(data)
             if fields.pop("format") != FORMAT:
@@ -80,7 +80,7 @@ class Signed(NamedTuple):
 
 
 def sign(owner: Owner, facts: ServerFacts, silent_s: float, most: int) -> Operation[Signed]:
-    """Note that a server is alive; return those others that have given no sign for so long, by Redis' clock."""
+    """Note that a server is alive; return the others that have given no sign for ``silent_s``, by Redis' clock."""
     return scripted(
         "sign",
         (keys.signs(), keys.signers(), keys.all_servers()),
@@ -122,7 +122,7 @@ def withdraw_sign(owner: Owner) -> tuple[Operation[int], ...]:
 
 
 def identify() -> tuple[Operation[int], Operation[str]]:
-    """Return what reads the id of the client on whose connection it is sent, and the run of Redis."""
+    """Return the operations that read the client id of their own connection, and the run id of Redis."""
     return (
         Operation("CLIENT", (), ("ID",), int, idempotent=True),
         Operation("INFO", (), ("server",), _run_id, idempotent=True),
@@ -156,7 +156,7 @@ class Takeover(NamedTuple):
 
 
 def note_takeover(takeover: Takeover) -> tuple[Operation[Any], ...]:
-    """Keep a takeover for people who look, with the last ones before it, for a day."""
+    """Keep a takeover for inspectors, with the last ones before it, for a day."""
     key = (keys.takeovers(),)
     return (
         Operation("LPUSH", key, (orjson.dumps([*takeover]),)),

@@ -23,7 +23,7 @@ REMEMBERED: Final = 50
 
 
 class Source(NamedTuple):
-    """A list or sorted set of a queue's ids, and the state of the tasks in it; ``group`` applies to that of a group.
+    """A list or sorted set of a queue's ids, and the state of its tasks; ``group`` is its name if it is a group.
 
     ``last`` is the newest id of a list, or the greatest score, that is still included; empty includes all.
     """

@@ -72,16 +72,16 @@ class AsyncTransport(Protocol):
         """Return the address of a key's node; raise redis-py's errors."""
 
     def on_change(self, call: Callable[[], None]) -> None:
-        """Register a function to call whenever keys get another master, or a silent one answers again."""
+        """Register a function to call whenever keys get another master, or a silent node answers again."""
 
     async def close(self) -> None:
-        """End background tasks, and soon all calls under way; the connections belong to the client."""
+        """End background coroutines, and soon all calls under way; the connections belong to the client."""
 
 
 class AsyncNodeTransport:
     """A transport to one Redis server through a redis-py asyncio connection pool, one pipeline a call.
 
-    With ``keep``, connections stay here between calls, as in the blocking one. The pool must not be shared then.
+    With ``keep``, connections stay here between calls, as in ``NodeTransport``. The pool must not be shared then.
     """
 
     node_name_of: Callable[[str], str] | None = None
@@ -89,7 +89,7 @@ class AsyncNodeTransport:
     def __init__(self, pool: AsyncPool, terms: Terms = NO_TERMS, *, keep: bool = False) -> None:
         self._pool = pool
         self._credentials = credentials_of(pool)
-        self._keep = keep and self._credentials is None  # else each is lent with the last login
+        self._keep = keep and self._credentials is None  # changing credentials are checked at each lending
         self._kept: list[Any] = []
         self._ending: set[asyncio.Task[None]] = set()
         self._connect_within_s, self._confirm = terms
@@ -202,9 +202,9 @@ class AsyncNodeTransport:
 
 def is_open(connection: Any) -> bool:
     """Return whether a redis-py asyncio connection is connected, Redis has not closed it, and all it sent was read."""
-    if not connection.is_connected or connection._writer.is_closing():  # as a reset leaves it, which is no end of data
+    if not connection.is_connected or connection._writer.is_closing():  # after a reset, which is no end of data
         return False
-    # What nobody asked for may be half a message; a reply to the next request would be taken for the other half.
+    # Bytes that nobody asked for may be half a message: the next reply would be taken for the other half.
     return not (connection._reader.at_eof() or connection._reader._buffer)
 
 
@@ -214,7 +214,7 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     The connection's ``socket_timeout`` is the longest time without progress.
     """
     try:
-        # redis-py's PING, if a client of the user has it: before anything is sent, and with its own timeout.
+        # redis-py's PING, if the user's client has health checks: before anything is sent, and with its own timeout.
         await connection.check_health()
     except (ResponseError, *CONNECTION_FAULTS) as error:
         await connection.disconnect(nowait=True)
@@ -246,7 +246,7 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
 
 
 def packed(commands: Sequence[Command]) -> list[bytes]:
-    """Return the bytes of commands; redis-py's asyncio connections pack in Python, a microsecond a task."""
+    """Return the bytes of commands; redis-py's asyncio connections would pack in Python, at a microsecond a task."""
     return [pack_command(cast("Any", command.words)) for command in commands]
 
 
@@ -273,24 +273,24 @@ async def settled(
 
 
 def note_demotion(connection: Any, replies: Sequence[Any]) -> None:
-    """Let a connection be made anew whose server is no master any more."""
+    """Mark a connection for a reconnect if its server is no master any more."""
     for reply in replies:
         if isinstance(reply, Exception) and is_demoted(reply):
-            # Behind a name or a proxy, a new one may lead to the master; behind sentinels, they are asked again.
+            # Behind a name or a proxy, a new connection may lead to the master. Sentinels are asked again.
             getattr(connection, "note_replica", connection.mark_for_reconnect)()
 
 
 async def write_to(writer: asyncio.StreamWriter | None, piece: list[bytes]) -> None:
-    """Write a part of a request to the connection that has the parts before it; redis-py would make a new one."""
+    """Write another part of a request to a connection, unless it is closed; redis-py would then open a new one."""
     if writer is None or writer.is_closing():
         raise ConnectionError("it was closed meanwhile")
-    # Not by writelines: of a large buffer, that of Python 3.12.1 lets drain() know nothing.
+    # Not by writelines: in Python 3.12.1, drain() does not wait for a large buffer from it.
     writer.write(b"".join(piece))
     await writer.drain()
 
 
 def abort_sending(connection: Any) -> None:
-    """Drop a redis-py asyncio connection that has not sent all; when closed, it would wait until it has."""
+    """Abort a redis-py asyncio connection with unsent data; a close would wait until all is sent."""
     writer = connection._writer
     if writer is not None and writer.transport.get_write_buffer_size():
         writer.transport.abort()
@@ -335,8 +335,8 @@ class AsyncBroker:
     ) -> bool:
         """Send operations on a connection that is open and free; return false if there is none.
 
-        ``done`` is called with the exchange once it has the replies of the first round trip, which take about
-        ``most_s`` at most, and with the defect, if one came up.
+        ``done`` is called once the first round trip is over, which takes about ``most_s`` at most. It gets the
+        exchange, and the exception with which the replies could not be taken, if there is one.
         """
         exchange = Exchange(operations, self.transport.where)
 
@@ -369,7 +369,7 @@ class AsyncBroker:
         except StopIteration as end:
             return cast("T", end.value)
         finally:
-            flow.close()  # now, and not when the exception that ended this is forgotten
+            flow.close()  # now: an exception that is still held would keep the flow open
 
     def _limit(self) -> Limit | None:
         return None if self._timeout_s is None else Limit.from_now(self._timeout_s)
@@ -425,7 +425,7 @@ class AsyncBroker:
 
 
 async def _begun(sending: Coroutine[Any, Any, list[Any]]) -> asyncio.Task[list[Any]]:
-    """Start a background task, and let it run to its first wait."""
+    """Start a coroutine in the background, and let it run to its first wait."""
     task = asyncio.create_task(sending)
     try:
         await asyncio.sleep(0)

@@ -112,7 +112,7 @@ class NodeTransport:
     """A transport to one Redis server through a redis-py connection pool, one pipeline a call.
 
     With ``keep``, connections stay here between calls, which halves the cost of a short call. The pool must not be
-    shared then. ``close`` returns the connections to it.
+    shared then. ``close`` returns the connections to the pool.
     """
 
     def __init__(self, pool: Pool, *, keep: bool = False, confirm: Confirm | None = None) -> None:
@@ -147,7 +147,7 @@ class NodeTransport:
             connection.check_health()
             missing = NoReply
             # In one call: between two, the connection could be closed, and redis-py would send the rest on a new one.
-            # The time for sending is that of each item; a limit is that of the whole call.
+            # The socket's timeout is for each item, so there are several; a limit is for the whole call.
             items = packed if limit is not None else chain.from_iterable(in_pieces(packed))
             connection.send_packed_command(items, check_health=False)
         except (ResponseError, *CONNECTION_FAULTS, AttributeError) as error:
@@ -238,7 +238,7 @@ class _Lent(NamedTuple):
     connection: Connection
     seen_s: float
     is_once: bool = False
-    """Whether it is of no pool, and closed after the call."""
+    """Whether it belongs to no pool, and is closed after the call."""
 
 
 class _Pipeline(NamedTuple):
@@ -282,7 +282,7 @@ class Unsendable(NamedTuple):
 
 
 def _named(error: Exception) -> Exception:
-    # redis-py's, if another thread closes the connection between two items.
+    # redis-py raises AttributeError if another thread closes the connection between two items.
     return ConnectionError("it was closed meanwhile") if isinstance(error, AttributeError) else error
 
 
@@ -301,8 +301,8 @@ def _read_reply(connection: Connection, limit: Limit | None) -> Any:
 class BlockingBroker:
     """An executor of operations and flows, one after the other, on the calling thread.
 
-    ``timeout_s`` bounds each call; of a flow that uses ``Send``, the time from one ``Send`` to the next. ``reply_s`` is
-    the time that a reply may take.
+    ``timeout_s`` bounds each call. In a flow that uses ``Send``, it bounds the time from one ``Send`` to the next.
+    ``reply_s`` is the time that a reply may take.
     """
 
     def __init__(
@@ -351,7 +351,7 @@ class BlockingBroker:
         except StopIteration as end:
             return cast("T", end.value)
         finally:
-            flow.close()  # now, and not when the exception that ended this is forgotten
+            flow.close()  # now: an exception that is still held would keep the flow open
 
     def _limit(self, beside_s: float = 0.0) -> Limit | None:
         return None if self._timeout_s is None else Limit.from_now(self._timeout_s + beside_s)

@@ -64,7 +64,7 @@ class Routing:
         self.silent: str | None = None
         """The node that did not answer in time; it is not asked again."""
         self.fault: Exception = TimeoutError()
-        """How it did not answer."""
+        """The error with which it did not answer."""
         self._rounds = 0
 
     def slot(self, hop: Hop) -> int:
@@ -180,7 +180,7 @@ class ClusterTransport:
         ]
 
     def _answering(self, routing: Routing, hop: Hop, limit: Limit | None) -> Any:
-        """Return the node for a command, None if it is silent; the command has its reply then."""
+        """Return the node for a command; None if the node is silent, which is the command's reply then."""
         node = self._node(routing, hop)
         if routing.is_for_any(hop) and node.name in self._silences:
             masters = (nodes[0] for nodes in self._cluster.nodes_manager.slots_cache.values())
@@ -198,10 +198,10 @@ class ClusterTransport:
         return None
 
     def _note_silence(self, name: str, fault: Exception) -> None:
-        # Not where only the time of the call was over, as while it waited for others.
+        # Not if only the time of the call was over, which may have been spent on other nodes.
         if isinstance(fault, redis.exceptions.TimeoutError) and name not in self._silences:
             silence = self._silences[name] = Silence(name, fault)
-            silence.is_over()  # asks
+            silence.is_over()  # sends a PING
 
     def _has_moved(self, silent: Any, limit: Limit | None) -> bool:
         """Ask a node that answers whether slots of a silent one have moved; read the slot map again if so."""
@@ -306,7 +306,7 @@ class AsyncClusterTransport:
         self._owners = SlotOwners()
 
     def begin(self, commands: Sequence[Command], done: Callable[[list[Any]], None], most_s: float) -> bool:
-        """Return false: commands find their connections on the way."""
+        """Return false: only ``transfer`` finds the nodes of commands."""
         del commands, done, most_s
         return False
 
@@ -320,7 +320,7 @@ class AsyncClusterTransport:
         nodes = self._cluster.nodes_manager.slots_cache.get(slot_of(key)) if key is not None else None
         if not nodes:
             return await self._route(Routing(commands))
-        # As in a first round, for the one command that most callers have.
+        # The first round of a single command, which most callers send, without the work for several.
         replies = await self._route_to(nodes[0]).shared.transfer(commands)
         if not isinstance(replies[0], (Exception, NoReply, Unsent)):
             return replies
@@ -347,7 +347,7 @@ class AsyncClusterTransport:
         return routing.replies
 
     async def close(self) -> None:
-        """End background tasks; the connections belong to the client."""
+        """End background coroutines; the connections belong to the client."""
         await asyncio.gather(*(route.shared.close() for route in self._nodes.values()))
 
     def lender(self, key: str | None = None) -> AsyncPool:
@@ -403,7 +403,8 @@ class AsyncClusterTransport:
         with suppress(RedisClusterException, RedisError, OSError):
             await manager.initialize(last_failed_node_name=silent)
             return self._tell_if_moved()
-        # If they were added as nodes, as in ClusterTransport, their connections would never be closed.
+        # The seeds become startup nodes. If they were passed on as in ClusterTransport, their connections would never
+        # be closed.
         for host, port in self._seeds:
             seed = AsyncClusterNode(host, port, **manager.connection_kwargs)
             manager.startup_nodes.setdefault(seed.name, seed)
@@ -452,7 +453,7 @@ def _slots_at(rows: Sequence[Sequence[Any]], node: Any) -> int:
 
 
 def _is_at(place: Sequence[Any], node: Any) -> bool:
-    """Return whether an entry of CLUSTER SLOTS is a node; a node that does not know its own host gives none."""
+    """Return whether an entry of CLUSTER SLOTS is this node; a node that does not know its own host gives none."""
     host, port = place[0], place[1]
     return int(port) == node.port and (not host or host.decode() == node.host)
 

@@ -50,7 +50,7 @@ def _judged(reply: Any, why: str) -> Any:
 
 
 class Terms(NamedTuple):
-    """The terms of each transfer of an asyncio client: how long it may connect, and what is to be confirmed."""
+    """The terms of each transfer of an asyncio client: how long it may connect, and which replicas it waits for."""
 
     connect_within_s: float | None = None
     confirm: Confirm | None = None
@@ -60,7 +60,7 @@ NO_TERMS: Final = Terms()
 
 
 def confirm_of(replicas: object, timeout_s: float) -> Confirm | None:
-    """Return what a client waits for; None for no replica. ``ValueError`` for what cannot be."""
+    """Return the confirmation that a client waits for, None for no replica; ``ValueError`` for impossible arguments."""
     if not isinstance(replicas, int) or replicas < 0:
         raise ValueError(f"wait_replicas must be a number of replicas, not {replicas!r}")
     if not 0 < timeout_s <= LONGEST_S:

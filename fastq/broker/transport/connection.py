@@ -56,8 +56,8 @@ def connect(
     """Return a blocking client for a URL (``None``: that of the environment), or the client given, untouched.
 
     The caller closes a client that is made here, but not a given one. Only a cluster is contacted at once; a
-    ``BrokerError`` is raised if that fails. ``read_timeout_s`` bounds both writes and reads, where
-    the URL says nothing else. Redis may take ``more_s`` than that, but ``at_most_s``, to connect, too.
+    ``BrokerError`` is raised if that fails. ``read_timeout_s``, or that of the URL, plus ``more_s`` bounds each write
+    and each read. ``at_most_s`` replaces both, and also bounds connecting.
     """
     _refuse_pipeline(redis)
     if isinstance(redis, Redis | RedisCluster):
@@ -91,7 +91,7 @@ def connect_async(
     """Return an asyncio client for a URL (``None``: that of the environment), or the client given, untouched.
 
     Nothing is sent before the first use, but an ``embedded://`` server is started, which takes about 0.1 s. ``ask``
-    calls the function of the credentials, by default a thread of this process.
+    calls the function of the credentials; by default, a thread of this process calls it.
     """
     _refuse_pipeline(redis)
     if isinstance(redis, AsyncRedis | AsyncRedisCluster):
@@ -163,7 +163,7 @@ def _cluster(spec: ConnectionSpec, settings: dict[str, Any]) -> RedisCluster:
     nodes = [ClusterNode(*address) for address in spec.addresses]  # type: ignore[no-untyped-call]  # redis-py's
     settings["redis_connect_func"] = _set_name  # the cluster's own function logs in, then calls this one
     if spec.tls is not None:
-        # A class of connections is taken only along with a URL, whose address is one more node to begin with.
+        # redis-py takes a class of connections only with a URL, whose address becomes one more startup node.
         host, port = spec.addresses[0]
         settings["url"] = f"redis://{f'[{host}]' if ':' in host else host}:{port}"
         settings["connection_class"] = tls_class(spec.tls)

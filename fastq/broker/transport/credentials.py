@@ -19,14 +19,14 @@ from redis.exceptions import AuthenticationError, RedisError
 from fastq.broker.transport.faults import CredentialsError
 
 Ask: TypeAlias = Callable[[str], Awaitable[object]]
-"""Calls the function of a name elsewhere, in bounded time, and returns what it returned."""
+"""Calls the function with this name elsewhere, in bounded time, and returns its result."""
 
 ASK_EVERY_S: Final = 60.0
 ASK_AGAIN_S: Final = 5.0
-"""How soon after an attempt that failed, or is still under way."""
+"""The time until the next attempt, if one failed or is still under way."""
 ANSWER_WITHIN_S: Final = 10.0
 _SEEN: Final = "fastq_credentials"
-"""The attribute of a connection with the version of its login, at least."""
+"""The attribute of a connection with the version of its login, which may be newer than that."""
 
 _log = logging.getLogger("fastq")
 
@@ -34,8 +34,8 @@ _log = logging.getLogger("fastq")
 class Credentials(CredentialProvider):
     """The credentials of one client: the last ones, and where to ask for others.
 
-    ``name`` is ``module:function``, or a path (with a slash) of a file with a password. ``username`` goes with a
-    password alone. If a question fails, the last ones stay in use. ``ask`` is for asyncio; by default a thread asks.
+    ``name`` is ``module:function``, or a path (with a slash) of a file with a password. ``username`` is used if only a
+    password is given. If asking fails, the last ones stay in use. ``ask`` is for asyncio; by default a thread asks.
     """
 
     def __init__(self, name: str, username: str, ask: Ask | None = None) -> None:
@@ -109,7 +109,7 @@ class Credentials(CredentialProvider):
     def _is_outdated(self, connection: Any, version: int) -> bool:
         """Return whether a connection may have an earlier login, and count it as logged in with the last one.
 
-        ``version`` is what a connection has that was opened just now.
+        ``version`` is the version of a connection that was opened just now.
         """
         seen = getattr(connection, _SEEN, version)
         setattr(connection, _SEEN, self._version)

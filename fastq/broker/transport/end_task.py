@@ -1,4 +1,4 @@
-"""The end of an asyncio task, waited for."""
+"""Cancels an asyncio task and waits for its end."""
 
 import asyncio
 from typing import Any, Final

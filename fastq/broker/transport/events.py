@@ -1,7 +1,8 @@
-"""What sentinels tell a blocking client: read without waiting when a call begins.
+"""The messages of sentinels to a blocking client, read without waiting when a call begins.
 
-There is no thread, since a client may be forked at any time: a call asks the kernel, for about a microsecond, whether a
-sentinel has told anything. One that cannot be subscribed to is asked for the master once a second, as all are.
+There is no thread, since a client may be forked at any time. A call asks the kernel whether a sentinel has sent
+anything, which takes about a microsecond. The question for the master once a second remains, as a sentinel may refuse
+subscriptions.
 """
 
 import logging
@@ -19,9 +20,9 @@ from fastq.broker.transport.faults import CONNECT_FAULTS, REFUSALS
 
 EVENTS: Final = ("+switch-master", "+promoted-slave")
 CONNECT_WITHIN_S: Final = 0.2
-"""A call waits this long for a sentinel that is out of reach, and then"""
+"""The longest time that a call waits for a sentinel that is out of reach."""
 LARGEST_SHARE: Final = 0.01
-"""all calls no more than this share of the time."""
+"""The largest share of the time that all calls together wait for such a sentinel."""
 AGAIN_S: Final = 1.0
 REFUSED_AGAIN_S: Final = 60.0
 
@@ -45,17 +46,17 @@ class SentinelEvents:
         _all.add(self)
 
     def begin(self) -> None:
-        """Begin without a subscription; in a child the connections are the parent's, and the lock may be in use."""
+        """Begin without subscriptions; in a forked child the connections are the parent's, and its lock may be held."""
         self._lock = threading.Lock()
         self._is_ending = False
         self._poll = select.poll()
         self._open: dict[int, tuple[Any, Any]] = {}
         self._missing = dict.fromkeys(self._sentinels, 0.0)
-        """When to subscribe to those that are not, in monotonic seconds."""
+        """The sentinels without a subscription, and when to try again, in monotonic seconds."""
 
     def told(self) -> Any | None:
         """Return a sentinel that has told of another master since the last call; None if none has."""
-        if not self._open or not self._lock.acquire(blocking=False):  # another thread's turn is as good
+        if not self._open or not self._lock.acquire(blocking=False):  # another thread is looking
             return None
         try:
             return next((teller for fd, _ in self._poll.poll(0) if (teller := self._hear(fd)) is not None), None)

@@ -21,7 +21,7 @@ ATTEMPTS = 4
 PIECE_BYTES = 256_000
 
 _ODD = (Exception, NoReply, Unsent, Unconfirmed)
-"""What stands in place of a reply, or around it."""
+"""The values that stand in place of a reply, or contain it."""
 
 CONNECT_ATTEMPTS = 3
 """How often a connection is tried at most for any other operation: for about 70 ms if Redis is away, as in asynq."""
@@ -35,7 +35,7 @@ def backoff_s(attempt: int) -> float:
 class Command(NamedTuple):
     """The words of a command, and the key that decides its node in a cluster (None: any node).
 
-    ``is_kept`` means that replicas are to have it where a client waits for replicas.
+    ``is_kept`` marks a write for which a client that waits for replicas waits until they have it.
     """
 
     words: tuple[Word, ...]

@@ -108,8 +108,8 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
 
 
 _TRIES = {"READONLY": 4, "TRYAGAIN": 9}
-"""How often an enqueue is tried that Redis refuses so, by the first mark of the hint: for 0.6 s, as the connection to a
-replica is closed, and for 3 s, as a slot is moved in pieces."""
+"""How often an enqueue is tried that Redis refuses so, by the first mark of the hint. A replica is left for a new
+connection within 0.6 s. A slot moves in pieces, which may take 3 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +143,12 @@ class ClientClosedError(ConnectionError):
 
 
 def given_up(reply: Any) -> Any:
-    """Return what a reply of a closed client is: if it is missing, for that reason."""
+    """Return a reply to a client that was closed; if it is missing, the reason becomes ``ClientClosedError``."""
     return replace(reply, error=ClientClosedError()) if isinstance(reply, NoReply | Unsent) else reply
 
 
 class Unconfirmed(Exception):  # noqa: N818 - in place of a reply, as an error reply is; never raised
-    """A write that Redis carried out and too few replicas have; why, and the reply to it."""
+    """A write that Redis carried out but too few replicas have: the reason, and the reply to it."""
 
     def __init__(self, why: str, reply: Any = None) -> None:
         super().__init__(why)
@@ -156,7 +156,7 @@ class Unconfirmed(Exception):  # noqa: N818 - in place of a reply, as an error r
 
 
 def refusal(error: Exception, operation: str) -> BrokerError:
-    """Translate an error reply: Redis answered, and did not do it, or not as it was to be done."""
+    """Translate an error reply: Redis refused the operation, broke it off halfway, or too few replicas have it."""
     text = without_arguments(error)
     if isinstance(error, Unconfirmed):
         text = f"written, but {text}; a failover may lose it"
@@ -171,7 +171,7 @@ def refusal(error: Exception, operation: str) -> BrokerError:
             f"Redis refused the operation: {text}", operation=operation, maybe_applied=_is_half_done(text)
         )
     marks, kind, hint = found
-    if isinstance(error, redis_errors.AskError):  # MOVED is one, too; of both, redis-py leaves slot and address
+    if isinstance(error, redis_errors.AskError):  # MOVED is one, too; their text is only slot and address
         text = f"sent from node to node, at last to {error.host}:{error.port}"
     result = kind(f"{hint} (Redis: {text})", operation=operation, maybe_applied=_is_half_done(text))
     if not result.maybe_applied:
@@ -192,7 +192,7 @@ _CALL_FAILED = re.compile(r"(?:\[Errno (\d+)\] )?Connect call failed (\([^()]*\)
 
 
 def _why_unreachable(text: str, where: str) -> str:
-    """Return the reason in a text of redis-py, which names the address once or twice: the caller has said it."""
+    """Return the reason in a text of redis-py, without the address, which the caller's text names already."""
     found = _CONNECTING.fullmatch(text)
     if found is None or found["where"] != where:
         return text.rstrip(".")
@@ -231,7 +231,7 @@ def is_timeout(error: Exception) -> bool:
 def is_demoted(error: Exception) -> bool:
     """Return whether a replica answered; if it was the master before, a new connection may lead to the new master."""
     # Before Redis 7 the code of an error inside a script is in the middle of the text.
-    # Nor does redis-py let its own pools for Sentinel tell it, but closes their connection.
+    # redis-py's own connections for Sentinel hide the error: they close, and raise one with a text of its own.
     text = str(error)
     return isinstance(error, redis_errors.ReadOnlyError) or "-READONLY" in text or "master is now a slave" in text
 

@@ -47,7 +47,7 @@ class GatheringTransport:
         self._transport.on_change(call)
 
     def begin(self, commands: Sequence[Command], done: Callable[[list[Any]], None], most_s: float) -> bool:
-        """Return false: commands find their connections on the way."""
+        """Return false: the commands may have to wait for a pipeline."""
         del commands, done, most_s
         return False
 
@@ -65,7 +65,7 @@ class GatheringTransport:
         return await answer
 
     def _go_on(self) -> None:
-        """Start a task that sends the waiting commands; a caller that has its own replies need not send them."""
+        """Start a coroutine that sends the waiting commands; a caller with its own replies need not send them."""
         if self._waiting and self._under_way < MOST_UNDER_WAY:
             self._under_way += 1
             sender = asyncio.create_task(self._send(), name="fastq gathering")

@@ -1,4 +1,4 @@
-"""The time limit of a client's call, whatever Redis does, and of what follows a fault."""
+"""The time limit of a client's call, whatever Redis does, and of the steps that follow a fault."""
 
 import time
 from typing import Final, NamedTuple

@@ -1,8 +1,8 @@
 """A connection's line: commands go out together, and their replies are taken off the socket as they come.
 
 redis-py's asyncio connections read each reply through a stream, with a timer and several coroutines; a server would
-spend most of a turn on that. The line stands between the transport of a redis-py connection and its streams. While no
-command awaits a reply, all goes on to the streams, so redis-py connects, logs in and closes as ever.
+spend most of its time on that. The line stands between the transport of a redis-py connection and its streams. While
+no command awaits a reply, it passes all data on to the streams, so redis-py connects, logs in and closes as ever.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from redis.exceptions import InvalidResponse
 from fastq.broker.transport.faults import REFUSALS
 
 Answered: TypeAlias = Callable[[list[Any], Exception | None], None]
-"""What is called with the replies, and with the fault for which the others are missing."""
+"""A function that gets the replies, and the fault because of which others are missing, if any are."""
 _MORE: Final = object()
 
 
 class Line(asyncio.Protocol):
-    """What takes the replies; made by ``line_of``."""
+    """The protocol that takes the replies; made by ``line_of``."""
 
     def __init__(self, connection: Any, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -46,9 +46,9 @@ class Line(asyncio.Protocol):
     def ask(
         self, packed: Sequence[Any], count: int, answered: Answered, limit_s: float | None, most_s: float = inf
     ) -> None:
-        """Send so many packed commands, or the first part of them, and call ``answered`` once.
+        """Send ``count`` packed commands, or the first part of them, and call ``answered`` once.
 
-        The replies may take ``limit_s`` without progress, and about ``most_s`` in all.
+        At most ``limit_s`` may pass without progress, and about ``most_s`` in all.
         """
         self._replies, self._awaited, self._answered = [], count, answered
         if limit_s is not None:
@@ -64,11 +64,11 @@ class Line(asyncio.Protocol):
         self._transport.write(piece)
 
     def stop(self) -> None:
-        """Call nobody any more; the connection is out of step now."""
+        """Do not call ``answered`` any more; the connection is out of step now."""
         self._answered = None
 
     def _limit(self, limit_s: float, most_s: float) -> None:
-        """Begin the time without progress. The timer stays: it is not made anew for each request."""
+        """Start the time without progress. A running timer is kept, not made anew for each request."""
         self._got_on_s, self._unsent = self._loop.time(), inf
         self._until_s = self._got_on_s + most_s
         if self._timer is not None and limit_s != self._limit_s:
@@ -116,7 +116,7 @@ class Line(asyncio.Protocol):
                     self._pass_on(reply)
                     continue
                 if not self._awaited:
-                    self._transport.abort()  # nobody asked for it: the next request would take it for its own
+                    self._transport.abort()  # nobody asked for it: the next request would take it for its reply
                     break
                 if isinstance(reply, RedisConnectionError) and not isinstance(reply, REFUSALS):
                     error = reply

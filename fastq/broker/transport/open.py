@@ -29,8 +29,8 @@ def open_broker(
 ) -> BlockingBroker:
     """Open a broker on a URL, an existing redis-py client, or (None) the default URL; nothing is sent yet.
 
-    ``timeout_s`` bounds each call; the timeouts of a given client apply, too. ``confirm`` is what replicas are to
-    confirm.
+    ``timeout_s`` bounds each call; the timeouts of a given client apply, too. ``confirm`` says how many replicas are to
+    confirm a write.
     """
     client = connect(given, **_limits(confirm, None if timeout_s is None else step_s(timeout_s)))
     _check_encoding(client.get_encoder().encoding)
@@ -83,7 +83,7 @@ def _reply_s(client: BlockingRedis | AsyncRedis) -> float:
 
 
 def _limits(confirm: Confirm | None, at_most_s: float | None) -> dict[str, float]:
-    """Return how long a reply may take, that to WAIT included."""
+    """Return the arguments of ``connect`` for the time of a reply, the one to WAIT included."""
     if at_most_s is not None:
         return {"at_most_s": at_most_s}
     return {} if confirm is None else {"more_s": confirm.timeout_s}

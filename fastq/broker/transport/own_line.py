@@ -1,7 +1,7 @@
-"""A connection of one's own to the node of a key, kept for as long as it holds.
+"""A private connection to the node of a key, kept until it breaks.
 
-Redis knows it by the id of its client. Another may ask Redis whether it is still there: so the process that has it
-lives, even if it stands still.
+Redis knows it by its client id. Other processes may ask Redis whether it is still connected. While it is, the process
+that has it lives, even if that process stands still.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from fastq.broker.transport.sentinel import is_replaced
 
 
 class OwnLine:
-    """The connection, opened by the first request, and anew by the first one after it has broken."""
+    """The connection; the first request opens it, and the first one after a break opens another."""
 
     def __init__(self, transport: AsyncTransport, key: str) -> None:
         self._transport = transport
@@ -28,7 +28,7 @@ class OwnLine:
 
     @property
     def where(self) -> str:
-        """Return the address, as of the transport."""
+        """Return the address of the transport."""
         return self._transport.where
 
     node_name_of = None

@@ -8,10 +8,9 @@ not lent.
 The question is GET-MASTER-ADDR-BY-NAME, as in asynq. redis-py uses SENTINEL MASTERS, which names the old master until
 every replica follows the new one: that takes up to the failover-timeout, while writes to the old one are lost.
 
-An answer says which configuration it belongs to: the epoch rises with each failover. One of an earlier epoch than that
-already heard of counts in two cases, both while no sentinel knows a later one. Either more than half of the sentinels
-answer, or the known master is none any more: it cannot be reached, or is a replica. So it is after they were set up
-anew.
+Each answer has an epoch, which rises with each failover. An answer with an earlier epoch than the last one known counts
+only if no sentinel knows a later epoch, and in two cases: more than half of the sentinels answer, or the known master
+cannot be reached or is a replica. Epochs are earlier after sentinels were set up anew.
 """
 
 import asyncio
@@ -133,7 +132,7 @@ class Known:
         return True
 
     def saw(self, address: tuple[str, int], *, is_gone: bool) -> None:
-        """Note whether a master is one: it cannot be reached or refuses to write, or it was connected to."""
+        """Note that the known master cannot be reached or refuses writes (``is_gone``), or that it was connected to."""
         if address == self.address:
             self.is_gone = is_gone
 
@@ -186,8 +185,8 @@ class Search:
     def end(self, sentinels: int) -> bool:
         """Keep the latest answer of so many sentinels; return whether it names another master than the one before.
 
-        If none named a master, raise the reasons: a refused user before all else. It is a time-out if some timed out
-        and none answered. That is not tried again, since each search takes seconds.
+        If none named a master, raise the reasons; a refused user comes before all else. If some timed out and none
+        answered, raise a time-out. That is not tried again, since each search takes seconds.
         """
         if not self._answers:
             raise self._failure()
@@ -318,11 +317,11 @@ class _MasterPool(SentinelConnectionPool):
 
     @property
     def master_address(self) -> tuple[str, int] | None:
-        # Not the proxy's, which two threads may set in the wrong order.
+        # Not redis-py's attribute, which two threads may set in the wrong order.
         return self.sentinel_manager.known.address
 
     def follow(self) -> None:
-        """Learn who the master is now, where a sentinel has told of another or nobody has asked for a second."""
+        """Learn who the master is now, if a sentinel has told of another one, or nobody has asked for a second."""
         if (sentinel := self._events.told()) is not None:
             self.sentinel_manager.known.first = sentinel
             with suppress(RedisError):

@@ -1,8 +1,8 @@
 """A node of a Redis Cluster that did not answer a blocking client in time, and whether it reacts again.
 
 No call waits for the node. A PING is sent on a connection of its own, and each call with commands for the node looks
-whether there is a reaction. A refused connection and an error are reactions, too. Only the address of a node that has a
-name is waited for, once in three seconds.
+whether there is a reaction. A refused connection and an error are reactions, too. Only the look-up of a host name is
+waited for, once in three seconds.
 """
 
 import errno

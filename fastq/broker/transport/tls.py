@@ -1,6 +1,6 @@
-"""TLS for the connections of all of redis-py's clients, some of which lack settings of TLS.
+"""TLS for the connections of all of redis-py's clients, some of which lack settings for TLS.
 
-None of them has a setting for a server's name that is not the host of the URL.
+None of them can set a name of the server that is not the host of the URL.
 """
 
 import ssl
@@ -41,7 +41,7 @@ class _Secure:
         super().__init__(**settings, **files, **more)
 
     def _wrap_socket_with_ssl(self, sock: Any) -> Any:
-        # Of blocking connections: redis-py takes the host for the name of the server.
+        # For blocking connections: redis-py takes the host for the name of the server.
         host, self.host = self.host, self.tls.ssl_server_name or self.host
         try:
             return super()._wrap_socket_with_ssl(sock)  # type: ignore[misc]  # that of redis-py's class
@@ -49,7 +49,7 @@ class _Secure:
             self.host = host
 
     def _connection_arguments(self) -> dict[str, Any]:
-        # Of asyncio's connections, which would keep the files that they have read.
+        # For asyncio connections, which would otherwise keep the files as they were first read.
         self.ssl_context.context = None
         arguments: dict[str, Any] = super()._connection_arguments()  # type: ignore[misc]  # that of redis-py's class
         name = self.tls.ssl_server_name
@@ -57,7 +57,7 @@ class _Secure:
 
 
 def tls_class(tls: TLSFiles, plain: type = Connection) -> type:
-    """Return the class of connections over TLS that takes the place of a plain one, redis-py's or made of it."""
+    """Return the TLS class for a class of plain connections, which is redis-py's or derived from one of them."""
     if plain in _SECURE:
         return type("SecureConnection", (_Secure, _SECURE[plain]), {"tls": tls})
     (base,) = plain.__bases__

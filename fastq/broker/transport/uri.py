@@ -80,7 +80,7 @@ class TLSFiles:
 class ConnectionSpec:
     """The Redis to connect to, and the user; empty strings mean "none".
 
-    ``addresses`` are those of the sentinels or of some cluster nodes, if there are any. ``path`` is the Unix socket, or
+    ``addresses`` are those of the server, of the sentinels, or of some cluster nodes. ``path`` is the Unix socket, or
     the data directory of an embedded server. A ``db`` below 0 means 0, as in asynq. ``credentials`` is the name of a
     function, or a path with a slash. ``tls`` is ``None`` for a plain connection.
     """
@@ -110,7 +110,7 @@ class _Parts:
 
 
 class _FlawError(Exception):
-    """Raised for a fault in a URI, before it is known how to show the URI."""
+    """Raised for a fault in a URI; ``parse_redis_uri`` adds the URI with its password masked."""
 
 
 def url_variable(environment: Mapping[str, str]) -> str:

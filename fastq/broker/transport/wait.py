@@ -52,11 +52,9 @@ class TaskWatch:
     ) -> bool:
         """Return true once a queue has pending tasks, false after ``timeout_s`` or earlier; raise ``BrokerError``.
 
-        ``key_of`` names another list in place of pending.
-
-        ``told`` is called as soon as Redis says so, some turns of the loop before this returns.
-        Another wait for the same list replaces the one before. Redis may report a write to a list that is empty by
-        now, or that is in another database.
+        ``key_of`` names another list in place of pending. ``told`` is called as soon as Redis reports tasks, some
+        turns of the loop before this returns. Another wait for the same list replaces the one before. Redis may report
+        a write to a list that is empty by now, or that is in another database.
         """
         key = key_of(queue)
         try:
@@ -120,7 +118,7 @@ class _Line:
         while not self._task.done():
             self._task.cancel()  # redis-py swallows a cancellation that coincides with the end of its wait
             await asyncio.wait({self._task}, timeout=CANCEL_AGAIN_S)
-        self._end(None)  # a task that had not begun ends no waits
+        self._end(None)  # if it was canceled before it began, it has ended no waits
 
     def _ask(self, key: bytes) -> None:
         self._to_ask.append(key)
