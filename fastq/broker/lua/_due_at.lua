@@ -1,5 +1,5 @@
--- Uses max_size, grace, max_delay.
--- Returns the Unix second from which a group is due (nil: never, it is empty), and its size.
+-- Returns the Unix second from which a group is due (nil if it is empty), and its size. Uses max_size, grace,
+-- max_delay.
 local function due_at(key)
   local size = redis.pcall("ZCARD", key)
   if type(size) ~= "number" or size == 0 then return nil, 0 end

@@ -1,4 +1,4 @@
--- What the scripts of lanes share. Uses task_prefix.
+-- Helpers of the scripts for lanes. Uses task_prefix.
 local queue_prefix = string.sub(task_prefix, 1, -3)
 local function microseconds(number) return string.format("%.0f", number) end
 local function now_us()

@@ -58,7 +58,7 @@ local function postpone(task, id, run_at, latest)
   return 4, run_at
 end
 
--- Returns a code, and what else is known: 1 put | 0 the id is of a task that cannot be replaced | 2 kept, its state |
+-- Returns a code and a fact or "": 1 put | 0 the id is of a task that cannot be replaced | 2 kept, its state |
 -- 3 replaced, its state | 4 put off, unix seconds to run at | 5 it runs again after the present run.
 local function put(id, message, policy, run_at, latest)
   local task = task_prefix .. id

@@ -3,7 +3,7 @@
 -- These raise for a key of another type before anything is taken off.
 redis.call("ZCARD", lease)
 if group ~= "" then redis.call("SCARD", groups) end
--- An empty list has no type in Redis.
+-- By state, as an empty list has no type in Redis.
 local is_list = state == "pending" or state == "active"
 
 -- Returns how many of a list's oldest ids to take: up to `last`, however many came after it; 0 if others took `last`.

@@ -69,6 +69,6 @@ elseif state == "scheduled" then
 else
   redis.call("ZADD", group_prefix .. group_name, at, id)
 end
--- A deadline that never comes: no recoverer, not even Go's, returns the set; fastq's deletes it in stretches.
+-- A deadline that never comes: no recoverer, not even Go's, returns the set. fastq's deletes its tasks in stretches.
 redis.call("ZADD", aggregation_sets, "inf", aggregation_set)
 return 1

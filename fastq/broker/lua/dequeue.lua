@@ -5,7 +5,7 @@ KEYS[3] lease          asynq:{q}:lease
 KEYS[4] paused         asynq:{q}:paused
 ARGV[1] task_prefix    asynq:{q}:t:
 ARGV[2] count          tasks at most, 1 to 500
-ARGV[3] max_bytes      messages at most; the first that goes beyond it is the last one taken
+ARGV[3] max_bytes      bytes of messages at most; the first that goes beyond it is the last one taken
 ARGV[4] lease_score    unix seconds at which the leases end, plus the owner's fraction
 builds  task_prefix .. id, same hash tag
 returns -1 paused | 0 empty | list: number of ids without task (dropped), unix nanoseconds since when the first and the

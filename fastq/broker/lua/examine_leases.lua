@@ -1,7 +1,7 @@
 --[[ examine_leases: examine a stretch of the leases for those that ended long ago, or whose tasks are not active.
 KEYS[1] lease           asynq:{q}:lease
 KEYS[2] active          asynq:{q}:active
-ARGV[1] cursor          ZSCAN's: 0, then what was returned first, until that is 0 again
+ARGV[1] cursor          ZSCAN's: 0 at first, then the one returned, until that is 0
 ARGV[2] count           leases to look at, about
 ARGV[3] expired_before  unix seconds
 builds  none

@@ -4,7 +4,7 @@ KEYS[2] groups       asynq:{q}:groups
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] state        the state of the tasks in the source
 ARGV[3] group        the group's name if the source is a group, else ""
-ARGV[4] cursor       ZSCAN's: 0, then what was returned first, until that is 0 again
+ARGV[4] cursor       ZSCAN's: 0 at first, then the one returned, until that is 0
 ARGV[5] count        ids to look at, about
 ARGV[6] repair       1 drops the ids that have no task, 0 changes nothing
 builds  task_prefix .. id, same hash tag

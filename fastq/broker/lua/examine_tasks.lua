@@ -9,7 +9,7 @@ KEYS[7] lease             asynq:{q}:lease
 KEYS[8] aggregation_sets  asynq:{q}:aggregation_sets
 ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
-ARGV[3] repair            1 archives them, keeps completed ones for a while, deletes those without message; 0 does not
+ARGV[3] repair            1 archives them, keeps completed ones a while, deletes those without message; 0 changes none
 ARGV[4] now               unix seconds
 ARGV[5] keep_until        unix seconds
 ARGV[6] max_length        the longest pending list that is searched

@@ -3,7 +3,7 @@ KEYS[1] groups            asynq:{q}:groups
 KEYS[2] aggregation_sets  asynq:{q}:aggregation_sets
 ARGV[1] group_prefix      asynq:{q}:g:
 ARGV[2] pattern           group_prefix as a pattern of SCAN, with * at the end
-ARGV[3] cursor            SCAN's: 0, then what was returned first, until that is 0 again
+ARGV[3] cursor            SCAN's: 0 at first, then the one returned, until that is 0
 ARGV[4] count             keys to look at, about
 builds  what SCAN finds, which begins with group_prefix
 returns list: cursor, then key, size, 1 if it is listed or 0, and so on; a key may come twice

@@ -5,7 +5,7 @@ ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] from         lowest score, "-inf" for all that ended by "to"
 ARGV[3] to           highest score, inclusive
 ARGV[4] limit        tasks at most; 0 only checks that leases can be written
-ARGV[5] max_bytes    messages at most; the first that goes beyond it is the last one read
+ARGV[5] max_bytes    bytes of messages at most; the first that goes beyond it is the last one read
 builds  task_prefix .. id, same hash tag
 returns list: ids dropped, then three values for each task: id, message, how often it was lost ("" for never)
         If active is long, not all dropped ids are taken off it: repair_active finds the rest.
@@ -16,8 +16,8 @@ local task_prefix, from, to, limit, max_bytes = ARGV[1], ARGV[2], ARGV[3], ARGV[
 local reply, dangling, bytes = {0}, 0, 0
 -- An LREM scans all of active: 100000 elements in all take about 1 ms.
 local removals = math.floor(100000 / math.max(1, redis.call("LLEN", active)))
--- It removes nothing. If Redis takes no writes (a replica, a full disk), no server can extend a lease, and this
--- fails: a caller that sees expired leases must know whether they could have been extended.
+-- Removes nothing, but fails if Redis takes no writes (a replica, a full disk). No server can extend a lease then, so
+-- expired leases would prove nothing.
 redis.call("ZREM", lease, "")
 for _, id in ipairs(redis.call("ZRANGE", lease, from, to, "BYSCORE", "LIMIT", 0, limit)) do
   -- A key that is not a hash is no task: its error must not keep the tasks behind it from being read. Any other

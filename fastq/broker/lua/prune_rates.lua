@@ -1,6 +1,6 @@
 --[[ prune_rates: forget the arrival times of lanes and pools that have passed, as they limit nothing any more.
 KEYS[1] rates          asynq:{q}:rates
-ARGV[1] cursor         HSCAN's: 0, then what was returned, until that is 0 again
+ARGV[1] cursor         HSCAN's: 0 at first, then the one returned, until that is 0
 ARGV[2] count          fields to look at, about
 builds  none
 returns cursor

@@ -7,7 +7,7 @@ KEYS[5] again         asynq:{q}:again
 ARGV[1] task_prefix   asynq:{q}:t:
 ARGV[2] now_ns        unix nanoseconds
 ARGV[3] due_channel   asynq:{q}:due, told the earliest time if it is before all in scheduled
-ARGV[4] max_bytes     messages at most; the first that goes beyond it is the last one put
+ARGV[4] max_bytes     bytes of messages at most; the first that goes beyond it is the last one put
 ARGV[5...] ids        task ids
 builds  task_prefix .. id, same hash tag
 returns number of tasks put; a task that waits for another attempt gets the newer message, and counts

@@ -3,7 +3,7 @@ KEYS[1] aggregation_set  asynq:{q}:g:{group}:{set}
 ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] start            rank of the first
 ARGV[3] limit            tasks at most
-ARGV[4] max_bytes        messages at most; the first that goes beyond it is the last one read
+ARGV[4] max_bytes        bytes of messages at most; the first that goes beyond it is the last one read
 builds  task_prefix .. id, same hash tag
 returns list: ids dropped, then id, message, id, message, ...
 asynq   readAggregationSetCmd (which reads all of it, and is confused by an id without a task)

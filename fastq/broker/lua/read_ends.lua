@@ -1,7 +1,7 @@
 --[[ read_ends: read the states of tasks, the results of completed ones, and the messages of archived ones.
 KEYS[1...] tasks    asynq:{q}:t:{id} of each, so that a node that does not have all of them says so
-ARGV[1] max_bytes   results and messages at most; the first that goes beyond it is the last one read; 0 reads none
-ARGV[2...] marks    text that each message must contain, else the task is another submit's, and nil here; "" for any
+ARGV[1] max_bytes   bytes of results and messages at most; the first beyond that is the last one read; 0 reads none
+ARGV[2...] marks    text that each message must contain, else its state is nil: another submit's; "" for any
 builds  none
 returns list: three values for each task that was read: its state, nil if there is no such task; its result if it is
   completed, its message if it is archived, nil otherwise or if max_bytes is 0; the record of the last failed attempt

@@ -3,7 +3,7 @@ KEYS[1] scheduled    asynq:{q}:scheduled
 KEYS[2] retry        asynq:{q}:retry
 KEYS[3] lease        asynq:{q}:lease
 ARGV[1] task_prefix  asynq:{q}:t:
-ARGV[2] max_bytes    messages and results at most; the first that goes beyond it is the last one read
+ARGV[2] max_bytes    bytes of messages and results at most; the first that goes beyond it is the last one read
 ARGV[3] most         bytes to which a payload, a result and an error are cut; "" to cut none
 ARGV[4...] ids       task ids
 builds  task_prefix .. id, same hash tag

@@ -1,6 +1,6 @@
 --[[ read_workers: read the tasks that a server runs, with the first bytes of their payloads and types.
 KEYS[1] workers      asynq:workers:{host:pid:id}
-ARGV[1] max_bytes    infos at most; the first that goes beyond it is the last one read
+ARGV[1] max_bytes    bytes of infos at most; the first that goes beyond it is the last one read
 ARGV[2] most         bytes of a payload at most
 ARGV[3] most_of_all  bytes of all payloads at most
 ARGV[4] count        tasks that the server runs, 0 in the first call

@@ -3,7 +3,7 @@ KEYS[1] groups        asynq:{q}:groups
 ARGV[1] group_prefix  asynq:{q}:g:
 ARGV[2] task_prefix   asynq:{q}:t:
 ARGV[3] pattern       group_prefix as a pattern of SCAN, with * at the end
-ARGV[4] cursor        SCAN's: 0, then what was returned, until that is 0 again
+ARGV[4] cursor        SCAN's: 0 at first, then the one returned, until that is 0
 ARGV[5] count         keys to look at, about
 builds  task_prefix .. id, same hash tag
 returns list: cursor, number of groups listed

@@ -1,7 +1,7 @@
 --[[ scan_groups: scan a stretch of a queue's groups for those that are due for aggregation; changes nothing.
 KEYS[1] groups        asynq:{q}:groups
 ARGV[1] group_prefix  asynq:{q}:g:
-ARGV[2] cursor        SSCAN's: 0, then what was returned, until that is 0 again
+ARGV[2] cursor        SSCAN's: 0 at first, then the one returned, until that is 0
 ARGV[3] count         groups to look at, about
 ARGV[4] now           unix seconds
 ARGV[5] grace         seconds that a group waits for another task

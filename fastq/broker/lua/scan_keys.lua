@@ -1,7 +1,7 @@
 --[[ scan_keys: scan a stretch of all keys of one node.
 KEYS[1] pending  asynq:{q}:pending of a queue, listed or not, that would be on the node
 ARGV[1] pattern  SCAN's
-ARGV[2] cursor   SCAN's: 0, then what was returned first, until that is 0 again
+ARGV[2] cursor   SCAN's: 0 at first, then the one returned, until that is 0
 ARGV[3] count    keys to look at, about
 builds  none
 returns list: cursor, keys

@@ -11,7 +11,7 @@ KEYS[9] lease             asynq:{q}:lease
 KEYS[10] paused           asynq:{q}:paused
 ARGV[1] queue_prefix      asynq:{q}:
 ARGV[2] pattern           queue_prefix as a pattern of SCAN, with * at the end
-ARGV[3] cursor            SCAN's: 0, then what was returned, until that is 0 again
+ARGV[3] cursor            SCAN's: 0 at first, then the one returned, until that is 0
 ARGV[4] count             keys to look at, about
 builds  queue_prefix .. key, same hash tag
 returns list: cursor, number of keys deleted

@@ -11,7 +11,7 @@ KEYS[9] rates          asynq:{q}:rates
 KEYS[10] bell          asynq:{q}:bell
 ARGV[1] task_prefix    asynq:{q}:t:
 ARGV[2] count          tasks at most, 1 to 500
-ARGV[3] max_bytes      messages at most; the first that goes beyond it is the last one taken
+ARGV[3] max_bytes      bytes of messages at most; the first that goes beyond it is the last one taken
 ARGV[4] lease_score    unix seconds at which the leases end, plus the owner's fraction
 ARGV[5] look_again     microseconds after which a full lane, pool or queue is looked at again
 builds  task_prefix .. id, queue_prefix .. "g:" .. lane, queue_prefix .. "h:" .. a lane or pool,
@@ -96,7 +96,7 @@ local looks, looked_at = 0, 0
 -- Frees the places of tasks whose lease is gone: whatever ended them, nobody runs them now.
 local function look(level)
   looks = looks + 1
-  -- Of a large set a part is read, from a cursor by chance: each is a place in the set, and all come up in time.
+  -- Of a large set only a part is read. Its cursor, a place in the set, comes from the clock, so all come up in time.
   local cursor = level.most > 200 and now % 65536 or 0
   local ids = redis.pcall("SSCAN", level.held, cursor, "COUNT", 400)[2] or {}
   looked_at = looked_at + #ids
@@ -288,8 +288,8 @@ local function settle(lane, at, share)
     wait_for_pool(lane.pool, lane.name)
     push(off_turns, lane.name)
   elseif lane.got and lane.got < share and now % share >= lane.got then
-    -- The call had no room for the lane's whole weight. The missing part of it is the chance, drawn from the clock,
-    -- that the lane keeps its turn.
+    -- The call had no room for the lane's whole weight. So the lane keeps its turn with a chance as large as the
+    -- missing part of the weight; the clock draws.
     if lane.is_new then push(turn, microseconds(now), lane.name) end
   elseif lane.got or lane.is_new then
     push(turn, microseconds(now + at), lane.name)

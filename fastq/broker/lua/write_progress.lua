@@ -3,7 +3,7 @@ KEYS[1] task      asynq:{q}:t:{id}
 KEYS[2] lease     asynq:{q}:lease
 ARGV[1] id        task id
 ARGV[2] owner     fraction of the lease scores that are the caller's
-ARGV[3] progress  JSON, "" to forget what was told
+ARGV[3] progress  JSON, "" to delete it
 builds  none
 returns 1 stored | -1 not the caller's
 asynq   none
