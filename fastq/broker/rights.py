@@ -20,6 +20,7 @@ _DONE_WITHOUT: Final = {
     "time",
     "wait",
 }
-"""A server that lacks the right to one of these logs that, and goes on. Some depend on a channel: a use shows it."""
+"""A server without the right to one of these logs that, and goes on; or the right depends on a channel, so that only
+the first use shows it."""
 REQUIRED_OF_WORKERS: Final = tuple(sorted({*WORKING.split()} - _DONE_WITHOUT))
 """A server without one of these could lose tasks half-way, or leave them undone for ever."""

@@ -29,7 +29,7 @@ do -- Redis checks each command by itself: a refusal after the first write would
 end
 """
 _NOT_ASKED = {"MEMORY", "PUBLISH"}
-"""The right to these depends on a subcommand or a channel. No script writes anything before a needed one of them."""
+"""The right to these depends on a subcommand or a channel. A script that needs one has written nothing before it."""
 _SURVIVED = {"LLEN", "LSET", "SREM", "ZREM"}
 """Scripts that call these by ``pcall`` survive a refusal: they use another command, or leave the work to others."""
 

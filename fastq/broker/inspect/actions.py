@@ -25,8 +25,8 @@ __all__ = [
 DONE: Final = 1
 NOT_FOUND: Final = 0
 ActionOutcome: TypeAlias = int | str | bytes
-"""``DONE``, ``NOT_FOUND``, the reason why not (a state, "aggregation", ``FAR``), or bytes: done, with a message to
-check."""
+"""``DONE``, ``NOT_FOUND``, the reason why not (a state, "aggregation", ``FAR``), or bytes: done, and this message may
+name a lock that must be released."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Moves tasks to another queue, maybe on another node, in steps that may be interrupted and repeated.
 
-A task is parked in its queue (claim), then also in the other one (``put_tasks``), then deleted from its own, which
-keeps a note (commit), then put into its state in the other (unpark), then the note is deleted (forget). No server runs
-a parked task, so there are never two copies that could run; the places where it is parked show how far the move came. A
-copy carries the token of its move: if another copy has already arrived, and may have run, a later one is dropped.
+The steps: park a task in its queue (claim), park a copy in the other queue (``put_tasks``), delete the task from its
+queue and leave a note there (commit), put the copy into the task's state (unpark), delete the note (forget). No server
+runs a parked task, so two copies can never run. The places where a task is parked show how far its move came. A copy
+carries the token of its move: if another copy has already arrived, and may have run, a later one is dropped.
 """
 
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ INDEXES: Final[Mapping[str, str]] = {
     "workers": keys.all_workers(),
     "schedulers": keys.all_schedulers(),
 }
-"""Each list's key; its members are keys, scored by the Unix second at which they end by their owner's clock."""
+"""The key of each list. Its members are keys, scored by the Unix second of their end, by their owner's clock."""
 
 
 class RegistryEntry(NamedTuple):

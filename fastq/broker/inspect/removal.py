@@ -103,7 +103,7 @@ class FoundGroup(NamedTuple):
 
 
 def find_groups(queue: str) -> Flow[dict[str, FoundGroup]]:
-    """Scan all keys of Redis for the groups and aggregation sets of a queue; Go leaves unlisted ones."""
+    """Scan all keys of Redis for the groups and aggregation sets of a queue; asynq leaves some of them unlisted."""
     prefix = keys.group_prefix(queue)
     script_keys = (keys.groups(queue), keys.aggregation_sets(queue))
     found: dict[str, FoundGroup] = {}

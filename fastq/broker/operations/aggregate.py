@@ -65,7 +65,7 @@ class AggregationSet:
 
 
 class SetList(NamedTuple):
-    """Aggregation sets, and the members of the queue's list of sets that are not the key of a set."""
+    """Aggregation sets, and those members of the queue's list of sets that are not keys of sets."""
 
     sets: list[AggregationSet]
     foreign: list[bytes]

@@ -136,7 +136,7 @@ class QueueRegister:
         return [queue for queue in queues if self._fresh_until.get(queue, 0.0) <= now]
 
     def done(self, due: Iterable[str], registered: Iterable[str]) -> None:
-        """Note the registered queues; log once for each other one that was ``due``.
+        """Note the registered queues; log once for each ``due`` one that is not among them.
 
         The caller leaves out of ``due`` the queues whose tasks failed, too: their errors tell the cause.
         """

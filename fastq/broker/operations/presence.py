@@ -51,7 +51,7 @@ class ServerState(NamedTuple):
 
 
 def list_server(server: ServerIdentity, until_s: int) -> tuple[Operation[int], ...]:
-    """Put a server on the lists of those whose data is current until a Unix second."""
+    """Put a server on the lists of servers and workers, as current until a Unix second."""
     return (
         _add(keys.all_servers(), server.info_key, until_s),
         _add(keys.all_workers(), server.workers_key, until_s),

@@ -26,7 +26,7 @@ ASK_AGAIN_S: Final = 5.0
 """The time until the next attempt, if one failed or is still under way."""
 ANSWER_WITHIN_S: Final = 10.0
 _SEEN: Final = "fastq_credentials"
-"""The attribute of a connection with the version of its login, which may be newer than that."""
+"""The attribute of a connection that holds the version of its login, or an earlier one."""
 
 _log = logging.getLogger("fastq")
 

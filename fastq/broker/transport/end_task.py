@@ -7,10 +7,10 @@ CANCEL_AGAIN_S: Final = 0.1
 
 
 async def end_task(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait for its end; its error, if any, is dropped.
+    """Cancel an asyncio task and wait for its end; its error, if any, is dropped.
 
     It is canceled again if necessary. ``wait_for`` (before Python 3.12) and parts of redis-py swallow a cancellation
-    that coincides with the end of a wait, and the task would go on.
+    that coincides with the end of a wait, and the coroutine would go on.
     """
     while not task.done():
         task.cancel()

@@ -35,7 +35,7 @@ def backoff_s(attempt: int) -> float:
 class Command(NamedTuple):
     """The words of a command, and the key that decides its node in a cluster (None: any node).
 
-    ``is_kept`` marks a write for which a client that waits for replicas waits until they have it.
+    ``is_kept`` marks a write: a client that waits for replicas waits until they have this one.
     """
 
     words: tuple[Word, ...]

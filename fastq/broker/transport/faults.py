@@ -231,7 +231,7 @@ def is_timeout(error: Exception) -> bool:
 def is_demoted(error: Exception) -> bool:
     """Return whether a replica answered; if it was the master before, a new connection may lead to the new master."""
     # Before Redis 7 the code of an error inside a script is in the middle of the text.
-    # redis-py's own connections for Sentinel hide the error: they close, and raise one with a text of its own.
+    # redis-py's own connections for Sentinel close instead, and raise an error with another text.
     text = str(error)
     return isinstance(error, redis_errors.ReadOnlyError) or "-READONLY" in text or "master is now a slave" in text
 

@@ -164,7 +164,7 @@ class Search:
         self._note_words(sentinel, str(error).rstrip("."))
 
     def take(self, sentinel: Any, answers: Sequence[Any]) -> bool:
-        """Take one sentinel's answers; return whether no other one need be asked."""
+        """Take one sentinel's answers; return whether the search is over."""
         state, named = answers
         self._was_answered = True
         if isinstance(named, Exception):

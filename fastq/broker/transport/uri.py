@@ -38,7 +38,7 @@ _ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]]*))(?::(?P<po
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _FUNCTION = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _LONGEST_READ_TIMEOUT_S = 15.0
-"""Half of a lease: a server that waits longer for a task takes it for lost."""
+"""Half of a lease: a server that has not got a task's message by then takes it for lost, and asks again."""
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 

@@ -41,7 +41,7 @@ class TaskWatch:
         self._transport = transport
         self._lines: dict[str, _Line] = {}
         self.is_refused = False
-        """Whether a refusal by Redis was logged; for the callers, so that only the first one logs it."""
+        """Whether a caller has logged a refusal by Redis; the others then need not."""
 
     async def wait(
         self,
