@@ -1,7 +1,7 @@
 """fastq: a task queue for heavy batch work that speaks Go asynq's protocol on Redis.
 
-Each name is imported with its dependencies when it is first used, so that a producer does not import the server, nor
-``fastq --help`` redis-py.
+A name is imported, with its dependencies, when it is first used. So a producer does not import the server, and
+``fastq --help`` does not import redis-py.
 """
 
 import os
@@ -312,7 +312,7 @@ _LATER: Final = {
     "WorkerInfo": "fastq.wire.messages",
     "current_task": "fastq.running",
 }
-"""Where the names are that are imported when they are first asked for."""
+"""The module of each name that is imported when it is first used."""
 
 
 if not TYPE_CHECKING:  # a type checker that saw it would accept any name
@@ -327,14 +327,14 @@ if not TYPE_CHECKING:  # a type checker that saw it would accept any name
 
 
 _importing: Final = RLock()
-# A child that is forked while another thread imports would wait for ever for the lock of that module.
+# A child that is forked while another thread imports a module would wait for ever for that module's import lock.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
     )
 
 
-if os.path.exists(os.path.join(os.path.dirname(__file__), "_fastq.py")):  # a file of that project
+if os.path.exists(os.path.join(os.path.dirname(__file__), "_fastq.py")):  # a file of the other project
     warnings.warn(
         "the PyPI project 'fastq', which reads DNA data, is installed into the same package as fastq-worker: removing "
         "or upgrading one of them breaks the other. Give each an environment of its own, here with: "

@@ -30,7 +30,8 @@ cdef enum:
 
 
 cdef enum:
-    # A view has no payload and no headers. These two slots are flags: any header, and any of fastq's own (else NULL).
+    # A view has no payload and no headers. Their slots are flags instead: whether there is any header, and whether any
+    # header is fastq's own. NULL means no.
     ANY_HEADER = HEADERS
     FASTQ_HEADER = PAYLOAD
 

@@ -177,7 +177,7 @@ cdef Py_ssize_t splice(bytes data, uint8_t *out, Part *parts, uint32_t changed) 
             if changed >> next_number & 1:
                 out = write_part(out, next_number, &parts[next_number])
             next_number += 1
-        # The number of a changed field with another wire type is an unknown field, and stays.
+        # A field that has the number of a changed field, but another wire type, is unknown, and stays.
         if number < SLOTS and changed >> number & 1 and wire_type == (VARINT if NUMBERS >> number & 1 else LENGTH):
             continue
         memcpy(out, field, r.at - field)

@@ -49,11 +49,15 @@ def new_task_id():
     return format_id(<const uint8_t *> PyBytes_AS_STRING(random))
 
 
-cdef uint64_t newest = 0  # of the ids that sort by time: milliseconds, and 12 bits of them
+# The time of the newest id of next_task_id: Unix milliseconds, then 12 bits for the fraction of the millisecond.
+cdef uint64_t newest = 0
 
 
 def next_task_id(uint64_t now_ns):
-    """Return a new id that sorts behind all that this process has made so, and by time among those of others."""
+    """Return a new id that sorts by time, also among the ids of other processes.
+
+    It sorts after all ids that this function has returned in this process.
+    """
     global newest
     cdef uint8_t parts[RANDOM_SIZE]
     cdef bytes random = _urandom(RANDOM_SIZE)
@@ -77,7 +81,7 @@ def new_task_ids(n):
 
 
 def format_ids(bytes random not None):
-    """Return the ids that random bytes make, 16 each."""
+    """Return an id for each 16 random bytes."""
     cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(random)
     cdef Py_ssize_t i
     cdef Py_ssize_t count = len(random) // RANDOM_SIZE

@@ -24,7 +24,7 @@ cdef struct Node:
     const uint8_t *label  # a slice of a pattern's bytes, which self.owners keeps alive
     Py_ssize_t length
     uint32_t pattern  # place in self.patterns, or NONE
-    uint32_t name  # the same for a full name that ends here
+    uint32_t name  # place in self.patterns of the full name that ends here, or NONE
 
 cdef struct Edge:
     uint64_t key  # parent node and first byte of the label, + 1; 0 is a free place
@@ -174,7 +174,7 @@ cdef class PatternIndex:
             self.nodes[node].pattern = pattern
 
     cdef uint32_t split(self, uint32_t parent, uint32_t lower, Py_ssize_t length) noexcept:
-        """Put a node with the first ``length`` bytes of the lower one's label above it."""
+        """Put a new node above ``lower``, and move the first ``length`` bytes of the label of ``lower`` to it."""
         cdef uint32_t upper = self.new_node(self.nodes[lower].label, length)
         self.nodes[lower].label += length
         self.nodes[lower].length -= length

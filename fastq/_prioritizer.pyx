@@ -1,6 +1,6 @@
-"""The choice of queues by weight or in strict order; ``fastq._prioritizer`` re-exports it.
+"""The choice of queues by weight or in strict order.
 
-Nothing here knows Redis: the fetcher asks for a split of a batch, sends it, and reports the shortfall.
+Nothing here knows Redis. The fetcher asks how to split a batch, requests the tasks, and reports how many did not come.
 """
 
 import math
@@ -54,21 +54,22 @@ cdef class Prioritizer:
     ``queues`` are passed to ``normalize_queues``; a sum of weights above 2**30 is a ``ValueError``. Queues of equal
     weight are in a fixed order that ``seed`` determines. Not thread-safe.
 
-    The maths of a split. Queue i has the weight w and the count x of the tasks charged to it. Among the queues asked,
-    W is the sum of the weights, X of the counts; the fair count of i is w·X/W, its credit w·X/W - x. The next task
-    goes to the queue with the least (x + 1)/w among those with x < w·(X + 1)/W: the quota method of Balinski and
-    Young. So as long as the same queues are asked, every count is less than one task from fair after every task (all
-    in whole numbers, no rounding), W tasks give each queue its w, and a queue waits for less than 2·W/w tasks.
+    The maths of a split. Queue i has the weight w and the count x of the tasks charged to it. W is the sum of the
+    weights of the queues asked, X the sum of their counts. The fair count of queue i is w·X/W; its credit is
+    w·X/W - x. The next task goes to the queue with the least (x + 1)/w among those with x < w·(X + 1)/W: the quota
+    method of Balinski and Young. As long as the same queues are asked, three things hold. Every count is less than one
+    task from fair after every task (all in whole numbers, no rounding). W tasks give each queue its w. A queue waits
+    for less than 2·W/w tasks.
 
-    Queues that take turns get helpings in place of single tasks. A helping is the queue's weighted share of the tasks
-    of as many splits as it takes to ask all queues. As long as the same queues are asked, every count is less than two
-    helpings from fair.
+    Queues that take turns get helpings in place of single tasks. It takes several splits to ask all queues; a helping
+    is the queue's weighted share of the tasks of all these splits. As long as the same queues are asked, every count is
+    less than two helpings from fair.
 
-    Bounds of the carry: a split charges the tasks that it asks for. ``give_back`` takes back those that did not come,
-    but credits no more than did come, beyond a fraction of a task: a call that brought nothing was a turn all the same.
-    A queue that is skipped is charged whole tasks until its credit is less than one. So an hour of being empty or
-    failing earns less than a task, and an hour of being served alone costs nothing. A queue whose calls are cut by
-    bytes catches up as far as it can.
+    How far credit is carried over. A split charges the tasks that it asks for. ``give_back`` takes back those that did
+    not come, but leaves at most as much credit as tasks came, and a fraction of a task: a call that brought nothing was
+    a turn all the same. A queue that is skipped is charged whole tasks until its credit is less than one. So an hour of
+    being empty or failing earns less than a task, and an hour of being served alone costs nothing. A queue whose calls
+    are cut by bytes catches up as far as it can.
     """
 
     cdef Entry *entries
@@ -114,7 +115,7 @@ cdef class Prioritizer:
         cdef double draw
         if self.strict or self.size == 1:
             return self.names
-        # A race: of exponential times with the rates w, queue i's is the least with the chance w/W.
+        # A race: each queue draws an exponential time of rate w. Queue i has the least with the chance w/W.
         times = []
         for place in range(self.size):
             draw = self.random()
@@ -126,8 +127,9 @@ cdef class Prioritizer:
         """Return ``(queue, count)`` for each queue to ask, the counts adding up to ``n``; charge them to the queues.
 
         ``skip`` names the queues known to be empty, paused or failing; their share goes to the others. The list is
-        empty if all are skipped. In strict order the first queue that is not skipped is asked for everything. More
-        queues than ``most_queues`` (0: any number) take turns, and the counts may add up to less.
+        empty if all are skipped. In strict order the first queue that is not skipped is asked for everything. If more
+        than ``most_queues`` queues are left (0: any number), they take turns, and the counts may add up to less than
+        ``n``.
         """
         cdef Py_ssize_t place
         cdef Py_ssize_t open_entries = 0
@@ -137,9 +139,9 @@ cdef class Prioritizer:
             raise ValueError(f"cannot split {n} tasks: not in 0..{MOST_TASKS}")
         for place in range(self.size):
             entry = &self.entries[place]
-            # Strict: as if all after the first were skipped.
+            # In strict order, all queues behind the first open one count as skipped.
             entry.skipped = self.names[place] in skip or (self.strict and weight != 0)
-            if not entry.skipped:  # if it is, the tasks it was asked for last may still be on their way
+            if not entry.skipped:  # a skipped queue keeps ``asked``: these tasks may still be on their way
                 entry.asked = 0
                 weight += entry.weight
                 served += entry.served
@@ -167,7 +169,7 @@ cdef class Prioritizer:
             best = NULL
             for place in range(self.size):
                 entry = &self.entries[place]
-                # Never all of them: the credits, with the new task, add up to one task.
+                # Some queue is always left: with the new task, the credits add up to one task.
                 if entry.skipped or entry.served * weight >= entry.weight * served:
                     continue
                 if best == NULL or (entry.served + 1) * best.weight < (best.served + 1) * entry.weight:
@@ -228,14 +230,14 @@ cdef class Prioritizer:
         self.fair_weight = weight
 
     def give_back(self, queue, Py_ssize_t count):
-        """Report that ``count`` of the tasks for which ``queue`` was asked last did not come, for any reason."""
+        """Report that ``count`` tasks of the last request to ``queue`` did not come, for any reason."""
         cdef Entry *entry
         if queue not in self.places:
             raise ValueError(f"not a queue of this prioritizer: {queue!r}")
         entry = &self.entries[<Py_ssize_t> self.places[queue]]
         if not 0 <= count <= entry.asked:
             raise ValueError(f"queue {queue!r} was asked for {entry.asked} tasks and cannot give back {count}")
-        entry.asked -= count  # now what came
+        entry.asked -= count  # from here on the number of tasks that came
         # If nothing came there is no credit: otherwise a failing queue would keep the others from their turns for ever.
         if entry.asked and count:
             entry.served = max(entry.served - count, entry.weight * self.fair_served // self.fair_weight - entry.asked)

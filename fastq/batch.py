@@ -1,4 +1,4 @@
-"""``Batch``: the items of one call of a batch handler, and what it says of each of them."""
+"""``Batch``: the items that a batch handler gets in one call, and the errors that it sets for some of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
@@ -24,7 +24,7 @@ else:
 MAX_BATCH: Final = 1000
 MAX_WAIT_S: Final = 3600.0
 MAX_BATCH_BYTES: Final = 1_000_000
-"""The bytes of a batch's messages, where the handler says nothing else."""
+"""How many bytes the messages of a batch may have together, unless the handler's ``max_bytes`` says otherwise."""
 _ELSEWHERE: Final = dict.fromkeys(
     ("id", "queue", "payload", "headers", "retried"),
     ".contexts, the running task of each item; mux.around enters each of them, mux.use gets the batch",
@@ -32,10 +32,10 @@ _ELSEWHERE: Final = dict.fromkeys(
 
 
 class Batch(list[T], Generic[T, Env]):
-    """The items of one call: a list, beside it ``contexts``, the running task of each, and ``env`` of the app.
+    """The items of one call, as a list; ``contexts`` has the running task of each item, ``env`` is that of the app.
 
-    Items of ``ServeMux.handler`` are the running tasks themselves, items of ``App.task`` the arguments. What is said by
-    ``fail`` and ``retry`` goes before what the handler returns or raises.
+    In a ``ServeMux.handler`` the items are the running tasks themselves, in an ``App.task`` their arguments. For an
+    item, ``fail`` and ``retry`` win over what the handler returns or raises.
     """
 
     if not TYPE_CHECKING:  # type parameters have defaults only from Python 3.13 on
@@ -63,7 +63,7 @@ class Batch(list[T], Generic[T, Env]):
         return [context.id for context in self.contexts]
 
     def fail(self, index: int, error: BaseException) -> None:
-        """Let one item fail, as if a handler of its own had raised the error: ``SkipRetry`` and the like decide."""
+        """Let one item fail, as if a handler of its own had raised the error; ``SkipRetry`` and the like work, too."""
         if not isinstance(error, BaseException):
             raise TypeError(f"an item fails with an exception, not with {error!r}")
         place = as_index(index)
@@ -74,15 +74,15 @@ class Batch(list[T], Generic[T, Env]):
         self._told[place % self._size] = error
 
     def _end(self) -> dict[int, BaseException]:
-        """Take no more; return what was said of items, by their places."""
+        """Return the errors set by ``fail`` and ``retry``, by the items' places; refuse further ones."""
         self._has_ended = True
         return self._told.copy()
 
     def retry(self, index: int, after: float | timedelta | None = None) -> None:
-        """Let one item fail, and be tried again ``after`` seconds or a ``timedelta``; see ``Retry``."""
+        """Let one item fail, and retry it after ``after`` (seconds or a ``timedelta``); see ``Retry``."""
         self.fail(index, Retry(after=after))
 
-    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, "a Batch", name, _ELSEWHERE)
@@ -94,9 +94,9 @@ def as_it_is(task: RunningTask) -> tuple[RunningTask, Any]:
 
 
 class Batching(NamedTuple):
-    """How tasks of a pattern are put together, and what their handler gets of each.
+    """How the tasks of a pattern are put into batches, and what item each becomes.
 
-    ``unpack`` returns a task's context and item, or raises what lets it alone fail. ``encode`` is for each result.
+    ``unpack`` returns a task's context and item; if it raises, only this task fails. ``encode`` encodes each result.
     """
 
     size: int
@@ -107,14 +107,14 @@ class Batching(NamedTuple):
 
     @property
     def limits(self) -> tuple[int, float, int]:
-        """Return what the main process must know."""
+        """Return tasks, wait in seconds and bytes of a batch at most, which the main process must know."""
         return self.size, self.max_wait_s, self.max_bytes
 
 
 def batching_of(
     batch: int | None, max_wait: float | timedelta | None = None, max_bytes: int | None = None
 ) -> Batching | None:
-    """Check the settings of a batch handler; None if ``batch`` is."""
+    """Check the settings of a batch handler, and return them; None if ``batch`` is None."""
     if batch is None:
         if max_wait is not None or max_bytes is not None:
             raise TypeError("max_wait and max_bytes are for a batch handler: say batch=, the number of its tasks")

@@ -1,7 +1,7 @@
-"""Long tasks that survive their server: the flag that it is about to stop, checkpoints, and loops that resume.
+"""Long tasks that survive their server: a flag for its coming stop, checkpoints, and loops that resume.
 
-The checkpoint is a header of the task's message. So it comes back with the message, whatever server runs the task next,
-and each script that writes the message keeps it. Nothing is read or written for tasks that use none of it.
+The checkpoint is a header of the task's message. So any server that runs the task next gets it with the message, and
+each script that writes the message keeps it. A task without checkpoints costs no reads and no writes.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class _Context(Protocol):
 
 
 class Stopping:
-    """The flag that a handler should end: its server shuts down, is quiet or reloads. ``await`` waits for it."""
+    """A flag, set once handlers should end: the server shuts down, is quiet or reloads; ``await`` waits for it."""
 
     __slots__ = ("_context",)
 
@@ -70,7 +70,7 @@ class Stopping:
 
 
 class Unserved:
-    """A running task's context where no server runs it: nothing stops it, and its checkpoints are not kept."""
+    """The context of a task that runs without a server: nothing stops the task, and its checkpoints are not kept."""
 
     is_stopping = False
     loop = None
@@ -99,7 +99,7 @@ class _Task(Protocol):
 class Resumable(Generic[T]):
     """A loop over items whose position is the task's checkpoint, for ``for`` and ``async for``.
 
-    It begins behind the items that are done. Once the server is about to stop, it saves its position and raises
+    It begins after the items that are done. Once the server is about to stop, it saves its position and raises
     ``Snooze``, so that the task goes on elsewhere.
     """
 
@@ -146,13 +146,13 @@ class Resumable(Generic[T]):
         self._saved, self._saved_s = self._done, time.monotonic()
 
     def _stop_if_told(self) -> None:
-        # Only with all of the position saved: the flag may have been set since it was looked at.
+        # Only once the position is saved: the flag may have been set after ``_must_save`` looked at it.
         if self._done == self._saved and self._stopping:
             raise Snooze(f"its worker process stops; {self._done} items are done", after=0)
 
 
 async def _behind(done: int, items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
-    """Yield items without the first ones."""
+    """Yield the items without the first ``done``."""
     if isinstance(items, AsyncIterable):
         async for item in items:
             if done > 0:

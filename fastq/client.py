@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 
 def limited(queue: str, lane: str | None, parts: LimitParts) -> tuple[str, str, Limit]:
-    """Return what is to be limited, the queue, the field of its rule and the limit, checked."""
+    """Check a limit and its target; return the queue, the field of the rule, and the limit."""
     limit = Limit(**parts)
     return check_queue_name(queue, "queue"), check_limited(lane, limit), limit
 
@@ -42,7 +42,7 @@ def limited(queue: str, lane: str | None, parts: LimitParts) -> tuple[str, str, 
 def _limits(
     timeout: float | timedelta | None, wait_replicas: int, wait_timeout: float | timedelta
 ) -> tuple[float | None, Confirm | None]:
-    """Return how long a call may take, in seconds, and what replicas are to confirm."""
+    """Return how long a call may take, in seconds, and how replicas must confirm it."""
     confirm = confirm_of(wait_replicas, nanoseconds_of(wait_timeout, name="wait_timeout") / 1e9)
     if timeout is None:
         return None, confirm
@@ -58,20 +58,21 @@ class Client:
 
     ``redis`` is a URL, a redis-py client (which is used and never closed), or None for ``$FASTQ_REDIS_URL``, else
     ``redis://127.0.0.1:6379/0``. Connects when first used. Safe to share among threads, and to use after a fork.
-    ``codec`` encodes the payloads that are given to ``enqueue`` beside a type; a ``Task`` has its payload already.
+    ``codec`` encodes the payload that ``enqueue`` gets with a type name; a ``Task`` has its payload already.
 
-    No call takes longer than ``timeout`` (seconds or a timedelta): it then raises ``BrokerTimeoutError``, whose
-    ``maybe_applied`` says whether the task may have been enqueued. For ``enqueue_many`` it bounds each few hundred
-    tasks. None: a reply may take 3 s and a connection 5 s, and what an ``enqueue`` does after a fault 3 s more.
+    A call that would take longer than ``timeout`` (seconds or a timedelta) raises ``BrokerTimeoutError``; its
+    ``maybe_applied`` says whether the task may have been enqueued. In ``enqueue_many``, ``timeout`` is for each few
+    hundred tasks. None: a reply may take 3 s, a connection 5 s, and the recovery of an ``enqueue`` from a fault 3 s
+    more.
 
-    With ``wait_replicas``, a task counts as enqueued once so many replicas have it. If they have not confirmed that
-    within ``wait_timeout`` (seconds or a timedelta), ``BrokerNotConfirmedError`` is raised: the task is enqueued, and a
+    With ``wait_replicas``, a task counts as enqueued once that many replicas have it. If they have not confirmed that
+    within ``wait_timeout`` (seconds or a timedelta), ``BrokerNotConfirmedError`` is raised: the task is enqueued, but a
     failover may lose it.
 
-    With ``max_pending``, what would make a queue longer than so many pending tasks waits until servers have taken some:
-    for ``full_timeout`` at most (seconds or a timedelta; None: any time, 0: not at all), then ``QueueFullError`` is
-    raised. The client looks at a queue at most once a second, and counts what it sends itself meanwhile; give it more
-    than servers take in a second. ``timeout`` does not include the wait. Scheduled and grouped tasks do not count.
+    With ``max_pending``, a call waits while a queue has that many pending tasks. It waits for ``full_timeout`` at most
+    (seconds or a timedelta; None: for ever, 0: not at all), and then raises ``QueueFullError``. The client looks at the
+    length of a queue at most once a second, and adds what it sends itself in between. So give it more than servers take
+    in a second. ``timeout`` does not include the wait. Scheduled and grouped tasks do not count.
     """
 
     _middleware: tuple[ClientMiddleware, ...] = ()
@@ -117,7 +118,7 @@ class Client:
         tasks together are not atomic. A duplicate or an id conflict is the result of that task and does not stop the
         others. When Redis fails, the ``BrokerError`` has the results so far in its ``results``.
 
-        ``max_pending`` replaces that of the client for this call: any number of tasks streams through a small Redis.
+        ``max_pending`` replaces the client's for this call; with it, any number of tasks streams through a small Redis.
         """
         if max_pending is not None:
             with calling_with(max_pending_of(max_pending, self._full_timeout)):
@@ -138,7 +139,7 @@ class Client:
         """Enqueue one task as ``enqueue`` does, and return a handle to wait for its result.
 
         The task is kept for an hour once it is completed, unless it has another ``retention``. The result of a typed
-        task is what its function returned, that of any other is the bytes that are kept of it.
+        task is what its function returned. The result of any other task is the bytes that are stored.
         """
         inbox = self._waiter.open_inbox()
         task = awaited(as_task(task, payload, self._codec), check_options(options), inbox)
@@ -152,7 +153,7 @@ class Client:
     def submit_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> list[Handle[Any]]:
         """Enqueue many tasks as ``enqueue_many`` does, and return a handle for each.
 
-        The handle of a task that was not enqueued, as a duplicate, raises the error of that.
+        The handle of a task that was not enqueued, for example a duplicate, raises the error of that task.
         """
         inbox = self._waiter.open_inbox()
         submitted, common = awaited_together(tasks, options, inbox)
@@ -182,12 +183,12 @@ class Client:
         return [handle.result() for handle in listed]
 
     def wait(self, queue: str, task_id: str, timeout: float | timedelta | None = None) -> bytes | None:
-        """Wait until a task has ended that anybody has enqueued, and return the bytes that are kept of its result.
+        """Wait until a task that anybody enqueued has ended, and return its stored result, undecoded.
 
-        They are not decoded: those of a typed task are JSON. None means that nothing is kept.
+        The result of a typed task is JSON. None means that no result is stored.
 
-        Such a task tells nobody of its end, so it is looked at: after 50 ms, later once a second. Raises as
-        ``Handle.result`` does.
+        Such a task tells nobody of its end, so the client looks at it: at once, after 50 ms, later once a second.
+        Raises the errors of ``Handle.result``.
         """
         task = check_queue_name(queue, "queue"), check_text(task_id, "task_id")
         return self._waiter.wait_for_any(task, timeout)
@@ -196,7 +197,7 @@ class Client:
         """Wrap all enqueueing of this client: ``middleware(next) -> sender``, the first outermost.
 
         A sender takes the tasks of a call, each with all its options, and may replace them; it returns what the next
-        one returns. Those of ``enqueue_many`` come up to 500 at a time.
+        sender returns. It gets the tasks of ``enqueue_many`` up to 500 at a time.
         """
         self._through = chained(self._send, (*self._middleware, *middleware))
         self._middleware += middleware
@@ -205,13 +206,13 @@ class Client:
         return self._broker.drive(put_part(self._producer, tasks))
 
     def set_limit(self, queue: str, lane: str | None, **limit: Unpack[LimitParts]) -> None:
-        """Limit a lane of a queue, from now on and on all servers, in place of the limit that it has; see ``Limit``.
+        """Set the limit of a lane of a queue, from now on and on all servers; see ``Limit``.
 
-        ``lane`` is its name, "*" for each lane without a limit of its own, or "openai:*" for all lanes that begin with
-        "openai:" together, which is their pool. None limits the ``concurrency`` of the queue as a whole. Without
-        further arguments the lane has no limit, whatever "*" says. ``order`` is "strict" for a sequence that survives
-        retries, "lifo" for the newest first. ``Inspector.set_limit`` removes limits. The tasks that run already are
-        not counted. A producer's Redis user lacks the right: it takes an admin's or a worker's.
+        ``lane`` is the name of a lane, "*" for each lane without a limit of its own, or "openai:*" for a pool: all
+        lanes that begin with "openai:" share its limit. None limits the ``concurrency`` of the queue as a whole.
+        Without further arguments the lane has no limit, whatever "*" says. ``order`` is "strict" for a sequence that
+        survives retries, "lifo" for the newest first. ``Inspector.set_limit`` removes limits. Tasks that are running
+        already do not count. This needs the rights of an admin's or a worker's Redis user, not of a producer's.
         """
         self._broker.drive(set_limit(*limited(queue, lane, limit)))
 
@@ -220,7 +221,7 @@ class Client:
         self._broker.run(ping())
 
     def close(self) -> None:
-        """End what waits, and close the connections, unless they were given; may be called twice."""
+        """End all waits, and close the connections unless they were given; may be called twice."""
         self._waiter.close()
         self._broker.close()
 
@@ -333,12 +334,12 @@ class AsyncClient:
         return [await handle.result() for handle in listed]
 
     async def wait(self, queue: str, task_id: str, timeout: float | timedelta | None = None) -> bytes | None:
-        """Wait until a task has ended that anybody has enqueued; see ``Client.wait``."""
+        """Wait until a task that anybody enqueued has ended; see ``Client.wait``."""
         task = check_queue_name(queue, "queue"), check_text(task_id, "task_id")
         return await self._waiter.wait_for_any(task, timeout)
 
     def use(self, *middleware: ClientMiddleware[Awaitable[EnqueueResults]]) -> None:
-        """Wrap all enqueueing of this client, see ``Client.use``; the senders may be ``async``, and are awaited."""
+        """Wrap all enqueueing of this client; see ``Client.use``. Senders may be ``async``, and are awaited."""
         self._through = chained(self._send, (*self._middleware, *middleware), takes_async=True)
         self._middleware += middleware
 
@@ -354,9 +355,9 @@ class AsyncClient:
         await self._broker.run(ping())
 
     async def close(self) -> None:
-        """End what waits, and close the connections of the running loop, unless they were given.
+        """End the waits and close the connections of the running loop; given connections stay open.
 
-        Calls under way on them end with a ``BrokerConnectionError``; ``maybe_applied`` tells whether they were sent.
+        Calls under way end with a ``BrokerConnectionError``; its ``maybe_applied`` tells whether they were sent.
         """
         await self._waiter.close()
         await self._broker.close()

@@ -98,7 +98,7 @@ class TaskNotFoundError(_TaskError, LookupError):
 
 
 class TaskGoneError(TaskNotFoundError):
-    """Raised when a task that is waited for is not in its queue any more, so that its result is not known.
+    """Raised when a task that somebody waits for is not in its queue any more, so that its result is not known.
 
     It was deleted, canceled, revoked or moved to another queue, its retention is over, or it completed without one.
     """
@@ -115,27 +115,27 @@ def not_a_task(given: object) -> TypeError:
 
 
 def hint_of_call(given: object) -> str:
-    """Return how a typed task function is enqueued, if it was given instead of a task."""
+    """Return a hint on how to enqueue a typed task function, "" if something else was given instead of a task."""
     name = getattr(given, "__name__", "") if hasattr(given, "task_options") else ""
     return f"; write {name}.task(...) or {name}.enqueue(...)" if name else ""
 
 
 def no_attribute(thing: object, what: str, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
-    """Return the error for an attribute that is missing; ``elsewhere`` says how to write what other libraries have."""
+    """Return the error for a missing attribute; ``elsewhere`` says what to write for names of other libraries."""
     hint = f"; write {elsewhere[name]}" if name in elsewhere else ""
     return AttributeError(f"{what} has no {name!r}{hint}", name=name, obj=thing)
 
 
 _ERROR_TEXT: Final = re.compile(r"(?P<name>[^\W\d][\w.]*)(: (?P<message>.*?))?( \([^()\n]*:\d+\))?", re.DOTALL)
-"""An error as handlers' are stored: ``Class: message (file:line)``."""
+"""The form in which handlers' errors are stored: ``Class: message (file:line)``."""
 
 
 class TaskFailedError(_TaskError):
-    """Raised when a task that is waited for has failed for good and is archived.
+    """Raised when a task that somebody waits for has failed for good and is archived.
 
-    ``error`` is the text that Redis has of its last failure. ``error_class`` and ``message`` are its parts; the class
-    is "" if the text names none, as that of a Go server. ``traceback`` is text of the last failure at the same place in
-    the code, without messages but the error itself; "" if none is kept, as after 14 days, or of a Go server.
+    ``error`` is the text that Redis has of the last failure. ``error_class`` and ``message`` are its parts; the class
+    is "" if the text names none, as on a Go server. ``traceback`` is that of the last failure at the same place in the
+    code; its only message is that of this error. It is "" if none is kept: after 14 days, or from a Go server.
     """
 
     def __init__(self, queue: str = "", task_id: str = "", error: str = "", traceback: str = "") -> None:
@@ -221,7 +221,7 @@ class QueuePausedError(QueueStateError):
 class BadLinesError(FastqError, ValueError):
     """Raised when lines of an import cannot be read.
 
-    Of a list nothing was imported, of an iterator nothing of the 200 lines in progress. ``report``, an
+    If the lines were a list, none was imported; if an iterator, none of the 200 lines in progress. ``report``, an
     ``ImportReport``, says what was imported before, and names the first bad lines.
     """
 
@@ -303,9 +303,9 @@ class BrokerError(FastqError):
 
     transient = False
     results: Sequence[Any] | None = None
-    # Of a lost reply: the error that remains if the request turns out to have been carried out.
+    # Set where a reply was lost: the error to raise if the request turns out to have been carried out.
     if_applied: "BrokerError | None" = None
-    # Of a refusal that passes within seconds: how often an enqueue is tried.
+    # How often an enqueue is tried: more than once after a refusal that passes within seconds.
     tries = 1
 
     def __init__(self, message: str, *, operation: str = "", maybe_applied: bool = False) -> None:
@@ -338,7 +338,7 @@ class BrokerNotConfirmedError(BrokerError):
     """Raised when Redis carried out a write, but fewer replicas than ``wait_replicas`` confirmed it in time.
 
     Also raised when the reply was lost and the task was found afterwards: then nobody knows how many replicas have it.
-    The task is enqueued, and may be lost in a failover. Enqueued again under the same id, it is an id conflict.
+    The task is enqueued, but may be lost in a failover. To enqueue it again under the same id is an id conflict.
     """
 
 
@@ -347,10 +347,10 @@ class BrokerOutOfMemoryError(BrokerError):
 
 
 class QueueFullError(BrokerError):
-    """Raised when a queue has as many pending tasks as it may have; what it names was not enqueued.
+    """Raised when a queue has as many pending tasks as it may have; the task was not enqueued.
 
-    ``size`` is their number as last seen, ``limit`` that which it may have: by the ``max_pending`` of the client or the
-    call, or where ``is_queues`` is true by that of the queue, which holds for all producers. An error that ends an
+    ``size`` is the number of pending tasks as last seen. ``limit`` is the ``max_pending`` of the client or the call. If
+    ``is_queues`` is true, it is the ``max_pending`` of the queue, which holds for all producers. An error that ends an
     ``enqueue_many`` has the results so far in ``results``, as any ``BrokerError``.
     """
 
@@ -370,7 +370,7 @@ class SkipRetry(Exception):  # noqa: N818 - asynq's name; raised to decide, not 
 
 
 class Retry(Exception):  # noqa: N818 - raised to decide, as SkipRetry
-    """Raised by a handler to fail this attempt and have the next one ``after`` seconds or a ``timedelta``.
+    """Raised by a handler to fail this attempt, and have the next one after ``after`` (seconds or a ``timedelta``).
 
     Without ``after`` the usual delay holds. A task that is out of retries is archived.
     """
@@ -382,7 +382,7 @@ class Retry(Exception):  # noqa: N818 - raised to decide, as SkipRetry
 
 
 class Snooze(Exception):  # noqa: N818 - as above
-    """Raised by a handler to run its task again ``after`` seconds or a ``timedelta``, and count no attempt."""
+    """Raised by a handler to run its task again after ``after`` (seconds or a ``timedelta``); no attempt is counted."""
 
     def __init__(self, message: str = "", *, after: float | timedelta) -> None:
         super().__init__(*([message] if message else []))
@@ -391,15 +391,15 @@ class Snooze(Exception):  # noqa: N818 - as above
 
 
 class RateLimited(Snooze):
-    """Raised by a handler that was told to slow down: for ``after``, seconds or a ``timedelta``, its lane rests.
+    """Raised by a handler that was told to slow down: its lane rests for ``after`` (seconds or a ``timedelta``).
 
-    No other task of the lane starts meanwhile, and this one is the first then; no attempt is counted. A task without a
-    lane runs again then, as by ``Snooze``.
+    No task of the lane starts meanwhile. Afterwards this task is the first; no attempt is counted. A task without a
+    lane runs again after that time, as after ``Snooze``.
     """
 
 
 class SemaphoreFullError(FastqError, Snooze):
-    """Raised when other tasks hold all tokens of a semaphore; a handler's task then runs again, as by ``Snooze``."""
+    """Raised when other tasks hold all tokens of a semaphore; a handler's task then runs again, as after ``Snooze``."""
 
     def __init__(self, scope: str, max_tokens: int, *, after: float | timedelta = 1.0) -> None:
         self.scope = scope
@@ -416,7 +416,7 @@ class RevokeTask(Exception):  # noqa: N818 - asynq's name
 
 
 class TaskTimeout(BaseException):
-    """Raised inside a handler that exceeded its timeout or deadline; clean up and let it pass.
+    """Raised inside a handler that exceeded its timeout or deadline; clean up and let it propagate.
 
     Not an ``Exception``: an ``except Exception`` in a handler must not stop it.
     """
@@ -428,7 +428,7 @@ class TaskTimeout(BaseException):
 class TaskCanceled(BaseException):
     """Raised inside a handler whose task was canceled, or made its process grow above ``memory_limit``.
 
-    Clean up and let it pass.
+    Clean up and let it propagate.
     """
 
     def __init__(self, *args: object) -> None:

@@ -26,10 +26,10 @@ class Hooks:
 
 
 class FailureRule(NamedTuple):
-    """What a typed task says itself of its failures: ``delay`` is asked in the place of the ``retry_delay`` hook.
+    """A typed task's own rule for its failures; ``delay`` is called instead of the ``retry_delay`` hook.
 
-    The rule decides about errors of the classes in ``judges``; the others are retried. ``names`` are those that users
-    know ``retry_on`` and ``dont_retry_on`` by.
+    The rule decides about errors of the classes in ``judges``; other errors are retried. ``names`` are the names by
+    which users know ``retry_on`` and ``dont_retry_on``.
     """
 
     retry_on: tuple[type[BaseException], ...]

@@ -17,7 +17,7 @@ _ELSEWHERE: Final = {
     **dict.fromkeys(("ready", "status", "get_status", "is_finished", "successful", "done"), ".state"),
     **dict.fromkeys(("revoke", "abort", "cancel"), ".submit(...).cancel(), or Inspector().cancel_processing(id)"),
 }
-"""What other libraries have on what enqueueing returns, for those who come from there."""
+"""Attributes of what other libraries return from enqueueing, and how to write the same here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class TaskInfo:
     """The data of a task at the time when it was read.
 
     Times are in UTC, or None if there is none. A ``timeout`` or ``retention`` of zero means none. ``result`` is the
-    handler's result, or None; a task that was just enqueued has none, and ``result`` cannot be called: to wait for the
-    result, enqueue with ``submit``. ``is_orphaned`` means that the lease of an active task has expired. ``lost`` is the
-    number of times that the task was lost with its server; a loss uses up no retry. ``progress`` is what its handler
-    told last by ``task.progress``, or None. ``key_outcome`` says what became of a task that was just enqueued with a
-    ``key``: if it was kept, nothing of this call was stored, and ``state`` is that of the task that is there.
+    handler's result, or None, as for a task that was just enqueued. It is not a method: to wait for the result, enqueue
+    with ``submit``. ``is_orphaned`` means that the lease of an active task has expired. ``lost`` is the number of times
+    that the task was lost with its server; a loss uses up no retry. ``progress`` is the handler's last report by
+    ``task.progress``, or None. ``key_outcome`` says what became of a task that was just enqueued with a ``key``. If it
+    is ``KEPT``, nothing of this call was stored, and ``state`` is that of the task that was there.
     """
 
     id: str
@@ -54,7 +54,7 @@ class TaskInfo:
     progress: TaskProgress | None = None
     key_outcome: KeyOutcome | None = None
 
-    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, "a TaskInfo", name, _ELSEWHERE)
@@ -62,9 +62,9 @@ class TaskInfo:
 
 @dataclass(frozen=True, slots=True)
 class TaskHead(TaskInfo):
-    """A task of which payload, result and error may be cut; the sizes are those of all of payload and result.
+    """A task whose payload, result and error may be cut; ``payload_size`` and ``result_size`` are from before the cut.
 
-    ``cut_size`` is that of its whole message if that was cut, else 0.
+    ``cut_size`` is the size of the whole message if the message was cut, else 0.
     """
 
     payload_size: int = 0
@@ -76,7 +76,7 @@ class TaskHead(TaskInfo):
     def of(
         cls, info: TaskInfo, payload_size: int | None, result_size: int | None, message_size: int | None = None
     ) -> "TaskHead":
-        """Add the sizes to a description; None is that of what was not cut."""
+        """Add the sizes to a description; a size of None means that the part was not cut."""
         values = {each.name: getattr(info, each.name) for each in fields(TaskInfo)}
         values["payload_size"] = len(info.payload) if payload_size is None else payload_size
         values["result_size"] = len(info.result or b"") if result_size is None else result_size

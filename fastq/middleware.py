@@ -33,7 +33,7 @@ _CLOCK: Final = SystemClock()
 def chained(
     send: Sender[SentT], middleware: Sequence[ClientMiddleware[SentT]], *, takes_async: bool = False
 ) -> Sender[SentT]:
-    """Put middleware around a sender, the last one innermost; ``TypeError`` for what does not fit."""
+    """Put middleware around a sender, the last one innermost; ``TypeError`` if one does not fit."""
     for each in reversed(middleware):
         wrapped = each(send)
         if not callable(wrapped):
@@ -45,7 +45,7 @@ def chained(
 
 
 def _checked(results: EnqueueResults, count: int) -> EnqueueResults:
-    """Return what came of ``count`` tasks; ``TypeError`` or ``ValueError`` if a middleware lost some of it."""
+    """Return the results of ``count`` tasks; ``TypeError`` or ``ValueError`` if a middleware lost some of them."""
     if not isinstance(results, EnqueueResults):
         raise TypeError(f"a client's middleware returned {results!r}, not the sender's EnqueueResults")
     if len(results) != count:
@@ -70,7 +70,7 @@ def _with_options(task: Task, checked: Mapping[str, object]) -> Task:
 class SentChunks:
     """The tasks of one ``enqueue_many`` on their way through middleware, chunk by chunk, and their results so far.
 
-    Iterate it, send each chunk, and ``add`` its results. As a context it tells an error how far the call came.
+    Iterate over it, send each chunk, and ``add`` its results. Its context notes on an error how far the call came.
     """
 
     def __init__(self, tasks: Iterable[Task], options: EnqueueOptions) -> None:

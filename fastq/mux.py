@@ -18,7 +18,7 @@ from fastq.errors import HandlerNotFoundError
 from fastq.running import RunningTask
 
 MAX_ROUTES: Final = 1000
-"""Types whose handler is remembered; types that contain an id have no end."""
+"""How many types have their handler cached; types that contain an id would be endless."""
 
 _log = logging.getLogger("fastq.mux")
 
@@ -112,7 +112,7 @@ def _checked_hook(hook: Callable[[], object], what: str) -> Callable[[], object]
     try:
         inspect.signature(hook).bind()
     except ValueError:
-        pass  # a builtin that does not tell
+        pass  # a builtin without a signature
     except TypeError as error:
         raise TypeError(f"@{what}: {hook!r} is called without arguments: {error}") from None
     return hook
@@ -124,7 +124,7 @@ def _not_found(task: _Typed) -> object:
 
 
 def _is_alone(registered: "_Registered") -> bool:
-    """Return whether a handler runs in no thread: it, or one of the mux that it is, is not to."""
+    """Return whether a handler must run alone in its child; of a mux as handler, whether one of its handlers must."""
     nested = registered.handler
     return not registered.threads or (isinstance(nested, ServeMux) and bool(nested.alone()))
 
@@ -140,15 +140,15 @@ def _place_of(handler: Any) -> str:
 
 
 def _twin(pattern: str) -> str:
-    """Return the other pattern with the same text: the exact one of a prefix, the prefix of an exact one."""
+    """Return the other pattern with the same text: the exact one for a prefix, the prefix for an exact one."""
     return pattern[:-1] if pattern.endswith("\0") else f"{pattern}\0"
 
 
 class Terms(NamedTuple):
-    """What holds for the tasks of a handler whoever sends them; their server keeps to it.
+    """Rules that servers apply to the tasks of a handler, whoever enqueued them.
 
-    ``limit_s`` is the time limit of those that come with none of their own. One whose process dies or is killed is not
-    run again if ``ends_with_process``. One that returns after its time was up has succeeded if ``may_be_late``.
+    ``limit_s`` is the time limit of tasks without one of their own. With ``ends_with_process``, a task whose process
+    dies or is killed is not run again. With ``may_be_late``, a task that returns after its time was up has succeeded.
     """
 
     limit_s: int | None = None
@@ -157,7 +157,7 @@ class Terms(NamedTuple):
 
 
 class _Registered(NamedTuple):
-    """A handler, the middleware of the mux that it was included from, outermost first, and if threads may run it."""
+    """A handler, the middleware of the mux from which it was included (outermost first), and how its tasks are run."""
 
     handler: Callable[..., Any]
     middleware: tuple[Callable[..., Any], ...] = ()
@@ -170,11 +170,12 @@ _NOT_FOUND: Final = _Registered(_not_found)
 
 
 class ServeMux(Generic[TaskT]):
-    """A map from patterns to handlers: an exact pattern first, then the longest one that the type begins with.
+    """A map from patterns to handlers: an exact pattern wins, else the longest one that the type begins with.
 
     This is asynq's rule. There is no separator: ``image:resize`` also takes ``image:resize_v2`` unless that type has
-    its own handler, which is logged once at debug level. Case and white space matter. Handlers and middleware may be
-    added at any time and from any thread, but a server reads ``patterns`` once, when a child has imported the app.
+    its own handler. The first such match is logged at debug level. Case and white space matter. Handlers and middleware
+    may be added at any time and from any thread, but a server reads ``patterns`` once, when a child has imported the
+    app.
     """
 
     def __init__(self) -> None:
@@ -184,10 +185,10 @@ class ServeMux(Generic[TaskT]):
         self._middleware: tuple[Middleware[TaskT], ...] = ()
         self._start_hooks: tuple[Callable[[], object], ...] = ()
         self._stop_hooks: tuple[Callable[[], object], ...] = ()
-        self._built: dict[str | None, Handler[TaskT]] = {}  # with the middleware around it; None: no pattern matches
+        self._built: dict[str | None, Handler[TaskT]] = {}  # by pattern, in their middleware; None: no pattern matches
         self._routes: dict[str, Handler[TaskT]] = {}  # the same by type
-        self._noted: set[str] = set()  # prefixes of which the log need not say that they take longer types
-        self._included: tuple[ServeMux[TaskT], ...] = ()  # by this one, or by one of these
+        self._noted: set[str] = set()  # prefixes that need no log line about the longer types that they take
+        self._included: tuple[ServeMux[TaskT], ...] = ()  # in this one, directly or through another
         self._is_included = False
 
     def handler(
@@ -223,11 +224,12 @@ class ServeMux(Generic[TaskT]):
         """Register a handler, ``def`` or ``async def``, for all types that begin with ``pattern``.
 
         Where a child has several threads (``--threads``), a plain handler runs beside others. With ``threads=False``
-        it runs alone in its child: for a handler that computes, or is not safe for threads.
+        it runs alone in its child: for a handler that computes, or is not thread-safe.
 
-        With ``batch``, it gets up to so many tasks at once, as a ``Batch``: those that are there, or those that come
-        within ``max_wait`` of the first, of at most ``max_bytes`` together (1 MB). It returns a list with a result for
-        each, in which an exception lets its task fail, or None. All else is each task's own, as without ``batch``.
+        With ``batch``, it gets up to that many tasks at once, as a ``Batch``: those that are there, and those that come
+        within ``max_wait`` of the first, with at most ``max_bytes`` together (1 MB by default). It returns None, or a
+        list with a result for each task; an exception in the list lets its task fail. All else is each task's own, as
+        without ``batch``.
 
         A blank or already registered pattern raises ``ValueError``. A generator function, or an object that cannot be
         called, raises ``TypeError``.
@@ -331,7 +333,7 @@ class ServeMux(Generic[TaskT]):
             return (_not_found, "") if pattern is None else (self._handlers[pattern].handler, pattern)
 
     def dispatch(self, task_type: str) -> Handler[TaskT]:
-        """Return the handler of a type with its middleware; without a match it raises HandlerNotFoundError."""
+        """Return the handler of a type with its middleware; without a match, one that raises HandlerNotFoundError."""
         handler = self._routes.get(task_type)
         return self._route(task_type) if handler is None else handler
 
@@ -342,13 +344,13 @@ class ServeMux(Generic[TaskT]):
     def patterns(self) -> dict[str, bool]:
         """Map each pattern, in the order of registration, to whether its handler is ``async`` (see ``is_async``).
 
-        A pattern that ends in NUL is the name of a typed task, and takes no longer type.
+        A pattern that ends in NUL is the name of a typed task, and matches only that type.
         """
         with self._lock:
             return {pattern: is_async(found.handler) for pattern, found in self._handlers.items()}
 
     def destinations(self) -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
-        """Return the names of the typed tasks by their queues, and the Redis URLs of their clients; none for a mux."""
+        """Return the names of typed tasks by queue, and the Redis URLs of their clients; a plain mux has neither."""
         return {}, ()
 
     def alone(self) -> set[str]:

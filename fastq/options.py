@@ -45,7 +45,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
 Until: TypeAlias = Literal["done", "start", "end", "expiry"]
 """When a unique lock ends."""
 IfThere: TypeAlias = Literal["keep", "replace", "postpone", "rerun"]
-"""What is to be done where a task with the key is there."""
+"""What to do if a task with the key waits or runs."""
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -79,7 +79,7 @@ class TaskOptions:
     """The options of one task, complete.
 
     ``fields`` are the fields of the message that options set. ``headers`` are those given to ``enqueue``. ``in_lane``
-    says that its group is a lane, in which it has a ``priority``. ``unique_ttl_ns`` is 0 for "not unique",
+    says that the group is a lane, where ``priority`` counts. ``unique_ttl_ns`` is 0 for "not unique",
     ``unique_key`` is None for the key of the payload, ``process_at_ns`` is None for "now". ``if_there`` is "" for a
     task without a key, and ``latest_ns`` is 0 for no latest time.
     """
@@ -157,7 +157,7 @@ def complete(checked: Mapping[str, Any], now_ns: int) -> TaskOptions:
 
 
 def _if_there(checked: Mapping[str, Any]) -> str:
-    """Return what is to be done where a task with the key is there, "" without a key; check what goes with a key."""
+    """Return what to do if a task with the key waits or runs, "" without a key; refuse options that do not fit."""
     key, if_there = checked.get("key"), checked.get("if_there")
     if key is None:
         if if_there is not None:
@@ -240,7 +240,7 @@ def check_queue_name(value: object, name: str) -> str:
 
 
 def check_lane(value: object, name: str) -> str:
-    """Return the name of a lane, if it can be one; ``*`` and ``pool:*`` are the names of rules."""
+    """Return the name of a lane, if it is valid; ``*`` and ``pool:*`` are names of rules for many lanes."""
     lane = check_text(value, name)
     if lane == "*" or lane.endswith(":*"):
         raise ValueError(f"{name} must not be '*' or end with ':*', which stand for many lanes: {lane!r}")
@@ -343,10 +343,10 @@ class OptionKind(Enum):
 class OptionSpec(NamedTuple):
     """One option.
 
-    ``check`` takes a value and the option's name, and returns the exact value or raises. ``help`` is that of the
-    command. ``go`` is asynq's name of it, "" where asynq has none. ``field`` is the field of the message that takes
-    the exact value, "" where more is to be done with it; ``default`` is that field's. ``key`` is the name under which
-    it is kept, where several options are of one kind.
+    ``check`` takes a value and the option's name, and returns the exact value or raises. ``help`` is the command's help
+    text. ``go`` is asynq's name of the option, "" if it has none. ``field`` is the field of the message that takes the
+    exact value, "" if the value needs further work; ``default`` is the field's default. ``key`` is the name that
+    options of one kind share among the checked ones.
     """
 
     name: str

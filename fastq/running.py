@@ -43,7 +43,7 @@ class Context(Protocol):
         """Send an intermediate result."""
 
     def write_progress(self, data: bytes, is_soon: bool) -> None:
-        """Send how far the handler has come, with the end if it is too soon."""
+        """Send the handler's progress; if it is too soon, only with the end of the task."""
 
     @property
     def is_stopping(self) -> bool:
@@ -61,9 +61,9 @@ class RunningTask(Task):
 
     __slots__ = ("_context", "_limit", "_loop", "_message", "_rule", "_told_s")
 
-    # There for the tasks that have one, so that others need not say they have none.
+    # Set only where a task has one, so that other tasks need not set them to None.
     _rule: Any  # a FailureRule
-    _limit: int  # the max_retry of the handler, which goes before that of the message
+    _limit: int  # the handler's max_retry, which wins over the message's
     _loop: Resumable[Any]
 
     def __init__(self, message: TaskMessage, context: Context) -> None:
@@ -113,12 +113,12 @@ class RunningTask(Task):
         return _wall(deadline_ns) if deadline_ns else None
 
     def write_result(self, data: Any) -> None:
-        """Store a result now, before the handler returns; the last one written wins. JSON unless bytes.
+        """Store a result now, before the handler returns; the last one written wins. It is JSON unless it is bytes.
 
         It can be read while the task runs, and afterwards for as long as the task is kept (retention). May be called
         from any thread. Raises ``ValueError`` above 64 MB and for NaN and infinity. Raises ``TypeError``, with the
-        path, for a value that JSON cannot hold. Raises ``TaskEndedError`` after the handler has ended, and in a process
-        that it forked.
+        path, for a value that JSON cannot hold. Raises ``TaskEndedError`` after the handler has ended, and in a fork of
+        this process.
         """
         encoded = encode_result(data)
         try:
@@ -129,9 +129,9 @@ class RunningTask(Task):
     def progress(self, current: float, total: float | None = None, note: str = "") -> None:
         """Report how far the task has come, for ``Handle.progress``: ``progress(42, 100, "pages")``.
 
-        The last one of each second is written, and the last one before the end. May be called from any thread.
-        ``ValueError`` or ``TypeError`` for what is no number from 0 to 2**53, and for a note of over 200 characters.
-        Raises ``TaskEndedError`` as ``write_result`` does.
+        Only the last report of each second is written, and the last one before the end. May be called from any thread.
+        Raises ``ValueError`` or ``TypeError`` for anything but numbers from 0 to 2**53, and for a note of over 200
+        characters. Raises ``TaskEndedError`` as ``write_result`` does.
         """
         data = encode_progress(current, total, note, time.time_ns())
         now_s = time.monotonic()
@@ -156,9 +156,9 @@ class RunningTask(Task):
     def checkpoint(self, state: Any) -> None:
         """Save a state with the task, for ``resume`` in its next run; return once Redis has it.
 
-        While Redis is away, it waits, as long as the time of the task lasts. ``state`` is JSON of at most 64 kB:
-        ``ValueError`` if it is larger, ``TypeError``, with the path, if it is none. ``TaskEndedError`` after the
-        handler has ended, and in a process that it forked. In a coroutine use ``acheckpoint``: ``RuntimeError``.
+        While Redis is away, it waits, until the task's time is up. ``state`` becomes JSON of at most 64 kB. Raises
+        ``ValueError`` if it is larger, and ``TypeError``, with the path, if JSON cannot hold it. Raises
+        ``TaskEndedError`` as ``write_result`` does, and ``RuntimeError`` in a coroutine: use ``acheckpoint`` there.
         """
         self._refuse_in_loop_of_items()
         self._save(state)
@@ -178,8 +178,8 @@ class RunningTask(Task):
 
         Once the server is about to stop, the loop ends by ``Snooze``: the task goes back without an attempt counted,
         and the next run begins with the next item. After a kill, the item under way and those of the last ``every``
-        seconds come again; 0 saves after each item. The items must be the same in each run, in the same order. A run
-        has one such loop, and no other checkpoint: ``RuntimeError``.
+        seconds come again; 0 saves after each item. The items must be the same in each run, in the same order. A second
+        loop in a run, or another checkpoint beside the loop, raises ``RuntimeError``.
         """
         self._refuse_in_loop_of_items()
         every_s = nanoseconds_of(every, name="every") / 1e9
@@ -202,7 +202,7 @@ class RunningTask(Task):
             await asyncio.sleep(pause_s)
 
     def _pauses(self, state: Any) -> Iterator[float]:
-        """Send a checkpoint, and yield how long to wait before each look whether it is saved: some round trips."""
+        """Send a checkpoint, and yield how long to wait before each check whether it is saved: some round trips."""
         encoded = _encode_checkpoint(state)
         pause_s = FIRST_PAUSE_S
         try:

@@ -22,9 +22,9 @@ from fastq.options import check_text
 from fastq.running import RunningTask, current_task
 
 MOST_S: Final = 60.0
-"""What the shortest pause before a task asks again grows to."""
+"""The most that the shortest pause before a task asks again grows to."""
 MOST_TIMES: Final = 3.0
-"""How many times as long as the shortest pause the longest one is."""
+"""The longest pause is this many times as long as the shortest."""
 
 _log = logging.getLogger("fastq.semaphore")
 
@@ -73,7 +73,7 @@ class Semaphore:
             raise
 
     def release(self, task: RunningTask | None = None) -> bool:
-        """Give the token of a task back, the current one unless given; False if it has none, or its time was up."""
+        """Give back the token of a task, the current one unless given; False if it has none any more."""
         holder = task or current_task()
         return self._broker.run(release_token(self.scope, holder.id))
 
@@ -138,12 +138,12 @@ class Semaphore:
         await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
 
     def _delay_s(self) -> float:
-        """Return after how long a token may be free: an eighth of the time for which this process has found none."""
+        """Return a pause: a random 1 to 3 times an eighth of the time for which this process has found no token."""
         now_s = self._clock.monotonic_s()
-        # Once those that found none were to ask again, nobody may have asked.
+        # Time beyond the longest pause does not count: maybe nobody asked in it.
         self._full_s += min(now_s - self._refused_s, MOST_TIMES * self._least_s)
         self._refused_s = now_s
-        # Not all at once: those that find no token use a place in vain.
+        # Random, so that not all ask at once: a task that finds no token takes a place in vain.
         return self._least_s * random.uniform(1.0, MOST_TIMES)
 
     @property

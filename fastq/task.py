@@ -22,7 +22,7 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def encode_payload(payload: object, what: str = "payload", codec: PayloadCodec | None = None) -> bytes:
-    """Return bytes as they are, and anything else by the codec, without one as JSON; ``None`` is no payload at all.
+    """Return bytes as they are, anything else encoded by the codec, or as JSON without one; ``None`` is no payload.
 
     ``TypeError`` names a part that cannot be encoded, and its path. ``ValueError`` names NaN or infinity, or a size
     above Redis' limit of 512 MB. ``what`` is the name of the value in these errors.
@@ -50,10 +50,10 @@ def _check_size(size: int, what: str) -> None:
 class Task:
     """A unit of work: ``type`` chooses the handler, ``payload`` is bytes, and options control how it runs.
 
-    A payload that is not bytes is encoded. ``codec`` encodes it, and is named in the header ``content-type``; otherwise
-    it becomes JSON, including numpy's scalars and arrays, without NaN and infinity. ``None``, the default, means no
-    payload: Go's ``nil``. On the wire it is the same as ``b""``, Go's ``[]byte{}``, but it has its own unique lock. The
-    options are those of ``Client.enqueue``.
+    A payload that is not bytes is encoded by ``codec``, which the header ``content-type`` then names, or else as JSON.
+    JSON takes numpy's scalars and arrays, but not NaN and infinity. ``None``, the default, means no payload: Go's
+    ``nil``. On the wire it is the same as ``b""``, Go's ``[]byte{}``, but it has its own unique lock. The options are
+    those of ``Client.enqueue``.
     """
 
     __slots__ = ("_has_payload", "headers", "options", "payload", "type")
@@ -85,9 +85,9 @@ class Task:
         return orjson.loads(self.payload)
 
     def decode(self, *codecs: PayloadCodec) -> Any:
-        """Decode the payload by the one of ``codecs`` that its header ``content-type`` names, without one as JSON.
+        """Decode the payload by the codec that the header ``content-type`` names; without this header, as JSON.
 
-        ``ValueError`` names a content type that is of none of them.
+        ``ValueError`` names a content type that none of ``codecs`` has.
         """
         content_type = self.headers.get(CONTENT_TYPE, JSON)
         for codec in codecs:
@@ -99,7 +99,7 @@ class Task:
         raise ValueError(f"the payload of a task {self.type!r} is {content_type!r}, and what can be decoded is {known}")
 
     def replace(self, payload: bytes | None = None, **options: Unpack[EnqueueOptions]) -> Self:
-        """Return a copy with another payload or other options; ``headers`` are all that the copy has."""
+        """Return a copy with another payload or other options; ``headers``, if given, replace all headers."""
         checked = check_options(options)
         made = copy(self)
         made.headers = checked.pop("headers", self.headers)

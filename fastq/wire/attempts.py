@@ -30,7 +30,7 @@ class AttemptRecord(NamedTuple):
     fingerprint: str = ""
 
     def encode(self) -> bytes:
-        """Return the record as bytes, always as many."""
+        """Return the record as bytes; all records have the same size."""
         return _LAYOUT.pack(
             _FORMAT,
             self.attempt % 2**32,
@@ -43,7 +43,7 @@ class AttemptRecord(NamedTuple):
 
 
 def decode_attempts(data: bytes) -> list[AttemptRecord]:
-    """Read the records of a task, the oldest first; what is no record of this format is left out."""
+    """Read the records of a task, the oldest first; records of other formats are left out."""
     if len(data) % _LAYOUT.size:
         return []
     found = []
@@ -55,13 +55,13 @@ def decode_attempts(data: bytes) -> list[AttemptRecord]:
 
 
 def own_traceback(kept: str, error: str) -> str:
-    """Return the traceback of an error, from what is kept for all of its kind, which ends with the class alone."""
+    """Return an error's traceback: the one kept for its kind, which ends with the class, followed by its message."""
     name = kept.rpartition("\n")[2].rpartition(".")[2]
     return kept + error.removeprefix(name) if error.startswith(name) else kept
 
 
 def server_name(host: str, pid: int) -> str:
-    """Return "host:pid" as a record has it; of a long name the end, which differs between the pods of a deployment."""
+    """Return "host:pid" as records have it: of a long name only the end, which differs between pods of a deployment."""
     name = f"{host}:{pid}".encode("utf-8", "replace")
     if len(name) <= _SERVER_BYTES:
         return name.decode()
@@ -69,7 +69,7 @@ def server_name(host: str, pid: int) -> str:
 
 
 def _cut(error: str) -> bytes:
-    # Before it is encoded: the text may have 64 000 characters.
+    # Cut before it is encoded: the text may have 64 000 characters.
     text = error[: _ERROR_BYTES + 1].encode("utf-8", "replace")
     if len(text) <= _ERROR_BYTES:
         return text

@@ -10,7 +10,7 @@ from string import ascii_letters
 from typing import Final
 
 OUTCOMES: Final = ("done", "failed", "retried", "archived", "lost")
-"""The first counters. Those after them are the buckets of run times, and then the buckets of waits."""
+"""The first counters. The buckets of run times follow, then the buckets of waits."""
 BOUNDS_S: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0
 )  # fmt: skip
@@ -21,15 +21,15 @@ COUNTERS: Final = len(OUTCOMES) + 2 * BUCKETS
 ALL_TYPES: Final = ""
 """The field with the sums of all types; no task has this type."""
 OTHER_TYPES: Final = "other"
-"""The type under which those beyond ``MAX_TYPES`` are counted."""
+"""The name under which all types beyond ``MAX_TYPES`` are counted together."""
 MAX_TYPES: Final = 200
 
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400
 STEP_OF_TYPES: Final = 10
-"""The minutes that a record of a single type stands for; its number is the first of them. A minute each would take 25
-MB for 20 queues of 50 types."""
+"""How many minutes a record of a single type stands for; its number is the first of them. A record for each minute
+would take 25 MB for 20 queues of 50 types."""
 MINUTES_KEPT_S: Final = 8 * HOUR_S
 HOURS_KEPT_S: Final = 14 * DAY_S
 

@@ -1,9 +1,9 @@
 """Inboxes: how a server tells a waiting client that its tasks have ended.
 
-A task that somebody waits for names a client's inbox in a header, and in another one the nonce of its submit. An inbox
-is a pub/sub channel, whose messages are JSON: ``{"queue": …, "ended": [[id, kind, error or result, nonce], …]}``. A
-message saves the client a look; what a client misses it finds in Redis. A task that was deleted may have left a message
-under way, and its id may be another task's by then: so a client believes none that does not echo the nonce.
+A task that a client waits for names the client's inbox in one header, and the nonce of its submit in another. An inbox
+is a pub/sub channel with JSON messages: ``{"queue": …, "ended": [[id, kind, error or result, nonce], …]}``. A message
+saves the client a look at the task; if it is lost, the client finds the end in Redis. A message about a deleted task
+may arrive when another task has that id. So a client believes only messages that echo the nonce.
 """
 
 import re
@@ -41,9 +41,9 @@ class EndKind(StrEnum):
 
 
 class TaskEnd(NamedTuple):
-    """The end of a task, as far as it is known; ``is_whole`` if there is no more to be read of it.
+    """The end of a task, as far as it is known; with ``is_whole``, Redis has no more to tell of it.
 
-    ``fingerprint`` is that of the last error; ``traceback`` is empty unless one is kept for it.
+    ``fingerprint`` is that of the last error; ``traceback`` is empty unless one is kept for this fingerprint.
     """
 
     kind: EndKind
@@ -55,7 +55,7 @@ class TaskEnd(NamedTuple):
 
 
 class Awaiter(NamedTuple):
-    """The client that waits for a task: its inbox, and the nonce of the submit, "" from a client without."""
+    """The client that waits for a task: its inbox, and the nonce of the submit, "" from a client that sends none."""
 
     inbox: str
     submit: str = ""
@@ -68,12 +68,12 @@ def awaiter_in(headers: Mapping[str, str]) -> Awaiter | None:
 
 
 def new_name() -> str:
-    """Return a name for an inbox or a submit that no other has."""
+    """Return a new, unique name for an inbox or a submit."""
     return secrets.token_urlsafe(12)
 
 
 def mark_of(submit: str) -> bytes:
-    """Return what the message of a task contains that was made by a submit: its header; nothing for any task."""
+    """Return the bytes of a submit's header, which the messages of its tasks contain; empty for ""."""
     if not submit:
         return b""
     name, value = SUBMIT_HEADER.encode(), submit.encode()
@@ -89,12 +89,12 @@ def error_in(message: bytes | None) -> str:
 
 
 def encode_ends(queue: str, ends: Iterable[tuple[str, TaskEnd, str]]) -> bytes:
-    """Return the message that tells of ends by task id, each with the nonce of its submit."""
+    """Return the message for some ends, each given as task id, end, and nonce of its submit."""
     return orjson.dumps({"queue": queue, "ended": [_entry(*end) for end in ends]})
 
 
 def opening_of(queue: str) -> bytes:
-    """Return a message up to its first end."""
+    """Return the beginning of a message, up to where its first end stands."""
     return b'{"queue":%b,"ended":[' % orjson.dumps(queue)
 
 
@@ -122,7 +122,7 @@ def _more(end: TaskEnd) -> str | None:
 def read_ends_message(data: bytes | str) -> list[tuple[tuple[str, str, str], TaskEnd]]:
     """Return the ends in a message by queue, id and nonce; ``ValueError`` unless all of it is well-formed.
 
-    The nonce is "" from a server that knows of none. An end of a kind that is not known is left out.
+    The nonce is "" from a server that sends none. An end of an unknown kind is left out.
     """
     try:
         body: Any = orjson.loads(data)

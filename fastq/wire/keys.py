@@ -82,13 +82,13 @@ OWN_ASIDE: Final = (
     r"again|moved|archive_rule|scheduled_groups|lost:\d{4}-\d\d-\d\d|history:\d{4}-\d\d-\d\d(T\d\d)?"
     r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}|limits|app_limits|quota|turns|full|rates|bell|(h|pool):.*"
 )
-"""What the keys of a queue are called that asynq does not know, besides those of tasks and groups."""
+"""The names of a queue's keys that asynq does not know, except those of tasks and groups; a regular expression."""
 
 CANCEL_CHANNEL = "asynq:cancel"
 """The pub/sub channel whose messages are ids of tasks to cancel."""
 
 CANCEL_AS_CHANNEL = "asynq:cancel:as"
-"""fastq's own channel beside it: JSON objects with a task's ``id``, its ``queue``, and the wanted ``outcome``."""
+"""fastq's own channel for this: JSON objects with a task's ``id``, its ``queue``, and the wanted ``outcome``."""
 
 
 def control_channel(server_id: str) -> str:
@@ -97,12 +97,12 @@ def control_channel(server_id: str) -> str:
 
 
 def due_channel(queue: str) -> str:
-    """Name the channel that tells forwarders of a task in a queue that is due before all others; not asynq's."""
+    """Name the channel that tells forwarders of a new task that is due before all others of a queue; not asynq's."""
     return f"asynq:{{{queue}}}:due"
 
 
 def inbox_channel(inbox: str) -> str:
-    """Name the channel that tells a client of the ends of tasks that it waits for; not asynq's."""
+    """Name the channel that tells a client that tasks have ended for which it waits; not asynq's."""
     return f"asynq:inbox:{inbox}"
 
 
@@ -135,9 +135,9 @@ def server_notice(info_key: str) -> str:
     """Name the string that holds the notice of one fastq server, its data beyond the ServerInfo; not asynq's.
 
     ``info_key`` is that server's ``server_info`` key. The value is JSON: ``format`` (1), ``version`` (of fastq),
-    ``data_format`` (of what fastq keeps beside asynq's data), ``queues`` (names), ``patterns`` (of its mux), and
-    ``left_out``, the number of these names without room in 64 kB, and ``children``, as far as there is room in 32 kB.
-    It is written with each heartbeat and lives as long as the ServerInfo. Readers skip unknown fields.
+    ``data_format`` (of the data that fastq keeps beside asynq's), ``queues`` (names), ``patterns`` (of its mux),
+    ``left_out`` (how many of these names did not fit into 64 kB), ``children`` (as many as fit into 32 kB) and
+    ``places``. It is written with each heartbeat and lives as long as the ServerInfo. Readers skip unknown fields.
     """
     return f"asynq:fastq:{info_key[info_key.find('{') :]}"
 
@@ -151,12 +151,15 @@ def signs() -> str:
 
 
 def signers() -> str:
-    """Name the hash of what the servers of ``signs`` tell of themselves, JSON by their lease marks; not asynq's."""
+    """Name the hash that describes the servers in ``signs``: JSON by their lease marks; not asynq's."""
     return "asynq:fastq:{asynq:servers}:signers"
 
 
 def takeovers() -> str:
-    """Name the list of the last times when fastq servers took tasks of one that was gone, JSON; not asynq's."""
+    """Name the list of the last times when fastq servers took over tasks of a server that was gone; not asynq's.
+
+    Its elements are JSON.
+    """
     return "asynq:fastq:{asynq:servers}:takeovers"
 
 
@@ -231,7 +234,10 @@ def completed(queue: str) -> str:
 
 
 def moving(queue: str) -> str:
-    """Name the sorted set of ids that are between this queue and another, the same in both; not asynq's."""
+    """Name the sorted set of ids that are on the way from or to this queue; not asynq's.
+
+    Source and target of a move each have such a set.
+    """
     return f"asynq:{{{queue}}}:moving"
 
 
@@ -241,15 +247,18 @@ def moved(queue: str) -> str:
 
 
 def again(queue: str) -> str:
-    """Name the hash of what was enqueued by key while that task ran, by task id; not asynq's.
+    """Name the hash of messages that were enqueued by key while the task with that key ran, by task id; not asynq's.
 
-    A value is the Unix seconds to run at or "", a colon, those of the latest such time or "", a colon, the message.
+    A value is ``run_at:latest:message``. The first two are in Unix seconds or empty: when to run, at the latest when.
     """
     return f"asynq:{{{queue}}}:again"
 
 
 def never(key: str) -> str:
-    """Name the key that nobody ever writes, of the queue of a key; not asynq's. Scripts that build keys declare it."""
+    """Name a key that nobody ever writes, in the queue of the given key; not asynq's.
+
+    Scripts that build keys declare it.
+    """
     return f"{key.partition('}:')[0]}}}:never"
 
 
@@ -289,12 +298,12 @@ def failed_total(queue: str) -> str:
 
 
 def processed(queue: str, day: date) -> str:
-    """Name the counter of one UTC day's processed tasks, failures included; an aware datetime is taken to UTC."""
+    """Name the counter of one UTC day's processed tasks, failures included; an aware datetime is converted to UTC."""
     return f"asynq:{{{queue}}}:processed:{_day_text(day)}"
 
 
 def failed(queue: str, day: date) -> str:
-    """Name the counter of one UTC day's failures; an aware datetime is taken to UTC."""
+    """Name the counter of one UTC day's failures; an aware datetime is converted to UTC."""
     return f"asynq:{{{queue}}}:failed:{_day_text(day)}"
 
 
@@ -357,7 +366,7 @@ def aggregation_sets(queue: str) -> str:
 
 
 def limits(queue: str) -> str:
-    """Name the hash of the rules of a queue's lanes, which is there while it has any; not asynq's.
+    """Name the hash of the rules for a queue's lanes, which exists while there are any; not asynq's.
 
     A field is a lane, ``pool:*``, ``*`` for all lanes without a field of their own, or "" for the queue itself.
     """
@@ -370,9 +379,9 @@ def app_limits(queue: str) -> str:
 
 
 def quota(queue: str) -> str:
-    """Name the hash of how many tasks a queue may have, which is there while that is limited; not asynq's.
+    """Name the hash of the limits on a queue's number of tasks, which exists while there are any; not asynq's.
 
-    Its field ``pending`` is the number of pending ones.
+    Its field ``pending`` is how many pending tasks the queue may have.
     """
     return f"asynq:{{{queue}}}:quota"
 
@@ -383,20 +392,20 @@ def turns(queue: str) -> str:
 
 
 def full(queue: str) -> str:
-    """Name the sorted set of what has no free place, scored by when that is looked at again (Unix us); not asynq's.
+    """Name the sorted set of lanes without a free place, scored by when to look at them again (Unix us); not asynq's.
 
-    Its members are lanes, pools as ``pool:*``, and "" for the queue itself.
+    It also has pools, as ``pool:*``, and "" for the queue itself.
     """
     return f"asynq:{{{queue}}}:full"
 
 
 def held_prefix(queue: str) -> str:
-    """Return the prefix of the keys of the places of a queue's lanes and pools; the field of ``limits`` follows."""
+    """Return the prefix of a queue's ``held`` keys; a lane, or ``pool:*``, follows, as in the fields of ``limits``."""
     return f"asynq:{{{queue}}}:h:"
 
 
 def held(queue: str, lane: str) -> str:
-    """Name the set of the ids that have the places of a lane, or of a pool as ``pool:*``; not asynq's."""
+    """Name the set of the ids that hold the places of a lane, or of a pool, as ``pool:*``; not asynq's."""
     return f"asynq:{{{queue}}}:h:{lane}"
 
 
@@ -406,12 +415,12 @@ def pool_prefix(queue: str) -> str:
 
 
 def pool_waiting(queue: str, pool: str) -> str:
-    """Name the sorted set of the lanes that wait for their pool, scored by since when (Unix us); not asynq's."""
+    """Name the sorted set of the lanes that wait for their pool, scored by when they began (Unix us); not asynq's."""
     return f"asynq:{{{queue}}}:pool:{pool}"
 
 
 def rates(queue: str) -> str:
-    """Name the hash of until when lanes and ``pool:*`` have used up their rates, Unix us of GCRA; not asynq's."""
+    """Name the hash of the rates' theoretical arrival times (GCRA, Unix us), by lane or ``pool:*``; not asynq's."""
     return f"asynq:{{{queue}}}:rates"
 
 

@@ -1,8 +1,8 @@
 """``Limit``: how much of a lane may run, as text for people and as the rule that servers read.
 
-A rule is ``concurrency:interval_us:burst:weight``, whole numbers, 0 for no limit; ``:strict`` or ``:lifo`` follows for
-an order, then ``:paused`` while it is paused. One that nobody set, and that is there for its pause alone, has the
-weight 0. The rate is that of GCRA: one start each interval, ``burst`` of them at once after a rest.
+A rule is ``concurrency:interval_us:burst:weight``, whole numbers, 0 for no limit. ``:strict`` or ``:lifo`` follows for
+an order, then ``:paused`` while the lane is paused. A rule that has no limit and only pauses has the weight 0. The rate
+follows GCRA: one start each interval, up to ``burst`` starts at once after a rest.
 """
 
 import re
@@ -14,7 +14,7 @@ from fastq.common.durations import parse_duration
 MAX_COUNT: Final = 1_000_000
 MAX_WEIGHT: Final = 1_000
 MAX_BURST_US: Final = 366 * 86_400_000_000
-"""More would not be exact in a script beside a time in microseconds."""
+"""More would not be exact in a script, which adds it to a time in microseconds."""
 
 EACH_LANE: Final = "*"
 """Stands for each lane that has no limit of its own."""
@@ -22,7 +22,7 @@ WHOLE_QUEUE: Final = ""
 """Stands for the queue as a whole."""
 
 Order: TypeAlias = Literal["strict", "lifo"]
-"""In which order a lane starts its tasks, where that is not the one in which they were enqueued."""
+"""The order in which a lane starts its tasks, if it is not the order in which they were enqueued."""
 _ORDERS: Final = get_args(Order)
 
 _SECOND_US: Final = 1_000_000
@@ -44,12 +44,12 @@ _NO_LIMIT: Final = "no limit"
 class Limit:
     """A limit of a lane: at most ``concurrency`` of its tasks run at once, and they start at most at the ``rate``.
 
-    ``rate`` is a number of tasks in a time: "5/s", "500/m", "1000/h", "10/30s". It is kept exactly, as one task each
-    fifth of a second; after a rest up to ``burst`` of them start at once. While other lanes wait, too, a lane gets
-    ``weight`` turns where others get one. None is no limit.
+    ``rate`` is a number of tasks in a time: "5/s", "500/m", "1000/h", "10/30s". It is kept exactly: at "5/s", one task
+    starts each fifth of a second. After a rest, up to ``burst`` tasks start at once. While other lanes wait, too, a
+    lane gets ``weight`` turns for each turn of a lane with weight 1. None is no limit.
 
-    With ``order="strict"`` and ``concurrency=1`` the tasks of a lane are a sequence: one that is to be tried again
-    keeps the others waiting. With ``order="lifo"`` the newest starts first. Bad values raise ``ValueError`` or
+    With ``order="strict"`` and ``concurrency=1`` the tasks of a lane are a sequence: a task that is to be retried keeps
+    those behind it waiting. With ``order="lifo"`` the newest starts first. Bad values raise ``ValueError`` or
     ``TypeError``.
     """
 
@@ -120,7 +120,7 @@ class LimitParts(TypedDict, total=False):
 
 
 class Rule(NamedTuple):
-    """What the hash of limits says of a name; ``limit`` is None if there is a pause alone."""
+    """The rule of one name in the hash of limits; ``limit`` is None if the rule only pauses."""
 
     limit: Limit | None
     is_paused: bool
@@ -133,7 +133,7 @@ def write_rule(limit: Limit) -> str:
 
 
 def read_rule(text: str) -> Rule | None:
-    """Read a rule; None if it is none, which nothing of fastq writes."""
+    """Read a rule; None if the text is not a rule, which fastq never writes."""
     found = _RULE.fullmatch(text)
     if found is None:
         return None
@@ -150,9 +150,9 @@ def read_rule(text: str) -> Rule | None:
 
 
 def check_limited(name: object, limit: object = None) -> str:
-    """Return the field of what a limit is for: a lane, "*", "pool:*", or "" for None, the queue as a whole.
+    """Return the field under which a limit is stored: a lane, "*", "pool:*", or "" for None, the queue as a whole.
 
-    What is no limit, or has a part that this name cannot have, is refused.
+    Anything but a ``Limit`` or None is refused, as is a limit with a part that this name cannot have.
     """
     if limit is not None and not isinstance(limit, Limit):
         hint = f"; Limit.parse({limit!r}) reads it" if isinstance(limit, str) else ""
@@ -179,7 +179,7 @@ def check_limited(name: object, limit: object = None) -> str:
 
 
 def check_shown(name: object) -> str:
-    """Return the field of what is to be looked at, "" for None; other producers give groups all sorts of names."""
+    """Return the field of a lane to look at, "" for None; other producers' groups may have any name."""
     if name is None:
         return WHOLE_QUEUE
     if not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""Marks: what a task's headers of fastq's own ask of the server that runs it."""
+"""Marks: what fastq's own headers of a task ask of the server that runs it."""
 
 from enum import IntFlag
 from typing import Final, NamedTuple
@@ -15,9 +15,9 @@ class Mark(IntFlag):
     KEYED = 1
     """It was enqueued by key: another run of it may have been asked for."""
     UNLOCK_AT_START = 2
-    """Its unique lock goes before it runs, or with the archive."""
+    """Its unique lock is released before it runs, or when it is archived."""
     UNLOCK_AT_END = 4
-    """Its unique lock goes with the archive, too."""
+    """Its unique lock is released not only when it completes, but also when it is archived."""
 
 
 EARLY_UNLOCK: Final = Mark.UNLOCK_AT_START.value | Mark.UNLOCK_AT_END.value
@@ -25,7 +25,7 @@ EARLY_UNLOCK: Final = Mark.UNLOCK_AT_START.value | Mark.UNLOCK_AT_END.value
 
 
 class Asked(NamedTuple):
-    """The client that waits for a task, and its marks; 0 for none."""
+    """The client that waits for a task, and the marks of the task; 0 for none."""
 
     awaiter: Awaiter | None = None
     marks: int = 0
@@ -40,7 +40,7 @@ def asked_of(data: bytes) -> Asked:
     try:
         headers = decode_task_message(data).headers
     except InvalidMessageError:
-        return _NOTHING  # the child will say so
+        return _NOTHING  # the child reports the invalid message
     marks = _UNTIL.get(headers.get(UNTIL_HEADER, ""), 0)
     if KEY_HEADER in headers:
         marks |= Mark.KEYED.value

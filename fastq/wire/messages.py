@@ -25,7 +25,7 @@ __all__ = [
 CHECKPOINT_HEADER: Final = "fastq-checkpoint"
 """The header that holds the checkpoint of a task, as JSON text."""
 KEY_HEADER: Final = "fastq-key"
-"""The header of a task that was enqueued by key; its value is another one for each enqueue."""
+"""The header of a task that was enqueued by key; its value is different for each enqueue."""
 UNTIL_HEADER: Final = "fastq-until"
 """The header that says when a server releases a task's unique lock: ``start`` or ``end``; without it as asynq does."""
 UNDECODABLE_TYPE: Final = "fastq:undecodable"
@@ -54,7 +54,7 @@ class WorkerInfo:
     """One task that a server is running.
 
     A fastq server publishes the first 4 kB of a payload, less if it runs more than 244 tasks. An asynq server publishes
-    all of it, of which inspectors read as much.
+    all of it, but inspectors read only the first 4 kB.
     """
 
     host: str
@@ -69,9 +69,9 @@ class WorkerInfo:
 
 
 class Places(NamedTuple):
-    """How many tasks a fastq server may run at once in one way, and how many it runs so now.
+    """The places of one kind on a fastq server: ``size`` tasks may run in them at once, ``busy`` tasks run now.
 
-    ``kind`` is "process", "thread" or "coroutine". A task has one kind of place only, so those of another are no room.
+    ``kind`` is "process", "thread" or "coroutine". A task can use one kind only, so free places of another do not help.
     """
 
     kind: str
@@ -84,8 +84,8 @@ class ChildInfo:
     """A child of a fastq server, in which handlers run.
 
     ``state`` is "starting", "idle", "busy" or "leaving". ``since`` is when it became ready for tasks, or began to leave
-    or to start. ``rss`` is its memory in bytes, 0 if it has not been measured. ``task_ids`` are those of its running
-    tasks, as far as there was room for them.
+    or to start. ``rss`` is its memory in bytes, 0 if it has not been measured. ``task_ids`` are the ids of its running
+    tasks, as many as there was room for.
     """
 
     pid: int
@@ -109,7 +109,7 @@ class SchedulerEntry:
 
     @property
     def queue(self) -> str:
-        """Return the queue of the tasks, which is among the options as text; empty if that cannot be read."""
+        """Return the queue of the tasks, as read from the text of the options; empty if it cannot be read."""
         for option in reversed(self.enqueue_options):  # the last one counts
             if match := _QUEUE_OPTION.fullmatch(option):
                 try:

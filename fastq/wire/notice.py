@@ -13,19 +13,19 @@ from fastq.wire.messages import ChildInfo, Places
 FORMAT: Final = 1
 """Changes only if present readers would misread the new form; new fields do not change it."""
 DATA_FORMAT: Final = 1
-"""The form of what fastq keeps in Redis beyond asynq's; see docs/upgrading.md for when it changes."""
+"""The format of the data that fastq keeps in Redis beyond asynq's; docs/upgrading.md says when it changes."""
 MAX_NAME_BYTES: Final = 64_000
-"""Bounded, because every server writes its notice every 5 s, and others read those of all servers at once."""
+"""Bounded, because every server writes its notice every 5 s, and readers read the notices of all servers at once."""
 MAX_CHILDREN_BYTES: Final = 32_000
 CHILD_BYTES: Final = 100
-"""About what a child takes without the ids of its tasks."""
+"""About how many bytes a child takes without the ids of its tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerNotice:
     """The queues of a server, the patterns of its mux, the form of the data that it writes, its children and places.
 
-    ``left_out`` counts the names without room. Children without room are left out.
+    ``left_out`` counts the names that did not fit. Children that do not fit are left out, uncounted.
     """
 
     version: str
@@ -84,7 +84,7 @@ def _fitting(names: Iterable[str], room: int) -> tuple[int, int]:
 
 
 def _fitting_children(children: Iterable[ChildInfo]) -> list[dict[str, Any]]:
-    """Return the children for which there is room, each with the ids for which there is."""
+    """Return the children that fit, each with as many of its task ids as fit."""
     found: list[dict[str, Any]] = []
     room = MAX_CHILDREN_BYTES
     for child in children:

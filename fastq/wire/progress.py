@@ -1,4 +1,4 @@
-"""How far a running task has come: a field of its hash that fastq adds, JSON."""
+"""The progress of a running task: JSON in a field that fastq adds to the hash of the task."""
 
 import math
 from datetime import datetime
@@ -12,7 +12,7 @@ MAX_NOTE = 200
 
 
 class TaskProgress(NamedTuple):
-    """What a handler last told of its progress, and when; ``total`` is None if it is not known."""
+    """A handler's last report of its progress, and its time; ``total`` is None if it is not known."""
 
     current: float
     total: float | None
@@ -21,7 +21,7 @@ class TaskProgress(NamedTuple):
 
 
 def encode_progress(current: float, total: float | None, note: str, unix_ns: int) -> bytes:
-    """Return progress as JSON; ``TypeError`` or ``ValueError`` names what is none."""
+    """Return progress as JSON; ``TypeError`` or ``ValueError`` names a bad value."""
     for name, value in (("current", current), ("total", 0 if total is None else total)):
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError(f"{name} must be a number, not {value!r}")

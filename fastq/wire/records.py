@@ -1,9 +1,9 @@
 """Encoding and decoding of asynq's messages about servers, running tasks and schedulers.
 
-They are the records of ``fastq.wire.messages``, and messages of the ``protobuf`` package with fields of the same names.
-Their times have microseconds here and nanoseconds on the wire: a time that is read is cut off, and beyond the years 1
-to 9999 it is the nearest time that Python has. ``None`` stands for Go's zero time. A time is always written; one that
-is missing reads as the epoch, as in Go. Apart from ``codec``, since a producer needs no ``protobuf``.
+Each is a record of ``fastq.wire.messages``; on the wire it is a ``protobuf`` message with fields of the same names.
+Times have nanoseconds on the wire and microseconds here: reading cuts off the rest, and a time beyond the years 1 to
+9999 becomes the nearest that Python has. ``None`` stands for Go's zero time. Every time is written; one that is missing
+reads as the epoch, as in Go. This is not a part of ``codec``, because a producer needs no ``protobuf``.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ def decode_scheduler_enqueue_event(data: bytes) -> SchedulerEnqueueEvent:
 
 
 class _Kind(Generic[R]):
-    """A kind of record, its message, and the fields that are of other types there."""
+    """A kind of record: its class, its protobuf message, its fields, and those of them that are times."""
 
     def __init__(self, record: type[R], message: type[Message]) -> None:
         self.record = record
@@ -110,7 +110,7 @@ def _culprit(message: type[Message], values: Mapping[str, object]) -> str:
 def _decode(kind: _Kind[R], data: bytes) -> R:
     try:
         message = kind.message.FromString(data)
-    except (DecodeError, UnicodeDecodeError) as error:  # the second from protobuf where it has no compiled parser
+    except (DecodeError, UnicodeDecodeError) as error:  # the second by protobuf without a compiled parser
         raise InvalidMessageError(f"cannot decode {kind.message.DESCRIPTOR.name}: {error}") from error
     values = {name: getattr(message, name) for name in kind.names}
     for name in kind.times:
