@@ -1,4 +1,4 @@
-"""The annotations of typed tasks: types that msgspec supports, and pydantic's models, by their own methods."""
+"""The annotations of typed tasks: types that msgspec supports, and pydantic models, which convert themselves."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -103,9 +103,9 @@ def result_encoder(annotation: Any) -> Callable[[Any], Any] | None:
 
 
 def result_decoder(annotation: Any) -> Callable[[bytes | None], Any]:
-    """Return what turns the result that is kept of a task into what the function returned; ``ValueError`` if it cannot.
+    """Return a function that turns the stored result of a task into what the task's function returned.
 
-    So it is where a part of the result is no JSON, and a marker is kept in its place.
+    It raises ``ValueError`` if it cannot: for example, if a marker is stored in place of a part that JSON cannot hold.
     """
     decode = _decoder(annotation)
     return decode if decode in (_as_it_is, _nothing) else partial(_decoded_whole, decode)

@@ -35,19 +35,19 @@ _SETTINGS_ELSEWHERE: Final = {
     "autoretry_for": "write retry_on=(...)",
     "retry_backoff": "write backoff=...",
 }
-"""What other libraries call it, for those who come from there."""
+"""Settings of other libraries, and how to write the same here."""
 
 
 class TaskSettings(EnqueueOptions, total=False):
     """The settings of ``App.task``: the options of ``Client.enqueue``, and these.
 
     ``aliases`` are further names of the task, for example its names before a rename. ``strict`` refuses payloads with
-    fields for which the function has no parameter. ``retry_on`` and ``dont_retry_on`` are classes of errors; errors
-    outside the first, or inside the second, archive the task at once. ``backoff`` is the delay before the next attempt:
-    one for all, a sequence with one for each attempt, or a function of the number of retries. ``lane`` may have
-    parameters in braces, as in "openai:{tenant}": then each call is in the lane that its arguments name. ``cron`` is a
-    spec as for ``Scheduler.register``, by which ``fastq scheduler module:app`` enqueues the task, without arguments.
-    ``threads`` is that of ``ServeMux.handle``.
+    fields for which the function has no parameter. ``retry_on`` and ``dont_retry_on`` are classes of errors; an error
+    outside the first, or inside the second, archives the task at once. ``backoff`` is the delay before the next
+    attempt: one for all, a sequence with one for each attempt, or a function of the number of retries. ``lane`` may
+    have parameters in braces, as in "openai:{tenant}": then each call is in the lane that its arguments name. ``cron``
+    is a spec as for ``Scheduler.register``, by which ``fastq scheduler module:app`` enqueues the task, without
+    arguments. ``threads`` is as for ``ServeMux.handle``.
     """
 
     aliases: Sequence[str]
@@ -92,7 +92,7 @@ class App(ServeMux):
 
     @property
     def client(self) -> Client:
-        """Return the client of the tasks' ``enqueue``; an included app without a URL has that of the outer app."""
+        """Return the client of the tasks' ``enqueue``; an included app without a URL has the outer app's client."""
         if self._parent is not None and self._url is None:
             return self._parent.client
         with self._lock:
@@ -102,7 +102,7 @@ class App(ServeMux):
 
     @property
     def async_client(self) -> AsyncClient:
-        """Return the client of the tasks' ``aenqueue``, as ``client`` does."""
+        """Return the client of the tasks' ``aenqueue``; an included app without a URL has the outer app's client."""
         if self._parent is not None and self._url is None:
             return self._parent.async_client
         with self._lock:
@@ -147,13 +147,13 @@ class App(ServeMux):
         """Register the decorated function, plain or async, as the task ``name``, by default ``module.function``.
 
         The function can still be called, and can be enqueued; see ``TaskFunction``. Its arguments are sent as a JSON
-        object; ``TypeError`` names a parameter that cannot be. A function that yields is refused, since a call would
-        not run it. A name matches only itself and no longer type, unlike a pattern of a mux. ``settings`` are
-        ``TaskSettings``.
+        object; ``TypeError`` names a parameter that cannot be sent. A function that yields is refused, since a call
+        would not run it. A name matches only itself, while a pattern of a mux also matches longer types. ``settings``
+        are ``TaskSettings``.
 
-        With ``batch``, the function gets up to so many tasks at once: it takes a ``Batch[T]``, each task has one
-        argument, a ``T``, and the result is a list with one for each. ``max_wait`` and ``max_bytes`` are those of
-        ``ServeMux.handle``.
+        With ``batch``, the function gets up to that many tasks at once, as a ``Batch[T]``. Each task has one argument,
+        a ``T``. The function returns None, or a list with a result for each task. ``max_wait`` and ``max_bytes`` are as
+        for ``ServeMux.handle``.
         """
         if callable(name):
             return self._register_task(name, None, {})
@@ -180,8 +180,8 @@ class App(ServeMux):
     def limit(self, lane: str | None, *, queue: str = "default", **limit: Unpack[LimitParts]) -> None:
         """Limit a lane of a queue, as ``Client.set_limit`` does, when a worker of this app starts.
 
-        What was changed since the last start, with ``fastq lane limit`` or ``Client.set_limit``, stays so, until the
-        app is given another limit.
+        A limit that ``fastq lane limit`` or ``Client.set_limit`` has changed since the last start stays changed, until
+        the app declares another one.
         """
         queue, name, checked = limited(queue, lane, limit)
         if (queue, name) in self._limits:
@@ -221,7 +221,7 @@ class App(ServeMux):
         return dict(self._crons)
 
     def destinations(self) -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
-        """Return the names of the tasks by their queues, and the Redis URLs of this app and of those included.
+        """Return the names of the tasks by their queues, and the Redis URLs of this app and of the included apps.
 
         A server compares these with its own queues and Redis.
         """
@@ -238,13 +238,13 @@ class App(ServeMux):
             if not app._has_lifespan():
                 raise TypeError(f"task {name!r} takes a Context with env {env!r}, but no @app.lifespan makes one")
 
-    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, "an App", name, _ELSEWHERE)
 
     def _env(self) -> Any:
-        """Return the value that the lifespan of this app, or else of the one that includes it, has yielded here."""
+        """Return what the lifespan of this app, or without one the outer app's, has yielded in this process."""
         if self._lifespan is not None:
             return self._lifespan.env()
         return None if self._parent is None else self._parent._env()

@@ -1,4 +1,4 @@
-"""Batch handlers of typed tasks: each task has one argument, and the function gets those of many as a ``Batch``."""
+"""Batch handlers of typed tasks: each task has one argument, and the function gets a ``Batch`` of many arguments."""
 
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
@@ -21,7 +21,7 @@ C = TypeVar("C", covariant=True)
 
 
 class BatchTask(TaskFunction[[T], R], Generic[T, R, C]):
-    """A task function that gets the arguments of many tasks as a ``Batch``; each of them is enqueued by itself."""
+    """A task function that gets the arguments of many tasks as a ``Batch``; each task is enqueued by itself."""
 
     def __call__(self, items: Sequence[T], /) -> C:
         """Call the function itself; a list is made a ``Batch``."""
@@ -31,7 +31,7 @@ class BatchTask(TaskFunction[[T], R], Generic[T, R, C]):
 
 
 class BatchDecorator(Protocol):
-    """What ``App.task`` returns for a batch handler; ``R`` is the result of one item."""
+    """The decorator that ``App.task`` returns for a batch handler; ``R`` is the result of one item."""
 
     @overload
     def __call__(
@@ -48,11 +48,11 @@ class BatchDecorator(Protocol):
 
 
 def of_one_item(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function with the signature that a task of one item has: it takes and returns what a list has of."""
+    """Return a stand-in with the signature of one task: it takes one item of the batch, and returns one result."""
     try:
         hints = get_type_hints(function, include_extras=True)
     except NameError:
-        hints = {}  # what takes the function's place says it
+        hints = {}  # an annotation is not known here: items and results are taken as Any
     parameters = list(inspect.signature(function).parameters.values())
     if len(parameters) != 1:
         raise TypeError(
@@ -79,7 +79,7 @@ def of_one_item(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _item_of(hint: Any) -> Any:
-    """Return the result of one item, given that of all: what is in the list and no exception."""
+    """Return the annotation of one item's result, given that of the list: its items, without exceptions."""
     if hint is type(None):
         return hint
     if get_origin(hint) is not list:
@@ -92,7 +92,7 @@ def _item_of(hint: Any) -> Any:
 
 
 def typed_batching(limits: Batching, payload: Payload, env: Callable[[], Any], rule: FailureRule | None) -> Batching:
-    """Return how a batch of typed tasks is made: of each a context with ``env``, and its argument."""
+    """Return how batches of typed tasks are made: each task becomes a context with ``env``, and its argument."""
     argument = payload.caller(lambda item: item)
 
     def unpack(task: RunningTask) -> tuple[RunningTask, Any]:

@@ -1,4 +1,4 @@
-"""A run of one task in this process, as by ``fastq run``: with lifespan and middleware; its errors propagate."""
+"""A run of one task in this process, for ``fastq run``: with lifespan and middleware; errors propagate."""
 
 import asyncio
 import sys
@@ -37,7 +37,7 @@ class _Foreground(Unserved):
 def run_in_foreground(mux: ServeMux, task_type: str, payload: bytes) -> bytes | None:
     """Run a task by its handler in this process, between the ``child_start`` and ``child_stop`` hooks.
 
-    Returns its result as it would be kept, None if there is none. All exceptions propagate.
+    Returns the result in the form in which a server would store it, None if there is none. All exceptions propagate.
     """
     task = RunningTask(TaskMessage(task_type, payload, str(uuid.uuid4()), "default"), _Foreground())
     CURRENT.set(task)

@@ -33,7 +33,7 @@ _ELSEWHERE: Final = {
     "kiq": ".aenqueue(...)",
     "defer": ".enqueue(...)",
 }
-"""What other libraries call it, for those who come from there."""
+"""Names of other libraries, and how to write the same here."""
 
 
 class _Home(Protocol):
@@ -53,7 +53,7 @@ class TaskFunction(Generic[P, R]):
     """A function that is also a task: ``type`` is its name on the wire.
 
     The arguments of ``task``, ``enqueue`` and ``aenqueue`` are those of the function, without its ``Context``. Wrong
-    ones are a ``TypeError`` before anything is sent.
+    arguments raise ``TypeError`` before anything is sent.
     """
 
     __name__: str
@@ -91,7 +91,7 @@ class TaskFunction(Generic[P, R]):
     def task(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall[R]: ...
 
     def task(self, *args: Any, **kwargs: Any) -> TaskCall[Any]:
-        """Return the task of a call, for a ``Client``."""
+        """Return a task with these arguments, for a ``Client`` to enqueue."""
         task: TaskCall[Any] = TaskCall(self.type, self.payload.encode(args, kwargs))
         task.options, task.headers, task.decode_result = self._options, self._headers, self._decode_result
         if self._templates:
@@ -129,7 +129,7 @@ class TaskFunction(Generic[P, R]):
     def enqueue_many(self, tasks: Iterable[Task]) -> EnqueueResults:
         """Enqueue tasks that this function's ``task`` made, a few hundred per round trip; see ``Client.enqueue_many``.
 
-        Options that were given to ``options`` apply to all of them.
+        Options that were set by ``options`` apply to all of them.
         """
         return self._home.client.enqueue_many(map(self._adopted, tasks))
 
@@ -148,14 +148,14 @@ class TaskFunction(Generic[P, R]):
         return changed
 
     def _templates_of(self, options: Mapping[str, Any]) -> dict[str, Template]:
-        """Return the key and lane of these options; ``ValueError`` for one that does not fit, or a lone companion."""
+        """Return the templates of key and lane; ``ValueError`` if one is bad, or if an option needs a missing one."""
         if not _OF_KEYS_OR_LANES.isdisjoint(options):
             complete(options, 0)
         names, about = self.payload.names, f"task {self.type!r}"
         return {option: Template(option, options[option], names, about) for option in TEMPLATES if option in options}
 
     def _filled(self, task: Task, options: Mapping[str, Any]) -> dict[str, str]:
-        """Return the key and lane of a task, as far as they are among the options."""
+        """Return the key and lane of a task, filled with its arguments, as far as they are among the options."""
         templates = {option: one for option, one in self._templates.items() if option in options}
         arguments = self.payload.decode(task.payload) if templates else {}
         return {option: template.fill(arguments) for option, template in templates.items()}
@@ -170,7 +170,7 @@ class TaskFunction(Generic[P, R]):
             task.headers = {**task.headers, **self._headers}
         return task
 
-    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, f"task {self.__dict__.get('type')!r}", name, _ELSEWHERE)
@@ -180,7 +180,7 @@ class TaskFunction(Generic[P, R]):
 
 
 class TypedTask(TaskFunction[P, R]):
-    """A task function that is called with the arguments with which it is enqueued."""
+    """A task function that is called with the same arguments as its ``enqueue``."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself."""

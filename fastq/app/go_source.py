@@ -11,7 +11,7 @@ from fastq.app.function import TaskFunction
 
 
 class _Line(NamedTuple):
-    """A field of a struct; one that ``is_filled`` may not be null on the wire, as Go writes nil."""
+    """A field of a struct; with ``is_filled``, nil is written as an empty value, since null is refused."""
 
     field: str
     kind: str
@@ -149,7 +149,7 @@ def _may_be_null(info: inspect.Type) -> bool:
 
 
 def _options(task: TaskFunction[..., Any]) -> Iterator[str]:
-    """Yield the options of a task's decorator that asynq has."""
+    """Yield those options of a task's decorator that asynq has, as Go code."""
     given = task.task_options
     if queue := given.get("queue"):
         yield f"asynq.Queue({_quoted(queue)})"

@@ -1,4 +1,4 @@
-"""The handler of a typed task: it turns the payload into arguments, and the result into one that can be kept."""
+"""The handler of a typed task: it turns the payload into arguments, and the result into a form that can be stored."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The limits of lanes that an app has in its code."""
+"""The limits of lanes that an app declares in its code."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -9,7 +9,7 @@ from fastq.wire.limit import Limit
 
 
 def declare_limits(url: str | None, limits: Mapping[tuple[str, str], Limit]) -> None:
-    """Set the limits, by queue and name, that an app has in its code, unless they are as it said before."""
+    """Set the limits that an app declares, by queue and name, except those unchanged since its last declaration."""
     with closing(open_broker(url)) as broker:
         for (queue, name), limit in limits.items():
             broker.drive(declare_limit(queue, name, limit))

@@ -7,7 +7,10 @@ from typing import Any
 
 
 class Lifespan:
-    """A generator function that yields once; ``start`` runs it up to there, ``stop`` to its end, async if it is."""
+    """A generator function that yields once; ``start`` runs it up to the ``yield``, ``stop`` to its end.
+
+    Both are async if the function is.
+    """
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._env: Any = None

@@ -1,4 +1,4 @@
-"""The payload of a typed task: its arguments by name as a JSON object, as Go's ``json.Marshal`` makes of a struct.
+"""The payload of a typed task: its arguments by name as a JSON object, as Go's ``json.Marshal`` writes a struct.
 
 Both directions use one msgspec struct, made from the function's signature. A producer decodes the payload that it has
 encoded, so that nothing is sent that the function could not take.
@@ -104,9 +104,9 @@ class Payload:
             raise _misfit(error) from None
 
     def caller(self, function: Callable[..., Any]) -> Callable[[Any], Any]:
-        """Return a callable that calls a function with the payload of a task; errors are those of ``decode``.
+        """Return a callable that calls a function with the arguments in a task's payload; errors as in ``decode``.
 
-        Written out, since each task passes here: one call is a tenth of a child's work for a task.
+        It repeats ``decode``, since each task passes here: one call less saves a tenth of a child's work for a task.
         """
         decode = self._decode
         if self._has_keywords:
@@ -122,7 +122,7 @@ class Payload:
         return call
 
     def _hint(self, kwargs: Mapping[str, Any]) -> str:
-        """Return how options are given, if some are among the arguments, or how a context is asked for."""
+        """Return a hint on how to give options, if some are among the arguments, or on how to ask for a context."""
         known = {**dict.fromkeys(OPTION_NAMES), **ELSEWHERE}
         options = [known[name] or name for name in kwargs if name in known and name not in self.names]
         listed = ", ".join(f"{name}=..." for name in options)
@@ -167,7 +167,7 @@ def _field(parameter: inspect.Parameter, annotation: Any) -> tuple[str, Any] | t
 
 
 def _is_method(function: Any, first: inspect.Parameter) -> bool:
-    """Return whether a function stands in a class and takes its object; ``self: Context`` is a task's context."""
+    """Return whether a function stands in a class and takes its object; ``self: Context`` is the context instead."""
     holder = getattr(function, "__qualname__", "").rpartition(".")[0]
     is_inside = bool(holder) and not holder.endswith("<locals>") and not inspect.ismethod(function)
     return is_inside and first.name in ("self", "cls") and first.annotation is first.empty

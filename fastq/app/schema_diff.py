@@ -1,4 +1,4 @@
-"""The breaking changes between two schemas: payloads of the old one that the new one refuses.
+"""The breaking changes between two schemas: those by which the new one refuses payloads of the old one.
 
 Tasks wait in queues, and producers are deployed before and after workers: a worker must accept tasks that were enqueued
 before it was deployed.

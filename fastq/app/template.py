@@ -14,7 +14,7 @@ _PARSER: Final = string.Formatter()
 
 
 class Template:
-    """The text of such an option; ``parameters`` are the names that it may have, and ``about`` says whose it is."""
+    """The text of an option that may name arguments, its ``parameters``; ``about`` says whose option it is."""
 
     def __init__(self, option: str, text: str, parameters: Sequence[str], about: str) -> None:
         self._option, self._text, self._about = option, text, f"the {option} of {about}"
@@ -30,7 +30,7 @@ class Template:
             raise ValueError(f"{self._about} names {unknown[0]!r}, its arguments are: {known}")
 
     def fill(self, arguments: Mapping[str, Any]) -> str:
-        """Return the option of a call, checked; ``TypeError`` for an argument that has no text of its own."""
+        """Return the checked text for a call; ``TypeError`` for an argument other than a str, an int or a UUID."""
         for name in self._names:
             value = arguments[name]
             if not isinstance(value, str | int | UUID) or isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What a call of a function does: functions whose call runs nothing are refused where they are registered."""
+"""What a call of a function does: a function whose call would run nothing is refused when it is registered."""
 
 import functools
 import inspect
@@ -21,9 +21,9 @@ def is_async(handler: Callable[..., object]) -> bool:
 
 
 def refuse_generator(function: Callable[..., Any], what: str) -> None:
-    """Raise ``TypeError`` if a call only makes a generator, as of a function that yields, or a bare object of a class.
+    """Raise ``TypeError`` if a call only makes a generator (the function yields), or only an object of a bare class.
 
-    A plain function around one may go through it, so it is taken; ``refuse_unrun`` is for what it returns.
+    A plain function around a generator may run it, so it is accepted; ``refuse_unrun`` checks what it returns.
     """
     body = _body_of(function)
     if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
@@ -33,14 +33,14 @@ def refuse_generator(function: Callable[..., Any], what: str) -> None:
 
 
 def refuse_idle(function: Callable[..., Any], what: str) -> None:
-    """Raise ``TypeError`` also for a coroutine, where nobody awaits it."""
+    """Raise ``TypeError`` as ``refuse_generator`` does, and also for ``async def``, where nobody would await it."""
     refuse_generator(function, what)
     if inspect.iscoroutinefunction(_body_of(function)):
         raise TypeError(f"{what} is a coroutine, which would not run: write it with def, not {function!r}")
 
 
 def refuse_unrun(value: object, what: str) -> None:
-    """Raise ``TypeError`` if a function has returned a generator or a coroutine: it was to be run."""
+    """Raise ``TypeError`` if a function has returned a generator or a coroutine, whose code has not run."""
     if isinstance(value, _UNRUN):
         if isinstance(value, CoroutineType):
             value.close()  # otherwise Python warns that it was never awaited

@@ -29,7 +29,7 @@ class Moment(NamedTuple):
         return cls(clock.monotonic_s(), clock.unix_ns())
 
     def until(self, later: "Moment") -> float:
-        """Return the seconds from here to a later moment; where the clocks differ the most that it may be."""
+        """Return the seconds from this moment to a later one; if the clocks differ, the larger number."""
         return max(later.monotonic_s - self.monotonic_s, (later.unix_ns - self.unix_ns) / 1e9)
 
 

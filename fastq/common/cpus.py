@@ -22,7 +22,7 @@ def available_cpus(root: Path = _ROOT) -> float:
 
 
 def whole_cpus(root: Path = _ROOT) -> int:
-    """Return the same, rounded up."""
+    """Return ``available_cpus`` rounded up."""
     return max(1, math.ceil(available_cpus(root)))
 
 
@@ -34,7 +34,7 @@ def cgroup_cpus(root: Path = _ROOT) -> float:
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """List the directories of this process' groups that may have a quota, and of those above them."""
+    """List the directories of this process' groups that may have a quota, and of the groups above them."""
     own: dict[str, str] = {}
     for line in (root / "proc/self/cgroup").read_text().splitlines():
         _, controllers, group = line.split(":", 2)
@@ -49,7 +49,7 @@ def _groups(root: Path) -> Iterator[Path]:
         group = own.get("cpu" if is_v1 else "", "")
         if not group:
             continue
-        # A container may see its own group as the top of the mount, and itself by its path outside.
+        # In a container, the mount may begin at the container's group, while proc has the path of that group outside.
         inside = os.path.relpath(group, top) if f"{group}/".startswith(f"{top.rstrip('/')}/") else "."
         directory = root / mount.lstrip("/")
         yield directory

@@ -16,15 +16,16 @@ _ROOT: Final = Path("/")
 _NVIDIA: Final = re.compile(r"nvidia\d+")
 _RENDER: Final = re.compile(r"renderD\d+")
 _IN_USE: Final = frozenset({"/dev/nvidia-uvm", "/dev/kfd"})
-"""What a driver opens once a device is used; others are opened by mere looks at a device, too."""
+"""The files that a driver opens once a device is used; other files are opened by mere looks at a device, too."""
 _OWN: Final[list[str]] = []
 
 
 def find_devices(root: Path = _ROOT, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Return the devices that a process here may use; ``root`` is where dev, proc and sys are.
 
-    They are those that ``CUDA_VISIBLE_DEVICES`` or ``HIP_VISIBLE_DEVICES`` names, else the numbers of those for which
-    the driver has files, as it counts them: from 0, also in a container that has been given the third.
+    They are those that ``CUDA_VISIBLE_DEVICES`` or ``HIP_VISIBLE_DEVICES`` names. Without these variables, they are the
+    numbers of the devices for which the driver has files. As the driver does, this counts from 0, also in a container
+    that has been given the third device.
     """
     for name in VARIABLES:
         if name in environment:
@@ -44,7 +45,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def hidden(devices: Iterable[str], environment: Mapping[str, str] = os.environ) -> str:
-    """Return what forbids the use of some devices, "" if nothing does: a variable that names only others."""
+    """Return why some of these devices cannot be used, "" if all can: a variable may name only others."""
     for name in VARIABLES:
         if name in environment and (others := set(devices).difference(visible := _listed(environment[name]))):
             named = ", ".join(sorted(others))
@@ -53,7 +54,7 @@ def hidden(devices: Iterable[str], environment: Mapping[str, str] = os.environ) 
 
 
 def _files_of_nvidia(root: Path) -> int:
-    """Count the GPUs of NVIDIA; a container may show more in one of both places than it may use."""
+    """Count the GPUs of NVIDIA; in a container, one of the two places may show more than it may use."""
     return _least(_count(root / "dev", _NVIDIA), _count(root / "proc/driver/nvidia/gpus", re.compile(".+")))
 
 
@@ -64,7 +65,7 @@ def _files_of_amd(root: Path) -> int:
     gpus = 0
     for node in (root / "sys/class/kfd/kfd/topology/nodes").glob("*/gpu_id"):
         with suppress(OSError):
-            gpus += node.read_text().strip() not in ("", "0")  # 0 is a processor
+            gpus += node.read_text().strip() not in ("", "0")  # a processor has 0
     return _least(_count(root / "dev/dri", _RENDER), gpus)
 
 
@@ -104,9 +105,9 @@ def assigned() -> str | None:
 
 
 def used_by_this_process() -> str:
-    """Return what has begun to use a device in this process, which its forks then cannot do; "" if nothing has."""
+    """Return what has begun to use a device in this process, "" if nothing has; forks could then use none."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    with suppress(Exception):  # of a module that only has the name
+    with suppress(Exception):  # another module may have the name torch
         if cuda is not None and cuda.is_initialized():
             return "CUDA is initialized in torch"
     opened = _IN_USE.intersection(_open_files())

@@ -1,6 +1,6 @@
 """Values as bytes: by a payload codec of the app, or as JSON, strictly or leniently.
 
-Parts that JSON cannot hold are found by their path, and refused or replaced.
+Parts that JSON cannot hold are refused or replaced, and reported with their path.
 
 orjson silently writes NaN and infinity as null, and names neither path nor value of a part that it refuses. So values
 with such parts are walked. All others cost only a search for "null" in the output.
@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 UNENCODABLE: Final = "fastq:unencodable"
-"""The key by which the marker of a value that JSON cannot hold is known."""
+"""The key that tells a marker, which stands for a value that JSON cannot hold, from other objects."""
 MAX_DEPTH: Final = 250
 """orjson takes 254 levels."""
 
@@ -30,7 +30,7 @@ class PayloadCodec(Protocol):
 
     @property
     def content_type(self) -> str:
-        """Return its name, as "application/msgpack"."""
+        """Return the name of the codec, such as "application/msgpack"."""
 
     def encode(self, value: Any, /) -> bytes:
         """Return a value as bytes."""
@@ -66,7 +66,7 @@ def encode_strictly(value: object, what: str) -> bytes:
         data, faults = _encode_by_parts(value)
     else:
         if b"null" not in data:
-            return data  # nearly every payload: no more than this on a producer's way
+            return data  # nearly every payload ends here, so a producer does no more than this
         data, faults = _checked(data, value)
     if not faults:
         return data

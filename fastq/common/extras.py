@@ -1,4 +1,4 @@
-"""Imports of what needs an extra of the distribution."""
+"""Imports of modules that an extra of the distribution installs."""
 
 import importlib
 from collections.abc import Collection
@@ -8,7 +8,7 @@ from fastq.errors import FastqError
 
 
 def import_extra(module: str, packages: Collection[str], text: str) -> Any:
-    """Import a module; ``FastqError`` if one of these packages is missing, whose name replaces ``{}`` in the text."""
+    """Import a module; if one of ``packages`` is missing, raise ``FastqError`` with its name for ``{}`` in the text."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -63,14 +63,14 @@ class Fields:
     weekday: _Field
 
     def expression(self) -> str | None:
-        """Return an equal expression that means the same to croniter, None if it can never be due.
+        """Return an expression that means the same to croniter, None if it can never be due.
 
-        If both day fields are restricted, either is enough, as in croniter. Whether a field is restricted follows
-        robfig: a field with a star is not, but a field that lists all values is, so with it every day matches.
+        If both day fields are restricted, a match of either is enough, as in croniter. As in robfig, a field with a
+        star is not restricted, but a field that lists all values is; with such a field, every day matches.
         """
         day = self.day.text
         if day != "*":
-            # Days that none of these months has: croniter would search all years for them.
+            # Leave out days that none of these months has: croniter would search all years for them.
             days = frozenset(number for number in self.day.values if number <= self._longest_month())
             day = _Field(self.day.kind, days, has_star=False).text
         weekday = self.weekday.text

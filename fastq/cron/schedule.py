@@ -43,7 +43,10 @@ class Schedule(ABC):
         """Return the first due time later than ``after``, both in UTC and whole seconds."""
 
     def _local(self, moment: datetime) -> datetime:
-        """Convert a moment to the zone, at a fixed offset: Python never finds a repeated time equal to another."""
+        """Convert a moment to the zone, at a fixed offset.
+
+        In a zone with clock changes, Python would find a repeated time unequal to the same time in any other zone.
+        """
         local = moment.astimezone(self.zone)
         offset, name = local.utcoffset(), local.tzname()
         if isinstance(self.zone, timezone) or offset is None:

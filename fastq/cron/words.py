@@ -19,10 +19,10 @@ MOST_TIMES: Final = 4
 
 
 def words_of(spec: str, tick: datetime | None = None) -> str:
-    """Return what a spec means in words, empty if that takes too many, or if it is no spec.
+    """Return a spec in words; empty if that takes too many words, or if the text is not a spec.
 
-    A spec without a zone is in UTC, as fastq's schedulers publish it. Go's leave out the zone that they have; a
-    ``tick`` that is none in UTC tells this.
+    A spec without a zone is in UTC, as fastq's schedulers publish it. Go's schedulers leave out their zone, whatever it
+    is. If ``tick`` is no tick of the spec in UTC, the zone must be another one.
     """
     try:
         schedule = parse(spec)
@@ -41,7 +41,7 @@ def words_of(spec: str, tick: datetime | None = None) -> str:
         return ""
     if times.startswith("at "):
         return f"{days or 'every day'} {times}{zone}"
-    if zone == " UTC":  # which hour it is does not matter to what is done every few minutes
+    if zone == " UTC":  # the zone does not matter to what is done every few minutes of all hours
         zone = " in UTC" if days or " from " in times else ""
     return f"{times}{f', {days}' if days else ''}{zone}"
 

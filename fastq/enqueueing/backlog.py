@@ -1,7 +1,7 @@
 """Back-pressure for producers: they wait, or are refused, while a queue has more pending tasks than they want.
 
-A client looks at a queue at most once a second, and counts what it sends itself between two looks. Who sets no
-``max_pending`` has no part in this.
+A client looks at a queue at most once a second, and counts what it sends itself between two looks. A client without
+``max_pending`` does none of this.
 """
 
 import math
@@ -52,13 +52,13 @@ _OF_CALL: Final[ContextVar[MaxPending | None]] = ContextVar("fastq_max_pending",
 
 
 def limit_of_call(of_client: MaxPending | None) -> MaxPending | None:
-    """Return the limit of the call that sends, else that of its client."""
+    """Return the limit of the current call, else that of its client."""
     return _OF_CALL.get() or of_client
 
 
 @contextmanager
 def calling_with(limit: MaxPending | None) -> "Iterator[None]":
-    """Apply a limit to what is sent inside, however the middleware of a client may send it."""
+    """Apply a limit to all that is sent in the block, also through the middleware of a client."""
     token = _OF_CALL.set(limit)
     try:
         yield
@@ -68,7 +68,7 @@ def calling_with(limit: MaxPending | None) -> "Iterator[None]":
 
 @dataclass(slots=True)
 class _Seen:
-    """A queue at the last look at it; ``length`` counts what this client has sent since."""
+    """A queue at the last look at it; ``length`` includes what this client has sent since."""
 
     at_s: float
     length: int = 0
@@ -106,7 +106,7 @@ class Backlog:
             yield Wait(max(0.0, min(pause_s, until_s - now_s if seen.is_known else pause_s)))
 
     def _look(self, queue: str, seen: _Seen, now_s: float) -> Flow[None]:
-        """Ask for the length of a queue; other calls of this client wait for the answer rather than ask, too."""
+        """Ask for the length of a queue; meanwhile other calls of this client wait for the answer and do not ask."""
         seen.is_asking = True
         try:
             seen.length = yield Operation("LLEN", (keys.pending(queue),), (), int, idempotent=True)

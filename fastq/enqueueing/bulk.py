@@ -39,7 +39,7 @@ class Chunk:
 
     def __init__(self, now_ns: int, seed: bytes) -> None:
         self._now_ns = now_ns
-        self._seed = seed  # of the ids, "" once a task has one that is not made of it
+        self._seed = seed  # of the ids, empty once a task has an id that is not derived from it
         self._new_tasks: list[NewTask] = []
         self._tasks: list[Task] = []
         self._options: list[TaskOptions] = []
@@ -191,13 +191,13 @@ def enqueue_many(producer: Producer, tasks: Iterable[Task], options: Mapping[str
 
 
 def put_part(producer: Producer, tasks: Sequence[Task]) -> Flow[EnqueueResults]:
-    """Enqueue a part of the tasks of a call; its caller tells an error how far the whole came."""
+    """Enqueue a part of the tasks of a call; the caller notes on an error how far the whole call came."""
     composer = BulkComposer(NO_OPTIONS, producer.clock, min(len(tasks), _most_of(producer)))
     return _put_chunks(producer, composer.chunks(tasks), keep_tasks=True, is_part=True)
 
 
 def _most_of(producer: Producer) -> int:
-    """Return how many tasks go together: no more than a queue may have."""
+    """Return how many tasks a chunk may have: no more than a queue may have pending."""
     limit = limit_of_call(producer.max_pending)
     return MAX_CHUNK_TASKS if limit is None else limit.most
 
@@ -243,12 +243,12 @@ def _next(chunks: Iterator[Chunk]) -> tuple[Chunk | None, BaseException | None]:
 
 
 def _redis_failure(outcomes: Sequence[Sequence[object]]) -> BrokerError | None:
-    """Return the error of a failed round trip: what would follow it would fail too, and nobody may be looking."""
+    """Return the error of a failed round trip, to be raised: later chunks would fail, too, maybe unnoticed."""
     return next((each for batch in outcomes for each in batch if isinstance(each, BrokerError)), None)
 
 
 def note_progress(error: BaseException, sent: EnqueueResults, *, is_part: bool = False) -> None:
-    """Note on what ended an ``enqueue_many`` what had been sent; of a part without words."""
+    """Note on the error that ended an ``enqueue_many`` what had been sent; for a part, add no text to it."""
     if isinstance(error, BrokerError):
         error.results = sent
         note = (

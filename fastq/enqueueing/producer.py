@@ -1,6 +1,6 @@
-"""How tasks are enqueued: a task and its options become a message, a starting state, and a flow that puts it.
+"""How tasks are enqueued: a task and its options become a message, a starting state, and a flow that enqueues it.
 
-Thread-safe: between calls, only the times at which queues were registered are kept.
+Thread-safe: between calls, it keeps only when queues were registered, and with ``max_pending`` their last lengths.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ class Producer:
 
 
 def as_task(task: Task | str, payload: Any, codec: PayloadCodec | None = None) -> Task:
-    """Return the task that the first arguments of ``enqueue`` mean."""
+    """Return the task that is meant by the first arguments of ``enqueue``."""
     if isinstance(task, Task):
         if payload is not None:
             raise TypeError(f"a Task already has a payload; payload={payload!r} goes only with a type name")
@@ -67,8 +67,7 @@ def as_task(task: Task | str, payload: Any, codec: PayloadCodec | None = None) -
 
 
 def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = "") -> tuple[EnqueueBatch, TaskInfo]:
-    """Return the flow that enqueues a task, and its description; ``given`` are checked options that win over the
-    task's.
+    """Return a batch of one task, and the task's description; ``given`` are checked options that win over the task's.
 
     ``task_id`` wins over all options. ``ValueError`` for a message above Redis' size limit.
     """
@@ -88,7 +87,7 @@ def message_of(task: Task, options: TaskOptions, task_id: str) -> TaskMessage:
         message.unique_key = _lock(task, options)
     if task.headers or options.headers:
         message.headers = {**task.headers, **options.headers} if options.headers else task.headers
-        if not _OWN.isdisjoint(message.headers):  # copied from a running task, whose own they are
+        if not _OWN.isdisjoint(message.headers):  # they were copied from a running task, and are only about that one
             message.headers = {name: text for name, text in message.headers.items() if name not in _OWN}
     if options.if_there:
         message.headers = {**message.headers, KEY_HEADER: token_urlsafe(9)}
@@ -150,7 +149,7 @@ def enqueued_info(message: TaskMessage, options: TaskOptions, now_ns: int) -> Ta
 
 
 def found_info(info: TaskInfo, outcome: object) -> TaskInfo:
-    """Return the description of a task that was put by its key, with what became of it."""
+    """Return the description of a task that was enqueued by key, with what became of it."""
     if not isinstance(outcome, Found):
         return info
     if outcome.state is None:

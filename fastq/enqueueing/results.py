@@ -40,9 +40,9 @@ class Texts:
 
 
 class SeededIds:
-    """The generated ids of a chunk: UUIDs of the random bytes that a seed from the system gives, made when asked for.
+    """The generated ids of a chunk: UUIDs that are derived from a random seed when they are asked for.
 
-    A million of them take as much memory as the seeds of their chunks.
+    Only the seed is kept, so a million ids take as much memory as the seeds of their chunks.
     """
 
     __slots__ = ("_count", "_seed")
@@ -74,8 +74,8 @@ Column: TypeAlias = "array[int] | Texts"
 class ChunkResult:
     """A chunk of tasks and their results, in columns; a column of equal values is one value.
 
-    ``options`` are those of the first task. ``columns`` hold the fields that differ, among them ``process_at_us``: in
-    microseconds, as in a datetime, and 0 for None, because after 2262 nanoseconds exceed 64 bits.
+    ``options`` are those of the first task. ``columns`` hold the fields that differ. One of them is ``process_at_us``,
+    with 0 for None. It is in microseconds, as a datetime, because nanoseconds exceed 64 bits after 2262.
     """
 
     now_ns: int
@@ -220,5 +220,5 @@ class EnqueueResults(Sequence[TaskInfo | FastqError]):
 
 
 def joined(results: Iterable[EnqueueResults], *, keep_tasks: bool) -> EnqueueResults:
-    """Return the results of one call that was made in several."""
+    """Return the joined results of one call that was sent in parts."""
     return EnqueueResults(part if keep_tasks else part.without_tasks() for each in results for part in each._parts)

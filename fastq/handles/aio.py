@@ -58,7 +58,7 @@ class AsyncWaiter:
         self._by_loop: dict[asyncio.AbstractEventLoop, _Listener] = {}
 
     async def open_inbox(self) -> Inbox:
-        """Return the inbox that tasks are to name; what is told there is heard from now on."""
+        """Return the inbox that tasks are to name; its messages are heard from now on."""
         listener = self._listener()
         return Inbox(listener.inbox, new_name(), await listener.listening(Deadline(None)))
 
@@ -93,7 +93,7 @@ class AsyncWaiter:
         """Return why a task has not ended in time, "" if that is not known."""
         try:
             return await self._broker.drive(read_why(*task[:2], int(time.time()))) if deadline.is_long else ""
-        except BrokerError:  # its user may not read what servers publish
+        except BrokerError:  # the Redis user may lack the right to read what servers publish
             return ""
 
     def as_completed(self, handles: Iterable[AsyncHandle[R]], timeout: Timeout) -> AsyncIterator[AsyncHandle[R]]:
@@ -119,7 +119,7 @@ class AsyncWaiter:
                         yield handle
 
     async def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
-        """Return the result of a task that names no inbox, or another's."""
+        """Wait for a task that names no inbox, or another client's, and return its result."""
         refuse_in_handler()
         deadline, listener = Deadline(timeout), self._listener()
         while not listener.is_over:
@@ -145,7 +145,7 @@ class AsyncWaiter:
         await self._broker.drive(cancel_task(task))
 
     async def close(self) -> None:
-        """End the waits of the running loop; a later one begins anew."""
+        """End the waits of the running loop; later waits begin anew."""
         listener = self._by_loop.pop(asyncio.get_running_loop(), None)
         if listener is not None:
             await listener.close()
@@ -181,7 +181,7 @@ class _Ends:
             self._waiting.set_result(None)
 
     async def get(self, within_s: float | None) -> dict[SubmitKey, Outcome]:
-        """Return some of them once there are any, or none in time."""
+        """Return some ends once there are any; none if none come in time."""
         if not self._heard and within_s != 0:
             self._waiting = asyncio.get_running_loop().create_future()
             with suppress(TimeoutError):
@@ -192,7 +192,7 @@ class _Ends:
 
 
 class _Listener:
-    """The tasks of one loop that hear of ends and look for them; they begin with the first submitted task."""
+    """The coroutines of one loop that hear of ends, or look for them; they start with the first submitted task."""
 
     def __init__(self, broker: AsyncBroker, look_every_s: float) -> None:
         self.inbox = new_name()
@@ -208,7 +208,7 @@ class _Listener:
         self.is_over = False
 
     async def listening(self, deadline: Deadline) -> Waits:
-        """Return the waits once it is subscribed, unless that fails or takes too long."""
+        """Return the waits once the inbox is subscribed to, or once that has failed or takes too long."""
         if not self._tasks:
             works = self._hear, self._look
             self._tasks = [asyncio.create_task(self._guarded(work), name="fastq waits") for work in works]
@@ -249,7 +249,7 @@ class _Listener:
                 async with aclosing(listen(transport.lender(), transport.where, channel)) as messages:  # type: ignore[type-var]  # a generator, though typed as an iterator
                     async for message in messages:
                         if self.is_over:
-                            return  # redis-py may have swallowed that it was canceled
+                            return  # redis-py may have swallowed the cancellation
                         if message is not None:
                             self._waits.take_message(message.text)
                             for task in self._waits.take_hinted():
@@ -257,7 +257,7 @@ class _Listener:
                             continue
                         self._failures.clear()
                         self._is_ready.set()
-                        self._look_at_all_s = 0.0  # what was published meanwhile was not heard
+                        self._look_at_all_s = 0.0  # messages before the subscription were not heard
                         self._look_now.set()
             except BrokerError as error:
                 self._failures.add(error)
@@ -265,7 +265,7 @@ class _Listener:
             await asyncio.sleep(self._failures.pause_s)
 
     def look_soon(self, task: SubmitKey) -> None:
-        """Look at a task that is waited for from now on, together with others; at a new one only after a while."""
+        """Look at a task whose wait begins now, together with others; at a just submitted one only after a while."""
         if self._waits.is_new((task,)):
             asyncio.get_running_loop().call_later(NEW_WITHIN_S, self._look_at, task)
         else:
@@ -291,7 +291,7 @@ class _Listener:
                 await self._look_through(self._waits.tasks, unseen)
 
     async def _look_through(self, tasks: Iterable[SubmitKey], unseen: Sequence[SubmitKey]) -> None:
-        """Look at tasks. If Redis does not answer, the waits for ``unseen`` ones end; after another error, all end."""
+        """Look at tasks. If Redis does not answer, the waits for ``unseen`` fail; after another error, all of them."""
         try:
             for part in parts_of(tasks):
                 if gone := self._waits.settle(await self._broker.drive(look_at(part))):

@@ -1,6 +1,6 @@
 """How a ``Client`` waits: a thread hears of ends, and looks for ends that it has not heard of.
 
-The thread begins with the first submitted task. A process that was forked has one of its own, with another inbox.
+The thread starts with the first submitted task. A forked process has a thread of its own, with another inbox.
 """
 
 import logging
@@ -70,12 +70,12 @@ class BlockingWaiter:
 
     @property
     def own(self) -> "_Own":
-        """Return what this process waits with: after a fork the thread and its locks stayed with the parent."""
+        """Return the inbox and listener of this process; after a fork, thread and locks of the parent are of no use."""
         pid = os.getpid()
         return self._by_pid.get(pid) or self._by_pid.setdefault(pid, _Own())
 
     def open_inbox(self) -> Inbox:
-        """Return the inbox that tasks are to name; what is told there is heard from now on."""
+        """Return the inbox that tasks are to name; its messages are heard from now on."""
         return Inbox(self.own.inbox, new_name(), self._listening(Deadline(None)))
 
     def wait_for(self, handle: Handle[Any], timeout: Timeout) -> Outcome:
@@ -94,7 +94,7 @@ class BlockingWaiter:
         try:
             now_s = self._clock.unix_ns() // 1_000_000_000
             return self._broker.drive(read_why(*task[:2], now_s)) if deadline.is_long else ""
-        except BrokerError:  # its user may not read what servers publish
+        except BrokerError:  # the Redis user may lack the right to read what servers publish
             return ""
 
     def as_completed(self, handles: Iterable[Handle[R]], timeout: Timeout) -> Iterator[Handle[R]]:
@@ -116,7 +116,7 @@ class BlockingWaiter:
                         reply = _heard(ended, step.within_s) if isinstance(step, Hear) else self._broker.drive(step)
 
     def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
-        """Return the result of a task that names no inbox, or another's."""
+        """Wait for a task that names no inbox, or another client's, and return its result."""
         refuse_in_handler()
         deadline, own = Deadline(timeout), self.own
         closings = own.closings
@@ -143,7 +143,7 @@ class BlockingWaiter:
         self._broker.drive(cancel_task(task))
 
     def close(self) -> None:
-        """End all waits; a later one begins anew."""
+        """End all waits; later waits begin anew."""
         own = self.own
         with own.lock:
             listener, own.listener = own.listener, None
@@ -152,7 +152,7 @@ class BlockingWaiter:
             listener.close()
 
     def _listening(self, deadline: Deadline) -> Waits:
-        """Return the waits of a listener that is subscribed, unless that fails or takes too long."""
+        """Return the waits of the listener once it is subscribed, or once that has failed or takes too long."""
         own = self.own
         with own.lock:
             if own.listener is None or not own.listener.is_alive:
@@ -175,7 +175,7 @@ def _heard(ended: _Ends, within_s: float | None) -> dict[SubmitKey, Outcome]:
 
 
 class _Own:
-    """What one process waits with."""
+    """The inbox and the listener of one process."""
 
     def __init__(self) -> None:
         self.inbox = new_name()
@@ -185,7 +185,7 @@ class _Own:
 
 
 class _Listener:
-    """The thread that hears of ends, and what it looks for."""
+    """The thread that hears of ends, or looks for them."""
 
     def __init__(self, broker: BlockingBroker, inbox: str, clock: Clock, look_every_s: float) -> None:
         self.waits = Waits()
@@ -237,7 +237,7 @@ class _Listener:
         try:
             self.is_ready.set()
             self._failures.clear()
-            self._look_at_s = 0.0  # what was published meanwhile was not heard
+            self._look_at_s = 0.0  # messages before the subscription were not heard
             hear = partial(self._hear, subscription)
             while not self.is_closing.is_set():
                 self._look_if_due(hear)
@@ -250,7 +250,7 @@ class _Listener:
             subscription.close()
 
     def _hear(self, subscription: BlockingSubscription, within_s: float) -> None:
-        """Hear messages for a time, and all that have come by then, but no longer than a second more."""
+        """Hear messages for ``within_s``, and then those that have come already, for at most a second more."""
         until_s = self._clock.monotonic_s() + within_s
         while (left_s := until_s - self._clock.monotonic_s()) > -HEAR_MOST_S:
             message = subscription.next(left_s)

@@ -1,7 +1,7 @@
 """How handles get the ends of their tasks. The waiting itself is in ``blocking`` and ``aio``.
 
-Messages come first. A client looks only at tasks that no message has told of: a look costs Redis half as much as the
-run of a small task.
+Messages come first. A client looks only at tasks that no message has told of, because a look costs Redis half as much
+as the run of a small task.
 """
 
 from collections.abc import Generator, Iterable, Mapping
@@ -16,10 +16,10 @@ from fastq.wire.inbox import TaskEnd
 H = TypeVar("H", bound=AnyHandle)
 
 READ_AT_ONCE: Final = 500
-"""Ends whose results are read together."""
+"""How many ends have their results read together."""
 
 NEW_WITHIN_S: Final = 0.05
-"""How long a message of a task that was just submitted is waited for before the first look."""
+"""How long to wait for a message about a task that was just submitted, before the first look at it."""
 
 
 class Hear(NamedTuple):
@@ -29,11 +29,11 @@ class Hear(NamedTuple):
 
 
 Steps: TypeAlias = Generator[Hear | Flow[Any] | list[H], Any, None]
-"""What the client is to do: hear, drive a flow and send its result, or pass handles on."""
+"""The steps that a client carries out: hear ends, drive a flow and send back its result, or pass handles on."""
 
 
 class Collection(Generic[H]):
-    """The handles of one wait, by the tasks that have not ended as far as is known."""
+    """The handles of one wait; ``pending`` has those whose tasks are not known to have ended, by task."""
 
     def __init__(self, handles: Iterable[H], waiter: object, what: str = "") -> None:
         refuse_in_handler()
@@ -68,7 +68,7 @@ class Collection(Generic[H]):
 
 
 def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadline) -> Steps[H]:
-    """Give handles the ends of their tasks; ``call`` is called with what is there to be heard.
+    """Give handles the ends of their tasks; ``call`` gets the ends that are the answers to ``Hear``.
 
     Raises the error that has ended all waits, and ``TimeoutError`` after the deadline.
     """
@@ -82,7 +82,7 @@ def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadl
             found = yield look_at(part)
             missed = sum(waits.has(task) for task, _ in found)
             gone += waits.settle(found)
-            # Unless most have ended unheard, messages come: the others are looked at only once they do not.
+            # Unless most of the tasks have ended unheard, messages do come: hear those before further looks.
             waits_on = not has_waited and 2 * missed <= sum(len(ids) for _, ids in part)
             yield from _hear(collection, deadline, HEARD_WITHIN_S if waits_on else 0.0)
             has_waited = has_waited or waits_on
@@ -95,7 +95,7 @@ def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadl
 
 
 def _hear(collection: Collection[H], deadline: Deadline, within_s: float | None) -> Steps[H]:
-    """Pass on all handles whose ends come, until none has come for so long."""
+    """Pass on handles as their ends come, until none has come for ``within_s``; None: until all have."""
     while collection.pending:
         heard: dict[SubmitKey, Outcome] = yield Hear(
             deadline.left_s() if within_s is None else deadline.within_s(within_s)

@@ -84,7 +84,7 @@ class _Handle(Generic[R_co]):
             raise ValueError(text) from error
         return value
 
-    if not TYPE_CHECKING:  # a type checker would take it for any attribute
+    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, "a handle", name, _ELSEWHERE)
@@ -121,7 +121,7 @@ class Handle(_Handle[R_co]):
     def cancel(self) -> None:
         """Delete the task if it waits; if it runs, ask its server to stop and delete it.
 
-        One that has ended is left as it is. A Go server retries what it was asked to stop.
+        A task that has ended is left as it is. A Go server stops the task, but retries it.
         """
         self.waiter.cancel(self.task)
 
@@ -159,7 +159,7 @@ AnyHandle = Handle[Any] | AsyncHandle[Any]
 
 
 def value_of(task: TaskKey, end: Outcome) -> bytes | None:
-    """Return the result in the end of a task, or raise what it was."""
+    """Return the result of a task that has ended, or raise the error by which it has."""
     if isinstance(end, Exception):
         raise end
     if end.kind is EndKind.FAILED:

@@ -1,4 +1,4 @@
-"""What makes a task one that a client waits for."""
+"""What a task and its options need, so that a client can wait for it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -11,11 +11,11 @@ from fastq.task import Task, TaskCall, with_options
 from fastq.wire.inbox import INBOX_HEADER, SUBMIT_HEADER
 
 KEPT_S: Final = 3600
-"""How long a submitted task is kept once it is completed, unless it says otherwise."""
+"""How long a submitted task is kept once it is completed, unless it has a ``retention``."""
 
 
 def awaited(task: Task, checked: Mapping[str, Any], inbox: Inbox) -> Task:
-    """Return a task with the checked options of a call, that is kept and tells an inbox of its end."""
+    """Return a task with the checked options of a call, so that it is kept, and its end is told to an inbox."""
     if not isinstance(task, Task):
         raise not_a_task(task)
     made = with_options(task, {"retention": KEPT_S, **task.options, **checked})
@@ -25,9 +25,9 @@ def awaited(task: Task, checked: Mapping[str, Any], inbox: Inbox) -> Task:
 
 
 def awaited_together(tasks: Iterable[Task], options: EnqueueOptions, inbox: Inbox) -> tuple[list[Task], EnqueueOptions]:
-    """Return tasks, and the options of a call, with which each of them is as ``awaited`` makes it.
+    """Return tasks, and options of a call that make each of them what ``awaited`` makes.
 
-    The options of one call cost much less than options of each task.
+    Options of one call cost much less than options of each task.
     """
     checked, listed = check_options(options), list(tasks)
     has_own = set()
@@ -47,7 +47,7 @@ def _headers(inbox: Inbox) -> dict[str, str]:
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    """Refuse what cannot be waited for."""
+    """Refuse a task that nobody can wait for."""
     if not options["retention"]:
         raise ValueError("retention must be more than 0 for a task that is submitted: its result would not be kept")
     if group := options.get("group"):
@@ -60,7 +60,7 @@ def _check(options: Mapping[str, Any]) -> None:
 
 
 def decoder_of(task: Task) -> Decode:
-    """Return the function that decodes the result of a task; only typed tasks have one, others keep bytes."""
+    """Return the function that decodes the result of a task; only results of typed tasks are decoded."""
     return task.decode_result if isinstance(task, TaskCall) else _as_it_is
 
 

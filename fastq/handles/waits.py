@@ -20,16 +20,16 @@ _log = logging.getLogger("fastq")
 E = TypeVar("E", bound=tuple[SubmitKey, Outcome])
 
 LOOK_EVERY_S: Final = 5.0
-"""How often a client looks at all that it waits for: a message may be lost, and Go servers send none."""
+"""How often a client looks at all tasks that it waits for: a message may be lost, and Go servers send none."""
 
 OPEN_WITHIN_S: Final = 1.0
-"""How long a client waits for its subscription; then it looks until it has one."""
+"""How long a client waits for its subscription; after that, it looks at tasks until it has one."""
 
 HEARD_WITHIN_S: Final = 0.2
-"""How long after a task was found gone a message may say that it has failed: a full archive drops it at once."""
+"""How long to wait for a message about a task that was found gone: a full archive drops a failed task at once."""
 
 MAX_TOLD: Final = 100_000
-"""Failures of tasks that nobody waits for yet; the oldest go first."""
+"""How many failures to remember of tasks that nobody waits for yet; the oldest are forgotten first."""
 
 Ends: TypeAlias = Sequence[tuple[SubmitKey, Outcome]]
 """Ends that were heard of, or found, together."""
@@ -37,7 +37,7 @@ Call: TypeAlias = Callable[[Ends], object]
 
 
 class Waits:
-    """The calls to make when tasks end, each once; for any thread."""
+    """The calls to make when tasks end, each once; thread-safe."""
 
     def __init__(self) -> None:
         self._calls: dict[SubmitKey, list[Call]] = {}
@@ -49,7 +49,7 @@ class Waits:
         self._has_warned = False
 
     def add(self, tasks: Iterable[SubmitKey], call: Call) -> None:
-        """Have something called with the end of each of these tasks; raise what has ended all waits."""
+        """Have ``call`` called with the ends of these tasks; raise the error that has ended all waits, if any."""
         with self._lock:
             if self._over is not None:
                 raise self._over
@@ -65,7 +65,7 @@ class Waits:
         return len(tasks) == 1 and self._last in tasks
 
     def remove(self, tasks: Iterable[SubmitKey], call: Call) -> None:
-        """Have it called no more for the tasks that have not ended."""
+        """Have ``call`` called no more for those of these tasks that have not ended."""
         with self._lock:
             for task in tasks:
                 calls = self._calls.get(task, [])
@@ -81,7 +81,7 @@ class Waits:
             return list(self._calls)
 
     def take_hinted(self) -> list[SubmitKey]:
-        """Return the tasks to look at, since a message without a nonce tells that they, or others, have ended."""
+        """Return the tasks to look at: a message without a nonce tells that they, or earlier ones of the id, ended."""
         hints, self._hints = self._hints, set()
         return [task for task in self.tasks if task[:2] in hints] if hints else []
 
@@ -92,7 +92,7 @@ class Waits:
     def settle(self, ends: Iterable[tuple[SubmitKey, TaskEnd]]) -> list[SubmitKey]:
         """Take the ends that a look found; return the tasks that are gone, for ``settle_gone``.
 
-        A message may have told more. One that is gone may have failed: a full archive drops failed tasks at once.
+        An earlier message may tell more. A task that is gone may have failed: a full archive drops it at once.
         """
         gone, settled = [], list[tuple[SubmitKey, Outcome]]()
         for task, found in ends:
@@ -107,7 +107,7 @@ class Waits:
         return gone
 
     def settle_gone(self, gone: Iterable[SubmitKey]) -> None:
-        """Take tasks as gone, except those that a message has meanwhile told more of."""
+        """Take tasks as gone, except those of which a message has told more meanwhile."""
         self._settle([(task, self._told.get(task, _GONE)) for task in gone])
 
     def take_message(self, data: bytes | str) -> None:
@@ -164,14 +164,14 @@ _GONE: Final = TaskEnd(EndKind.GONE, is_whole=True)
 
 
 class Inbox(NamedTuple):
-    """The inbox that the tasks of a submit name, its nonce, and what is heard there."""
+    """The inbox that the tasks of a submit name, the nonce of the submit, and the waits that hear of the ends."""
 
     name: str
     submit: str = ""
     waits: Waits | None = None
 
     def submitted(self, info: TaskInfo) -> SubmitKey:
-        """Note that a task was enqueued just now, and return which."""
+        """Note that a task was just enqueued, and return its queue, id and nonce."""
         task = info.queue, info.id, self.submit
         if self.waits is not None:
             self.waits.submitted(task)
@@ -192,16 +192,16 @@ class Deadline:
             self._at_s = time.monotonic() + self._timeout_s
 
     def left_s(self) -> float | None:
-        """Return how much is left, None for any time."""
+        """Return the seconds that are left, None without a timeout."""
         return None if self._at_s is None else max(0.0, self._at_s - time.monotonic())
 
     def within_s(self, most_s: float) -> float:
-        """Return how much is left, at most so much."""
+        """Return the seconds that are left, at most ``most_s``."""
         left_s = self.left_s()
         return most_s if left_s is None else min(most_s, left_s)
 
     def next_pause_s(self, what: str) -> float:
-        """Return how long to wait before the next look, each time longer; raise ``TimeoutError`` once it is over."""
+        """Return how long to wait before the next look, each time longer; raise ``TimeoutError`` when time is up."""
         pause_s = self._pause_s
         if self.left_s() == 0:
             raise self.over(what)
@@ -210,11 +210,11 @@ class Deadline:
 
     @property
     def is_long(self) -> bool:
-        """Return whether a timeout should say why: not if it is so short that the caller will ask again and again."""
+        """Return whether a ``TimeoutError`` says why: not if the timeout is so short that the caller will ask again."""
         return self._timeout_s >= 1.0
 
     def over(self, what: str) -> TimeoutError:
-        """Return the error once it is over."""
+        """Return the error for when time is up."""
         return TimeoutError(f"{what} not ended within {self._timeout_s:g} s")
 
 

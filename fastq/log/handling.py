@@ -1,8 +1,8 @@
 """How logging's handlers take their lock, in processes whose threads are interrupted by exceptions.
 
-Up to Python 3.12, ``Handler.handle`` calls ``acquire`` before its ``try``. An exception that is set for a thread while
-it waits there leaves the lock taken, and all other threads that log stand still. Python 3.13 takes it by ``with``,
-between which and its block nothing is raised.
+Up to Python 3.12, ``Handler.handle`` calls ``acquire`` before its ``try``. If an exception is set for a thread while it
+waits there, the lock stays taken, and all other threads that log stand still. Python 3.13 takes the lock by ``with``:
+nothing can be raised between taking the lock and entering the block.
 """
 
 import sys

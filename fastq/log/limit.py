@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def until_next_s(now_s: float) -> float:
-    """Return the seconds until the next ten begin."""
+    """Return the seconds until the next period of ten begins."""
     return PER_S - now_s % PER_S
 
 
@@ -19,7 +19,7 @@ class LogLimit(Generic[K]):
     """The lines that were logged of each kind: the first 10 in 10 s pass, the others are counted.
 
     The periods follow the clock, 0 to 10 s, 10 to 20 s and so on, so they are the same in all processes of a server.
-    Kinds depend on data of producers; beyond 200 kinds in a period, all others count as one, None.
+    Kinds depend on producers' data, so at most 200 are told apart in a period; all others count as one, None.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class LogLimit(Generic[K]):
         return False
 
     def _turn(self, now_s: float) -> None:
-        """Begin the next ten seconds if these are over."""
+        """Begin the next period if this one is over."""
         if now_s >= self._ends_s:
             self._ends_s = now_s + until_next_s(now_s)
             self._ended += self._held_back.items()

@@ -32,7 +32,7 @@ class UnblockedOutput:
     most_waiting: int
     linger_s = 0.0
     is_told_elsewhere = False
-    """Whether its losses are told in another output: then at once, and at the end."""
+    """Whether its losses are reported in another output; then they are reported at once, too, and at the end."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -56,7 +56,7 @@ class UnblockedOutput:
         with self._changed:
             self._is_finished = True
             self._changed.notify_all()
-            for _ in range(STEPS):  # a process that stands still for longer than the limit has lost one step of it
+            for _ in range(STEPS):  # a process that stands still, however long, loses only one step of the limit
                 self._changed.wait_for(self._is_through, within_s / STEPS)
             return self._is_through()
 
@@ -77,10 +77,10 @@ class UnblockedOutput:
                 self._is_writing = True
                 lines, self._size = self._take(), 0
             lost = self._write(lines)
-            with self._changed:  # including the count of dropped lines: another line may never come
+            with self._changed:  # dropped lines are reported now: another line may never come
                 self.dropped += lost
                 news, dropped = self.dropped - told, self.dropped
-                has_room = self._size <= self.most_waiting // 2  # a report that finds none is dropped, too
+                has_room = self._size <= self.most_waiting // 2  # without room, the report would be dropped, too
                 is_first, self._is_losing = lost and not self._is_losing, lost > 0
             if is_first and self.is_told_elsewhere:
                 self._tell_losing()
@@ -91,7 +91,7 @@ class UnblockedOutput:
             self._tell_dropped(self.dropped - told)
 
     def _take(self) -> bytes | memoryview:
-        """Return the lines that wait, which the next call may overwrite, and leave none."""
+        """Take all waiting lines and return them; the next call may overwrite them."""
         raise NotImplementedError
 
     def _write(self, data: bytes | memoryview) -> int:
@@ -102,7 +102,7 @@ class UnblockedOutput:
         while left:
             try:
                 left = left[os.write(fd, left) :]
-            except BlockingIOError:  # a process that shares the descriptor has set it
+            except BlockingIOError:  # a process that shares the descriptor has set O_NONBLOCK
                 poll = select.poll()
                 poll.register(fd, select.POLLOUT)
                 poll.poll()
@@ -189,7 +189,7 @@ def unblocked_stderr() -> Iterator[None]:
         return
     try:
         stream = UnblockedStderr(before.fileno())
-    except (AttributeError, OSError, ValueError):  # there is none, it is closed, or it is not a file, as in a test
+    except (AttributeError, OSError, ValueError):  # stderr is missing, closed, or, as in a test, not a file
         yield
         return
     sys.stderr = stream

@@ -23,7 +23,7 @@ _LEVELS: Final = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 _INDENT: Final = "    "
 
 About: TypeAlias = Callable[[], Mapping[str, Any]]
-"""Returns what is told of the running task with each line."""
+"""A function that returns the facts about the running task that go into each line."""
 
 
 class TextFormatter(logging.Formatter):
@@ -144,9 +144,9 @@ def set_up_logging(level: str, form: str, about: About = dict, clock: Clock | No
 
 
 def log_apps_lines() -> None:
-    """Send the app's own lines where fastq's go, in JSON, unless the app has set up the root logger itself.
+    """Send the app's own lines where fastq's go, if those are JSON and the app has not set up the root logger itself.
 
-    Its level is left alone.
+    The level of the root logger stays as it is.
     """
     root = logging.getLogger()
     if not root.handlers:

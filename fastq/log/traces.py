@@ -33,7 +33,7 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def is_library(file: str) -> bool:
-    """Return whether a file is Python's, or installed as libraries are."""
+    """Return whether a file belongs to Python or to an installed library."""
     return file.startswith("<") or "site-packages" in file or "dist-packages" in file or "/lib/python" in file
 
 

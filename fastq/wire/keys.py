@@ -102,7 +102,7 @@ def due_channel(queue: str) -> str:
 
 
 def inbox_channel(inbox: str) -> str:
-    """Name the channel that tells a client that tasks have ended for which it waits; not asynq's."""
+    """Name the channel that tells a client when tasks that it waits for have ended; not asynq's."""
     return f"asynq:inbox:{inbox}"
 
 
@@ -249,7 +249,7 @@ def moved(queue: str) -> str:
 def again(queue: str) -> str:
     """Name the hash of messages that were enqueued by key while the task with that key ran, by task id; not asynq's.
 
-    A value is ``run_at:latest:message``. The first two are in Unix seconds or empty: when to run, at the latest when.
+    A value is ``run_at:latest:message``: the time to run, the latest such time, each in Unix seconds or empty.
     """
     return f"asynq:{{{queue}}}:again"
 
