@@ -334,7 +334,7 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-if os.path.exists(os.path.join(os.path.dirname(__file__), "_fastq.py")):  # a file of the other project
+if os.path.exists(os.path.join(os.path.dirname(__file__), "_fastq.py")):  # only the other project has this file
     warnings.warn(
         "the PyPI project 'fastq', which reads DNA data, is installed into the same package as fastq-worker: removing "
         "or upgrading one of them breaks the other. Give each an environment of its own, here with: "

@@ -66,7 +66,7 @@ cdef class Prioritizer:
     less than two helpings from fair.
 
     How far credit is carried over. A split charges the tasks that it asks for. ``give_back`` takes back those that did
-    not come, but leaves at most as much credit as tasks came, and a fraction of a task: a call that brought nothing was
+    not come. It leaves no more credit than tasks did come, and a fraction of a task: a call that brought nothing was
     a turn all the same. A queue that is skipped is charged whole tasks until its credit is less than one. So an hour of
     being empty or failing earns less than a task, and an hour of being served alone costs nothing. A queue whose calls
     are cut by bytes catches up as far as it can.

@@ -107,7 +107,7 @@ class Batching(NamedTuple):
 
     @property
     def limits(self) -> tuple[int, float, int]:
-        """Return tasks, wait in seconds and bytes of a batch at most, which the main process must know."""
+        """Return the most tasks, seconds of waiting and bytes of a batch; the main process must know these."""
         return self.size, self.max_wait_s, self.max_bytes
 
 

@@ -124,7 +124,7 @@ def _not_found(task: _Typed) -> object:
 
 
 def _is_alone(registered: "_Registered") -> bool:
-    """Return whether a handler must run alone in its child; of a mux as handler, whether one of its handlers must."""
+    """Return whether a handler, or any handler of a mux that is the handler, must run alone in its child."""
     nested = registered.handler
     return not registered.threads or (isinstance(nested, ServeMux) and bool(nested.alone()))
 
@@ -354,7 +354,7 @@ class ServeMux(Generic[TaskT]):
         return {}, ()
 
     def alone(self) -> set[str]:
-        """Return the patterns whose handlers run alone in their child however many threads it has."""
+        """Return the patterns whose handlers run alone in their child, however many threads it has."""
         with self._lock:
             return {pattern for pattern, found in self._handlers.items() if _is_alone(found)}
 

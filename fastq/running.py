@@ -202,7 +202,7 @@ class RunningTask(Task):
             await asyncio.sleep(pause_s)
 
     def _pauses(self, state: Any) -> Iterator[float]:
-        """Send a checkpoint, and yield how long to wait before each check whether it is saved: some round trips."""
+        """Send a checkpoint, and yield the seconds to wait before each check whether it is saved."""
         encoded = _encode_checkpoint(state)
         pause_s = FIRST_PAUSE_S
         try:

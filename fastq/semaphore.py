@@ -138,7 +138,7 @@ class Semaphore:
         await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
 
     def _delay_s(self) -> float:
-        """Return a pause: a random 1 to 3 times an eighth of the time for which this process has found no token."""
+        """Return a random pause: 1 to 3 times an eighth of the time for which this process has found no token."""
         now_s = self._clock.monotonic_s()
         # Time beyond the longest pause does not count: maybe nobody asked in it.
         self._full_s += min(now_s - self._refused_s, MOST_TIMES * self._least_s)

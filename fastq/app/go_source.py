@@ -11,7 +11,7 @@ from fastq.app.function import TaskFunction
 
 
 class _Line(NamedTuple):
-    """A field of a struct; with ``is_filled``, nil is written as an empty value, since null is refused."""
+    """A field of a struct; with ``is_filled``, nil is written as an empty value, since the Python app takes no null."""
 
     field: str
     kind: str

@@ -1,4 +1,4 @@
-"""The breaking changes between two schemas: those by which the new one refuses payloads of the old one.
+"""The breaking changes between two schemas: the new one refuses payloads that the old one takes.
 
 Tasks wait in queues, and producers are deployed before and after workers: a worker must accept tasks that were enqueued
 before it was deployed.
@@ -15,7 +15,7 @@ _SAME: Final = ("format", "contentEncoding", "pattern", "multipleOf")
 
 
 def breaking_changes(old: Schema, new: Schema) -> list[str]:
-    """Return a line for each change that breaks; both are what ``schema_of`` returns."""
+    """Return a line for each change that breaks; both schemas are as ``schema_of`` returns them."""
     served = {name: name for name in new["tasks"]}
     for name, task in new["tasks"].items():
         served.update(dict.fromkeys(task["aliases"], name))
@@ -109,7 +109,7 @@ def _bounds(old: Schema, new: Schema) -> Iterator[str]:
 
 
 def _alternatives(schema: Schema, root: Schema) -> list[Schema]:
-    """Return the schemas of which one must hold, without references."""
+    """Return the alternatives of a schema, of which one must hold, with references resolved."""
     while "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:

@@ -14,7 +14,7 @@ _PARSER: Final = string.Formatter()
 
 
 class Template:
-    """The text of an option that may name arguments, its ``parameters``; ``about`` says whose option it is."""
+    """The text of an option that may name arguments, any of ``parameters``; ``about`` says whose option it is."""
 
     def __init__(self, option: str, text: str, parameters: Sequence[str], about: str) -> None:
         self._option, self._text, self._about = option, text, f"the {option} of {about}"

@@ -163,7 +163,7 @@ def _parts(value: Any) -> Iterable[tuple[Any, object]] | None:
     if isinstance(value, Enum):
         return [("", value.value)]
     if _is_array(value):
-        # A container that orjson accepts is not walked, which saves minutes for a large one.
+        # An array that orjson accepts is not walked, which saves minutes for a large one.
         return enumerate(value) if _is_odd_number(value) or not _is_taken(value) else None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = dict.fromkeys([*(field.name for field in dataclasses.fields(value)), *getattr(value, "__dict__", ())])

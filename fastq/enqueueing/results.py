@@ -30,7 +30,7 @@ class Texts:
     def __init__(self, texts: Iterable[str]) -> None:
         encoded = [text.encode() for text in texts]
         self._data = b"".join(encoded)
-        self._ends = array("I", list(accumulate(map(len, encoded))))  # from an iterator it would keep room to grow
+        self._ends = array("I", list(accumulate(map(len, encoded))))  # of an iterator it would keep spare room
 
     def __len__(self) -> int:
         return len(self._ends)

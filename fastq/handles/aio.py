@@ -50,7 +50,7 @@ _log = logging.getLogger("fastq")
 
 
 class AsyncWaiter:
-    """What an ``AsyncClient`` and its handles wait with."""
+    """The waiting for an ``AsyncClient`` and its handles."""
 
     def __init__(self, broker: AsyncBroker, look_every_s: float = LOOK_EVERY_S) -> None:
         self._broker = broker

@@ -60,7 +60,7 @@ _log = logging.getLogger("fastq")
 
 
 class BlockingWaiter:
-    """What a ``Client`` and its handles wait with."""
+    """The waiting for a ``Client`` and its handles."""
 
     def __init__(self, broker: BlockingBroker, clock: Clock, look_every_s: float = LOOK_EVERY_S) -> None:
         self._broker = broker

@@ -115,7 +115,7 @@ class Handle(_Handle[R_co]):
         return self.waiter.state(self.task)
 
     def progress(self) -> TaskProgress | None:
-        """Return what the handler last told by ``task.progress``, None if it told nothing; it may be a second old."""
+        """Return the handler's last report by ``task.progress``, None without one; it may be a second old."""
         return self.waiter.progress(self.task)
 
     def cancel(self) -> None:
@@ -147,7 +147,7 @@ class AsyncHandle(_Handle[R_co]):
         return await self.waiter.state(self.task)
 
     async def progress(self) -> TaskProgress | None:
-        """Return what the handler last told by ``task.progress``, None if it told nothing; it may be a second old."""
+        """Return the handler's last report by ``task.progress``, None without one; it may be a second old."""
         return await self.waiter.progress(self.task)
 
     async def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""What one client waits for: the calls to make when tasks end."""
+"""The waits of one client: the calls to make when tasks end."""
 
 import logging
 import threading
@@ -81,7 +81,7 @@ class Waits:
             return list(self._calls)
 
     def take_hinted(self) -> list[SubmitKey]:
-        """Return the tasks to look at: a message without a nonce tells that they, or earlier ones of the id, ended."""
+        """Return the tasks to look at: a message without a nonce says that they, or earlier ones of the id, ended."""
         hints, self._hints = self._hints, set()
         return [task for task in self.tasks if task[:2] in hints] if hints else []
 

@@ -1,7 +1,8 @@
 """Every Redis key and channel of asynq's protocol, one function each, under asynq's names; some are fastq's own.
 
 All keys of a queue share the hash tag ``{queue}``, so a script may touch any of them in a cluster. The keys of servers,
-workers and schedulers are tagged by their own id; the four ``all_*`` sets and the counters of a scope have no tag.
+workers and schedulers are tagged by their own id. ``signs``, ``signers`` and ``takeovers`` are in the slot of
+``all_servers``. The four ``all_*`` sets, semaphores, and the histories and ticks of schedulers have no tag.
 """
 
 from datetime import UTC, date, datetime

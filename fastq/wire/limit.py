@@ -83,7 +83,7 @@ class Limit:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a limit such as "2", "5/s", "2, 5/s, burst 10, weight 3" or "1, strict"; "no limit" is one, too.
+        """Read a limit such as "2", "5/s", "2, 5/s, burst 10, weight 3", "1, strict" or "no limit".
 
         ``ValueError`` names the part that cannot be read.
         """

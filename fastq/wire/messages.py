@@ -1,4 +1,4 @@
-"""The messages of asynq's protocol as plain Python values; ``fastq.wire.codec`` turns them into bytes and back."""
+"""The messages of asynq's protocol as plain Python values; ``codec`` and ``records`` turn them into bytes and back."""
 
 import json
 import re
@@ -36,7 +36,7 @@ _QUEUE_OPTION: Final = re.compile(r'Queue\((".*")\)', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ServerInfoMessage:
-    """A running server; published every heartbeat."""
+    """A running server; published with every heartbeat."""
 
     host: str
     pid: int
