@@ -5,12 +5,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import reduce
 from operator import or_
 from types import UnionType
-from typing import Any, Generic, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+from typing import Any, Generic, Protocol, TypeVar, Union, get_args, get_origin, overload
 
 from fastq.app.annotations import result_encoder
 from fastq.app.context import Context
 from fastq.app.function import TaskFunction
-from fastq.app.payload import Payload
+from fastq.app.payload import Payload, hints_of
 from fastq.batch import Batch, Batching
 from fastq.hooks import FailureRule
 from fastq.running import RunningTask
@@ -49,10 +49,7 @@ class BatchDecorator(Protocol):
 
 def of_one_item(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a stand-in with the signature of one task: it takes one item of the batch, and returns one result."""
-    try:
-        hints = get_type_hints(function, include_extras=True)
-    except NameError:
-        hints = {}  # an annotation is not known here: items and results are taken as Any
+    hints = hints_of(f"task {name!r}", function)
     parameters = list(inspect.signature(function).parameters.values())
     if len(parameters) != 1:
         raise TypeError(

@@ -37,7 +37,7 @@ class Payload:
     def __init__(self, name: str, function: Callable[..., Any], *, is_strict: bool) -> None:
         self._name = name
         signature = inspect.signature(function)
-        hints = self._hints(function)
+        hints = hints_of(self._about, function)
         parameters = list(signature.parameters.values())
         if parameters and _is_method(function, parameters[0]):
             raise TypeError(
@@ -136,15 +136,6 @@ class Payload:
     def _about(self) -> str:
         return f"task {self._name!r}"
 
-    def _hints(self, function: Callable[..., Any]) -> dict[str, Any]:
-        try:
-            return get_type_hints(function, include_extras=True)
-        except NameError as error:
-            raise TypeError(
-                f"{self._about} has an annotation that is not known when it is registered: {error}; "
-                "define it above, and not for type checking only"
-            ) from None
-
     def _check(self, parameter: inspect.Parameter, hint: object) -> None:
         """Refuse a parameter that cannot be a field of a JSON object."""
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -155,6 +146,17 @@ class Payload:
             raise TypeError(f"{self._about} has a default without a time zone: {parameter}")
         if _is_context(hint):
             raise TypeError(f"{self._about} has the context as {parameter.name!r}; it must be the first parameter")
+
+
+def hints_of(about: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function; ``TypeError`` tells what the task is ``about`` if one is not known."""
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"{about} has an annotation that is not known when it is registered: {error}; "
+            "define it above, and not for type checking only"
+        ) from None
 
 
 def _field(parameter: inspect.Parameter, annotation: Any) -> tuple[str, Any] | tuple[str, Any, Any]:

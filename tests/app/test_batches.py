@@ -99,6 +99,11 @@ def test_functions_that_take_no_batch_are_refused(app: App) -> None:
         def single(text: str) -> None: ...
 
     settings: Any = {"max_wait": 5}
+    with pytest.raises(TypeError, match=r"task .nowhere. has an annotation that is not known .*: name .Nowhere."):
+
+        @app.task("nowhere", batch=2)
+        def nowhere(items: "Batch[Nowhere]") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
     with pytest.raises(TypeError, match="say batch="):
         app.task("waits", **settings)(lambda: None)
 

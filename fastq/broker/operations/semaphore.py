@@ -48,7 +48,7 @@ def _score(reply: bytes | float | None) -> float | None:
 
 
 def release_token(scope: str, holder: str) -> Operation[bool]:
-    """Return a token; False if the holder has none, or its time was up."""
+    """Return a token; False if the holder has none any more."""
     return Operation("ZREM", (keys.semaphore(scope),), (holder,), bool, idempotent=True)
 
 

@@ -118,7 +118,7 @@ class Waker(Actor):
         return 0.0
 
     def _told(self) -> None:
-        """Tell the fetcher at once, in the iteration of the event loop that read the answer."""
+        """Pass a queue on to the fetcher at once, in the iteration of the event loop that read the answer."""
         self._armed.clear()
         self._has_woken = True
         self._on_tasks(self._queue)

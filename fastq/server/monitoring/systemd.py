@@ -22,7 +22,7 @@ def notify(words: str) -> None:
 
 
 async def tell_systemd(process: ServerProcess) -> None:
-    """Tell systemd when the shutdown begins, and twice in each ``WatchdogSec`` that the server is well."""
+    """Notify systemd when the shutdown begins, and twice in each ``WatchdogSec`` that the server is well."""
     every_s = _watchdog_s(os.environ)
     told_of_end = False
     while True:
