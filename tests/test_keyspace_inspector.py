@@ -225,7 +225,7 @@ def golden_moment(text: str | None) -> Moment | str:
     return "None" if text is None else Moment(datetime.fromisoformat(text[:26].rstrip("Z") + "+00:00").timestamp())
 
 
-FASTQS = {"archive_max", "archive_full", "archive_dropped", "lost", "orphaned", "overdue"}
+FASTQS = {"archive_max", "archive_full", "archive_dropped", "lost", "max_pending", "orphaned", "overdue"}
 """What only fastq tells of a queue; of a task it is ``FASTQS_OF_A_TASK``."""
 
 

@@ -44,7 +44,13 @@ FAR_S = 4_000_000_000
 
 @pytest.fixture
 def own(db: Redis) -> None:
-    db.mset({key: 1 for names in OWN.values() for key in names})
+    fill_own(db)
+
+
+def fill_own(db: Redis) -> None:
+    limits = keys.limits("q")
+    db.mset({key: 1 for names in OWN.values() for key in names if key != limits})
+    db.hset(limits, "*", "1:0:1:1")
 
 
 @pytest.fixture
@@ -87,7 +93,7 @@ def test_own_keys_are_counted_by_kind(ask: Ask, db: Redis, own: None, theirs: di
 
 
 def test_own_keys_are_deleted_and_nothing_else(ask: Ask, db: Redis, theirs: dict[bytes, bytes | None]) -> None:
-    db.mset({key: 1 for names in OWN.values() for key in names})
+    fill_own(db)
     assert ask("delete_own_keys") == sum(map(len, OWN.values()))
     assert everything(db) == theirs
     assert (ask("own_keys"), ask("delete_own_keys")) == ({}, 0)

@@ -1,6 +1,7 @@
 """The outbox: tasks that are written in a transaction of the database, and enqueued once it is committed."""
 
 import logging
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, Unpack
@@ -13,6 +14,7 @@ from sqlalchemy.orm import Session
 from fastq.client import Client
 from fastq.common.clock import at_unix_ns
 from fastq.contrib.sqlalchemy.tables import OutboxTask, new_id
+from fastq.enqueueing.producer import compose
 from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError
 from fastq.info import TaskInfo
 from fastq.options import EnqueueOptions, check_options
@@ -100,7 +102,9 @@ def _task_of(row: OutboxTask) -> Task:
     for name in _TIMES:
         if isinstance(options.get(name), str):
             options[name] = datetime.fromisoformat(options[name])
-    return Task(row.type, row.payload or None, **{**options, "task_id": row.task_id})
+    task = Task(row.type, row.payload or None, **{**options, "task_id": row.task_id})
+    compose(task, {}, time.time_ns())  # options that do not go together would fail with the tasks of other rows
+    return task
 
 
 class Relay:

@@ -117,18 +117,18 @@ def test_rows_stay_while_redis_fails(engine: Engine) -> None:
 def test_a_row_that_cannot_be_a_task_keeps_the_reason(
     engine: Engine, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bad: list[Any] = [{"max_retry": "many"}, {"priority": 1}, {"process_at": "soon"}, ["queue"]]
+    bad: list[Any] = [{"max_retry": "many"}, {"priority": 1}, {"prio": 1}, {"process_at": "soon"}, ["queue"]]
     with Session(engine) as session, session.begin():
         for options in [*bad, {"process_at": "2026-11-22T17:00:00Z"}]:
             session.add(OutboxTask(type="mail:send", options=options))
     with caplog.at_level(logging.ERROR, "fastq.outbox"):
-        assert relay(engine, client) == Relayed(1, 4)
+        assert relay(engine, client) == Relayed(1, 5)
     assert relay(engine, client) == Relayed(0, 0)
     with Session(engine) as session:
         errors = [row.error or "" for row in session.scalars(select(OutboxTask).order_by(OutboxTask.id))]
-    for error, word in zip(errors, ("many", "priority", "soon", "queue"), strict=True):
+    for error, word in zip(errors, ("many", "needs lane", "prio", "soon", "queue"), strict=True):
         assert word in error
-    assert len(caplog.records) == 4
+    assert len(caplog.records) == 5
 
 
 def test_bad_tasks_are_refused_when_they_are_added(engine: Engine) -> None:

@@ -24,6 +24,7 @@ NOT_EXACT: Final = {
     "archive_full",
     "archive_dropped",
     "lost",
+    "max_pending",
     "orphaned",
     "overdue",
 }
