@@ -8,7 +8,7 @@ it.
 import asyncio
 import contextvars
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, Unpack
 
 import orjson
 
-from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Retried
+from fastq.broker.operations.finish import FATES, Archived, Disposition, Retried
 from fastq.checkpoint import Unserved, with_checkpoint
 from fastq.common.callables import is_async
 from fastq.enqueueing.producer import as_task, compose
@@ -277,18 +277,12 @@ def _time_is_up_ns(view: TaskView) -> int:
     return time.monotonic_ns() + int((min(limits) if limits else 1800.0) * 1e9)
 
 
-_OUTCOMES: Final[Mapping[type[Disposition], RunOutcome]] = {
-    Done: RunOutcome.DONE,
-    Completed: RunOutcome.DONE,
-    Retried: RunOutcome.RETRY,
-    Archived: RunOutcome.ARCHIVE,
-}
-
-
 def _outcome(kind: EventKind, disposition: Disposition) -> RunOutcome:
     if kind is EventKind.REVOKED:
         return RunOutcome.REVOKE
-    return _OUTCOMES[type(disposition)]
+    if isinstance(disposition, Archived):
+        return RunOutcome.ARCHIVE
+    return RunOutcome.DONE if FATES[type(disposition)].told else RunOutcome.RETRY  # it comes back
 
 
 class _Context(Unserved):
