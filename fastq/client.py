@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 
 def limited(queue: str, lane: str | None, parts: LimitParts) -> tuple[str, str, Limit]:
-    """Check a limit and its target; return the queue, the field of the rule, and the limit."""
+    """Check a limit and its lane; return the queue, the field under which the limit is stored, and the limit."""
     limit = Limit(**parts)
     return check_queue_name(queue, "queue"), check_limited(lane, limit), limit
 

@@ -364,7 +364,7 @@ class ServeMux(Generic[TaskT]):
             return {pattern: found.terms for pattern, found in self._handlers.items() if found.terms is not None}
 
     def _batchings(self) -> dict[str, Batching]:
-        """Return how the tasks of batch handlers are put together, by their patterns."""
+        """Return the batching of each pattern that has a batch handler."""
         with self._lock:
             handlers = self._handlers.items()
             return {pattern: found.batching for pattern, found in handlers if found.batching is not None}

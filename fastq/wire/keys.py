@@ -256,9 +256,10 @@ def again(queue: str) -> str:
 
 
 def never(key: str) -> str:
-    """Name a key that nobody ever writes, in the queue of the given key; not asynq's.
+    """Name a key of a queue that nobody ever writes, by another key of that queue; not asynq's.
 
-    Scripts that build keys declare it.
+    A script that makes the names of keys itself declares it. While the slot moves, Redis refuses a script that declares
+    a missing key, so none runs with only a part of its keys.
     """
     return f"{key.partition('}:')[0]}}}:never"
 

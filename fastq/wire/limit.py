@@ -14,7 +14,7 @@ from fastq.common.durations import parse_duration
 MAX_COUNT: Final = 1_000_000
 MAX_WEIGHT: Final = 1_000
 MAX_BURST_US: Final = 366 * 86_400_000_000
-"""More would not be exact in a script, which adds it to a time in microseconds."""
+"""A year: enough for any burst, and exact in a script, which adds it to a time in microseconds."""
 
 EACH_LANE: Final = "*"
 """Stands for each lane that has no limit of its own."""

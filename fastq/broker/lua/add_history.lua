@@ -22,7 +22,8 @@ local processed_total, lost, active = KEYS[3], KEYS[4], KEYS[5]
 local minute, hour, minutes_until, hours_until = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local max_types, other, sums, step = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
 
--- A task that was counted has also written one of these. If none exists, the queue was deleted since.
+-- Whoever counted a task left one of these three keys: it is active, processed or lost. Without any of them, the queue
+-- was deleted since.
 if redis.call("EXISTS", processed_total, lost, active) == 0 then return 0 end
 -- These raise for a key of another type before anything is written.
 local known = redis.call("HLEN", history_minutes)

@@ -26,7 +26,7 @@ local function place_in_list(known)
     if known[id] then return first + #near - at + 1 end
   end
   local from_oldest = redis.call("LPOS", source, last, "RANK", -1, "MAXLEN", 50000)
-  -- If the last passed id was taken from the end of the list, so were all ids passed before it.
+  -- If it is not found, workers have taken it, and so all ids that are older: the next page begins at the old end.
   return from_oldest and redis.call("LLEN", source) - from_oldest or 0
 end
 

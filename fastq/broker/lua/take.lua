@@ -84,8 +84,8 @@ local function parse(rule)
   return found
 end
 
--- Returns whether a sequence keeps the place of a task without a lease, which waits for its next run. If the task is
--- back in its lane, it becomes the first there, and needs no place.
+-- Returns whether a task without a lease keeps its place in its sequence: it does while it is to run again. A task that
+-- is back in its lane is moved to the front there; it needs no place.
 local function keeps_place(lane, id)
   local state = redis.pcall("HGET", task_prefix .. id, "state")
   if state == "aggregating" then redis.pcall("ZADD", queue_prefix .. "g:" .. lane, "XX", 0, id) end

@@ -39,7 +39,9 @@ class Found(NamedTuple):
 
 
 def files_of(app: str, directory: Path) -> Sequence[Path]:
-    """Return the Python files of a directory, a file, or the package of a dotted name below ``directory``.
+    """Return the Python files that ``app`` names below ``directory``: those of a directory or package, or one file.
+
+    It may be dotted, as ``shop.tasks:app``.
 
     ``FileNotFoundError`` if there are no such files.
     """

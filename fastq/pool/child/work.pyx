@@ -515,9 +515,9 @@ cdef class Work:
         self.execute(task)
 
     def raise_in_thread(self, task: Attempt) -> bool:
-        """Raise, once, in the thread of a task that was told to end; return False if the caller must try again.
+        """Raise, once, in the thread of a task that was told to end.
 
-        Then the thread is not in user code, or is taking a lock.
+        Return False, to be tried again, while the thread is outside of user code or takes a lock.
         """
         error = TaskTimeout if task.interruption is EventKind.TIMEOUT else TaskCanceled
         if task.told:

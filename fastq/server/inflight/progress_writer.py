@@ -18,7 +18,7 @@ _log = logging.getLogger("fastq")
 
 
 class ProgressWriter:
-    """The progress of running tasks that is being written, or was within the last second."""
+    """Writes the progress of running tasks: the newest of each task, at most once in ``every_s``."""
 
     def __init__(self, commands: Commands, owner: Owner, every_s: float = EVERY_S) -> None:
         self._commands = commands
