@@ -88,10 +88,11 @@ def test_limits_are_never_exceeded(lanes: tuple[InRedis, ...], is_kept: bool) ->
     assert broken(lanes) == (set() if is_kept else {"lane_limits"})
 
 
-def test_a_server_that_has_just_started_may_not_know_the_limit_of_the_queue() -> None:
+def test_a_server_that_was_cut_off_may_not_know_the_limit_of_the_queue() -> None:
     lanes = limit("", 1), A, C
-    assert broken(lanes, happened=(*RUN, Struck(0, 1, "s", "kill"))) == set()
-    assert broken(lanes, happened=(*RUN, Struck(0, 1, "low", "pause"))) == {"lane_limits"}
+    assert broken(lanes, happened=(*RUN, Struck(0, 1, "s", "partition"))) == set()
+    for who, kind in (("s", "kill"), ("low", "pause")):
+        assert broken(lanes, happened=(*RUN, Struck(0, 1, who, kind))) == {"lane_limits"}
 
 
 def test_what_somebody_runs_by_hand_goes_past_the_limits() -> None:
