@@ -118,8 +118,6 @@ class Aggregator(Actor):
 
     async def tick(self) -> float:
         """Aggregate the due groups of every queue; return the seconds until the next one is due."""
-        if not self._commands.lanes.are_known:
-            return UNTIL_KNOWN_S
         for one in list(self._open):  # from a tick that failed
             await self._give_back(one)
             self._open.discard(one)
@@ -145,6 +143,8 @@ class Aggregator(Actor):
 
     async def _aggregate_queue(self, queue: str) -> float:
         """Take at most one set of a queue's due groups; return the seconds until the next is due, 0 if one still is."""
+        if queue in self._commands.lanes.unknown:
+            return UNTIL_KNOWN_S
         pause_s, cursor, more = self._interval_s, 0, False
         while True:
             self.get_on()

@@ -187,19 +187,20 @@ class Fetcher(PerNodeActor):
             if not self._is_fetching:
                 return await self._end_fetching()
             await self._take_lost()
-        if not self._commands.lanes.are_known:
-            return UNKNOWN_PAUSE_S
         room = min(self._taker.room - self._dequeues.brought - self._expected(), MAX_BATCH_TASKS)
         if room <= 0:
             return await self._without_room()
         in_doubt = (
             self._ends.queues_in_doubt() | self._per_node.busy(self._prioritizer.weights) | self._dequeues.asked()
         )
-        quotas = self._quotas(room, self._still_resting() | in_doubt)
+        unknown = self._commands.lanes.unknown
+        quotas = self._quotas(room, self._still_resting() | in_doubt | unknown)
         if not quotas:
             if self._dequeues.brought:
                 self._hand_on()
                 return 0.0
+            if unknown:
+                return UNKNOWN_PAUSE_S if unknown.issuperset(self._prioritizer.weights) else IN_DOUBT_PAUSE_S
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
         self.get_on()
         calls = [call for queue, count in quotas for call in self._calls(queue, self._of_rated(queue, count))]

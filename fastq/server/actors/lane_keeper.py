@@ -47,7 +47,7 @@ class LaneKeeper(Actor):
         self._cursors: dict[str, int] = {}
         self._rate_cursors: dict[str, int] = {}
         self._sweep_s = -math.inf
-        commands.lanes.are_known = False
+        commands.lanes.unknown.update(queues)
 
     def first_tick_after_s(self) -> float:
         """Wait until the subscriber listens: the look finds all rules set before, and a message tells of later ones."""
@@ -86,6 +86,8 @@ class LaneKeeper(Actor):
             if isinstance(result, BrokerError):
                 self._to_look_at.add(queue)
                 failure = result
+                if result.transient:
+                    continue
             elif result:
                 if queue not in lanes:
                     self._log.info("queue %s has lanes: their tasks are taken by turns and within limits", queue)
@@ -94,7 +96,7 @@ class LaneKeeper(Actor):
                 self._on_tasks(queue)
             else:
                 lanes.discard(queue)
-        lanes.are_known |= failure is None or not failure.transient
+            lanes.unknown.discard(queue)
         if failure is not None:
             raise failure
         self._has_looked = True

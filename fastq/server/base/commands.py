@@ -62,7 +62,7 @@ class Commands:
 
         With ``joins``, the operations go into the pipeline of the request just before, if there is any.
         """
-        if self.lanes or not self.lanes.are_known:
+        if self.lanes or self.lanes.unknown:
             operations = self.lanes.twins(operations)
         if self.node_name_of is None:
             return self._only.begin(operations, joins=joins)

@@ -12,13 +12,13 @@ _OF_QUEUE: Final = "asynq:{"
 class LaneQueues(set[str]):
     """The queues that have rules for lanes; if nobody uses lanes it is empty, and operations are sent as they are.
 
-    Until they ``are_known``, any group may be a lane, and any queue may have a limit. So no task is taken, and twins
-    are sent: where there are no rules, they do the same as the plain scripts.
+    Of the ``unknown`` Redis has not told yet whether they have rules: any group of theirs may be a lane. So none of
+    their tasks is taken, and twins are sent: where there are no rules, they do the same as the plain scripts.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.are_known = True
+        self.unknown: set[str] = set()
 
     def twins(self, operations: Sequence[Operation[Any]]) -> list[Operation[Any]]:
         """Return the operations, each replaced by its twin if it has one and its queue has lanes."""
@@ -26,4 +26,4 @@ class LaneQueues(set[str]):
 
     def _twin(self, operation: Operation[Any]) -> Operation[Any]:
         queue = operation.keys[0].removeprefix(_OF_QUEUE).partition("}:")[0]
-        return in_lanes(operation, queue) if queue in self or not self.are_known else operation
+        return in_lanes(operation, queue) if queue in self or queue in self.unknown else operation

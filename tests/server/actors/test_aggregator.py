@@ -55,10 +55,10 @@ def test_nothing_is_combined_before_it_is_known_which_groups_are_lanes(db: Redis
     async def test(bench: Bench) -> None:
         join(bench.queue, {"a": DUE_S})
         aggregating = aggregator_on(bench)
-        bench.commands.lanes.are_known = False
+        bench.commands.lanes.unknown.add(QUEUE)
         assert await aggregating.tick() == UNTIL_KNOWN_S
         assert outcome(bench.queue) == {}
-        bench.commands.lanes.are_known = True
+        bench.commands.lanes.unknown.clear()
         await aggregating.tick()
         assert outcome(bench.queue) == {"whole:g": ["a"]}
 

@@ -1,10 +1,12 @@
 """The lane keeper: it learns which queues have lanes, and every lane with tasks has a turn."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from redis import Redis
 
+from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import ANY_OWNER, requeue
 from fastq.broker.transport.subscription import ChannelMessage
 from fastq.errors import BrokerConnectionError, BrokerError
@@ -12,7 +14,7 @@ from fastq.server.actors.lane_keeper import MOST_CALLS, SWEEP_EVERY_S, WITHOUT_S
 from fastq.server.actors.subscriber import due_topic
 from fastq.wire import keys
 from tests.broker.harness import QUEUE
-from tests.server.actors.fetching import Pool, fetcher
+from tests.server.actors.fetching import Pool, fetcher, fill
 from tests.server.actors.test_fetcher_lanes import put
 from tests.server.harness import Bench, on_bench
 
@@ -58,15 +60,17 @@ def test_whether_lanes_are_known_is_told_once_redis_has_answered(
         return [error for _ in operations]
 
     async def test(bench: Bench) -> None:
-        before, made = bench.commands.lanes.are_known, keeper(bench)
-        assert (before, bench.commands.lanes.are_known) == (True, False), "who has no keeper has no lanes"
+        lanes = bench.commands.lanes
+        assert not lanes.unknown, "who has no keeper has no lanes"
+        made = keeper(bench)
+        assert lanes.unknown == {QUEUE, OTHER}
         with monkeypatch.context() as cut:
             cut.setattr(bench.commands, "run_many", failing)
             with pytest.raises(BrokerError):
                 await made.tick()
-        assert bench.commands.lanes.are_known is not error.transient
+        assert lanes.unknown == ({QUEUE, OTHER} if error.transient else set())
         await made.tick()
-        assert bench.commands.lanes.are_known
+        assert not lanes.unknown
 
     on_bench(db, url, test)
 
@@ -104,6 +108,38 @@ def test_no_task_is_taken_before_it_is_known_whether_the_queue_has_rules(db: Red
         await made.tick()
         await fetching.tick()
         assert bench.db.llen(keys.pending(QUEUE)) == 1, "more than the queue's limit was taken"
+
+    on_bench(db, url, test)
+
+
+def test_a_queue_of_which_nothing_is_known_keeps_no_other_from_being_served(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(bench: Bench) -> None:
+        run_many = bench.commands.run_many
+
+        async def failing(operations: Sequence[Operation[Any]]) -> list[Any]:
+            results = await run_many(operations)
+            return [
+                BrokerConnectionError("cut") if operation.keys[0] == keys.limits(QUEUE) else result
+                for operation, result in zip(operations, results, strict=True)
+            ]
+
+        fill(bench, QUEUE, 1)
+        fill(bench, OTHER, 1)
+        made, fetching = keeper(bench), fetcher(bench, Pool(bench), {QUEUE: 1, OTHER: 1})
+        monkeypatch.setattr(bench.commands, "run_many", failing)
+        with pytest.raises(BrokerConnectionError):
+            await made.tick()
+        for _ in range(3):
+            await fetching.tick()
+        pending = keys.pending(QUEUE), keys.pending(OTHER)
+        assert [bench.db.llen(key) for key in pending] == [1, 0]
+        monkeypatch.undo()
+        await made.tick()
+        for _ in range(3):
+            await fetching.tick()
+        assert [bench.db.llen(key) for key in pending] == [0, 0]
 
     on_bench(db, url, test)
 
