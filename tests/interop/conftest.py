@@ -11,7 +11,8 @@ import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from tests.e2e.harness import workers_on
+from tests.e2e.harness import Workers, workers_on
+from tests.e2e.view import View
 from tests.interop.build import build_peer, unavailable
 from tests.interop.peer import GoPeer
 from tests.interop.scene import Scene, scene_on
@@ -78,3 +79,14 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         scene_on(redis, workers) as scene,
     ):
         yield scene
+
+
+@pytest.fixture
+def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
+    with workers_on(redis_url, tmp_path) as workers:
+        yield workers
+
+
+@pytest.fixture
+def view(db: "redis.Redis") -> View:
+    return View(db)

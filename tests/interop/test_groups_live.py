@@ -3,16 +3,13 @@
 import json
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from fastq import Client, Task
 from fastq.wire.codec import decode_task_message
-from tests.e2e.harness import Workers, workers_on
+from tests.e2e.harness import Workers
 from tests.e2e.view import View
 from tests.interop.peer import SECOND_NS, GoPeer
 from tests.interop.records import GoTask
@@ -22,17 +19,6 @@ pytestmark = pytest.mark.interop
 
 AGGREGATING = ("--group-aggregator", "tests.e2e.apps:aggregate", "--group-grace-period", "1", "--concurrency", "1")
 HOUR_NS = 3600 * SECOND_NS
-
-
-@pytest.fixture
-def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
-    with workers_on(redis_url, tmp_path) as workers:
-        yield workers
-
-
-@pytest.fixture
-def view(db: redis.Redis) -> View:
-    return View(db)
 
 
 def nothing_is_left(view: View) -> bool:

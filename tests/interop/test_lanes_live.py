@@ -5,16 +5,14 @@ Unless they have a ``GroupAggregator``: that is the danger which docs/lanes.md a
 
 import json
 from base64 import b64decode
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis
 
 from fastq import Client
 from fastq.inspector.doctor import lanes
 from tests.cli.commands import Fastq
-from tests.e2e.harness import Workers, workers_on
+from tests.e2e.harness import Workers
 from tests.e2e.view import View
 from tests.interop.peer import SECOND_NS, GoPeer
 from tests.interop.records import GoTask
@@ -23,17 +21,6 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.interop
 
 SOON_NS = SECOND_NS // 100
-
-
-@pytest.fixture
-def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
-    with workers_on(redis_url, tmp_path) as workers:
-        yield workers
-
-
-@pytest.fixture
-def view(db: redis.Redis) -> View:
-    return View(db)
 
 
 @pytest.fixture

@@ -3,15 +3,12 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from fastq import Client, Task
-from tests.e2e.harness import Workers, workers_on
+from tests.e2e.harness import Workers
 from tests.e2e.view import View
 from tests.interop.peer import SECOND_NS, GoPeer
 from tests.interop.records import GoTask
@@ -22,17 +19,6 @@ pytestmark = pytest.mark.interop
 KEY = "asynq:sema:api"
 QUICK: dict[str, Any] = {"queues": {"go": 1}, "task_check_ns": SECOND_NS // 100, "concurrency": 5}
 LIMITED = {"scope": "api", "tokens": "3"}
-
-
-@pytest.fixture
-def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
-    with workers_on(redis_url, tmp_path) as workers:
-        yield workers
-
-
-@pytest.fixture
-def view(db: redis.Redis) -> View:
-    return View(db)
 
 
 def hold_in_go(go: GoPeer, task_id: str) -> None:

@@ -4,18 +4,16 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import redis
 
 from fastq import Client, Task
 from fastq.broker.operations.cancel import CancelAs, Cancellation, cancel_processing
 from fastq.broker.transport.open import open_broker
 from fastq.wire import keys
-from tests.e2e.harness import Worker, Workers, workers_on
+from tests.e2e.harness import Worker, Workers
 from tests.e2e.view import Event, View
 from tests.interop.peer import SECOND_NS, GoPeer, hear_cancellations
 from tests.interop.records import GoOptions, GoTask, GoTaskInfo, PeerError
@@ -26,17 +24,6 @@ pytestmark = pytest.mark.interop
 COUNT = 10_000
 HOUR_NS = 3600 * SECOND_NS
 QUICK = ("--retry-delay", "tests.e2e.apps:quick_retry", "--delayed-task-check-interval", "0.05")
-
-
-@pytest.fixture
-def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
-    with workers_on(redis_url, tmp_path) as workers:
-        yield workers
-
-
-@pytest.fixture
-def view(db: redis.Redis) -> View:
-    return View(db)
 
 
 # Go's tasks -------------------------------------------------------------------------------------------------------
