@@ -45,13 +45,15 @@ class Condition:
             yield There(server, stack.enter_context(_proxy(server.port, self.away_ms)) if self.away_ms else server.port)
 
 
+EVERY_SECOND: Final = {"appendonly": "yes", "appendfsync": "everysec"}
 PLAIN: Final = Condition("loopback")
 CONDITIONS: Final[Mapping[str, Condition]] = {
     "plain": PLAIN,
     "rtt0.5": Condition("0.5 ms of round trip", away_ms=0.5),
     "rtt2": Condition("2 ms of round trip", away_ms=2.0),
-    "aof": Condition("AOF, everysec", config={"appendonly": "yes", "appendfsync": "everysec"}),
+    "aof": Condition("AOF, everysec", config=EVERY_SECOND),
     "tls": Condition("TLS", is_tls=True),
+    "production": Condition("AOF, everysec, and 1 ms of round trip", away_ms=1.0, config=EVERY_SECOND),
 }
 
 

@@ -16,37 +16,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// concurrency is that of asynq's own example; waiting is for handlers that wait.
-const (
-	concurrency = 10
-	waiting     = 64
-)
-
 // tracked is how long a task takes whose runs are written down one by one.
 const tracked = 200 * time.Millisecond
 
 func main() {
-	if len(os.Args) != 2 {
-		fail(fmt.Errorf("usage: goasynq produce|work|wait"))
+	if len(os.Args) < 2 {
+		fail(fmt.Errorf("usage: goasynq produce|work CONCURRENCY"))
 	}
 	redis, err := asynq.ParseRedisURI(os.Getenv("COMPARE_REDIS_URL"))
 	if err != nil {
 		fail(err)
 	}
-	switch os.Args[1] {
-	case "produce":
+	if os.Args[1] == "produce" {
 		err = produce(asynq.NewClient(redis), os.Stdin, os.Stdout)
-	case "work":
-		err = work(redis, concurrency)
-	default:
-		err = work(redis, waiting)
+	} else {
+		err = work(redis, os.Args[2])
 	}
 	if err != nil {
 		fail(err)
 	}
 }
 
-func work(redis asynq.RedisConnOpt, concurrency int) error {
+func work(redis asynq.RedisConnOpt, told string) error {
+	concurrency, err := strconv.Atoi(told)
+	if err != nil {
+		return err
+	}
 	meter, err := openMeter(os.Getenv("COMPARE_METER"))
 	if err != nil {
 		return err
