@@ -28,7 +28,7 @@ class _Twin(NamedTuple):
 
 
 _LANES: Final = ("pools", "lanes", "lane_keys", "turns")
-_BACK: Final = (*_LANES, "rules_of", "lane_rules", "orders", "lanes_of", "front_is_open")
+_BACK: Final = (*_LANES, "rules_of", "lane_rules", "orders", "rank", "lanes_of", "front_is_open")
 
 
 def _ended(ids: str, *, back: bool = False, before: tuple[str, ...] = (), first: str = "all_end") -> _Twin:

@@ -1,14 +1,18 @@
 -- Moves tasks from pending, where the script has put them, to the front of their lanes. Uses ended, order, groups,
--- only_lanes, orders_of.
+-- only_lanes, orders_of, rank, pending_since.
 local back = only_lanes(order)
 local orders = orders_of(back)
 for _, lane in ipairs(back) do
   local waiting = queue_prefix .. "g:" .. lane
-  local front = 0
-  if orders[lane] == "lifo" then
-    front = string.format("%.0f", (tonumber(redis.call("ZRANGE", waiting, -1, -1, "WITHSCORES")[2]) or 0) + 1)
-  end
+  local is_lifo, front = orders[lane] == "lifo", 0
+  local above = is_lifo and (tonumber(redis.call("ZRANGE", waiting, -1, -1, "WITHSCORES")[2]) or 0) + 1
   for _, id in ipairs(ended[lane]) do
+    if is_lifo then
+      -- What comes later with a lower priority stays behind it, too.
+      local priority = redis.pcall("HGET", task_prefix .. id, "priority")
+      local ranked = rank(pending_since / 1000000000, type(priority) == "string" and tonumber(priority) or 0, "lifo")
+      front = string.format("%.0f", math.max(above, ranked))
+    end
     if type(redis.pcall("ZADD", waiting, front, id)) == "number" then
       redis.call("LREM", pending, -1, id)
       redis.call("HSET", task_prefix .. id, "state", "aggregating")

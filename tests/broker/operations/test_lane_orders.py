@@ -328,6 +328,16 @@ def test_a_priority_survives_schedules_and_retries(rule: str, lanes: LaneBench) 
     assert "priority" not in lanes.bench.task("middle")
 
 
+def test_what_comes_back_into_a_lifo_lane_is_before_what_comes_with_a_lower_priority(lanes: LaneBench) -> None:
+    """Found by seed 1 of the simulation's single-lanes: it stood behind all that came later."""
+    lanes.rule("x", LIFO)
+    lanes.add("x", "a")
+    assert lanes.take() == ["a"]
+    lanes.bench.run(in_lanes(requeue(QUEUE, ["a"], NOW_NS, Guard(OURS, NOW_S + 60)), QUEUE))
+    lanes.add("x", "low", priority=-1)
+    assert lanes.take() == ["a", "low"]
+
+
 def test_a_task_that_was_there_keeps_its_priority(lanes: LaneBench) -> None:
     lanes.add("x", "a", priority=1)
     lanes.add("x", "b", state=TaskState.SCHEDULED, run_at_s=NOW_S + 60, priority=1)
