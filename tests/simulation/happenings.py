@@ -128,6 +128,7 @@ class Laned(NamedTuple):
     id: str
     lane: str
     is_own: bool
+    priority: int = 0
 
 
 class Rested(NamedTuple):
@@ -166,7 +167,10 @@ Happening = (
 
 
 class Limited(NamedTuple):
-    """Redis has another limit, from now on; 0 is no limit. The names are those of people: a lane, "*", "pool:*", ""."""
+    """Redis has another limit, from now on; 0 is no limit. The names are those of people: a lane, "*", "pool:*", "".
+
+    ``order`` is "strict", "lifo" or ""; None if the rule only pauses, so that of each lane holds.
+    """
 
     at_s: float
     name: str
@@ -175,6 +179,7 @@ class Limited(NamedTuple):
     burst: int
     is_paused: bool
     is_there: bool
+    order: str | None = ""
 
 
 class Placed(NamedTuple):
@@ -186,11 +191,11 @@ class Placed(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """So many tasks wait in a lane, from now on."""
+    """These tasks wait in a lane, from now on."""
 
     at_s: float
     lane: str
-    tasks: int
+    ids: tuple[str, ...]
 
 
 class Switched(NamedTuple):

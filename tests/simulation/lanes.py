@@ -50,11 +50,12 @@ async def _put(world: "World", client: AsyncClient, task_id: str, draw: Random) 
     lane, is_own = draw.choice(LANES), draw.random() < 0.6
     max_retry, delay_s = draw.choice((0, 1, 2)), draw.uniform(0.1, 10) if draw.random() < 0.1 else 0.0
     options: dict[str, Any] = {"queue": OF_LANES, "max_retry": max_retry, "retention": draw.choice((0, KEEPS_S))}
-    options |= {"lane" if is_own else "group": lane}
+    priority = draw.choice((0, 0, 1, -1, 100, -100)) if is_own else 0
+    options |= {"lane": lane, "priority": priority} if is_own else {"group": lane}
     options |= {"process_in": delay_s} if delay_s else {}
     options |= {"timeout": draw.uniform(5, 20)} if draw.random() < 0.3 else {}
     world.queue_of[task_id] = OF_LANES
-    world.history.others.append(Laned(world.now_s, task_id, lane, is_own))
+    world.history.others.append(Laned(world.now_s, task_id, lane, is_own, priority))
     sent = Sent(world.now_s, task_id, world.now_s + delay_s, max_retry, "", options["retention"] > 0)
     world.history.note(sent)
     await world.send(client, task_id, task_id.encode(), options)
@@ -63,7 +64,7 @@ async def _put(world: "World", client: AsyncClient, task_id: str, draw: Random) 
 async def _change_limits(world: "World", inspector: AsyncInspector, draw: Random) -> None:
     """Set, remove, pause and resume; the first limit comes when tasks may wait, and all may go for a while."""
     await asyncio.sleep(draw.uniform(0, 12))
-    note = world.history.lanes.append
+    note, pause_s = world.history.lanes.append, draw.choice((3, 3, 20))
     while not world.are_limits_final:
         note(Changing(world.now_s, True))
         name: Any = draw.choice((*LANES, *POOLS, *POOLS, "*", "*", None))
@@ -87,7 +88,7 @@ async def _change_limits(world: "World", inspector: AsyncInspector, draw: Random
                 await _remove_all(inspector)
                 world.tell("limits", "none")
         note(Changing(world.now_s, False))
-        await asyncio.sleep(draw.expovariate(1 / 3))
+        await asyncio.sleep(draw.expovariate(1 / pause_s))
 
 
 def draw_limit(draw: Random, name: str | None) -> Limit:
@@ -95,6 +96,8 @@ def draw_limit(draw: Random, name: str | None) -> Limit:
     concurrency = draw.choice((None, 1, 1, 2, 3))
     if name is None:
         return Limit(draw.choice((None, 2, 4, 8)))
+    if name[-2:] != ":*" and draw.random() < 0.4:
+        return draw.choice((Limit(1, order="strict"), Limit(concurrency, order="lifo")))
     rate = draw.choice((None, None, "1/s", "5/s", "1/4s", "1/m"))
     burst = draw.choice((1, 1, 3)) if rate else 1
     weight = draw.choice((1, 1, 3)) if name[-2:] != ":*" else 1
@@ -111,8 +114,9 @@ async def _end_limits(inspector: AsyncInspector, draw: Random) -> None:
     for name in (*LANES, *POOLS, "*"):
         await until_done(partial(inspector.resume_lane, OF_LANES, name))
     await _remove_all(inspector)
-    if draw.random() < 0.5:
-        await until_done(partial(inspector.set_limit, OF_LANES, "*", Limit(2, "5/s")))
+    if draw.random() < 0.7:
+        last = draw.choice((Limit(2, "5/s"), Limit(1, order="strict"), Limit(2, order="lifo")))
+        await until_done(partial(inspector.set_limit, OF_LANES, "*", last))
 
 
 def fate_in_lane(fate: Fate, draw: Random) -> Fate:
@@ -138,12 +142,12 @@ class LimitWatch:
     def __init__(self, world: "World") -> None:
         self._world, self._site = world, world.network.site
         self._leased: set[str] = set()
-        self._sizes = dict.fromkeys(LANES, 0)
+        self._waiting: dict[str, list[str]] = {lane: [] for lane in LANES}
         self._rules: dict[str, str] = {}
         self._master: object = None
         world.network.watch = self._look
         self._asked = [("ZRANGE", f"{_PREFIX}lease", "0", "-1"), ("HGETALL", f"{_PREFIX}limits")]
-        self._asked += [("ZCARD", f"{_PREFIX}g:{lane}") for lane in LANES]
+        self._asked += [("ZRANGE", f"{_PREFIX}g:{lane}", "0", "-1") for lane in LANES]
 
     def _look(self, packed: bytes) -> None:
         if _MARK not in packed:
@@ -153,7 +157,7 @@ class LimitWatch:
         if master is not self._master:
             self._master = master
             note(Switched(now_s))
-        leased, rules, *sizes = self._site.ask_all(self._asked)
+        leased, rules, *lanes = self._site.ask_all(self._asked)
         self._note_rules(dict(zip(rules[::2], rules[1::2], strict=True)))
         here = set(leased)
         for task_id in sorted(self._leased - here):
@@ -161,10 +165,10 @@ class LimitWatch:
         for task_id in sorted(here - self._leased):
             note(Placed(now_s, task_id, True))
         self._leased = here
-        for lane, size in zip(LANES, sizes, strict=True):
-            if self._sizes[lane] != size:
-                self._sizes[lane] = size
-                note(Waiting(now_s, lane, size))
+        for lane, ids in zip(LANES, lanes, strict=True):
+            if self._waiting[lane] != ids:
+                self._waiting[lane] = ids
+                note(Waiting(now_s, lane, tuple(ids)))
 
     def _note_rules(self, rules: dict[str, str]) -> None:
         for name in sorted(rules.keys() | self._rules.keys()):
@@ -188,6 +192,7 @@ def limited(at_s: float, name: str, text: str | None) -> Limited:
     rule = read_rule(text) if text is not None else None
     limit = (rule and rule.limit) or Limit()
     is_paused = rule is not None and rule.is_paused
+    order = None if rule is not None and rule.limit is None else limit.order or ""
     return Limited(
-        at_s, name, limit.concurrency or 0, limit.interval_us / 1e6, limit.burst, is_paused, text is not None
+        at_s, name, limit.concurrency or 0, limit.interval_us / 1e6, limit.burst, is_paused, text is not None, order
     )

@@ -26,7 +26,7 @@ IN_LANES = (Laned(0, "a", "p:1", True), Laned(0, "b", "p:1", True), Laned(0, "c"
 RUN = (Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "DONE", "s", 25.0))
 PARKED = (Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "RATE_LIMITED", "s", 25.0))
 A, B, C, A_ENDS = Placed(1, "a", True), Placed(1.5, "b", True), Placed(1.5, "c", True), Placed(1.2, "a", False)
-B_WAITS = Waiting(1, "p:1", 1)
+B_WAITS = Waiting(1, "p:1", ("b",))
 
 
 def limit(
@@ -118,7 +118,7 @@ def test_a_lane_that_is_to_rest_starts_nothing(
     assert broken(lanes, Rested(2, "a", 3), happened=(*happened, *ran)) == (set() if is_kept else {"rests"})
 
 
-LATER = Waiting(9, "p:1", 0)
+LATER = Waiting(9, "p:1", ())
 BUSY = tuple(Began(1, task_id, "s", 0, "s") for task_id in "bcde")
 
 
@@ -126,7 +126,7 @@ BUSY = tuple(Began(1, task_id, "s", 0, "s") for task_id in "bcde")
     ("lanes", "happened", "is_kept"),
     [
         ((B_WAITS, LATER), RUN, False),
-        ((B_WAITS, Waiting(6, "p:1", 0), LATER), RUN, True),
+        ((B_WAITS, Waiting(6, "p:1", ()), LATER), RUN, True),
         ((B_WAITS, Placed(5, "b", True), LATER), RUN, True),
         ((B_WAITS, LATER), (*RUN, *BUSY), True),
         ((B_WAITS, LATER), (*RUN, Struck(1, 9, "low", "pause")), True),
@@ -150,6 +150,90 @@ def test_no_lane_idles(lanes: tuple[InRedis, ...], happened: tuple[Any, ...], is
 
 def test_a_lane_that_rests_does_not_idle() -> None:
     assert broken((B_WAITS, LATER), Rested(2, "a", 9)) == set()
+
+
+STRICT, LIFO = limit("p:1", 1)._replace(order="strict"), limit("p:1")._replace(order="lifo")
+AGAIN = Placed(30, "a", True)
+RAN_TWICE = (
+    Began(1.1, "a", "s", 0, "s"),
+    Ended(2, "a", "s", "FAILED", "s", 25.0),
+    *(Began(30, "a", "s", 1, "s"), Ended(31, "a", "s", "DONE", "s", 25.0)),
+)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "is_kept"),
+    [
+        ((STRICT, A, A_ENDS, AGAIN, Placed(31, "a", False), Placed(32, "b", True)), True),
+        ((STRICT, A, A_ENDS, B, Placed(2, "b", False), AGAIN), False),
+        ((STRICT, A, A_ENDS, C, Placed(2, "c", False), AGAIN), True),
+        ((limit("p:1", 1), A, A_ENDS, B, Placed(2, "b", False), AGAIN), True),
+        ((limit("*", 1)._replace(order="strict"), A, A_ENDS, B, Placed(2, "b", False), AGAIN), False),
+        # A pause leaves the order in force, another limit ends it.
+        ((STRICT, A, A_ENDS, STRICT._replace(is_paused=True), STRICT, B, Placed(2, "b", False), AGAIN), False),
+        ((STRICT, A, A_ENDS, LIFO, STRICT, B, Placed(2, "b", False), AGAIN), True),
+        ((STRICT, A, A_ENDS, Switched(1.3), B, Placed(2, "b", False), AGAIN), True),
+    ],
+)
+def test_a_sequence_starts_nothing_while_a_task_is_to_be_tried_again(lanes: tuple[InRedis, ...], is_kept: bool) -> None:
+    assert broken(lanes, happened=RAN_TWICE) == (set() if is_kept else {"sequences"})
+
+
+def test_a_sequence_that_waits_for_a_retry_does_not_idle() -> None:
+    lanes = (STRICT, A, A_ENDS, Waiting(1.2, "p:1", ("b",)), AGAIN)
+    assert broken(lanes, happened=RAN_TWICE) == set()
+    assert broken((limit("p:1", 1), *lanes[1:]), happened=RAN_TWICE) == {"idle"}
+
+
+def in_turn(*turns: str, at_s: float = 1.0) -> tuple[InRedis, ...]:
+    """Have tasks wait in a lane, and be taken one by one."""
+    ids = tuple(sorted(turns))
+    made: list[InRedis] = [Waiting(at_s, "p:1", ids[: nth + 1]) for nth in range(len(ids))]
+    for nth, task_id in enumerate(turns):
+        left = tuple(one for one in ids if one not in turns[: nth + 1])
+        made += [Placed(at_s + 1, task_id, True), Waiting(at_s + 1, "p:1", left)]
+    return tuple(made)
+
+
+CAME_BACK = (Waiting(1, "p:1", ("a",)), A, Waiting(1, "p:1", ()), A_ENDS, Waiting(1.2, "p:1", ("a",)))
+OF_B, OF_C = ((one, Waiting(one.at_s, "p:1", ("a",))) for one in (B, C))
+
+
+@pytest.mark.parametrize(
+    ("lanes", "is_kept"),
+    [
+        (in_turn("a", "b"), True),
+        (in_turn("b", "a"), False),
+        ((LIFO, *in_turn("b", "a")), True),
+        ((LIFO, *in_turn("a", "b")), False),
+        (in_turn("d", "a", "e"), True),
+        (in_turn("a", "d", "e"), False),
+        (in_turn("e", "d", "a"), False),
+        ((LIFO, *in_turn("d", "e")), True),
+        ((LIFO, *in_turn("e", "d")), False),
+        # Where tasks were placed before the order changed, nobody knows.
+        ((*in_turn("b", "a")[:2], LIFO._replace(at_s=1.5), *in_turn("b", "a")[2:]), True),
+        ((*in_turn("b", "a")[:2], Switched(1.5), *in_turn("b", "a")[2:]), True),
+        # What was not run to its end is the next.
+        ((*CAME_BACK, Waiting(1.3, "p:1", ("a", "b")), *OF_B), False),
+        ((*CAME_BACK, Waiting(1.3, "p:1", ("a", "d")), Placed(1.5, "d", True), Waiting(1.5, "p:1", ("a",))), False),
+        ((LIFO, *CAME_BACK, Waiting(1.3, "p:1", ("a", "b")), *OF_B), True),
+        (
+            (LIFO, *CAME_BACK, Waiting(1.3, "p:1", ("a", "e")), Placed(1.5, "e", True), Waiting(1.5, "p:1", ("a",))),
+            False,
+        ),
+    ],
+)
+def test_a_lane_keeps_its_order(lanes: tuple[InRedis, ...], is_kept: bool) -> None:
+    more = Laned(0, "d", "p:1", True, 5), Laned(0, "e", "p:1", True, -5)
+    assert broken(lanes, *more) == (set() if is_kept else {"orders"})
+
+
+def test_a_clock_that_jumped_leaves_only_priorities_in_order() -> None:
+    jumped = (*RUN, Struck(0, 0, "laner", "clock"))
+    more = Laned(0, "d", "p:1", True, 5), Laned(0, "e", "p:1", True, -5)
+    assert broken(in_turn("b", "a"), *more, happened=jumped) == set()
+    assert broken(in_turn("e", "d"), *more, happened=jumped) == {"orders"}
 
 
 COMBINED = Collected(3, "x", ("c",))

@@ -66,7 +66,7 @@ KNOWN_TO_THE_JUDGE: Final = {
     "tests.simulation.judge",
     *(
         f"tests.simulation.rules.{name}"
-        for name in ("by_hand", "counting", "keyed", "lanes", "limits", "making", "results")
+        for name in ("by_hand", "counting", "keyed", "lanes", "limits", "making", "orders", "results")
     ),
 }
 

@@ -8,6 +8,7 @@ from tests.simulation.rules.keyed import in_turn, newest
 from tests.simulation.rules.lanes import combined, idle, lane_limits, lanes_left, rests
 from tests.simulation.rules.limits import semaphores
 from tests.simulation.rules.making import groups, ticks, ticks_come
+from tests.simulation.rules.orders import orders, sequences
 from tests.simulation.rules.results import checkpoints, results, results_in_time
 
 __all__ = ["judge_all", "names"]
@@ -32,6 +33,8 @@ RULES = (
     idle,
     combined,
     lanes_left,
+    sequences,
+    orders,
 )
 
 

@@ -69,10 +69,20 @@ class Lanes:
         self.levels: defaultdict[str, Level] = defaultdict(Level)
         self.leased: set[str] = set()
         self.switched_s = -1.0
+        self.begun: defaultdict[str, set[str]] = defaultdict(set)
+        """Of each sequence, the tasks that were taken and have not ended: they run, or will be taken again."""
+        self.last_s = {one.id: one.at_s for one in history.lanes if isinstance(one, Placed) and one.is_taken}
+        """When each task is taken for the last time."""
 
     def limit_of(self, level: str) -> Limited | None:
         """Return the limit of a lane or pool: its own, or of a lane without one that of each."""
         return self.limits.get(level) or (None if level.endswith(":*") else self.limits.get("*"))
+
+    def order_of(self, lane: str) -> str | None:
+        """Return the order of a lane; a rule that only pauses it leaves that of each lane in force."""
+        own, each = self.limits.get(lane), self.limits.get("*")
+        rule = each if own is None or own.order is None else own
+        return rule and rule.order
 
     def names_of(self, task_id: str) -> tuple[str, ...]:
         """Return the names of a task's lane and pool."""
@@ -86,21 +96,32 @@ class Lanes:
                 self._set(one)
             case Switched():  # takes of the former master may be lost
                 self.switched_s = one.at_s
+                self.begun.clear()
                 for level in self.levels.values():
                     level.arrival_s = 0.0
             case Placed(is_taken=False):
-                self.leased.discard(one.id)
-                for level in self.levels.values():
-                    level.counted.discard(one.id)
+                self._freed(one)
             case Placed() if one.at_s == self.switched_s:
                 self.leased.add(one.id)  # its end is lost
             case Placed():
-                self.leased.add(one.id)
-                for name in () if one.id in self.by_hand else self.names_of(one.id):
-                    yield from self._take(name, one)
-                whole = self.limits.get("")
-                if whole and 0 < whole.concurrency < len(self.leased) and not self._may_be_unheard(one.at_s):
-                    yield f"{one.id} is one of {len(self.leased)} at {one.at_s:.3f}, of {whole.concurrency} in all"
+                yield from self._taken(one)
+
+    def _freed(self, one: Placed) -> None:
+        self.leased.discard(one.id)
+        if self.last_s.get(one.id, 0.0) <= one.at_s:
+            self.begun[self.lane_of.get(one.id, "")].discard(one.id)
+        for level in self.levels.values():
+            level.counted.discard(one.id)
+
+    def _taken(self, one: Placed) -> Iterator[str]:
+        self.leased.add(one.id)
+        for name in () if one.id in self.by_hand else self.names_of(one.id):
+            yield from self._take(name, one)
+            if self.order_of(name) == "strict":
+                self.begun[name].add(one.id)
+        whole = self.limits.get("")
+        if whole and 0 < whole.concurrency < len(self.leased) and not self._may_be_unheard(one.at_s):
+            yield f"{one.id} is one of {len(self.leased)} at {one.at_s:.3f}, of {whole.concurrency} in all"
 
     def _may_be_unheard(self, at_s: float) -> bool:
         """Return whether a server may not have heard yet that the queue has limits: it was cut off when they came."""
@@ -113,6 +134,8 @@ class Lanes:
             self.limits[one.name] = one
         else:
             self.limits.pop(one.name, None)
+        for lane in [lane for lane in self.begun if self.order_of(lane) != "strict"]:
+            del self.begun[lane]
         for name, level in self.levels.items():
             was, now = before.get(name) or before.get("*"), self.limit_of(name)
             if (was and (was.interval_s, was.burst)) != (now and (now.interval_s, now.burst)):
@@ -180,7 +203,7 @@ class Idle:
     def __init__(self, history: History) -> None:
         self.history = history
         self.lanes = Lanes(history)
-        self.waiting: dict[str, int] = {}
+        self.waiting: dict[str, tuple[str, ...]] = {}
         self.since_s: dict[str, float] = {}
         self.idle_s: defaultdict[str, float] = defaultdict(float)
         self._runs = [run for runs in history.runs.values() for run in runs]
@@ -192,8 +215,8 @@ class Idle:
         list(self.lanes.happen(one))
         match one:
             case Waiting():
-                self.waiting[one.lane] = one.tasks
-                if not one.tasks:
+                self.waiting[one.lane] = one.ids
+                if not one.ids:
                     self.idle_s.pop(one.lane, None)
             case Placed(is_taken=True):
                 self.idle_s.pop(self.lanes.lane_of.get(one.id, ""), None)
@@ -201,8 +224,8 @@ class Idle:
     def look(self, at_s: float) -> Iterator[str]:
         """Look at all lanes that have tasks, at a time; yield those that have idled for too long."""
         can_work = self._has_a_child(at_s)
-        for lane, tasks in self.waiting.items():
-            if not tasks or not self._is_open(lane, at_s):
+        for lane, ids in self.waiting.items():
+            if not ids or not self._is_open(lane, at_s):
                 self.idle_s.pop(lane, None)
             elif can_work:
                 if lane not in self.idle_s:
@@ -211,7 +234,7 @@ class Idle:
                 if self.idle_s[lane] > self._longest_s(self.since_s[lane], at_s):
                     self.idle_s[lane] = -1e9
                     since_s = self.since_s[lane]
-                    yield f"{lane} may start one of {tasks} tasks, and idled from {since_s:.1f} to {at_s:.1f}"
+                    yield f"{lane} may start one of {len(ids)} tasks, and idled from {since_s:.1f} to {at_s:.1f}"
 
     def _is_open(self, lane: str, at_s: float) -> bool:
         whole, leased = self.lanes.limits.get(""), self.lanes.leased
@@ -222,6 +245,7 @@ class Idle:
         for name in filter(None, (lane, pool_of(lane))):
             limit = self.lanes.limit_of(name)
             held = sum(name in self.lanes.names_of(one) for one in leased)
+            held = max(held, len(self.lanes.begun[name]))
             if limit and (limit.is_paused or 0 < limit.concurrency <= held):
                 return False
             if limit and at_s < self.lanes.levels[name].latest_s - (limit.burst - 1) * limit.interval_s:
