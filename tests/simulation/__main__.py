@@ -17,12 +17,14 @@ from typing import Any, Final
 
 from tests.simulation.choice import NAMES, Sites
 from tests.simulation.faults import Fault
+from tests.simulation.night import run_night, seeds_of
 from tests.simulation.page import Page, real_s
 from tests.simulation.planted import PLANTED, plant
 
 HERE: Final = Path(__file__).parent
 BUILT: Final = HERE.parents[1] / "build" / "simulation"
 NO_RANDOM_ADDRESSES: Final = 0x0040000
+OF_SITES: Final = "what Redis is; any: by the seed; of several, seeds have them in turn"
 LIMIT_S: Final = 60
 """Of the processor's time, for one seed."""
 
@@ -155,8 +157,9 @@ def run_seeds(args: argparse.Namespace, page: Page, sites: Sites) -> int:
     began_s, simulated_s, seen, broken = real_s(), 0.0, 0, 0
     try:
         while (args.count == 0 or seen < args.count) and real_s() - began_s < args.within:
-            seed = args.seed + seen * args.step
-            report = run_seed(seed, args.tasks, page, sites, told=args.story, of_task=args.task)
+            seed = args.seed + seen
+            site = args.site[seed % len(args.site)]
+            report = run_seed(seed, args.tasks, page, sites, told=args.story, of_task=args.task, site_name=site)
             seen += 1
             simulated_s += float(report.get("simulated_s", 0.0))  # type: ignore[arg-type]
             if args.json:
@@ -173,32 +176,24 @@ def run_seeds(args: argparse.Namespace, page: Page, sites: Sites) -> int:
     return 1 if broken else 0
 
 
-def share(args: argparse.Namespace) -> int:
-    """Let several processes run the seeds, each with its Redis on a core of its own."""
-    cores = sorted(os.sched_getaffinity(0))
-    runners = []
-    for number in range(args.jobs):
-        count = (args.count - number + args.jobs - 1) // args.jobs if args.count else 0
-        own = ["--seed", str(args.seed + number), "--step", str(args.jobs), "--count", str(count), "--jobs", "1"]
-        words = [sys.executable, "-m", "tests.simulation", *sys.argv[1:], *own]
-        runners.append(subprocess.Popen(words))
-        os.sched_setaffinity(runners[-1].pid, {cores[number % len(cores)]})
-    while True:
-        try:
-            return max(runner.wait() for runner in runners)
-        except KeyboardInterrupt:  # theirs, too: each ends with its sum
-            continue
+def answer(args: argparse.Namespace, page: Page, sites: Sites) -> int:
+    """Run the seeds that another process asks for, each with its site, until it asks no more."""
+    for line in sys.stdin:
+        seed, site = line.split()
+        report = run_seed(int(seed), args.tasks, page, sites, site_name=site)
+        print(json.dumps(report | {"site": site}), flush=True)  # noqa: T201
+    return 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--count", type=int, default=1, help="how many seeds; 0 for all until Ctrl-C")
-    parser.add_argument("--step", type=int, default=1, help="from one seed to the next")
     parser.add_argument("--within", type=float, default=1e9, help="begin no seed after so many seconds")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes run seeds at once, each on a core")
+    parser.add_argument("--asked", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--tasks", type=int, default=60, help="how many are enqueued")
-    parser.add_argument("--site", choices=NAMES, default="single", help="what Redis is; any: by the seed")
+    parser.add_argument("--site", choices=NAMES, nargs="+", default=["single"], help=OF_SITES)
     parser.add_argument("--story", type=Path, help="write the trace of the seed to this file")
     parser.add_argument("--task", default="", help="tell the story of one task: who did what and when, and all faults")
     parser.add_argument("--shrink", action="store_true", help="tell which faults a broken promise needs")
@@ -211,14 +206,19 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="a line of JSON for each seed")
     args = parser.parse_args()
+    if args.jobs > 1 and (args.story or args.task or args.shrink or args.plant):
+        parser.error("--story, --task, --shrink and --plant need --jobs 1")
     if "FASTQ_SIMULATION" not in os.environ:
         shim = build_shim()
-        if args.jobs > 1:
-            return share(args)
+        if args.jobs > 1 and not args.asked:
+            seeds = seeds_of(args.seed, args.count, args.site)
+            return run_night(seeds, args.jobs, args.within, tells_all=args.json)
         start_again(shim)
     page = Page(Path(os.environ["FASTQ_SIMULATION"]))
-    sites = Sites(args.site, page.path.parent, BUILT / "clock.so")
+    sites = Sites(args.site[0], page.path.parent, BUILT / "clock.so")
     try:
+        if args.asked:
+            return answer(args, page, sites)
         if not args.plant:
             return run_seeds(args, page, sites)
         names = list(PLANTED) if args.plant == "all" else [args.plant]

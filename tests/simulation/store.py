@@ -91,7 +91,17 @@ class Store:
         self.page.set(1_700_000_000 * 10**9, 10**9)
         self.page.switch(True)
         self._path = str(directory / f"{name}.sock")
-        words = ["redis-server", "--port", "0", "--unixsocket", self._path, "--dir", str(directory), "--save", ""]
+        words = [
+            os.environ.get("FASTQ_REDIS_SERVER", "redis-server"),
+            "--port",
+            "0",
+            "--unixsocket",
+            self._path,
+            "--dir",
+            str(directory),
+            "--save",
+            "",
+        ]
         words += ["--hz", "1", "--latency-tracking", "no"]
         words += ["--enable-debug-command", "yes", "--logfile", str(directory / f"{name}.log"), *options]
         environment = {**os.environ, "LD_PRELOAD": str(shim), "FASTQ_SIMULATION": str(self.page.path)}

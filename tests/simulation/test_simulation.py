@@ -27,7 +27,7 @@ def simulate(*args: str) -> list[str]:
 
 
 def reports(*args: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in simulate("--json", *args) if line.startswith("{")]
+    return [json.loads(line) for line in simulate("--json", *args) if line.startswith('{"seed":')]
 
 
 @needs_clocks

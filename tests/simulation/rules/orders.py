@@ -22,7 +22,8 @@ def sequences(history: History) -> Iterator[str]:
         lane = lanes.lane_of.get(one.id, "")
         before = lanes.begun[lane] - {one.id}
         if one.id in lanes.begun[lane] and before:
-            yield f"{one.id} of the sequence {lane} was taken at {one.at_s:.3f}, before the end of {' '.join(sorted(before))}"
+            others = " ".join(sorted(before))
+            yield f"{one.id} of the sequence {lane} was taken at {one.at_s:.3f}, before the end of {others}"
 
 
 class Place(NamedTuple):
