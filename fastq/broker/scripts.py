@@ -15,6 +15,8 @@ from fastq.broker.twins import TWINS, twin_of
 
 _FOR_DRAGONFLY = "--!df flags=allow-undeclared-keys\n"
 """Dragonfly runs a script that builds keys only if this is its first line; to others it is a comment."""
+_RIGHTS = "-- rights\n"
+"""The line at which a script asks for its rights, if not first; it has written at most once until then."""
 _INCLUDE = re.compile(r"^-- include: (\w+)\n", re.MULTILINE)
 _BUILDS = re.compile(r"^builds\s+(?!\s|none\b)", re.MULTILINE)
 _CALL = re.compile(r'redis\.(p?call)\(\s*"(\w+)"')
@@ -48,13 +50,15 @@ class Script:
 
 
 def _with_question(text: str) -> str:
-    """Return a script that first asks Redis whether its user may run the script's commands."""
+    """Return a script that asks Redis whether its user may run the script's commands: first, or at ``-- rights``."""
     calls = {(how, command) for how, command in _CALL.findall(text) if command not in _NOT_ASKED}
     names = sorted({command for how, command in calls if how == "call" or command not in _SURVIVED})
     if not names:
         return text
     asked = (f'not may("{name}", key, key) and "{name}"' for name in names)
-    return _ALLOWED.format(asked="\n      or ".join(asked)) + text
+    question = _ALLOWED.format(asked="\n      or ".join(asked))
+    before, marker, after = text.partition(_RIGHTS)
+    return before + question + after if marker else question + text
 
 
 def _read_all() -> dict[str, Script]:

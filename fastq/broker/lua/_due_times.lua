@@ -2,6 +2,6 @@
 -- Forwarders sleep until the earliest time that they know, so they are told of an earlier one. If the user has no right
 -- to publish, they find the task at their next look. The call must not fail for that: the task is written by then.
 local function earliest(waiting)
-  return tonumber(redis.call("ZRANGE", waiting, 0, 0, "WITHSCORES")[2] or math.huge)
+  return tonumber(redis.call("ZRANGE", waiting, "0", "0", "WITHSCORES")[2] or math.huge)
 end
 local function tell(unix_s) redis.pcall("PUBLISH", due_channel, unix_s) end

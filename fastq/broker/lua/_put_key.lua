@@ -3,10 +3,10 @@
 -- These raise for a key of another type before anything is written; producers have no right to ZCARD.
 local known, soonest = earliest(scheduled), math.huge
 redis.call("LLEN", pending)
-redis.call("ZRANGE", completed, 0, 0)
-redis.call("ZRANGE", archived, 0, 0)
-redis.call("HGET", again, "")
+redis.call("ZRANGE", completed, "0", "0")
+redis.call("ZRANGE", archived, "0", "0")
 local pushed, has_again = {}, redis.call("EXISTS", again) == 1
+if has_again then redis.call("HGET", again, "") end
 
 -- Drops the task that waits for the end of a run, as a newer one is stored.
 local function drop_again(id)

@@ -37,7 +37,8 @@ local has_pending = redis.call("LLEN", pending)
 local common = redis.call("HMGET", limits, "", "*")
 if not common[1] and not common[2] and redis.call("HLEN", limits) == 0 then return -2 end
 local now, had_bell = now_us(), redis.call("EXISTS", bell) == 1
-local function first(of) return redis.call("ZRANGE", of, 0, 0, "WITHSCORES") end
+-- Numbers are given as text: Redis would make the text anew in each call.
+local function first(of) return redis.call("ZRANGE", of, "0", "0", "WITHSCORES") end
 local first_turn, first_full = first(turns), first(full_lanes)
 
 -- Returns after how many microseconds a lane is due, given the first of turns and of full. Servers wait for the bell,
@@ -60,6 +61,8 @@ local function is_due(one) return one[2] and tonumber(one[2]) <= now end
 if has_pending == 0 and not common[1] and not is_due(first_turn) and not is_due(first_full) then
   return {0, "", "", next_due(first_turn, first_full, 0, false), 0, {}}
 end
+-- rights
+-- (Asked here, not first: it takes longer than all the rest of a call that ends above, which writes once at most.)
 
 -- These raise for a key of another type before anything is taken off, since it could not be stored then.
 redis.call("LLEN", active)

@@ -85,10 +85,12 @@ KEY_PATTERNS: dict[str, str] = {
 BINDING = re.compile(r"local (?P<names>\w+(?:, \w+)*) = (?P<values>[^=\n]+)")
 REFERENCE = re.compile(r"(?:tonumber\()?(?P<table>KEYS|ARGV)\[(?P<index>\d+)\]\)?")
 
+RIGHTS = re.compile(r"^do -- Redis checks[^\n]*\n(?:  [^\n]*\n)*end\n", re.MULTILINE)
+
 
 def body_of(text: str) -> list[str]:
-    """Return the statements of a script: lines without the header, blank lines and comments."""
-    lines = text.split("]]\n", 1)[1].splitlines()
+    """Return the statements of a script: lines without the header, the question for rights, blanks and comments."""
+    lines = RIGHTS.sub("", text.split("]]\n", 1)[1]).splitlines()
     return [line for line in lines if line.strip() and not line.strip().startswith("--")]
 
 
