@@ -1,9 +1,9 @@
 """What a turn of the main process costs: read the rings, write the ends, fetch, give the tasks to children.
 
-``python -m benchmarks.bench_turn [--before DIR] [--rounds 9] [--seconds 3] [--ms 0.2,1,5]``. Each round gives every
-tree a server with a full queue for some seconds. A turn is a write of ends. CPU is what the scheduler has counted, so
-it holds where the machine is busy. ``--counts`` shows what the loop does in a turn, ``--calls`` what the system is
-asked for, by strace.
+``python -m benchmarks.bench_turn [--before DIR] [--loops asyncio,uvloop] [--rounds 9] [--seconds 3] [--ms 0,0.2,1,5]``.
+Each round gives every tree, and this one on each of the loops, a server with a full queue for some seconds. A turn is a
+write of ends. CPU is what the scheduler has counted, so it holds where the machine is busy. Ratios are those to the
+first column. ``--counts`` shows what the loop does in a turn, ``--calls`` what the system is asked for, by strace.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks.bench_real_work import loops_a_ms
 from benchmarks.bench_worker import ROOT
@@ -78,7 +78,20 @@ def counts(file: Path) -> dict[str, float]:
     return {name: count / last["turns"] for name, count in last.items() if name not in ("turns", "told")}
 
 
-def measure(server: RedisServer, tree: Path, ms: float, options: argparse.Namespace) -> Mapping[str, float]:
+class Side(NamedTuple):
+    """A built tree, and what is set for its server."""
+
+    tree: Path
+    flags: tuple[str, ...] = ()
+
+
+def sides(before: Path | None, loops: str) -> dict[str, Side]:
+    """Return what takes turns, by name."""
+    old = {"before": Side(before)} if before else {}
+    return old | {loop: Side(ROOT, ("--loop", loop)) for loop in loops.split(",")}
+
+
+def measure(server: RedisServer, side: Side, ms: float, options: argparse.Namespace) -> Mapping[str, float]:
     """Return the figures of one server."""
     with tempfile.TemporaryDirectory() as directory:
         file, module = Path(directory, "counts"), "fastq.cli.worker"
@@ -86,7 +99,7 @@ def measure(server: RedisServer, tree: Path, ms: float, options: argparse.Namesp
             os.environ["COUNTS"], module = str(file), "benchmarks.counted_worker"
         with (
             filled(server, tasks_of(ms, options.seconds)) as fleet,
-            running(server, app="real_work_app:mux", tree=tree, module=module) as (worker,),
+            running(server, *side.flags, app="real_work_app:mux", tree=side.tree, module=module) as (worker,),
         ):
             if options.calls:
                 return system_calls(fleet, worker, options.seconds)
@@ -95,9 +108,10 @@ def measure(server: RedisServer, tree: Path, ms: float, options: argparse.Namesp
 
 
 def main() -> None:
-    """Measure the trees by turns, and print medians and ratios."""
+    """Measure by turns, and print medians and ratios."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--before", type=Path)
+    parser.add_argument("--loops", default="asyncio", help="asyncio, uvloop or both")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--ms", default="0.2,1,5", help="0 for no-ops")
@@ -105,13 +119,13 @@ def main() -> None:
     parser.add_argument("--calls", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    trees = {"before": options.before, "now": ROOT} if options.before else {"now": ROOT}
+    taking_turns = sides(options.before, options.loops)
     with redis_server(free_port()) as server:
         for ms in map(float, options.ms.split(",")):
-            found: dict[str, list[Mapping[str, float]]] = {name: [] for name in trees}
+            found: dict[str, list[Mapping[str, float]]] = {name: [] for name in taking_turns}
             for _ in range(options.rounds):
-                for name, tree in trees.items():
-                    found[name].append(measure(server, tree, ms, options))
+                for name, side in taking_turns.items():
+                    found[name].append(measure(server, side, ms, options))
             show(f"handlers of {ms:g} ms, {options.rounds} rounds, load {os.getloadavg()[0]:.0f}", found)
             if options.json:
                 with options.json.open("a") as file:
@@ -120,12 +134,12 @@ def main() -> None:
 
 def show(title: str, found: Mapping[str, list[Mapping[str, float]]]) -> None:
     """Print the medians of each tree, and the median of the ratios round by round."""
-    print(f"\n{title}")
+    print(f"\n{title}: {', '.join(found)}")
     for what in sorted({what for rounds in found.values() for one in rounds for what in one}):
         columns = [[one.get(what, 0.0) for one in rounds] for rounds in found.values()]
         line = "".join(f"{statistics.median(column):12,.1f}" for column in columns)
-        if len(columns) == 2 and all(columns[0]):
-            line += f"   x {statistics.median(b / a for a, b in zip(*columns, strict=True)):.2f}"
+        for column in columns[1:] if all(columns[0]) else ():
+            line += f"   x {statistics.median(b / a for a, b in zip(columns[0], column, strict=True)):.2f}"
         print(f"  {what:<18}{line}", flush=True)
 
 

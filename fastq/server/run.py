@@ -14,7 +14,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import cast
 
 from fastq._version import __version__
 from fastq.common.devices import share
@@ -73,7 +75,7 @@ def serve(options: ProcessOptions, on_ready: Callable[[], None] = lambda: None) 
     """
     set_up_logging(options.config.log_level, options.config.log_format)
     raise_own_limit()
-    with asyncio.Runner(loop_factory=_Loop) as runner:
+    with asyncio.Runner(loop_factory=_loop_factory(options.config.loop)) as runner:
         return runner.run(_serve(options, on_ready))
 
 
@@ -81,6 +83,18 @@ class _Loop(asyncio.SelectorEventLoop):
     """A loop with a clock in C, because each iteration reads the clock some twenty times."""
 
     time = staticmethod(time.monotonic)
+
+
+def _loop_factory(wanted: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return what makes the loop; no code of users runs in it, so uvloop may be taken just because it is there."""
+    if wanted != "asyncio":
+        try:
+            return cast("Callable[[], asyncio.AbstractEventLoop]", import_module("uvloop").new_event_loop)
+        except ImportError as error:
+            if wanted == "uvloop":
+                text = f"the event loop uvloop cannot be imported ({error}): pip install 'fastq-worker[uvloop]'"
+                raise ServerStartError(text) from None
+    return _Loop
 
 
 async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> bool:
@@ -191,7 +205,8 @@ def _log_what_is_served(options: ProcessOptions, process: ServerProcess) -> None
     slots = process.presence.slots
     at_once = f", {slots} tasks at once" if slots != config.concurrency else ""
     python = ".".join(map(str, sys.version_info[:3]))
-    _log.info("fastq %s on Python %s serves %s", __version__, python, options.app)
+    uvloop = " with uvloop" if type(asyncio.get_running_loop()).__module__ == "uvloop" else ""
+    _log.info("fastq %s on Python %s%s serves %s", __version__, python, uvloop, options.app)
     _log.info("%s; queues %s (%s)", process.where, queues, order)
     warn_without_gil()
     if config.devices:

@@ -20,6 +20,7 @@ from typing import Any
 from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
+LOOP = os.environ.get("FASTQ_LOOP", "asyncio")
 APP = "tests.e2e.apps:mux"
 MARK = "MARK_OF_FASTQ_E2E"
 
@@ -113,9 +114,10 @@ class Worker:
 class Workers:
     """Start servers on one Redis, in a directory that is theirs."""
 
-    def __init__(self, url: str, directory: Path) -> None:
+    def __init__(self, url: str, directory: Path, loop: str) -> None:
         self.url = url
         self.directory = directory
+        self._loop = loop
         self._all: list[Worker] = []
 
     def start(
@@ -127,11 +129,15 @@ class Workers:
 
     def start_timed(self, timing: Mapping[str, float], app: str = APP, /, **config: Any) -> Worker:
         """Start a server whose fixed times are others."""
-        return self._serve({"app": app, "redis": self.url, "timing": timing, "config": config})
+        return self._serve({"app": app, "redis": self.url, "timing": timing, "config": self._with_loop(config)})
 
     def start_patient(self, **config: Any) -> Worker:
         """Start a server that learns how a child died however late the preloader says it."""
-        return self._serve({"app": APP, "redis": self.url, "config": config, "report_wait_s": PATIENCE_S})
+        order = {"app": APP, "redis": self.url, "config": self._with_loop(config), "report_wait_s": PATIENCE_S}
+        return self._serve(order)
+
+    def _with_loop(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        return {"loop": self._loop, **config}
 
     def _serve(self, order: Mapping[str, Any]) -> Worker:
         return self._start([sys.executable, "-m", "tests.e2e.serve", json.dumps(order)], {})
@@ -153,6 +159,7 @@ class Workers:
                     "PYTHONPATH": os.pathsep.join(paths),
                     "FASTQ_REDIS_URL": self.url,
                     "EVENTS_URL": self.url,
+                    "FASTQ_LOOP": self._loop,
                     MARK: mark,
                     **env,
                 },
@@ -172,9 +179,9 @@ class Workers:
 
 
 @contextmanager
-def workers_on(url: str, directory: Path) -> Iterator[Workers]:
-    """Give what starts workers, and see to their end."""
-    workers = Workers(url, directory)
+def workers_on(url: str, directory: Path, loop: str = LOOP) -> Iterator[Workers]:
+    """Give what starts workers, on asyncio unless ``tests.on_uvloop`` says otherwise, and see to their end."""
+    workers = Workers(url, directory, loop)
     try:
         yield workers
     finally:

@@ -21,7 +21,11 @@ def reap_orphans(own: Callable[[], set[int]]) -> None:
         if pid:  # our own child hides the dead behind it until its starter has reaped it
             loop.call_later(_AGAIN_S, reap)
 
-    loop.add_signal_handler(signal.SIGCHLD, reap)
+    def on_signal(*_: object) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(reap)
+
+    signal.signal(signal.SIGCHLD, on_signal)  # not by the loop: uvloop keeps this signal to itself
 
 
 def _next_dead() -> int:

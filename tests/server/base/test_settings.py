@@ -64,6 +64,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "takeover_after": [Example(timedelta(seconds=10), "10s", "10"), Example(0, "0", "0")],
     "unknown_tasks": [Example("return", "return", '"return"')],
     "start_method": [Example("spawn", "spawn", '"spawn"')],
+    "loop": [Example("asyncio", "asyncio", '"asyncio"')],
     "devices": [Example([0, "GPU-7"], "0, GPU-7", '[0, "GPU-7"]')],
     "max_tasks_per_child": [Example(1000, "1000", "1000")],
     "max_memory_per_child": [
@@ -176,6 +177,7 @@ BAD: Mapping[str, list[tuple[str, str]]] = {
     "max_memory_per_child": [("lots", "'lots' is not a size"), ("-1", "'-1'"), ("5 parsecs", "'5 parsecs'")],
     "unknown_tasks": [("requeue", "'requeue'")],
     "start_method": [("fork", "'fork'")],
+    "loop": [("libuv", "'libuv'")],
     "log_level": [("loud", "'loud'")],
     "archive_max": [
         ("0", "must be at least 1: 0"),

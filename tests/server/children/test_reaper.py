@@ -2,8 +2,12 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+
+import pytest
 
 from fastq.server.children.reaper import reap_orphans
 from tests.pool.harness import run
@@ -23,6 +27,14 @@ def exits(code: int) -> list[str]:
     return [sys.executable, "-S", "-c", f"raise SystemExit({code})"]
 
 
+@pytest.fixture
+def _signal_as_it_was() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGCHLD)
+    yield
+    signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.usefixtures("_signal_as_it_was")
 def test_orphans_are_reaped_and_own_children_are_left_to_their_starter() -> None:
     async def test() -> None:
         strangers: set[int] = set()  # the test's own processes besides are not to be reaped either
