@@ -45,9 +45,14 @@ class Postgres:
     def dsn(self) -> str:
         return f"host=127.0.0.1 port={self.port} user=app dbname=postgres"
 
-    def start(self, connections: int) -> None:
-        options = ["-D", str(self._data), "-p", str(self.port), "-h", "127.0.0.1", "-k", "", "-F"]
-        options += ["-c", f"max_connections={connections}"]
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, connections: int, *, is_synced: bool = False) -> None:
+        options = ["-D", str(self._data), "-p", str(self.port), "-h", "127.0.0.1", "-k", ""]
+        options += ["-c", f"max_connections={connections}", *([] if is_synced else ["-F"])]
         with self._log.open("wb") as file:
             program = self._programs / "postgres"
             self._process = subprocess.Popen([program, *options], user=self._user, cwd="/", stdout=file, stderr=file)
@@ -76,13 +81,13 @@ def _programs() -> Path:
 
 
 @contextmanager
-def postgres(connections: int = 20) -> Iterator[Postgres]:
-    """Run a server that takes so many connections."""
+def postgres(connections: int = 20, *, is_synced: bool = False) -> Iterator[Postgres]:
+    """Run a server that takes so many connections; with ``is_synced`` its writes survive a crash of the machine."""
     programs = _programs()
     with tempfile.TemporaryDirectory(prefix="fastq-postgres-") as directory:
         server = Postgres(programs, Path(directory))
         try:
-            server.start(connections)
+            server.start(connections, is_synced=is_synced)
             yield server
         finally:
             server.stop()

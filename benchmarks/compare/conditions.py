@@ -1,23 +1,26 @@
-"""The conditions of a run: where Redis is and what it does for each write. All contenders have the same."""
+"""The conditions of a run: where Redis is and what it does for each write. All contenders on Redis have the same."""
 
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server, tls_redis_server
+
+if TYPE_CHECKING:
+    from benchmarks.compare.database import Database
 
 
 @dataclass(frozen=True, slots=True)
 class There:
     """The Redis of a turn: contenders work through ``port``, the harness looks past what is before it."""
 
-    server: RedisServer
+    server: "RedisServer | Database"
     port: int
     scheme: str = "redis"
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -42,7 +45,7 @@ class Condition:
                 yield There(server, port, "rediss", {"SSL_CERT_FILE": str(authority)})
                 return
             server = stack.enter_context(redis_server(port=free_port(), config=self.config))
-            yield There(server, stack.enter_context(_proxy(server.port, self.away_ms)) if self.away_ms else server.port)
+            yield There(server, stack.enter_context(proxy(server.port, self.away_ms)) if self.away_ms else server.port)
 
 
 EVERY_SECOND: Final = {"appendonly": "yes", "appendfsync": "everysec"}
@@ -57,8 +60,17 @@ CONDITIONS: Final[Mapping[str, Condition]] = {
 }
 
 
+def servers(condition: Condition) -> AbstractContextManager[There]:
+    """Run Redis as a condition has it."""
+    return condition.servers()
+
+
+Store = Callable[[Condition], AbstractContextManager[There]]
+"""Runs what the tasks of a turn are kept in."""
+
+
 @contextmanager
-def _proxy(target: int, away_ms: float) -> Iterator[int]:
+def proxy(target: int, away_ms: float) -> Iterator[int]:
     """Run the delay proxy; gives its port."""
     program = Path(__file__).with_name("delay_proxy.py")
     process = subprocess.Popen([sys.executable, program, str(target), str(away_ms)], stdout=subprocess.PIPE, text=True)

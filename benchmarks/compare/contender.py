@@ -6,6 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.compare.conditions import Store, servers
+
 APPS = "benchmarks.compare.apps"
 LAUNCH = "benchmarks.compare.launch"
 
@@ -89,6 +91,7 @@ class Contender:
     handlers: int = 2  # processes that run tasks
     variables: Mapping[str, str] = field(default_factory=dict)
     put_off: Callable[[Any], int] = lambda db: 0  # tasks that are not among those left, since they run later
+    store: Store = servers  # what runs its Redis, or what it has in place of it
 
 
 def module(app: str, *arguments: str) -> Callable[[Place], Command]:

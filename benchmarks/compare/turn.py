@@ -90,7 +90,7 @@ def take_turn(turn: Turn) -> Figures:
     meter = Meter.create(path)
     log = (turn.directory / f"{turn.contender.name}.log").open("wb")
     try:
-        with log, turn.condition.servers() as there, there.server.client() as db:
+        with log, turn.contender.store(turn.condition) as there, there.server.client() as db:
             place = Place(turn.program, there.port, there.scheme)
             own = {**turn.contender.variables, **there.variables}
             around = Surroundings(variables(path, place.url, own), turn.directory, log)
