@@ -30,10 +30,13 @@ class LogLimit(Generic[K]):
 
     def allows(self, kind: K | None, now_s: float, *, most: int = LINES) -> bool:
         """Return whether a line of a kind may be logged now; if not, it is counted."""
-        self._turn(now_s)
-        if kind not in self._passed and len(self._passed) >= MAX_KINDS:
-            kind = None
-        passed = self._passed.setdefault(kind, 0)
+        if now_s >= self._ends_s:
+            self._turn(now_s)
+        passed = self._passed.get(kind)
+        if passed is None:
+            if len(self._passed) >= MAX_KINDS:
+                kind = None
+            passed = self._passed.setdefault(kind, 0)
         if passed < most:
             self._passed[kind] = passed + 1
             return True
@@ -41,11 +44,10 @@ class LogLimit(Generic[K]):
         return False
 
     def _turn(self, now_s: float) -> None:
-        """Begin the next period if this one is over."""
-        if now_s >= self._ends_s:
-            self._ends_s = now_s + until_next_s(now_s)
-            self._ended += self._held_back.items()
-            self._passed, self._held_back = {}, {}
+        """Begin the next period."""
+        self._ends_s = now_s + until_next_s(now_s)
+        self._ended += self._held_back.items()
+        self._passed, self._held_back = {}, {}
 
     @property
     def holds_back(self) -> bool:
@@ -54,6 +56,7 @@ class LogLimit(Generic[K]):
 
     def ended(self, now_s: float) -> list[tuple[K | None, int]]:
         """Return the number of lines held back in past periods, by kind; each is returned once."""
-        self._turn(now_s)
+        if now_s >= self._ends_s:
+            self._turn(now_s)
         ended, self._ended = self._ended, []
         return ended

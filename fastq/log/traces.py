@@ -2,10 +2,12 @@
 
 import sys
 import traceback
+from functools import lru_cache
 from types import FrameType, TracebackType
 from typing import Final
 
 _MAX_TEXT: Final = 64_000
+_MAX_FILES: Final = 1000
 _MACHINERY: Final = frozenset({"fastq", "importlib"})
 
 
@@ -29,9 +31,11 @@ def own_trace(error: BaseException) -> str:
 def is_ours(frame: FrameType) -> bool:
     """Return whether a frame is fastq's."""
     # Not by its path: compiled code knows none, and the user's package may lie beside ours.
-    return _package(frame) == "fastq"
+    name = frame.f_globals.get("__name__")
+    return name == "fastq" or (isinstance(name, str) and name.startswith("fastq."))
 
 
+@lru_cache(_MAX_FILES)
 def is_library(file: str) -> bool:
     """Return whether a file belongs to Python or to an installed library."""
     return file.startswith("<") or "site-packages" in file or "dist-packages" in file or "/lib/python" in file

@@ -119,12 +119,14 @@ def _by_side(group: list[InFlightTask], seq_range: SeqRange) -> Iterator[tuple[i
 
 
 def _bounded(tasks: list[InFlightTask], depths: list[int]) -> Iterator[list[InFlightTask]]:
+    sizes = [end.size() for end in dispositions(tasks)]
     begin = size = steps = 0
-    for at, (end, depth) in enumerate(zip(dispositions(tasks), depths, strict=True)):
-        size += end.size()
-        steps += depth
-        if at > begin and (at >= begin + MAX_CALL_TASKS or size > MAX_CALL_BYTES or steps > MAX_CALL_STEPS):
-            yield tasks[begin:at]
-            begin, size, steps = at, end.size(), depth
+    if len(tasks) > MAX_CALL_TASKS or sum(sizes) > MAX_CALL_BYTES or sum(depths) > MAX_CALL_STEPS:
+        for at, (its_size, depth) in enumerate(zip(sizes, depths, strict=True)):
+            size += its_size
+            steps += depth
+            if at > begin and (at >= begin + MAX_CALL_TASKS or size > MAX_CALL_BYTES or steps > MAX_CALL_STEPS):
+                yield tasks[begin:at]
+                begin, size, steps = at, its_size, depth
     if tasks:
         yield tasks[begin:]

@@ -27,10 +27,7 @@ class _LineKind(NamedTuple):
 
 
 _SNOOZED: Final = _LineKind("snoozed", logging.DEBUG)
-
-
-def _line_kind(disposition: type[Disposition]) -> _LineKind:
-    return _LineKind(FATES[disposition].word, FATES[disposition].level)
+_LINE_KINDS: Final = {end: _LineKind(fate.word, fate.level) for end, fate in FATES.items()}
 
 
 class FailureLog:
@@ -49,7 +46,7 @@ class FailureLog:
     ) -> None:
         """Log the fate of a task, or count it; ``ran_ns`` is 0 if it did not run."""
         is_snoozed = report.is_snoozed and isinstance(disposition, Retried)
-        line_kind = _SNOOZED if is_snoozed else _line_kind(type(disposition))
+        line_kind = _SNOOZED if is_snoozed else _LINE_KINDS[type(disposition)]
         if not _log.isEnabledFor(line_kind.level):
             return
         view = task.view
@@ -92,7 +89,7 @@ class FailureLog:
 
     def _log_suppressed(self, now_s: float) -> None:
         for kind, count in self._limit.ended(now_s):
-            line_kind, task_type, error_class = kind or (_line_kind(Retried), "other types", "other errors")
+            line_kind, task_type, error_class = kind or (_LINE_KINDS[Retried], "other types", "other errors")
             _log.log(
                 line_kind.level,
                 "%d more tasks of %s ended with %s in %.0f s and were %s",

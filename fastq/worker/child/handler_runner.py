@@ -239,14 +239,15 @@ class HandlerRunner:
         if context.is_forked:
             raise error  # it ends the process, which the handler has forked
         error = _named(error, context)
-        kind, report = _kind(task, error, context), failure_report(self._hooks, task, error)
+        told, report = context.interruption, failure_report(self._hooks, task, error)
+        kind = _kind(error, told, report.final or (why_final(task, error) if report.is_snoozed else ""))
         trace = "" if self._tracebacks == "never" else self._trace(task, kind, error)
         fingerprint = kept = ""
         if not report.is_snoozed and kind is not EventKind.REVOKED and not isinstance(error, _WITHOUT_HANDLER):
             fingerprint = fingerprint_of(error)
             if self._turns.allows((task.queue, fingerprint), self._clock.monotonic_s()):
                 kept = frames_of(error)[-MAX_KEPT:]
-        return kind, report._replace(trace=trace, fingerprint=fingerprint, kept=kept).encode()
+        return kind, report.with_trace(trace, fingerprint, kept).encode()
 
     def _trace(self, task: RunningTask, kind: EventKind, error: BaseException) -> str | None:
         """Return the traceback for the task's log line, "" for none, None if the line is surely over the limit."""
@@ -299,15 +300,15 @@ def _archives(kind: EventKind, task: RunningTask) -> bool:
     return kind is EventKind.SKIP_RETRY or (kind is not EventKind.REVOKED and task.retried >= task.max_retry)
 
 
-def _kind(task: RunningTask, error: BaseException, context: TaskContext) -> EventKind:
+def _kind(error: BaseException, told: EventKind | None, final: str) -> EventKind:
     if isinstance(error, TaskTimeout):
         return EventKind.TIMEOUT
     if isinstance(error, TaskCanceled):
-        return EventKind.MEMORY_LIMIT if context.interruption is EventKind.MEMORY_LIMIT else EventKind.CANCELED
+        return EventKind.MEMORY_LIMIT if told is EventKind.MEMORY_LIMIT else EventKind.CANCELED
     if isinstance(error, HandlerNotFoundError):
         return EventKind.NOT_FOUND
-    if context.interruption in TOLD_TO_END and isinstance(error, Retry):
-        return context.interruption  # the task was told to end, and this is its decision about that
-    if caused_by(error, RevokeTask):
-        return EventKind.REVOKED
-    return EventKind.SKIP_RETRY if why_final(task, error) else EventKind.FAILED
+    if told is not None and told in TOLD_TO_END and isinstance(error, Retry):
+        return told  # the task was told to end, and this is its decision about that
+    if not final:
+        return EventKind.FAILED
+    return EventKind.REVOKED if caused_by(error, RevokeTask) else EventKind.SKIP_RETRY

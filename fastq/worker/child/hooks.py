@@ -45,11 +45,10 @@ def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> Fai
         rests_lane = isinstance(error, RateLimited)
         return FailureReport(f"snoozed (not failed){why}", False, error.after_s, is_snoozed=True, rests_lane=rests_lane)
     _tell(hooks, task, error)
+    limit = getattr(task, "_limit", None)
     if (final := why_final(task, error)) or task.retried >= task.max_retry:
-        return FailureReport(text, final=final, max_retry=getattr(task, "_limit", None))
-    return FailureReport(
-        text, _counts(hooks, error), _delay_s(hooks, task, error), max_retry=getattr(task, "_limit", None)
-    )
+        return FailureReport(text, final=final, max_retry=limit)
+    return FailureReport(text, _counts(hooks, error), _delay_s(hooks, task, error), max_retry=limit)
 
 
 def why_final(task: RunningTask, error: BaseException) -> str:
@@ -118,6 +117,8 @@ def caused_by(error: BaseException, kind: type[BaseException] | tuple[type[BaseE
     """Return whether an error or one of its causes is of a class."""
     if isinstance(error, kind):
         return True
+    if error.__cause__ is None:
+        return False
     seen = {id(error)}
     while (cause := error.__cause__) is not None and id(cause) not in seen:  # "raise error from error" makes a circle
         if isinstance(cause, kind):

@@ -43,8 +43,10 @@ def _places(error: BaseException) -> list[object]:
                 places.append(place)
             trace = trace.tb_next
         cause = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
-        inner = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
-        errors += [each for each in (cause, *inner) if each is not None][: MOST_ERRORS - len(errors)]
+        if cause is not None and len(errors) < MOST_ERRORS:
+            errors.append(cause)
+        if isinstance(one, BaseExceptionGroup):
+            errors += one.exceptions[: MOST_ERRORS - len(errors)]
     return places
 
 

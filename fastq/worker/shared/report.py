@@ -6,6 +6,8 @@ It is the data of the pool's ``Event`` for the end of the attempt.
 import os
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -15,6 +17,7 @@ from fastq.log.traces import is_library, is_ours
 
 _MAX_TEXT: Final = 64_000
 _MOST_ERRORS: Final = 5
+_MOST_PLACES: Final = 1000
 _CAUSE: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
 _INNER: Final = "\nThe above exception is one of this group:\n\n"
@@ -52,6 +55,14 @@ class FailureReport(NamedTuple):
         """Return how often the task may be retried, given what its message says."""
         return of_message if self.max_retry is None else self.max_retry
 
+    def with_trace(self, trace: str | None, fingerprint: str, kept: str) -> "FailureReport":
+        """Return the report with these three."""
+        # As _replace does, in two thirds of the time.
+        return FailureReport(
+            *(self.error, self.is_failure, self.retry_in_s),
+            *(trace, self.is_snoozed, self.final, fingerprint, kept, self.max_retry, self.rests_lane),
+        )
+
     def encode(self) -> bytes:
         """Return the report as JSON."""
         return orjson.dumps(tuple(self))
@@ -66,7 +77,8 @@ def describe_error(error: BaseException) -> str:
     """Return ``Class: message (file:line)`` with the last place in the user's code; bad Unicode is replaced."""
     text = f"{type(error).__name__}: {_message(error)}".removesuffix(": ")
     place = _last_user_place(error.__traceback__)
-    text = text.encode("utf-8", "replace").decode()
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()
     if len(text) > _MAX_TEXT:
         text = text[:_MAX_TEXT] + "…"
     return f"{text} ({place})" if place else text
@@ -129,11 +141,12 @@ def _last_user_place(trace: TracebackType | None) -> str:
                 users = trace
         trace = trace.tb_next
     last = users or outside
-    return f"{_short(last.tb_frame.f_code.co_filename)}:{last.tb_lineno}" if last else ""
+    return _place(last.tb_frame.f_code.co_filename, last.tb_lineno) if last else ""
 
 
-def _short(file: str) -> str:
-    try:
-        return file.removeprefix(f"{os.getcwd().rstrip('/')}/")
-    except OSError:
-        return file
+@lru_cache(_MOST_PLACES)
+def _place(file: str, line: int) -> str:
+    """Return a place as seen from the working directory at its first error, wherever handlers go later."""
+    with suppress(OSError):
+        file = file.removeprefix(f"{os.getcwd().rstrip('/')}/")
+    return f"{file}:{line}"

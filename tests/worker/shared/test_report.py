@@ -10,7 +10,7 @@ import pytest
 
 from fastq.common.durations import parse_duration
 from fastq.errors import SkipRetry, TaskTimeout
-from fastq.worker.shared.report import FailureReport, describe_error, frames_of, trace_of
+from fastq.worker.shared.report import FailureReport, _place, describe_error, frames_of, trace_of
 
 HERE = "tests/worker/shared/test_report.py"
 
@@ -75,9 +75,14 @@ def test_a_package_whose_name_begins_like_ours_is_the_users() -> None:
     assert describe_error(error) == "KeyError: 'x' (/srv/fastq_app/tasks.py:1)"
 
 
-def test_places_in_the_working_directory_are_told_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_in_the_working_directory_are_told_from_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _place.cache_clear()
     monkeypatch.chdir("/")
-    assert describe_error(raised(fail)).split("(")[1].startswith(str(Path(__file__).relative_to("/")))
+    told = describe_error(raised(fail))
+    assert told.split("(")[1].startswith(str(Path(__file__).relative_to("/")))
+    monkeypatch.chdir(tmp_path)  # as a handler may do: an error is told as before
+    assert describe_error(raised(fail)) == told
+    _place.cache_clear()
 
 
 @pytest.mark.parametrize(
