@@ -5,5 +5,5 @@ import os
 
 import uvloop
 
-os.environ["FASTQ_LOOP"] = "uvloop"
+os.environ["LOOP_OF_FASTQ_E2E"] = "uvloop"
 asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())

@@ -20,7 +20,7 @@ from typing import Any
 from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-LOOP = os.environ.get("FASTQ_LOOP", "asyncio")
+LOOP = os.environ.get("LOOP_OF_FASTQ_E2E", "asyncio")
 APP = "tests.e2e.apps:mux"
 MARK = "MARK_OF_FASTQ_E2E"
 
