@@ -29,6 +29,8 @@ _LANE: Final = Parsed("lane", check_limited)
 _LIMIT: Final = Parsed("limit", Limit.parse)
 _lanes: Final = click.argument("lanes", type=_LANE, nargs=-1, required=True, metavar="LANE...")
 
+_STAYS: Final = " This stays, as the queue has tasks: remove it again once it is empty, unless it is to have lanes."
+
 _EPILOG: Final = """\b
 Examples:
   fastq lane ls --queue crawl
@@ -110,7 +112,8 @@ def limit(session: Session, words: Sequence[str], remove: bool, whole_queue: boo
     elif new is None and not was_there:
         session.screen.say(f"{lane_name(info)} of {clean(queue)} has no limit of its own.")
     else:
-        session.screen.say(f"{lane_name(info)} of {clean(queue)}: {info.limit or 'no limit'}.")
+        stays = new is None and info.has_own_limit
+        session.screen.say(f"{lane_name(info)} of {clean(queue)}: {info.limit or 'no limit'}.{_STAYS if stays else ''}")
 
 
 @lane.verb(

@@ -100,6 +100,18 @@ def test_limits_are_set_and_removed(fastq: Fastq, db: Redis) -> None:
     assert fastq.done("lane", "limit", "acme", "--remove", *Q) == "acme of default: 2, 5/s.\n"
     assert fastq.done("lane", "limit", "acme", "--remove", *Q) == "acme of default has no limit of its own.\n"
     assert fastq.done("lane", "limit", "--whole-queue", "--remove", *Q) == "(the queue) of default: no limit.\n"
+
+
+def test_the_last_limit_of_a_queue_with_tasks_stays_and_it_is_said(queue: Seeded, fastq: Fastq) -> None:
+    queue.db.delete(keys.limits("default"))
+    queue.db.hset(keys.limits("default"), "*", "2:0:1:1")
+    remove = ("lane", "limit", "*", "--remove", *Q)
+    stays = "This stays, as the queue has tasks: remove it again once it is empty, unless it is to have lanes."
+    assert fastq.done(*remove) == f"* of default: no limit. {stays}\n"
+    assert queue.db.hgetall(keys.limits("default")) == {b"*": b"0:0:1:1"}
+    queue.db.delete(keys.groups("default"), keys.active("default"))
+    assert fastq.done(*remove) == "* of default: no limit.\n"
+    assert not queue.db.exists(keys.limits("default"))
     assert fastq.json("lane", "limit", "acme", "3", *Q)["limit"] == "3"
 
 

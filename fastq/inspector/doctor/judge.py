@@ -77,8 +77,9 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
     ),
     Kind.REMAINS: _Verdict(
         Level.WARNING,
-        "they belong to no queue that is listed and never expire, as asynq's DeleteQueue leaves them; a new queue of "
-        "the same name would be paused, or follow the old rule of its archive",
+        "they belong to no queue that is listed and never expire: asynq's DeleteQueue left them, or a limit was set "
+        "under a mistaken name; a new queue of the same name would be paused, or follow the old rule of its archive, "
+        "or the limits",
         "fastq queue rm QUEUE --force deletes them",
     ),
     Kind.WRONG_TYPE: _Verdict(
@@ -90,6 +91,12 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
         Level.WARNING,
         "a fastq queue move was interrupted: these tasks run in neither queue until it is finished",
         "run the same fastq queue move again; it finishes the move",
+    ),
+    Kind.FOLLOW_UP: _Verdict(
+        Level.WARNING,
+        "a Go server ended the run, or one that died: a server of fastq that serves this queue runs them within 30 s, "
+        "but only if it has run tasks by key",
+        f"{_REPAIR} makes them pending",
     ),
     Kind.UNDECODABLE: _Verdict(
         Level.WARNING,

@@ -52,6 +52,8 @@ class Places:
     overdue: list[AggregationSet]
     has_parked: bool
     """Whether tasks are being moved between this queue and another one."""
+    has_follow_ups: bool
+    """Whether tasks were enqueued by key while a task with that key ran."""
 
 
 def find_places(queue: str, now_s: int) -> Flow[Places]:
@@ -59,7 +61,7 @@ def find_places(queue: str, now_s: int) -> Flow[Places]:
     expected = {container(queue, state): ("list", state) for state in LISTS}
     expected |= {container(queue, state): ("zset", state) for state in SETS}
     others = {keys.lease(queue): "zset", keys.groups(queue): "set", keys.aggregation_sets(queue): "zset"}
-    others[keys.moving(queue)] = "zset"
+    others |= {keys.moving(queue): "zset", keys.again(queue): "hash"}
     wanted = {key: kind for key, (kind, _) in expected.items()} | others
     found = dict(zip(wanted, (yield from together(*key_types(list(wanted)))), strict=True))
     wrong = {key: found[key] for key, kind in wanted.items() if found[key] not in (kind, "none")}
@@ -75,7 +77,7 @@ def find_places(queue: str, now_s: int) -> Flow[Places]:
     if found[keys.aggregation_sets(queue)] == "zset":
         sets, overdue = yield from _sets(queue, now_s)
         places += sets
-    return Places(places, wrong, overdue, found[keys.moving(queue)] == "zset")
+    return Places(places, wrong, overdue, found[keys.moving(queue)] == "zset", found[keys.again(queue)] == "hash")
 
 
 def _sets(queue: str, now_s: int) -> Flow[tuple[list[Place], list[AggregationSet]]]:

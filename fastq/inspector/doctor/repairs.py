@@ -11,6 +11,7 @@ from fastq.broker.operation import Flow, together
 from fastq.broker.operations.aggregate import STRETCH, AggregationSet, reclaim_set
 from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
 from fastq.broker.operations.enqueue import register_queue
+from fastq.broker.operations.keyed import PUT_AGAIN_AT_MOST, put_again
 from fastq.broker.operations.lease import id_word
 from fastq.broker.operations.repair import ActiveRepair, LeaseRepair, repair_active, repair_lease
 from fastq.inspector.doctor.pending import read_pending, tasks_a_call
@@ -132,6 +133,13 @@ def _release(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
     return released
 
 
+def _follow(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
+    ids, put = [suspect.name for suspect in suspects], 0
+    for at in range(0, len(ids), PUT_AGAIN_AT_MOST):
+        put += yield put_again(queue, ids[at : at + PUT_AGAIN_AT_MOST], now_s * SECOND_NS)
+    return put
+
+
 def _enlist(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
     added: int = yield register_queue(queue)
     return added
@@ -146,5 +154,6 @@ _REPAIRS: Final[dict[Kind, tuple[str, RepairFlow]]] = {
     Kind.LOST_TASK: ("tasks archived", _rescue),
     Kind.LEFTOVER: ("hashes without message deleted", _rescue),
     Kind.LOST_LOCK: ("locks released", _release),
+    Kind.FOLLOW_UP: ("follow-ups made pending", _follow),
 }
 """For each kind, the words for the result, and the repair; repairs are made in this order."""

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     REMAINS = "remains of queues"
     WRONG_TYPE = "keys of a wrong type"
     PARKED = "tasks between queues"
+    FOLLOW_UP = "follow-ups without a run"
     UNDECODABLE = "undecodable messages"
 
 

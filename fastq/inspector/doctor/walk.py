@@ -8,7 +8,8 @@ from typing import Final
 from fastq.broker.inspect.examine import TASKS_A_CALL, Stretch, examine_leases, examine_lock, examine_tasks, list_parked
 from fastq.broker.inspect.keyspace import KEYS_A_CALL, KeyPage, glob_of, node_tags, scan_keys
 from fastq.broker.inspect.servers import cluster_slots
-from fastq.broker.operation import Flow, together
+from fastq.broker.operation import Flow, Operation, together
+from fastq.broker.operations.keyed import list_again
 from fastq.broker.operations.lease import id_word
 from fastq.inspector.doctor.finding import Refused, ask, attempt
 from fastq.inspector.doctor.key_kinds import KeyKind, NamedKey, name_key
@@ -19,7 +20,9 @@ from fastq.wire import keys
 
 KEYS_A_TASK: Final = 3
 """How many keys may be examined for each task of ``limit``."""
-LASTING: Final = frozenset({"paused", "archive_rule", "scheduled_groups", "processed", "failed"})
+LASTING: Final = frozenset(
+    {"paused", "archive_rule", "scheduled_groups", "processed", "failed", "limits", "app_limits", "quota"}
+)
 """Keys of a queue that never expire, and hold no tasks."""
 STUCK_S: Final = 120
 """A lease is taken over 30 s after its end; Go's recoverers look every 60 s."""
@@ -57,10 +60,23 @@ def survey_queue(queue: str, survey: Survey, scope: Scope) -> Flow[None]:
         parked: list[bytes] = yield list_parked(queue)
         for task_id in parked:
             survey.suspect(Suspect(Kind.PARKED, queue, "", task_id.decode("utf-8", "replace")))
+    if found.has_follow_ups:
+        yield from _survey_follow_ups(queue, survey)
     for place in found.places:
         yield from walk(place, _Seeing(place, survey, scope).see)
     if keys.lease(queue) not in found.wrong and keys.active(queue) not in found.wrong:
         yield from _survey_leases(queue, survey, scope)
+
+
+def _survey_follow_ups(queue: str, survey: Survey) -> Flow[None]:
+    """Look at what was enqueued by key while a task ran: at all of it, or at 200 of more."""
+    ids: list[bytes] = yield list_again(queue)
+    names = [one.decode("utf-8", "replace") for one in ids]
+    reads = (Operation("HGET", (keys.task(queue, one),), ("state",), idempotent=True) for one in names)
+    states = yield from together(*reads)
+    for name, state in zip(names, states, strict=True):
+        if state != b"active":
+            survey.suspect(Suspect(Kind.FOLLOW_UP, queue, "", name))
 
 
 @dataclass

@@ -8,7 +8,7 @@ from redis import Redis
 
 from fastq.server.inflight.dispositions import undecodable
 from fastq.wire import keys
-from tests.broker.harness import QueueBench
+from tests.broker.harness import QueueBench, message
 from tests.inspector.harness import Seeded
 
 PAST_S: Final = 1_000_000_000
@@ -110,6 +110,19 @@ def _remains(queue: Seeded) -> None:
     hidden.db.set(hidden.key("processed:2026-11-21"), 1, ex=3600)
 
 
+def _mistaken(queue: Seeded) -> None:
+    hidden = QueueBench(queue.db, queue="mistaken")
+    hidden.db.hset(hidden.key("limits"), "*", "2:0:1:1")
+    hidden.db.hset(hidden.key("app_limits"), "*", "2:0:1:1")
+    hidden.db.hset(hidden.key("quota"), "pending", 5)
+
+
+def _follow_up(queue: Seeded) -> None:
+    """One whose task is gone, one whose task waits, and one whose task runs."""
+    kept = {task_id: b"::" + message(task_id) for task_id in ("gone", "p1", "a1")}
+    queue.db.hset(keys.again(queue.queue), mapping=kept)
+
+
 def _wrong_type(queue: Seeded) -> None:
     queue.db.delete(queue.key("retry"), keys.task(queue.queue, "retry-1"))
     queue.db.set(queue.key("retry"), "x")
@@ -124,8 +137,8 @@ def _misplaced(queue: Seeded) -> None:
 
 
 def _undecodable(queue: Seeded) -> None:
-    message = undecodable("bad", queue.queue, b"\xff", "no", PAST_S)
-    queue.db.hset(keys.task(queue.queue, "bad"), mapping={"msg": message, "state": "archived"})
+    kept = undecodable("bad", queue.queue, b"\xff", "no", PAST_S)
+    queue.db.hset(keys.task(queue.queue, "bad"), mapping={"msg": kept, "state": "archived"})
     queue.db.zadd(keys.archived(queue.queue), {"bad": FAR_S})
 
 
@@ -166,6 +179,15 @@ DEFECTS: Final = {
         is_repaired=False,
         example="asynq:{removed}:",
     ),
+    "mistaken name": Defect(
+        "remains of queues",
+        "warning",
+        "3 in app_limits, limits, quota",
+        _mistaken,
+        is_repaired=False,
+        example="asynq:{mistaken}:",
+    ),
+    "follow-ups": Defect("follow-ups without a run", "warning", "2", _follow_up),
     "wrong type": Defect("keys of a wrong type", "problem", "1", _wrong_type, is_repaired=False),
     "overdue": Defect("overdue aggregation sets", "problem", "1", _overdue),
     "misplaced": Defect("ids out of place", "warning", "1 in archived", _misplaced, is_repaired=False, example="p1"),
