@@ -30,7 +30,7 @@ def fastq(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fa
     return Fastq(redis_url)
 
 
-def limit(url: str, lane: str, concurrency: int) -> None:
+def limit(url: str, lane: str | None, concurrency: int) -> None:
     with Client(url) as client:
         client.set_limit("default", lane, concurrency=concurrency)
 
@@ -112,3 +112,23 @@ def test_a_go_server_with_an_aggregator_combines_a_lane_and_is_named_before(
     parts = json.loads(run.payload or b"")["tasks"]
     assert [b64decode(part["payload"]) for part in parts] == [b"0", b"1", b"2"]
     assert (groups(go), view.db.keys("asynq:{default}:t:*")) == ({}, [])
+
+
+def test_a_go_server_goes_beyond_the_limit_of_a_queue_and_ours_count_what_it_runs(
+    go: GoPeer, redis_url: str, workers: Workers, view: View, fastq: Fastq
+) -> None:
+    limit(redis_url, None, 2)
+    waits = b'{"do": "wait", "gate": "g"}'
+    with go.server(queues={"default": 1}, concurrency=3, task_check_ns=SOON_NS):
+        for _ in range(3):
+            go.enqueue(GoTask("of go", waits))
+        go.executions(started=3)
+        assert "start tasks beyond it" in warning_of_lanes(fastq)
+        go.enqueue(GoTask("ok", b"", None, {"task_id": "ours"}))
+        worker = workers.start("--concurrency", "2").is_ready()
+        wait_until(lambda: bool(view.db.zscore("asynq:{default}:full", "")))  # it has asked, and found the queue full
+        assert go.inspect("GetQueueInfo", "default")["pending"] == 1
+        go.request("release", gate="g")
+        go.executions(finished=3)
+    view.until("", "ours")
+    assert worker.stop() == 0, worker.text

@@ -1,4 +1,4 @@
-"""Checks of queues with lanes: Go servers that could combine their tasks, lanes that nobody serves."""
+"""Checks of queues with limits: Go servers, which know of none, and lanes that nobody serves."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,7 +9,7 @@ from fastq.broker.operation import Flow, Operation, Pause
 from fastq.broker.operations.presence import read_servers
 from fastq.inspector.doctor.finding import Finding, Level
 from fastq.wire import keys
-from fastq.wire.limit import EACH_LANE, pool_of
+from fastq.wire.limit import EACH_LANE, WHOLE_QUEUE, pool_of
 
 SAMPLED: Final = 100
 SHOWN: Final = 5
@@ -32,7 +32,7 @@ def check_lanes(queues: Sequence[str]) -> Flow[list[Finding]]:
         serving = [server for server in servers if queue in server.queues and server.is_active]
         unaware = sum(server.notice is None for server in serving)
         if unaware:
-            findings.append(_unaware(queue, unaware, len(serving)))
+            findings.append((yield from _unaware(queue, unaware, len(serving))))
         forgotten = yield from _forgotten(queue)
         if forgotten and len(serving) > unaware:
             yield Pause(SWEPT_S)
@@ -63,13 +63,25 @@ def _forgotten(queue: str) -> Flow[list[str]]:
     ]
 
 
-def _unaware(queue: str, count: int, serving: int) -> Finding:
+def _unaware(queue: str, count: int, serving: int) -> Flow[Finding]:
+    is_limited = yield Operation("HEXISTS", (keys.limits(queue),), (WHOLE_QUEUE,), bool, idempotent=True)
+    rules = yield Operation("HLEN", (keys.limits(queue),), (), int, idempotent=True)
+    has, why, advice = [], [], []
+    if rules > is_limited:
+        has.append("lanes")
+        why.append("take no task of a lane; one with a GroupAggregator combines all that wait in a lane into one task")
+        advice.append("give lanes a queue that only servers of fastq serve, or leave Config.GroupAggregator unset")
+    if is_limited:
+        has.append("a limit as a whole")
+        why.append("know nothing of the queue's limit: they start tasks beyond it, which servers of fastq then count")
+        advice.append("let their Config.Concurrency be a part of the queue's limit")
     return Finding(
         "lanes",
         Level.WARNING,
-        f"{count} of the {serving} servers of this queue, which has lanes, are asynq servers, or older fastq servers",
-        why="these take no task of a lane; one with a GroupAggregator combines all that wait in a lane into one task",
-        advice="give lanes a queue that only servers of fastq serve, or leave Config.GroupAggregator unset",
+        f"{count} of the {serving} servers of this queue, which has {' and '.join(has)}, are asynq servers, "
+        "or older fastq servers",
+        why=f"these {'; they '.join(why)}",
+        advice="; ".join(advice),
         queue=queue,
         count=count,
     )

@@ -59,6 +59,19 @@ def test_a_server_that_could_combine_lanes_is_named(queue: Seeded, url: str) -> 
     assert "GroupAggregator" in found.advice
 
 
+def test_a_server_that_does_not_know_the_limit_of_the_queue_is_named(queue: Seeded, url: str) -> None:
+    serve(queue.db, "go", None)
+    queue.db.hset(keys.limits("default"), "", "2:0:1:1")
+    found = look(url)[0]
+    assert "which has lanes and a limit as a whole, are" in found.seen
+    assert "GroupAggregator" in found.why
+    assert "start tasks beyond it" in found.why
+    queue.db.hdel(keys.limits("default"), "*")
+    (found,) = look(url)
+    assert "which has a limit as a whole, are" in found.seen
+    assert "GroupAggregator" not in found.why + found.advice
+
+
 @pytest.mark.parametrize("is_served", [True, False])
 def test_lanes_without_a_turn_are_named(queue: Seeded, url: str, is_served: bool) -> None:
     lane(queue, "lost", turn=None)
