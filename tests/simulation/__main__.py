@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tests.simulation.choice import NAMES, Sites
 from tests.simulation.faults import Fault
-from tests.simulation.night import run_night, seeds_of
+from tests.simulation.night import run_night, runners_of, seeds_of
 from tests.simulation.page import Page, real_s
 from tests.simulation.planted import PLANTED, plant
 
@@ -212,7 +212,8 @@ def main() -> int:
         shim = build_shim()
         if args.jobs > 1 and not args.asked:
             seeds = seeds_of(args.seed, args.count, args.site)
-            return run_night(seeds, args.jobs, args.within, tells_all=args.json)
+            words = [sys.executable, "-m", "tests.simulation", *sys.argv[1:], "--asked"]
+            return run_night(runners_of(words, args.jobs), seeds, args.within, tells_all=args.json)
         start_again(shim)
     page = Page(Path(os.environ["FASTQ_SIMULATION"]))
     sites = Sites(args.site[0], page.path.parent, BUILT / "clock.so")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from tests.simulation.page import real_s
@@ -21,28 +22,25 @@ COUNTED: Final = ("steps", "faults", "runs", "leases", "simulated_s")
 class Runner:
     """A process that runs the seeds whose numbers and sites it is told, each on a line, and answers in JSON."""
 
-    def __init__(self, core: int) -> None:
-        self._core = core
+    def __init__(self, words: list[str], core: int) -> None:
+        self._words, self._core = words, core
         self.now: tuple[int, str] | None = None
         """The seed that it runs."""
         self.begin()
 
     def begin(self) -> None:
         """Start, or start again."""
-        words = [sys.executable, "-m", "tests.simulation", *sys.argv[1:], "--asked"]
         pipe = subprocess.PIPE
         # In a session of its own it hears nothing of Ctrl-C, and ends when it is told nothing more.
-        self.process: Any = subprocess.Popen(words, stdin=pipe, stdout=pipe, start_new_session=True)
+        self.process: Any = subprocess.Popen(self._words, stdin=pipe, stdout=pipe, start_new_session=True)
         os.sched_setaffinity(self.process.pid, {self._core})
 
     def ask(self, seed: int, site: str) -> None:
         """Have a seed run."""
         self.now = seed, site
-        try:
+        with suppress(BrokenPipeError):  # there will be no answer
             self.process.stdin.write(f"{seed} {site}\n".encode())
             self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # there will be no answer
 
     def answer(self) -> dict[str, Any]:
         """Return the report; of a process that has ended, one that says so, and start another."""
@@ -52,16 +50,22 @@ class Runner:
         if line.endswith(b"\n"):
             report: dict[str, Any] = json.loads(line)
             return report
-        status = self.process.wait()
+        status = self._wait()
         self.begin()
         return {"seed": seed, "site": site, "broken": [f"the process of the seed ended with status {status}"]}
 
     def end(self) -> None:
         """Let it end, or where it is not done, end it."""
-        self.process.stdin.close()
         if self.now:
             self.process.kill()
-        self.process.wait()
+        self._wait()
+
+    def _wait(self) -> int:
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.stdout.close()
+        status: int = self.process.wait()
+        return status
 
 
 class Night:
@@ -99,10 +103,15 @@ def seeds_of(first: int, count: int, sites: list[str]) -> Iterator[tuple[int, st
         seed += 1
 
 
-def run_night(seeds: Iterator[tuple[int, str]], jobs: int, within_s: float, *, tells_all: bool) -> int:
+def runners_of(words: list[str], jobs: int) -> list[Runner]:
+    """Start processes by a command line, each on a core."""
+    cores = sorted(os.sched_getaffinity(0))
+    return [Runner(words, cores[number % len(cores)]) for number in range(jobs)]
+
+
+def run_night(runners: list[Runner], seeds: Iterator[tuple[int, str]], within_s: float, *, tells_all: bool) -> int:
     """Let processes run seeds until the last, the end of the time or Ctrl-C, whatever breaks; print the sum as JSON."""
-    night, cores = Night(), sorted(os.sched_getaffinity(0))
-    runners = [Runner(cores[number % len(cores)]) for number in range(jobs)]
+    night = Night()
     try:
         for report in _reports(runners, seeds, night.began_s + within_s):
             night.add(report)
