@@ -312,7 +312,7 @@ cdef class Dispatcher:
                 room = max(room, min((due - queue.backlog_ns) * at_once / mean, (most - count) / self.share.ns))
             room = min(max(room, 1.0 if needs else 0.0), self.places(queue), 1.0 + queue.places_left())
             any_needs |= needs and room >= 1
-            total += min(room, queue.left) if queue.left > 0 else room
+            total += min(room, queue.left / self.share.ns) if queue.left > 0 else room
         if not any_needs:
             return 0
         return max(0, <int64_t>total - <int64_t>len(self.waiting) - self.following + gathering(self, now))

@@ -392,3 +392,13 @@ def test_a_call_counts_as_one_task_of_what_a_child_is_given(desk: Desk) -> None:
             child.work_off(5 * MS)
         desk.dispatcher.collect([])
     assert 64 * 15 < desk.dispatcher.free(False) < 64 * 25, "ten of 5 ms for each of two children"
+
+
+@pytest.mark.parametrize("desk", [(1, 0.05, 6)], indirect=True)
+def test_a_child_that_must_leave_soon_gets_whole_batches_until_then(desk: Desk) -> None:
+    rule = BatchRule(64)
+    for _ in range(4):
+        submit(desk, rule, *range(64))
+        desk.children[0].work_off()
+        desk.dispatcher.collect([])
+    assert 100 < desk.dispatcher.free(False) <= 128, "two calls are left"
