@@ -1,73 +1,61 @@
 """An embedding service from end to end: texts in by ``submit_many``, vectors out by ``as_completed``.
 
 ``python -m benchmarks.bench_embeddings`` starts a private Redis and ``fastq-worker benchmarks.embeddings_app:app``,
-with torch if it is installed (and on the GPUs, if there are any), else with numpy. For each way to hand texts to the
-model it prints texts a second, the CPU time of the worker for each text, and the share of the time that the model was
-busy, beside a bare loop that calls the model with ``--size`` texts. At last it kills the worker (SIGKILL) half-way,
-starts another, and counts what ran twice. Exit 1 if a text is missing.
+with torch if it is installed (and on the GPUs, if there are any), else with numpy. Its parts, by ``--parts``:
+
+bare-1, bare-64, bare-256  a loop that calls the model, without a queue
+one, 64, 256, list         a call for each task; for up to 64 or 256 tasks; a task of 64 texts
+64x2                       as 64, with two children for each GPU
+kill                       SIGKILL of the worker in the middle; another one goes on
+successors                 a child is replaced after some calls, and once after SIGKILL: who is on the GPU then?
+
+A part enqueues texts for ``--seconds`` at most, and has ``--limit`` seconds in all. A table and, with ``--json``, a
+file tell of all parts. Exit 1 if one failed or a text is missing.
 """
 
 import argparse
+import json
 import os
 import random
-import resource
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from benchmarks.embeddings_app import BACKEND, made
+import redis
+
+from benchmarks.embeddings_app import BACKEND, SIZES, load, made
+from benchmarks.embeddings_watch import Cost, Watch, calls_in, cost, loads_in
 from fastq import Client
 from fastq.common.devices import find_devices
 from fastq.testing import embedded_redis
 
-READY_S: Final = 120.0
-BARE: Final = """
-import sys, time
-from benchmarks.embeddings_app import load
-texts, size = open(sys.argv[1]).read().splitlines(), int(sys.argv[2])
-embed, began = load(), time.perf_counter()
-for at in range(0, len(texts), size):
-    embed(texts[at:at + size])
-print(len(texts) / (time.perf_counter() - began))
-"""
+READY_S: Final = 90.0
+ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+COLUMNS: Final = {
+    "texts": "texts",
+    "rate": "texts/s",
+    "calls": "calls",
+    "model_busy": "model busy",
+    "gpu_busy": "GPU busy",
+    "gpu_mb": "GPU MB",
+    **{f"{name}_us": f"{name} us" for name in Cost._fields},
+}
+Figures = dict[str, Any]
 
 
-def written(count: int) -> list[str]:
-    """Return texts of about twenty words, the same ones each time."""
+def texts() -> Iterator[str]:
+    """Yield texts of twenty to sixty words, the same ones each time, without end."""
     words = random.Random(7)
-    return [" ".join(f"w{words.randrange(20_000)}" for _ in range(words.randrange(10, 30))) for _ in range(count)]
-
-
-class Watch(threading.Thread):
-    """A thread that notes how busy the GPUs are, where ``nvidia-smi`` tells it."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.seen: list[float] = []
-        self.ends = threading.Event()
-
-    def run(self) -> None:
-        """Ask twice a second."""
-        if not (program := shutil.which("nvidia-smi")):
-            return
-        command = [program, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
-        while not self.ends.wait(0.5):
-            answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
-            self.seen += [float(each) for each in answer if each.isdigit()]
-
-    def told(self) -> str:
-        """Return the mean, once it has ended."""
-        self.ends.set()
-        self.join()
-        return f"{sum(self.seen) / len(self.seen):.0f} %" if self.seen else "-"
+    while True:
+        yield " ".join(f"w{words.randrange(20_000)}" for _ in range(words.randrange(20, 60)))
 
 
 class Site:
@@ -75,124 +63,229 @@ class Site:
 
     def __init__(self, url: str, folder: Path, args: argparse.Namespace) -> None:
         self.url = url
-        self.calls = folder / "calls"
-        self._log = folder / "worker.log"
-        self._args = args
+        self.log = folder / "calls"
+        self.args = args
+        self._output = folder / "worker.log"
+
+    def clear(self) -> None:
+        """Forget all that a part has left."""
+        self.log.unlink(missing_ok=True)
+        with redis.Redis.from_url(self.url) as db:
+            db.flushall()
+
+    def some(self) -> Iterator[str]:
+        """Yield texts until there are enough, or time is up."""
+        until_s = time.monotonic() + self.args.seconds
+        for text in islice(texts(), self.args.texts):
+            yield text
+            if time.monotonic() > until_s:
+                return
 
     @contextmanager
-    def worker(self) -> Iterator["subprocess.Popen[bytes]"]:
+    def worker(self, children: int, *flags: str) -> Iterator["subprocess.Popen[bytes]"]:
         """Start a worker that is ready, and stop it."""
-        where = ["--devices", self._args.devices] if self._args.devices else []
-        count = ["--concurrency", str(self._args.children)] if self._args.children else []
         command = [sys.executable, "-m", "fastq.cli.worker", "benchmarks.embeddings_app:app", "--queues", "embed"]
-        with self._log.open("wb") as log:
-            env = {**os.environ, "FASTQ_REDIS_URL": self.url, "EMBEDDINGS_LOG": str(self.calls), "OMP_NUM_THREADS": "1"}
-            env |= {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-            process = subprocess.Popen([*command, *where, *count], env=env, stdout=log, stderr=log)
+        command += ["--concurrency", str(children), "--start-timeout", f"{READY_S:.0f}", *flags]
+        command += ["--devices", self.args.devices] if self.args.devices else []
+        env = {**os.environ, **ONE_THREAD, "FASTQ_REDIS_URL": self.url, "EMBEDDINGS_LOG": str(self.log)}
+        with self._output.open("wb") as output:
+            process = subprocess.Popen(command, env=env, stdout=output, stderr=output)
         try:
             until_s = time.monotonic() + READY_S
-            while b"ready: " not in self._log.read_bytes():
+            while b"ready: " not in self._output.read_bytes():
                 if process.poll() is not None or time.monotonic() > until_s:
-                    raise SystemExit(f"the worker does not start:\n{self._log.read_text()}")
+                    raise RuntimeError(f"the worker does not start:\n{self._output.read_text()}")
                 time.sleep(0.05)
             yield process
         finally:
             process.terminate()
-            process.wait()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
-    def told(self) -> tuple[int, int, float]:
+    def calls(self) -> tuple[int, int, float]:
         """Return the calls of the model so far, the texts in them, and the seconds that they took."""
-        lines = [line.split() for line in self.calls.read_text().splitlines()] if self.calls.exists() else []
-        return len(lines), sum(int(count) for count, _ in lines), sum(float(seconds) for _, seconds in lines)
+        found = list(calls_in(self.log))
+        return len(found), sum(count for count, _ in found), sum(seconds for _, seconds in found)
 
 
-def stream(site: Site, client: Client, way: str, texts: Sequence[str], size: int) -> Iterator[int]:
-    """Enqueue all, and yield how many texts each task that ends has embedded."""
-    for handle in client.as_completed(client.submit_many(made(way, texts, size))):
+def ends(client: Client, way: str, some: Iterator[str]) -> Iterator[tuple[int, int]]:
+    """Enqueue all, and yield for each task that ends how many texts it embedded, and how many tasks there are."""
+    handles = client.submit_many(made(way, some))
+    for handle in client.as_completed(handles):
         vectors = handle.result()
-        yield 1 if isinstance(vectors, bytes) else len(vectors)
+        yield (1 if isinstance(vectors, bytes) else len(vectors)), len(handles)
 
 
-def measure(site: Site, args: argparse.Namespace, way: str, texts: Sequence[str]) -> None:
-    """Run a way, and print its line."""
-    site.calls.unlink(missing_ok=True)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    watch = Watch()
-    with Client(site.url, max_pending=args.max_pending) as client:
-        with site.worker():
-            watch.start()
-            began_s = time.perf_counter()
-            count = sum(stream(site, client, way, texts, args.size))
-            wall_s = time.perf_counter() - began_s
-            gpu = watch.told()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    calls, _, busy_s = site.told()
-    cpu_us = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / len(texts) * 1e6
-    busy = busy_s / wall_s / (args.children or 1)
-    print(f"{way:6} {count / wall_s:9.0f} {calls:7} {cpu_us:9.0f} {busy:10.0%} {gpu:>6}", flush=True)
-    if count != len(texts):
-        raise SystemExit(f"{way}: {count} of {len(texts)} texts came back")
+def checked(count: int, tasks: int, way: str) -> None:
+    """Raise if a text has no vector."""
+    if count < (tasks if way != "list" else 64 * (tasks - 1) + 1):
+        raise RuntimeError(f"{count} texts of {tasks} tasks came back")
 
 
-def kill(site: Site, args: argparse.Namespace, way: str, texts: Sequence[str]) -> None:
-    """Kill the worker in the middle, start another, and print what ran twice."""
-    site.calls.unlink(missing_ok=True)
-    with Client(site.url, max_pending=args.max_pending) as client:
-        ends, count, began_s = stream(site, client, way, texts, args.size), 0, time.perf_counter()
-        with site.worker() as process:
-            while count < len(texts) // 2:
-                count += next(ends)
+def measure(site: Site, way: str, children: int) -> Figures:
+    """Run one way to hand texts to the model."""
+    with (
+        Client(site.url, max_pending=site.args.max_pending) as client,
+        site.worker(children) as process,
+        Watch() as watch,
+    ):
+        before, began_s = cost(process.pid, site.url), time.perf_counter()
+        found = list(ends(client, way, site.some()))
+        wall_s = time.perf_counter() - began_s
+        used = [now - then for now, then in zip(cost(process.pid, site.url), before, strict=True)]
+    count = sum(each for each, _ in found)
+    checked(count, len(found), way)
+    calls, _, busy_s = site.calls()
+    per_text = {f"{name}_us": 1e6 * each / count for name, each in zip(Cost._fields, used, strict=True)}
+    return {
+        "texts": count,
+        "rate": count / wall_s,
+        "calls": calls,
+        "model_busy": busy_s / wall_s / children,
+        **watch.told(),
+        **per_text,
+    }
+
+
+def bare(site: Site, size: int) -> Figures:
+    """Call the model in one process, in a loop."""
+    code = "import sys; from benchmarks.bench_embeddings import loop; loop(*map(int, sys.argv[1:]))"
+    command = [sys.executable, "-c", code, str(site.args.texts), str(size), str(site.args.seconds)]
+    done = subprocess.run(command, env={**os.environ, **ONE_THREAD}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return dict(json.loads(done.stdout))
+
+
+def loop(count: int, size: int, seconds: int) -> None:
+    """Do what the service does, without a queue, and print the figures."""
+    embed, some, done, calls = load(), islice(texts(), count), 0, 0
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    with Watch() as watch:
+        while (wall_s := time.perf_counter() - began_s) < seconds and (batch := list(islice(some, size))):
+            done, calls = done + len(embed(batch)), calls + 1
+        cpu_us = 1e6 * (time.process_time() - began_cpu_s) / done
+    figures = {"texts": done, "rate": done / wall_s, "calls": calls, "model_busy": 1.0, "children_us": cpu_us}
+    print(json.dumps(figures | watch.told()))
+
+
+def kill(site: Site, children: int) -> Figures:
+    """Kill the worker in the middle, and start another."""
+    with Client(site.url, max_pending=site.args.max_pending) as client:
+        with site.worker(children) as process:
+            handles = client.submit_many(made("64", site.some()))
+            ended = 0
+            for _ in client.as_completed(handles[: len(handles) // 2]):
+                ended += 1
             process.send_signal(signal.SIGKILL)
             process.wait()
-        killed_s = time.perf_counter()
-        with site.worker():
-            count += sum(ends)
-        ended_s = time.perf_counter()
-    _, ran, _ = site.told()
-    print(
-        f"killed after {killed_s - began_s:.1f} s of {ended_s - began_s:.1f}: {count} of {len(texts)} texts came back, "
-        f"{ran - len(texts)} ran twice"
-    )
-    if count != len(texts):
-        raise SystemExit(1)
+        with site.worker(children):
+            count = sum(len(handle.result()) > 0 for handle in client.as_completed(handles))
+    checked(count, len(handles), "64")
+    return {"texts": count, "ended_before": ended, "ran_twice": site.calls()[1] - count, "calls": site.calls()[0]}
+
+
+def successors(site: Site) -> Figures:
+    """Let children follow each other on one device; the last predecessor dies by SIGKILL."""
+    calls = max(1, site.args.texts // 64 // 4)  # so that about four follow each other
+    with (
+        Client(site.url, max_pending=site.args.max_pending) as client,
+        site.worker(1, "--max-tasks-per-child", str(calls)),
+        Watch() as watch,
+    ):
+        handles = client.submit_many(made("64", site.some()))
+        count, is_killed = 0, False
+        for handle in client.as_completed(handles):
+            count += len(handle.result()) > 0
+            if not is_killed and count > len(handles) // 2:
+                os.kill(loads_in(site.log)[-1][0], signal.SIGKILL)
+                is_killed = True
+    checked(count, len(handles), "64")
+    loads = loads_in(site.log)
+    return {
+        "texts": count,
+        "calls": site.calls()[0],
+        "starts": len(loads),
+        "predecessors_there": max(there for _, there, *_ in loads[1:]),
+        "mb_before_load": [before for *_, before, _ in loads],
+        "mb_after_load": [after for *_, after in loads],
+        "ran_twice": site.calls()[1] - count,
+        **watch.told(),
+    }
+
+
+def parts_of(site: Site, gpus: int) -> dict[str, Callable[[], Figures]]:
+    """Return all parts by name."""
+    children = site.args.children
+    ways: dict[str, Callable[[], Figures]] = {f"bare-{size}": partial(bare, site, size) for size in (1, 64, 256)}
+    ways |= {way: partial(measure, site, way, children) for way in ("one", "64", "256", "list")}
+    ways["64x2"] = partial(measure, site, "64", 2 * max(1, gpus))
+    return ways | {"kill": partial(kill, site, children), "successors": partial(successors, site)}
+
+
+def limited(part: Callable[[], Figures], seconds: int) -> Figures:
+    """Return the figures of a part, or its error, in so many seconds."""
+
+    def raised(*_: object) -> None:
+        raise TimeoutError(f"not done in {seconds} s")
+
+    signal.signal(signal.SIGALRM, raised)
+    signal.alarm(seconds)
+    try:
+        return part()
+    except Exception as error:  # noqa: BLE001 - the other parts can be measured all the same
+        return {"error": f"{type(error).__name__}: {error}"}
+    finally:
+        signal.alarm(0)
+
+
+def shown(name: str, found: Figures) -> str:
+    """Return the line of a part: what has no column stands behind the others."""
+    cells = [f"{name:11}"]
+    for key, title in COLUMNS.items():
+        figure = found.get(key)
+        text = "-" if figure is None else f"{figure:.0%}" if key.endswith("_busy") else f"{figure:,.0f}"
+        cells.append(f"{text:>{max(8, len(title))}}")
+    rest = [f"{key} {figure}" for key, figure in found.items() if key not in COLUMNS]
+    return "  ".join([*cells, *rest])
 
 
 def main() -> None:
-    """Run the ways that the command line names."""
+    """Run the parts that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, default=10_000)
-    parser.add_argument(
-        "--ways",
-        default="one,batch,list",
-        help="one: a call a task; batch: a call for up to 64; list: --size texts in a task",
-    )
-    parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--limit", type=int, default=120)
+    parser.add_argument("--parts", default="", help="with commas  [default: all]")
+    parser.add_argument("--model", choices=SIZES, default="small", help="of torch")
     parser.add_argument("--children", type=int, default=0, help="default: one for each GPU, else one")
     parser.add_argument("--devices", default=None, help="as of fastq-worker  [default: auto if there is a GPU]")
     parser.add_argument("--max-pending", type=int, default=20_000)
+    parser.add_argument("--json", type=Path, default=None)
     args = parser.parse_args()
     gpus = find_devices()
+    os.environ["EMBEDDINGS_MODEL"] = args.model
     if args.devices is None:
         args.devices = "auto" if gpus and BACKEND == "torch" else ""
     args.children = args.children or (len(gpus) if args.devices == "auto" else 1)
-    texts, ways = written(args.texts), args.ways.split(",")
-    with tempfile.TemporaryDirectory(prefix="fastq-embeddings-") as name, embedded_redis() as url:
-        folder = Path(name)
-        (folder / "texts").write_text("\n".join(texts))
-        print(
-            f"{BACKEND}, {len(gpus)} GPUs, {args.children} children, {args.texts} texts, load {os.getloadavg()[0]:.1f}"
-        )
-        bare = [sys.executable, "-c", BARE, str(folder / "texts"), str(args.size)]
-        threads = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        rate = subprocess.run(bare, env={**os.environ, **threads}, capture_output=True, text=True, check=True).stdout
-        print(f"{'way':6} {'texts/s':>9} {'calls':>7} {'CPU us':>9} {'model busy':>10} {'GPU':>6}")
-        print(
-            f"{'bare':6} {float(rate):9.0f} {-(-args.texts // args.size):7} {'-':>9} {'100%':>10} {'-':>6}", flush=True
-        )
-        site = Site(url, folder, args)
-        for way in ways:
-            measure(site, args, way, texts)
-        kill(site, args, "batch" if "batch" in ways else ways[0], texts)
+    about = {"backend": BACKEND, "model": args.model, "gpus": len(gpus), "cores": os.cpu_count()}
+    print(*(f"{key} {each}" for key, each in about.items()), f"load {os.getloadavg()[0]:.1f}", sep=", ")
+    print(f"{'part':11}", *(f"{title:>8}" for title in COLUMNS.values()), sep="  ", flush=True)
+    results: dict[str, Figures] = {}
+    with tempfile.TemporaryDirectory(prefix="fastq-embeddings-") as folder, embedded_redis() as url:
+        site = Site(url, Path(folder), args)
+        parts = parts_of(site, len(gpus))
+        for name in args.parts.split(",") if args.parts else parts:
+            site.clear()
+            results[name] = limited(parts[name], args.limit)
+            print(shown(name, results[name]), flush=True)
+            if args.json:
+                args.json.write_text(json.dumps({"about": about, "parts": results}, indent=2))
+    if any("error" in found for found in results.values()):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":
