@@ -68,8 +68,9 @@ ASK = {
 BESIDE = {
     *(f"pool/main/{name}.py" for name in ("supervisor", "seats", "timekeeper", "memory_watch", "step_watch", "census")),
     "pool/shared/processes.py",
+    *("server/actors/beacon.py", "broker/operations/signs.py", "broker/transport/own_line.py"),
 }
-"""What the pool's clock may do meanwhile."""
+"""What the pool's clock may do meanwhile, and a sign of life."""
 CHILD = {"pool/child/run.py", "pool/shared/control.py", "worker/child/handler_runner.py", "running.py", "mux.py"}
 """Beside these there are the extensions ``_prioritizer``, ``_codec``, ``_processor``, ``tasks``, ``tally``,
 ``dispatcher``, ``child_queue``, ``ring``, ``slots`` and ``work``, and ``dequeue.lua`` and ``done.lua``."""

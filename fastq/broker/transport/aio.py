@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from hiredis import pack_command
 from redis.exceptions import ResponseError
 
-from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Soon, Step
+from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Soon, Step, Wait
 from fastq.broker.transport.blocking import address_of, peer_of
 from fastq.broker.transport.confirm import NO_TERMS, Terms
 from fastq.broker.transport.credentials import credentials_of
@@ -358,6 +358,8 @@ class AsyncBroker:
             while True:
                 if isinstance(step, Send):
                     limit = self._limit()
+                elif isinstance(step, Wait):
+                    limit = self._limit(step.seconds)
                 elif isinstance(step, Soon) and self._timeout_s is None:
                     limit = Limit.of_rest(step, self._reply_s, limit)
                 try:
@@ -371,8 +373,8 @@ class AsyncBroker:
         finally:
             flow.close()  # now: an exception that is still held would keep the flow open
 
-    def _limit(self) -> Limit | None:
-        return None if self._timeout_s is None else Limit.from_now(self._timeout_s)
+    def _limit(self, beside_s: float = 0.0) -> Limit | None:
+        return None if self._timeout_s is None else Limit.from_now(self._timeout_s + beside_s)
 
     async def _take(self, step: Step, limit: Limit | None) -> Any:
         match step:
