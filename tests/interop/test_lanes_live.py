@@ -4,8 +4,11 @@ Unless they have a ``GroupAggregator``: that is the danger which docs/lanes.md a
 """
 
 import json
+import signal
 from base64 import b64decode
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -13,6 +16,7 @@ from fastq import Client
 from fastq.inspector.doctor import lanes
 from tests.cli.commands import Fastq
 from tests.e2e.harness import Workers
+from tests.e2e.test_death import SHORT
 from tests.e2e.view import View
 from tests.interop.peer import SECOND_NS, GoPeer
 from tests.interop.records import GoTask
@@ -30,9 +34,9 @@ def fastq(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fa
     return Fastq(redis_url)
 
 
-def limit(url: str, lane: str | None, concurrency: int) -> None:
+def limit(url: str, lane: str | None, concurrency: int, order: Literal["strict"] | None = None) -> None:
     with Client(url) as client:
-        client.set_limit("default", lane, concurrency=concurrency)
+        client.set_limit("default", lane, concurrency=concurrency, order=order)
 
 
 def fill(go: GoPeer, lane: str, count: int) -> None:
@@ -48,6 +52,10 @@ def warning_of_lanes(fastq: Fastq) -> str:
     found = json.loads(fastq.run("doctor", "--json").stdout)["checks"]
     (one,) = [one for one in found if (one["check"], one["level"]) == ("lanes", "warning")]
     return f"{one['seen']}: {one['why']}"
+
+
+def have_told(view: View, count: int) -> bool:
+    return len(view.events_so_far()) >= count
 
 
 def have_started(view: View, count: int) -> None:
@@ -132,3 +140,30 @@ def test_a_go_server_goes_beyond_the_limit_of_a_queue_and_ours_count_what_it_run
         go.executions(finished=3)
     view.until("", "ours")
     assert worker.stop() == 0, worker.text
+
+
+def test_sequences_of_a_go_producer_keep_their_order_while_servers_are_killed(
+    go: GoPeer, redis_url: str, workers: Workers, view: View
+) -> None:
+    """Told by the handlers, each at its begin; the Go producer's ids say in which order the tasks were enqueued."""
+    limit(redis_url, "*", 1, order="strict")
+    fails, names = (1, 0, 0, 2, 0), ("acme", "other", "third")
+    for number, times in enumerate(fails * 2):
+        for lane in names:
+            options = {"group": lane, "task_id": f"{lane}-{number:02}"}
+            go.enqueue(GoTask("stumble", b"%d" % times, None, options))
+    quick = {"retry_delay": "tests.e2e.apps:quick_retry", "delayed_task_check_interval": 0.05, "concurrency": 2}
+    serving = [workers.start_timed(SHORT, **quick).is_ready() for _ in range(2)]
+    for kills in range(1, 4):
+        wait_until(partial(have_told, view, kills * 9))
+        serving.pop(0).signal(signal.SIGKILL)
+        serving.append(workers.start_timed(SHORT, **quick).is_ready())
+    wait_until(lambda: not view.db.keys("asynq:{default}:t:*"))
+    told = view.events()
+    for lane in names:
+        begun = [event.task_id for event in told if event.task_id.startswith(lane)]
+        assert begun == sorted(begun), "one passed another"
+        assert len(set(begun)) == len(fails) * 2
+        assert len(begun) >= (len(fails) + sum(fails)) * 2
+    for worker in serving:
+        assert worker.stop() == 0, worker.text
