@@ -9,7 +9,7 @@ nothing of sidekiq-throttled is in it.
 import sys
 import threading
 import time
-from typing import Final
+from typing import Any, Final
 
 from redis import Redis
 
@@ -35,7 +35,7 @@ return 1""",
 
 def work(url: str, limit: str, rest_s: float, rests: list[float]) -> None:
     """Run jobs, in one thread."""
-    db = Redis.from_url(url, decode_responses=True)
+    db: Any = Redis.from_url(url, decode_responses=True)
     may_start = db.register_script(ASKS[limit])
     while True:
         time.sleep(max(0.0, rests[0] - time.monotonic()))
