@@ -381,7 +381,9 @@ def waits(history: History) -> Iterator[str]:
         runs, sent = history.runs[task_id], history.sent[task_id]
         could_s = max(sent.due_s, history.answered[task_id].at_s)
         began_s = runs[0].began_s if runs else float("inf")
-        if history.is_quiet(could_s, min(began_s, could_s + 1)):
+        # Beside lanes there is as much to do as the children can, so a task may wait for one.
+        is_behind = bool(history.lanes and runs) and history.is_behind(runs[0])
+        if not is_behind and history.is_quiet(could_s, min(began_s, could_s + 1)):
             healthy.append(began_s - could_s)
         near = [one for one in history.struck if one.at_s <= began_s and one.until_s >= could_s - AFTERMATH_S]
         longest_s = LONGEST_WAIT_S if any(one.kind in DEATHS for one in near) else BRIEFLY_S

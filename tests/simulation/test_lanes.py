@@ -236,6 +236,17 @@ def test_a_clock_that_jumped_leaves_only_priorities_in_order() -> None:
     assert broken(in_turn("e", "d"), *more, happened=jumped) == {"orders"}
 
 
+@pytest.mark.parametrize(("busy", "is_kept"), [(BUSY, True), (BUSY[1:], False)])
+def test_beside_lanes_a_task_may_wait_for_a_child(busy: tuple[Any, ...], is_kept: bool) -> None:
+    """Found by seed 21021 of single-lanes: as many tasks came as three servers can run."""
+    made: list[Any] = []
+    for nth in range(10):
+        made += [Sent(1, f"t{nth}", 1, 1, "", True), Answered(1, f"t{nth}", True), Began(3, f"t{nth}", "s", 0, "s")]
+        made += [Ended(3, f"t{nth}", "s", "DONE", "s", 25.0)]
+    ends = tuple(Ended(3, one.id, "s", "DONE", "s", 25.0) for one in busy)
+    assert ("waits" in broken((limit("p:1"),), happened=(*RUN, *busy, *made, *ends))) != is_kept
+
+
 COMBINED = Collected(3, "x", ("c",))
 
 
