@@ -173,6 +173,8 @@ RAN_TWICE = (
         ((STRICT, A, A_ENDS, STRICT._replace(is_paused=True), STRICT, B, Placed(2, "b", False), AGAIN), False),
         ((STRICT, A, A_ENDS, LIFO, STRICT, B, Placed(2, "b", False), AGAIN), True),
         ((STRICT, A, A_ENDS, Switched(1.3), B, Placed(2, "b", False), AGAIN), True),
+        # Its end was lost after that: seed 2 of sentinel-lanes.
+        ((STRICT, A, A_ENDS, B, Placed(2, "b", False), Switched(3), AGAIN), True),
     ],
 )
 def test_a_sequence_starts_nothing_while_a_task_is_to_be_tried_again(lanes: tuple[InRedis, ...], is_kept: bool) -> None:

@@ -58,6 +58,19 @@ class Level:
         """The same at the latest: what was taken before may count, but a change holds at once."""
 
 
+def _comes_again(history: History) -> Iterator[Placed]:
+    """Yield the ends of leases after which the same Redis gives the task to somebody once more."""
+    later = set()
+    for one in reversed(history.lanes):
+        match one:
+            case Switched():
+                later.clear()  # an end that was lost is no reason to wait before
+            case Placed(is_taken=True):
+                later.add(one.id)
+            case Placed() if one.id in later:
+                yield one
+
+
 class Lanes:
     """What Redis has of lanes, as one thing happens after the other."""
 
@@ -71,8 +84,7 @@ class Lanes:
         self.switched_s = -1.0
         self.begun: defaultdict[str, set[str]] = defaultdict(set)
         """Of each sequence, the tasks that were taken and have not ended: they run, or will be taken again."""
-        self.last_s = {one.id: one.at_s for one in history.lanes if isinstance(one, Placed) and one.is_taken}
-        """When each task is taken for the last time."""
+        self.comes_again = set(_comes_again(history))
 
     def limit_of(self, level: str) -> Limited | None:
         """Return the limit of a lane or pool: its own, or of a lane without one that of each."""
@@ -108,7 +120,7 @@ class Lanes:
 
     def _freed(self, one: Placed) -> None:
         self.leased.discard(one.id)
-        if self.last_s.get(one.id, 0.0) <= one.at_s:
+        if one not in self.comes_again:
             self.begun[self.lane_of.get(one.id, "")].discard(one.id)
         for level in self.levels.values():
             level.counted.discard(one.id)
