@@ -211,8 +211,9 @@ class Client:
         ``lane`` is the name of a lane, "*" for each lane without a limit of its own, or "openai:*" for a pool: all
         lanes that begin with "openai:" share its limit. None limits the ``concurrency`` of the queue as a whole.
         Without further arguments the lane has no limit, whatever "*" says. ``order`` is "strict" for a sequence that
-        survives retries, "lifo" for the newest first. ``Inspector.set_limit`` removes limits. Tasks that are running
-        already do not count. This needs the rights of an admin's or a worker's Redis user, not of a producer's.
+        survives retries, "lifo" for the newest first, "deadline" for the earliest deadline first.
+        ``Inspector.set_limit`` removes limits. Tasks that are running already do not count. This needs the rights of an
+        admin's or a worker's Redis user, not of a producer's.
         """
         self._broker.drive(set_limit(*limited(queue, lane, limit)))
 

@@ -39,7 +39,8 @@ Examples:
 
 A LANE is its name, '*' for each lane without a limit of its own, or 'openai:*' for all lanes that begin with openai:
 together. A LIMIT is a number of tasks at once, a rate, or both: 2, 5/s, '2, 500/m, burst 10, weight 3', 'no limit'.
-It may name an order: '1, strict' one after the other, also through retries; lifo the newest first."""
+It may name an order: '1, strict' one after the other, also through retries; lifo the newest first; deadline the
+earliest deadline first."""
 
 lane = Noun("lane", help="List lanes and why their tasks wait; limit, pause, resume and drain them.", epilog=_EPILOG)
 

@@ -121,6 +121,7 @@ def new_task_of(message: TaskMessage, options: TaskOptions, now_ns: int) -> NewT
     if options.if_there:
         return _keyed(message, data, options)
     # The lock of a scheduled task counts from its due time (asynq: time until processAt + ttl).
+    deadline_s = options.fields["deadline"]
     delay_ns = 0 if run_at_ns is None else run_at_ns - now_ns
     return NewTask(
         id=message.id,
@@ -129,7 +130,7 @@ def new_task_of(message: TaskMessage, options: TaskOptions, now_ns: int) -> NewT
         lock_ttl_s=(options.unique_ttl_ns + delay_ns) // SECOND_NS if lock else 0,
         run_at_s=0 if run_at_ns is None else run_at_ns // SECOND_NS,
         group=options.fields["group_key"],
-        priority=options.priority,
+        priority=f"{options.priority}:{deadline_s}" if deadline_s else options.priority,
     )
 
 

@@ -1,8 +1,8 @@
 """``Limit``: how much of a lane may run, as text for people and as the rule that servers read.
 
-A rule is ``concurrency:interval_us:burst:weight``, whole numbers, 0 for no limit. ``:strict`` or ``:lifo`` follows for
-an order, then ``:paused`` while the lane is paused. A rule that has no limit and only pauses has the weight 0. The rate
-follows GCRA: one start each interval, up to ``burst`` starts at once after a rest.
+A rule is ``concurrency:interval_us:burst:weight``, whole numbers, 0 for no limit. ``:strict``, ``:lifo`` or
+``:deadline`` follows for an order, then ``:paused`` while the lane is paused. A rule that has no limit and only pauses
+has the weight 0. The rate follows GCRA: one start each interval, up to ``burst`` starts at once after a rest.
 """
 
 import re
@@ -21,9 +21,10 @@ EACH_LANE: Final = "*"
 WHOLE_QUEUE: Final = ""
 """Stands for the queue as a whole."""
 
-Order: TypeAlias = Literal["strict", "lifo"]
+Order: TypeAlias = Literal["strict", "lifo", "deadline"]
 """The order in which a lane starts its tasks, if it is not the order in which they were enqueued."""
 _ORDERS: Final = get_args(Order)
+_ORDER_NAMES: Final = f"{', '.join(_ORDERS[:-1])} or {_ORDERS[-1]}"
 
 _SECOND_US: Final = 1_000_000
 _UNITS: Final = {"s": _SECOND_US, "m": 60 * _SECOND_US, "h": 3_600 * _SECOND_US, "d": 86_400 * _SECOND_US}
@@ -36,7 +37,8 @@ _WORDS: Final = {
 _RATE: Final = re.compile(r"(\d{1,9}) ?/ ?(\S+)", re.ASCII)
 _DAYS: Final = re.compile(r"(\d{1,4})d", re.ASCII)
 _WORD: Final = re.compile(r"(burst|weight) ?(\d{1,9})", re.ASCII)
-_RULE: Final = re.compile(r"(\d{1,15}):(\d{1,15}):(\d{1,15}):(\d{1,15})(?::(strict|lifo))?(:paused)?", re.ASCII)
+_NUMBERS: Final = ":".join([r"(\d{1,15})"] * 4)
+_RULE: Final = re.compile(rf"{_NUMBERS}(?::({'|'.join(_ORDERS)}))?(:paused)?", re.ASCII)
 _NO_LIMIT: Final = "no limit"
 
 
@@ -49,8 +51,8 @@ class Limit:
     lane gets ``weight`` turns for each turn of a lane with weight 1. None is no limit.
 
     With ``order="strict"`` and ``concurrency=1`` the tasks of a lane are a sequence: a task that is to be retried keeps
-    those behind it waiting. With ``order="lifo"`` the newest starts first. Bad values raise ``ValueError`` or
-    ``TypeError``.
+    those behind it waiting. With ``order="lifo"`` the newest starts first, with ``order="deadline"`` the one
+    with the earliest deadline. Bad values raise ``ValueError`` or ``TypeError``.
     """
 
     concurrency: int | None = None
@@ -206,9 +208,9 @@ def _check_order(order: object, concurrency: int | None) -> None:
     if order is None:
         return
     if not isinstance(order, str):
-        raise TypeError(f"order must be {' or '.join(_ORDERS)}, not {type(order).__name__}: {order!r}")
+        raise TypeError(f"order must be {_ORDER_NAMES}, not {type(order).__name__}: {order!r}")
     if order not in _ORDERS:
-        raise ValueError(f"order must be {' or '.join(_ORDERS)}, not {order!r}")
+        raise ValueError(f"order must be {_ORDER_NAMES}, not {order!r}")
     if order == "strict" and concurrency != 1:
         raise ValueError(f"order='strict' needs concurrency=1, one task after the other, not {concurrency}")
 

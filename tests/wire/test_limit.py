@@ -23,6 +23,7 @@ from fastq.wire.limit import Limit, Rule, check_limited, pool_of, read_rule, wri
         ("weight 3", Limit(weight=3), "0:0:1:3"),
         ("1, strict", Limit(1, order="strict"), "1:0:1:1:strict"),
         ("LIFO, 5/s, weight 2", Limit(rate="5/s", weight=2, order="lifo"), "0:200000:1:2:lifo"),
+        ("deadline", Limit(order="deadline"), "0:0:1:1:deadline"),
         ("no limit", Limit(), "0:0:1:1"),
     ],
 )
@@ -35,7 +36,7 @@ def test_a_limit_is_read_and_written(text: str, limit: Limit, rule: str) -> None
 
 
 def test_what_is_written_is_how_people_say_it() -> None:
-    said = ("2, 5/s, burst 10, weight 3", "3/s", "100/m", "1000/h", "1/2d", "1, strict", "lifo", "no limit")
+    said = ("2, 5/s, burst 10, weight 3", "3/s", "100/m", "1000/h", "1/2d", "1, strict", "lifo", "deadline", "no limit")
     assert tuple(str(Limit.parse(text)) for text in said) == said
 
 
@@ -116,7 +117,7 @@ def test_bad_text_is_named(text: str, said: str) -> None:
         ({"concurrency": "2"}, "concurrency must be an int, not str: '2'"),
         ({"rate": 5}, "rate must be a text such as '5/s', not 5"),
         ({"rate": "5/s", "burst": 1.5}, "burst must be an int, not float: 1.5"),
-        ({"order": 1}, "order must be strict or lifo, not int: 1"),
+        ({"order": 1}, "order must be strict, lifo or deadline, not int: 1"),
         ({"weight": None}, "weight must be an int, not NoneType: None"),
     ],
 )
@@ -128,7 +129,7 @@ def test_a_value_of_another_type_is_named(values: dict[str, object], said: str) 
 
 
 def test_an_order_that_is_none_is_named() -> None:
-    with pytest.raises(ValueError, match="order must be strict or lifo, not 'random'"):
+    with pytest.raises(ValueError, match="order must be strict, lifo or deadline, not 'random'"):
         Limit(order="random")  # type: ignore[arg-type]
 
 

@@ -11,7 +11,7 @@ for nth in ipairs(named_ids) do
     redis.call("ZREM", full_lanes, lane)
   end
   local priority = lane and redis.pcall("HGET", task_prefix .. named_ids[nth], "priority")
-  if type(priority) == "string" then ranked[nth] = tonumber(priority) end
+  if type(priority) == "string" then ranked[nth] = priority end
 end
 local orders = next(ranked) and orders_of(names)
 for nth, priority in pairs(ranked) do

@@ -9,7 +9,7 @@ ARGV[2] group_prefix   asynq:{q}:g:
 ARGV[3] added_at       unix seconds
 ARGV[4] due_channel    asynq:{q}:due, told if this adds a rule
 ARGV[5] width          values a task: 5, or 6 with priorities
-ARGV[6...] tasks       width values for each: id, message, lane, lock key or "", lock seconds, priority
+ARGV[6...] tasks       width values for each: id, message, lane, lock key or "", lock seconds, priority:deadline
 builds  task_prefix .. id, group_prefix .. lane, queue_prefix .. "pool:" .. pool, and lock keys asynq:{q}:unique:...,
   same hash tag
 returns 1 when every task was put, else a list: 1 put | 0 id exists | -1 lock held
@@ -59,11 +59,8 @@ for at = 6, #ARGV, width do
     if lock ~= "" then redis.call("SET", lock, id, "EX", ARGV[at + 4]) end
     redis.call("HSET", task, "msg", message, "state", "aggregating", "group", lane)
     if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
-    local priority, score = width > 5 and tonumber(ARGV[at + 5]) or 0, added_at
-    if priority ~= 0 then
-      redis.call("HSET", task, "priority", priority)
-      score = rank(added_at, priority, orders[lane])
-    end
+    local score = width > 5 and rank(added_at, ARGV[at + 5], orders[lane]) or added_at
+    if score ~= added_at then redis.call("HSET", task, "priority", ARGV[at + 5]) end
     mine[#mine + 1] = score
     mine[#mine + 1] = id
   end

@@ -69,7 +69,8 @@ def error_of(outcome: Outcome, queue: str, task_id: str) -> FastqError | None:
 class NewTask(NamedTuple):
     """The facts about one new task that the scripts need; the message is encoded.
 
-    ``terms`` say how it is put if its id is its key. ``priority`` counts in its lane.
+    ``terms`` say how it is put if its id is its key. ``priority`` counts in its lane;
+    where the order of a lane may be that of deadlines, a colon and the deadline in Unix seconds follow it.
     """
 
     id: str
@@ -79,7 +80,7 @@ class NewTask(NamedTuple):
     run_at_s: int = 0
     group: str = ""
     terms: KeyTerms | None = None
-    priority: int = 0
+    priority: int | str = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from fastq.wire.limit import Limit
 from tests.broker.harness import NOW, NOW_NS, NOW_S, OURS, QUEUE, message, queue_bench
 from tests.broker.operations.test_lanes import LaneBench
 
-STRICT, LIFO = "1:0:1:1:strict", "0:0:1:1:lifo"
+STRICT, LIFO, DEADLINE = "1:0:1:1:strict", "0:0:1:1:lifo", "0:0:1:1:deadline"
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_an_end_lets_the_next_one_of_a_sequence_start(name: str, lanes: LaneBenc
     assert lanes.take() == ["b"]
 
 
-@pytest.mark.parametrize("rule", [STRICT, LIFO])
+@pytest.mark.parametrize("rule", [STRICT, LIFO, DEADLINE])
 @pytest.mark.parametrize("name", ["requeue", "put_back", "park"])
 def test_what_was_not_run_is_the_next_of_its_lane(name: str, rule: str, lanes: LaneBench) -> None:
     lanes.rule("x", rule)
@@ -290,6 +290,97 @@ def test_the_newest_is_the_first(lanes: LaneBench) -> None:
     assert lanes.take(2) == ["d", "c"]
     lanes.rule("x", "0:0:1:1")
     assert lanes.take() == ["a", "b"]
+
+
+# The earliest deadline first ----------------------------------------------------------------------------------------
+
+
+def by(deadline_s: int, priority: int = 0) -> str:
+    """Return the priority of a task with a deadline, 0 for none, as clients write it."""
+    return f"{priority}:{deadline_s}" if deadline_s else str(priority)
+
+
+def test_the_earliest_deadline_is_the_first_and_none_is_the_last(lanes: LaneBench) -> None:
+    lanes.rule("x", DEADLINE)
+    lanes.add("x", "none")
+    lanes.bench.put("go", "aggregating")
+    lanes.db.zadd(keys.group(QUEUE, "x"), {"go": NOW_S + 1})
+    lanes.add("x", "urgent", priority=100)
+    lanes.add("x", "late", priority=by(NOW_S + 3600, 100))
+    lanes.add("x", "never", priority=by(253_402_300_799))
+    lanes.add("x", "soon-a", "soon-b", priority=by(NOW_S + 60))
+    lanes.add("x", "past", priority=by(1))
+    assert lanes.take() == ["past", "soon-a", "soon-b", "late", "urgent", "never", "none", "go"]
+
+
+def test_a_deadline_changes_nothing_in_a_lane_without_the_order(lanes: LaneBench) -> None:
+    lanes.add("x", "a", priority=by(NOW_S + 60))
+    lanes.add("x", "b", priority=by(NOW_S + 1))
+    assert lanes.add("x", "c", priority=by(NOW_S + 60, 1)) == [1]
+    assert lanes.db.hkeys(keys.task(QUEUE, "a")) == lanes.db.hkeys(keys.task(QUEUE, "b"))
+    assert "priority" not in lanes.bench.task("a")
+    assert lanes.take() == ["c", "a", "b"]
+
+
+class Deadlines:
+    """Steps of a lane whose tasks have deadlines or none: the most urgent one that waits is taken."""
+
+    def __init__(self, lanes: LaneBench, seed: int) -> None:
+        self.lanes, self.dice = lanes, random.Random(seed)
+        self.to_come = [f"{n:02}" for n in range(60)]
+        self.dues = {one: self.dice.choice((0, NOW_S + self.dice.randrange(30))) for one in self.to_come}
+        self.front: list[str] = []
+        self.waiting: set[str] = set()
+        self.later: set[str] = set()
+        self.running: list[str] = []
+        lanes.rule("x", DEADLINE)
+
+    def add(self) -> None:
+        for task_id in self.to_come[:4]:
+            state = self.dice.choice((TaskState.AGGREGATING, TaskState.SCHEDULED))
+            self.lanes.add("x", task_id, priority=by(self.dues[task_id]), state=state, run_at_s=NOW_S - 1)
+            (self.later if state is TaskState.SCHEDULED else self.waiting).add(task_id)
+        del self.to_come[:4]
+
+    def ends(self) -> str:
+        return self.running.pop(self.dice.randrange(len(self.running)))
+
+    def take(self) -> None:
+        taken = self.lanes.take(self.dice.choice((1, 5)))
+        for task_id in taken:
+            if task_id in self.front:
+                self.front.remove(task_id)
+                continue
+            assert not self.front
+            self.waiting.remove(task_id)
+            due = self.dues[task_id] or NOW_S * 2
+            assert due <= min((self.dues[one] or NOW_S * 2 for one in self.waiting), default=due)
+        self.running += taken
+
+    def done(self) -> None:
+        self.lanes.done(self.ends())
+
+    def retry(self) -> None:
+        self.lanes.bench.run(in_lanes(failed(task_id := self.ends()), QUEUE))
+        self.later.add(task_id)
+
+    def give_back(self) -> None:
+        self.lanes.bench.run(in_lanes(requeue(QUEUE, [task_id := self.ends()], NOW_NS, ANY_OWNER), QUEUE))
+        self.front.append(task_id)
+
+    def forward(self) -> None:
+        self.lanes.bench.run(in_lanes(forwarded(), QUEUE))
+        self.waiting |= self.later
+        self.later.clear()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_most_urgent_of_those_that_wait_is_always_the_next(seed: int, lanes: LaneBench) -> None:
+    """Whatever was scheduled, failed or was given back."""
+    days = Deadlines(lanes, seed)
+    while days.to_come or days.front or days.waiting or days.later or days.running:
+        ends = (days.done, days.done, days.retry, days.give_back) if days.running else ()
+        days.dice.choice((days.add, days.take, days.forward, *ends))()
 
 
 # Priorities ---------------------------------------------------------------------------------------------------------
