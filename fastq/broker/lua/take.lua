@@ -61,6 +61,12 @@ local function is_due(one) return one[2] and tonumber(one[2]) <= now end
 if has_pending == 0 and not common[1] and not is_due(first_turn) and not is_due(first_full) then
   return {0, "", "", next_due(first_turn, first_full, 0, false), 0, {}}
 end
+-- Numbers repeat, and each text takes longer than a look at a table.
+local texts = {}
+local function text_of(number)
+  texts[number] = texts[number] or microseconds(number)
+  return texts[number]
+end
 -- rights
 -- (Asked here, not first: it takes longer than all the rest of a call that ends above, which writes once at most.)
 
@@ -100,8 +106,8 @@ local looks, looked_at = 0, 0
 local function look(level)
   looks = looks + 1
   -- Of a large set only a part is read. Its cursor, a place in the set, comes from the clock, so all come up in time.
-  local cursor = level.most > 200 and now % 65536 or 0
-  local ids = redis.pcall("SSCAN", level.held, cursor, "COUNT", 400)[2] or {}
+  local cursor = level.most > 200 and now % 65536 or "0"
+  local ids = redis.pcall("SSCAN", level.held, cursor, "COUNT", "400")[2] or {}
   looked_at = looked_at + #ids
   if #ids == 0 then return end
   local scores, ended = redis.call("ZMSCORE", lease, unpack(ids, 1, math.min(#ids, 1000))), {}
@@ -245,7 +251,8 @@ local function serve(lane, share)
   if pool then most = math.min(most, pool.free, pool.tokens) end
   if most <= 0 then return false end
   local is_lifo, ids, all = lane.order == "lifo", {}, true
-  local popped = is_lifo and redis.pcall("ZPOPMAX", lane.key, most) or redis.pcall("ZPOPMIN", lane.key, most)
+  local shown = text_of(most)
+  local popped = is_lifo and redis.pcall("ZPOPMAX", lane.key, shown) or redis.pcall("ZPOPMIN", lane.key, shown)
   if popped.err then
     lane.free = 0
     return false
@@ -274,28 +281,28 @@ local function push(list, ...)
 end
 local function wait_for_pool(pool, name)
   waiting[pool] = waiting[pool] or {}
-  push(waiting[pool], microseconds(now), name)
+  push(waiting[pool], text_of(now), name)
 end
 
 -- Notes what becomes of a lane after its turn: `at` orders those that go on.
 local function settle(lane, at, share)
-  if lane.is_spent then push(spent, lane.name, microseconds(lane.arrival)) end
+  if lane.is_spent then push(spent, lane.name, text_of(lane.arrival)) end
   if lane.is_empty or redis.call("EXISTS", lane.key) == 0 then
     push(gone, lane.name)
   elseif lane.free <= 0 then
-    push(closed, microseconds(again_at(lane)), lane.name)
+    push(closed, text_of(again_at(lane)), lane.name)
     push(off_turns, lane.name)
   elseif lane.tokens <= 0 then
-    push(turn, microseconds(again_at(lane)), lane.name)
+    push(turn, text_of(again_at(lane)), lane.name)
   elseif lane.pool and not is_open(lane.pool) then
     wait_for_pool(lane.pool, lane.name)
     push(off_turns, lane.name)
   elseif lane.got and lane.got < share and now % share >= lane.got then
     -- The call had no room for the lane's whole weight. So the lane keeps its turn with a chance as large as the
     -- missing part of the weight; the clock draws.
-    if lane.is_new then push(turn, microseconds(now), lane.name) end
+    if lane.is_new then push(turn, text_of(now), lane.name) end
   elseif lane.got or lane.is_new then
-    push(turn, microseconds(now + at), lane.name)
+    push(turn, text_of(now + at), lane.name)
   end
 end
 
@@ -321,7 +328,7 @@ local function serve_all(names, is_new)
 end
 
 -- Full lanes and pools whose time has come are looked at again: somebody else may have ended their tasks.
-local due_again = redis.call("ZRANGE", full_lanes, "-inf", microseconds(now), "BYSCORE", "LIMIT", 0, MOST_LOOKS)
+local due_again = redis.call("ZRANGE", full_lanes, "-inf", text_of(now), "BYSCORE", "LIMIT", "0", MOST_LOOKS)
 local visited, again, pools_again = 0, {}, {}
 -- The first write frees memory, so a Redis that is out of memory lets those after it pass.
 redis.call("ZREM", full_lanes, "", unpack(due_again))
@@ -335,7 +342,7 @@ end
 if #pools_again > 0 then levels_of({}, pools_again) end
 
 if left > 0 then
-  local is_ready = #again > 0 or #redis.call("ZRANGE", turns, "-inf", microseconds(now), "BYSCORE", "LIMIT", 0, 1) > 0
+  local is_ready = #again > 0 or #redis.call("ZRANGE", turns, "-inf", text_of(now), "BYSCORE", "LIMIT", "0", "1") > 0
   local all = left
   take_pending(is_ready and math.ceil(all / 2) or all)
   if #again > 0 then serve_all(again, true) end
@@ -343,14 +350,14 @@ if left > 0 then
   local seen = 0
   while left > 0 and visited < MOST_LANES do
     local step = math.min(math.max(8, math.ceil(count / 8)), MOST_LANES - visited)
-    local names = redis.call("ZRANGE", turns, "-inf", microseconds(now), "BYSCORE", "LIMIT", seen, step)
+    local names = redis.call("ZRANGE", turns, "-inf", text_of(now), "BYSCORE", "LIMIT", seen, step)
     if #names > 0 then serve_all(names) end
     seen, visited = seen + #names, visited + #names
     if #names < step then break end
   end
   take_pending(left)
 elseif #again > 0 then
-  for _, name in ipairs(again) do push(closed, microseconds(now + look_again), name) end
+  for _, name in ipairs(again) do push(closed, text_of(now + look_again), name) end
 end
 
 if #gone > 0 then
@@ -365,16 +372,16 @@ end
 -- again: now if it is still open, else when it is due.
 for name, pool in pairs(pools) do
   local queue = queue_prefix .. "pool:" .. name
-  if pool.is_spent then push(spent, pool.name, microseconds(pool.arrival)) end
+  if pool.is_spent then push(spent, pool.name, text_of(pool.arrival)) end
   if is_open(pool) then
     local next_ones = redis.pcall("ZPOPMIN", queue, math.min(pool.free, pool.tokens, MOST_LOOKS))
-    for at = 1, #next_ones, 2 do push(turn, microseconds(now), next_ones[at]) end
+    for at = 1, #next_ones, 2 do push(turn, text_of(now), next_ones[at]) end
   end
   if redis.call("EXISTS", queue) == 0 then
     push(off_turns, pool.name)
     redis.call("ZREM", full_lanes, pool.name)
   else
-    push(closed, microseconds(is_open(pool) and now or again_at(pool)), pool.name)
+    push(closed, text_of(is_open(pool) and now or again_at(pool)), pool.name)
   end
 end
 if #turn > 0 then redis.call("ZADD", turns, unpack(turn)) end
@@ -388,7 +395,7 @@ if #taken > 0 then
   if is_listpack then redis.call("ZREM", lease, TOO_LONG) end
 end
 if own > 0 and leased + #taken >= own then
-  push(closed, microseconds(now + look_again), "")
+  push(closed, text_of(now + look_again), "")
   reply[5] = 1
 end
 if #closed > 0 then redis.call("ZADD", full_lanes, unpack(closed)) end
