@@ -29,14 +29,16 @@ local look_again = tonumber(ARGV[5])
 local MOST_LANES, MOST_LOOKS, MOST_LOOKED_AT, NEVER = 100, 50, 1000, math.huge
 local MOST_IN_LISTPACK, WORTH_A_SKIP_LIST, TOO_LONG = 128, 16, string.rep("\255", 65)
 
-if redis.call("EXISTS", paused) == 1 then return -1 end
-local has_pending = redis.call("LLEN", pending)
+-- One question in place of three while all lanes are full, when the queue is asked for nothing.
+local is_quiet = redis.call("EXISTS", paused, pending, bell) == 0
+if not is_quiet and redis.call("EXISTS", paused) == 1 then return -1 end
+local has_pending = is_quiet and 0 or redis.call("LLEN", pending)
 -- include: pools
 -- include: lanes
 
 local common = redis.call("HMGET", limits, "", "*")
 if not common[1] and not common[2] and redis.call("HLEN", limits) == 0 then return -2 end
-local now, had_bell = now_us(), redis.call("EXISTS", bell) == 1
+local now, had_bell = now_us(), not is_quiet and redis.call("EXISTS", bell) == 1
 -- Numbers are given as text: Redis would make the text anew in each call.
 local function first(of) return redis.call("ZRANGE", of, "0", "0", "WITHSCORES") end
 local first_turn, first_full = first(turns), first(full_lanes)
