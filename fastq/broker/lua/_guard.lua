@@ -6,10 +6,16 @@ if owner ~= "" or expired_at ~= "" then
 else
   redis.call("ZCARD", lease) -- raises for a key of another type, as ZMSCORE does
 end
+local mine, judged = tonumber(owner), {}
+local function may_end(score)
+  if not score or owner ~= "" and score % 1 ~= mine then return false end
+  return expired_at == "" or score <= tonumber(expired_at)
+end
 local function guarded(nth)
   if not scores then return true end
-  local score = tonumber(scores[nth] or nil)
-  if not score then return false end
-  if owner ~= "" and score % 1 ~= tonumber(owner) then return false end
-  return expired_at == "" or score <= tonumber(expired_at)
+  local text = scores[nth]
+  if not text then return false end
+  -- Tasks that were taken together have the same score: it is read once, since that takes as long as their HSET.
+  if judged[text] == nil then judged[text] = may_end(tonumber(text)) end
+  return judged[text]
 end

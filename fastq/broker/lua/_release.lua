@@ -1,8 +1,8 @@
 -- Takes tasks off active and lease. Sets moved, their ids, and taken, their places in named. If there is none, the
 -- script ends. Uses active, lease, side, named, guarded.
 local outcomes, moved, taken, all = {}, {}, {}, true
-for nth, id in ipairs(named) do
-  local outcome = 1
+for nth = 1, #named do
+  local id, outcome = named[nth], 1
   if not guarded(nth) then
     outcome = -1
   elseif redis.call("LREM", active, side, id) == 0 then

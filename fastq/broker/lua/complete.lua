@@ -44,7 +44,7 @@ for _, nth in ipairs(taken) do
   local id, message, lock, result = ARGV[at], ARGV[at + 1], ARGV[at + 3], ARGV[at + 4]
   local task = task_prefix .. id
   local stored
-  if string.sub(result, 1, 1) == "1" then
+  if string.byte(result) == 49 then -- "1"
     stored = redis.pcall("HSET", task, "msg", message, "state", "completed", "result", string.sub(result, 2))
   else
     stored = redis.pcall("HSET", task, "msg", message, "state", "completed")

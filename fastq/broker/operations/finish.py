@@ -257,9 +257,8 @@ def complete(
 ) -> Operation[list[FinishOutcome]]:
     """Keep done tasks with their results until their retention ends; release their locks, count them."""
     words: list[Word] = []
-    for task in tasks:
-        result = b"0" if task.result is None else b"1" + task.result
-        words += (task.id, task.message, task.kept_until_s, task.lock, result)
+    for task_id, message, kept_until_s, lock, result in tasks:
+        words += (task_id, message, kept_until_s, lock, b"0" if result is None else b"1" + result)
     script_keys = (
         keys.active(queue),
         keys.lease(queue),
@@ -276,8 +275,8 @@ def retry(
 ) -> Operation[list[FinishOutcome]]:
     """Move failed tasks to retry, where they wait for their next attempt; count those that are failures."""
     words: list[Word] = []
-    for task in tasks:
-        words += (task.id, task.message, task.retry_at_s, int(task.is_failure), task.attempt)
+    for task_id, message, retry_at_s, is_failure, attempt in tasks:
+        words += (task_id, message, retry_at_s, int(is_failure), attempt)
     script_keys = (keys.active(queue), keys.lease(queue), keys.retry(queue), *_counters(queue, now))
     args: tuple[Word, ...] = (
         keys.task_prefix(queue),
