@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Final
 
-_UNRUN: Final = (GeneratorType, AsyncGeneratorType, CoroutineType)
+UNRUN: Final = (GeneratorType, AsyncGeneratorType, CoroutineType)
 
 
 def is_async(handler: Callable[..., object]) -> bool:
@@ -41,7 +41,7 @@ def refuse_idle(function: Callable[..., Any], what: str) -> None:
 
 def refuse_unrun(value: object, what: str) -> None:
     """Raise ``TypeError`` if a function has returned a generator or a coroutine, whose code has not run."""
-    if isinstance(value, _UNRUN):
+    if isinstance(value, UNRUN):
         if isinstance(value, CoroutineType):
             value.close()  # otherwise Python warns that it was never awaited
         raise TypeError(f"{what} returned a {type(value).__name__}, whose code has not run: {value!r}")

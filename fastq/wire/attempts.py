@@ -31,15 +31,10 @@ class AttemptRecord(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the record as bytes; all records have the same size."""
-        return _LAYOUT.pack(
-            _FORMAT,
-            self.attempt % 2**32,
-            self.started_ms,
-            self.ended_ms,
-            bytes.fromhex(self.fingerprint) or _NO_FINGERPRINT,
-            self.server.encode("utf-8", "replace"),
-            _cut(self.error),
-        )
+        attempt, started_ms, ended_ms, server, error, fingerprint = self
+        digits = bytes.fromhex(fingerprint) or _NO_FINGERPRINT
+        named = server.encode("utf-8", "replace")
+        return _LAYOUT.pack(_FORMAT, attempt % 2**32, started_ms, ended_ms, digits, named, _cut(error))
 
 
 def decode_attempts(data: bytes) -> list[AttemptRecord]:

@@ -444,8 +444,8 @@ class Processor(PoolListener):
             disposition = in_its_lane(usual, task, report, self._commands.lanes)
         ran_ns = event.ran_ns
         if isinstance(disposition, _OF_FAILURES) and kind is not _LAST_OF_HANDLERS and not report.is_snoozed:
-            # In half the time that _replace takes; the record is the last part of both.
-            disposition = type(disposition)(*disposition[:-1], self._attempts.record(task, report, ran_ns))
+            end: Any = type(disposition)  # the record is the last part of both; _replace takes 0.3 us more
+            disposition = end(*disposition[:-1], self._attempts.record(task, report, ran_ns))
         task.disposition, task.failure = disposition, 0 if report.is_snoozed else kind
         task.error, task.ran_ns = report.error_class, ran_ns
         if ran_ns and task.tally is not None and _counts(disposition):

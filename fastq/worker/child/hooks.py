@@ -46,16 +46,20 @@ def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> Fai
         return FailureReport(f"snoozed (not failed){why}", False, error.after_s, is_snoozed=True, rests_lane=rests_lane)
     _tell(hooks, task, error)
     limit = getattr(task, "_limit", None)
-    if (final := why_final(task, error)) or task.retried >= task.max_retry:
+    rule = _rule_of(task, error)
+    if (final := _why_final(rule, error)) or task.retried >= task.max_retry:
         return FailureReport(text, final=final, max_retry=limit)
-    return FailureReport(text, _counts(hooks, error), _delay_s(hooks, task, error), max_retry=limit)
+    return FailureReport(text, _counts(hooks, error), _delay_s(hooks, task, error, rule), max_retry=limit)
 
 
 def why_final(task: RunningTask, error: BaseException) -> str:
     """Return why a handler's exception ends its task; "" if it allows a retry, whether or not any retries are left."""
+    return _why_final(_rule_of(task, error), error)
+
+
+def _why_final(rule: FailureRule | None, error: BaseException) -> str:
     if caused_by(error, DECISIONS):
         return "its payload does not fit" if isinstance(error, PayloadError) else "SkipRetry was raised"
-    rule = _rule_of(task, error)
     if rule is None or isinstance(error, _RUN_AGAIN) or rule.retries(error):
         return ""
     return f"{rule.names[isinstance(error, rule.dont_retry_on)]} of the task excludes this error"
@@ -74,7 +78,8 @@ def _reason(error: BaseException) -> BaseException:
 
 def lost_report(hooks: Hooks, task: RunningTask, error: BaseException) -> FailureReport:
     """Describe a task that was lost with its server; it did not fail, so only ``retry_delay`` is called."""
-    return FailureReport(describe_error(error), is_failure=False, retry_in_s=_delay_s(hooks, task, error))
+    delay_s = _delay_s(hooks, task, error, _rule_of(task, error))
+    return FailureReport(describe_error(error), is_failure=False, retry_in_s=delay_s)
 
 
 def _tell(hooks: Hooks, task: RunningTask, error: BaseException) -> None:
@@ -95,10 +100,9 @@ def _counts(hooks: Hooks, error: BaseException) -> bool:
         return True
 
 
-def _delay_s(hooks: Hooks, task: RunningTask, error: BaseException) -> float | None:
+def _delay_s(hooks: Hooks, task: RunningTask, error: BaseException, rule: FailureRule | None) -> float | None:
     if isinstance(error, Retry) and error.after_s is not None:
         return error.after_s
-    rule = _rule_of(task, error)
     if hooks.retry_delay is None and (rule is None or rule.delay is None):
         return None
     try:
@@ -117,14 +121,15 @@ def caused_by(error: BaseException, kind: type[BaseException] | tuple[type[BaseE
     """Return whether an error or one of its causes is of a class."""
     if isinstance(error, kind):
         return True
-    if error.__cause__ is None:
+    cause = error.__cause__
+    if cause is None:
         return False
     seen = {id(error)}
-    while (cause := error.__cause__) is not None and id(cause) not in seen:  # "raise error from error" makes a circle
+    while cause is not None and id(cause) not in seen:  # "raise error from error" makes a circle
         if isinstance(cause, kind):
             return True
         seen.add(id(cause))
-        error = cause
+        cause = cause.__cause__
     return False
 
 

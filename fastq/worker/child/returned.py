@@ -19,6 +19,8 @@ _limit: Final = LogLimit[str]()
 
 def encode_returned(task: RunningTask, value: object) -> bytes:
     """Return the result of a handler as bytes; parts that cannot be encoded are replaced and logged."""
+    if type(value) is bytes and len(value) <= MAX_RESULT_BYTES:
+        return value
     data, faults = _encode(value)
     if faults:
         _warn(task, faults)

@@ -58,10 +58,8 @@ class FailureReport(NamedTuple):
     def with_trace(self, trace: str | None, fingerprint: str, kept: str) -> "FailureReport":
         """Return the report with these three."""
         # As _replace does, in two thirds of the time.
-        return FailureReport(
-            *(self.error, self.is_failure, self.retry_in_s),
-            *(trace, self.is_snoozed, self.final, fingerprint, kept, self.max_retry, self.rests_lane),
-        )
+        error, is_failure, retry_in_s, _, is_snoozed, final, _, _, *rest = self
+        return FailureReport._make((error, is_failure, retry_in_s, trace, is_snoozed, final, fingerprint, kept, *rest))
 
     def encode(self) -> bytes:
         """Return the report as JSON."""
