@@ -2,10 +2,14 @@
 
 import json
 import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 from urllib.parse import quote
 
 import click
@@ -17,11 +21,35 @@ from fastq import Client, Task
 from fastq.cli.main import main
 from fastq.wire import keys
 from tests.inspector.harness import Seeded
+from tests.starting import Forked, can_be_forked, start
+from tests.waiting import PATIENCE_S
 
 NOWHERE = "unix:///nowhere/redis.sock"
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "cli.schema.json").read_text())
 FAR_S = 4_000_000_000
 BINARY = bytes(range(128, 160))
+
+
+def run_alone(
+    words: Sequence[str], environment: Mapping[str, str], directory: Path, stdout: IO[bytes]
+) -> tuple[int, str]:
+    """Run it in a process of its own; return its exit code, and what it wrote to stderr."""
+    with TemporaryFile() as stderr:
+        code = _begin(words, environment, directory, (stdout, stderr)).wait(PATIENCE_S)
+        stderr.seek(0)
+        return code, stderr.read().decode()
+
+
+def _begin(
+    words: Sequence[str], environment: Mapping[str, str], directory: Path, streams: tuple[IO[bytes], IO[bytes]]
+) -> subprocess.Popen[bytes] | Forked:
+    if can_be_forked(directory):
+        stdout, stderr = (stream.fileno() for stream in streams)
+        modules = ["fastq.cli.main", "fastq.cli.parameters", "fastq.cli.run"]
+        return start(["fastq.__main__", *words], directory, environment, (stdout, stderr), modules)
+    program = [sys.executable, "-m", "fastq", *words]
+    stdin = subprocess.DEVNULL
+    return subprocess.Popen(program, cwd=directory, env=environment, stdin=stdin, stdout=streams[0], stderr=streams[1])
 
 
 def commands_of(group: click.Group) -> dict[str, click.Command]:

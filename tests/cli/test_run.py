@@ -1,12 +1,13 @@
 """The command ``fastq run``: one task in the foreground, its result, its traceback, its exit code."""
 
-import subprocess
-import sys
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import NamedTuple
 
 import pytest
 from redis import Redis
 
+from tests.cli.commands import NOWHERE, run_alone
 from tests.e2e.harness import ROOT
 
 APP = """
@@ -79,10 +80,18 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fastq", *words]
-    env = {"PYTHONPATH": str(ROOT), "PATH": "", "FASTQ_REDIS_URL": "unix:///nowhere/redis.sock"}
-    return subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True)
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(directory: Path, *words: str) -> Done:
+    env = {"PYTHONPATH": str(ROOT), "PATH": "", "FASTQ_REDIS_URL": NOWHERE}
+    with TemporaryFile() as stdout:
+        code, stderr = run_alone(words, env, directory, stdout)
+        stdout.seek(0)
+        return Done(code, stdout.read().decode(), stderr)
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from tests.starting import Forked, can_be_forked, start
 from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOP = os.environ.get("LOOP_OF_FASTQ_E2E", "asyncio")
 APP = "tests.e2e.apps:mux"
 MARK = "MARK_OF_FASTQ_E2E"
+WORKER = (sys.executable, "-m", "fastq.cli.worker")
+SERVE = (sys.executable, "-m", "tests.e2e.serve")
 
 
 def marked_processes(mark: str) -> set[int]:
@@ -39,7 +42,7 @@ def marked_processes(mark: str) -> set[int]:
 class Worker:
     """A server's main process, its log, and all that comes of it."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     log: Path
     mark: str
 
@@ -57,7 +60,8 @@ class Worker:
 
     def family(self) -> set[int]:
         """Return every process that has come of it and lives, itself included."""
-        return marked_processes(self.mark)
+        itself = {self.pid} if self.process.poll() is None else set()  # a fork does not show its environment
+        return marked_processes(self.mark) | itself
 
     def wait_for(self, text: str, timeout_s: float = PATIENCE_S) -> None:
         """Wait until the log has a text."""
@@ -124,8 +128,7 @@ class Workers:
         self, *flags: str, app: str = APP, env: Mapping[str, str] | None = None, program: Sequence[str] = ()
     ) -> Worker:
         """Start ``fastq-worker APP FLAGS``; its log is stdout and stderr together."""
-        command = list(program or (sys.executable, "-m", "fastq.cli.worker"))
-        return self._start([*command, *([app] if app else []), *flags], env or {})
+        return self._start([*(program or WORKER), *([app] if app else []), *flags], env or {})
 
     def start_timed(self, timing: Mapping[str, float], app: str = APP, /, **config: Any) -> Worker:
         """Start a server whose fixed times are others."""
@@ -140,33 +143,37 @@ class Workers:
         return {"loop": self._loop, **config}
 
     def _serve(self, order: Mapping[str, Any]) -> Worker:
-        return self._start([sys.executable, "-m", "tests.e2e.serve", json.dumps(order)], {})
+        return self._start([*SERVE, json.dumps(order)], {})
 
     def _start(self, command: list[str], env: Mapping[str, str]) -> Worker:
         mark = uuid.uuid4().hex
         log = self.directory / f"worker-{len(self._all)}.log"
         paths = filter(None, [str(ROOT), str(self.directory), os.environ.get("PYTHONPATH")])
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FASTQ_")}
+        environment = {
+            **inherited,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "FASTQ_REDIS_URL": self.url,
+            "EVENTS_URL": self.url,
+            "FASTQ_LOOP": self._loop,
+            MARK: mark,
+            **env,
+        }
         with log.open("wb") as file:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                cwd=self.directory,
-                env={
-                    **inherited,
-                    "PYTHONPATH": os.pathsep.join(paths),
-                    "FASTQ_REDIS_URL": self.url,
-                    "EVENTS_URL": self.url,
-                    "FASTQ_LOOP": self._loop,
-                    MARK: mark,
-                    **env,
-                },
-            )
+            process = self._begin(command, environment, file)
         worker = Worker(process, log, mark)
         self._all.append(worker)
         return worker
+
+    def _begin(
+        self, command: list[str], environment: dict[str, str], log: BinaryIO
+    ) -> subprocess.Popen[bytes] | Forked:
+        if tuple(command[:3]) in (WORKER, SERVE) and can_be_forked(self.directory):
+            streams = (log.fileno(), log.fileno())
+            return start(command[2:], self.directory, environment, streams, ["fastq.cli.worker"])
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env=environment
+        )
 
     def clean_up(self) -> None:
         failures = []
