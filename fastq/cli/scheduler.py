@@ -6,9 +6,10 @@ from typing import Any, Final
 import click
 
 from fastq._version import __version__
+from fastq.cli.connection import search_here
 from fastq.cli.environment import check_environment
 from fastq.cli.scheduling import SchedulingOptions, run_scheduler
-from fastq.cli.sources import Sources, checked_app, search_here
+from fastq.cli.sources import Sources, checked_app
 from fastq.server.base.settings import SETTINGS, build_config, from_environment
 
 _NAME: Final = "fastq scheduler"

@@ -6,19 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fastq.cli.connection import runner_url, search_here
+from fastq.cli.connection import runner_url
 from fastq.server.base.settings import from_file, parse_kind
 from fastq.worker.shared.names import split_name
-
-__all__ = [
-    "Sources",
-    "checked_app",
-    "read_count",
-    "read_flag",
-    "read_seconds",
-    "read_text",
-    "search_here",
-]
 
 T = TypeVar("T")
 

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from fastq._version import __version__
+from fastq.cli.connection import search_here
 from fastq.cli.environment import check_environment
-from fastq.cli.sources import Sources, checked_app, read_count, read_flag, read_seconds, read_text, search_here
+from fastq.cli.sources import Sources, checked_app, read_count, read_flag, read_seconds, read_text
 from fastq.log.output import unblocked_stderr
 from fastq.server.base.config import setting_kind
 from fastq.server.base.settings import SETTINGS, build_config, from_environment, parse_setting

@@ -6,21 +6,9 @@ from typing import Any, Final, TypeAlias
 
 from fastq.broker.inspect.tasks import containers
 from fastq.broker.operation import Operation, Word, scripted
-from fastq.broker.operations.cancel import FAR
 from fastq.broker.operations.finish import archive_bounds, archive_keys
 from fastq.common.states import TaskState
 from fastq.wire import keys
-
-__all__ = [
-    "DONE",
-    "FAR",
-    "NOT_FOUND",
-    "ActionOutcome",
-    "Target",
-    "archive_task",
-    "delete_task",
-    "run_task",
-]
 
 DONE: Final = 1
 NOT_FOUND: Final = 0
