@@ -15,7 +15,7 @@ from tests.starting import Forked, can_be_forked, start
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open")
 
 TELLS = """
-import json, os, signal, sys, threading
+import json, os, signal, sys, threading, time
 
 from fastq.cli.worker import main
 
@@ -31,6 +31,7 @@ json.dump(
         "input": sys.stdin.read(),
         "signals": [str(signal.getsignal(each)) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)],
         "threads": threading.active_count(),
+        "zone": time.tzname,
     },
     sys.stdout,
 )

@@ -83,8 +83,17 @@ def test_a_failure_that_nobody_reads_is_a_failure_all_the_same(filled: Fastq, tm
         assert subprocess.run(program, env=environment(filled.url, tmp_path)).returncode == code
 
 
-@pytest.mark.parametrize("words", ["stats", "task ls -q default -s pending", "queue pause default", "stats --json"])
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize(
+    ("words", "closed"),
+    [
+        ("stats", ">&-"),
+        ("stats", "2>&-"),
+        ("stats", ">&- 2>&-"),
+        ("stats --json", ">&-"),
+        ("task ls -q default -s pending", ">&-"),
+        ("queue pause default", ">&- 2>&-"),
+    ],
+)
 def test_with_closed_streams_the_work_is_done(filled: Fastq, db: Any, tmp_path: Path, words: str, closed: str) -> None:
     program = ["/bin/sh", "-c", f'exec "{sys.executable}" -m fastq {words} {closed}']
     done = subprocess.run(program, env=environment(filled.url, tmp_path), capture_output=True, text=True)

@@ -186,15 +186,15 @@ def app_workers(workers: Workers) -> Workers:
     return workers
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 @pytest.mark.parametrize(
-    ("app", "text"),
+    ("app", "text", "start_method"),
     [
-        ("nothere:mux", "'nothere:mux': there is no module 'nothere' in "),
-        ("bare.nothere:mux", "'bare.nothere:mux': there is no module 'bare.nothere' in "),
-        ("bare:mus", "'bare:mus': bare has no 'mus'; did you mean 'mux'?"),
-        ("bare:number", "'bare:number' must be a fastq.App or ServeMux, not int"),
-        ("bare:empty", "'bare:empty' has no handlers; add some with @empty.handler('type')"),
+        ("nothere:mux", "'nothere:mux': there is no module 'nothere' in ", "forkserver"),
+        ("nothere:mux", "'nothere:mux': there is no module 'nothere' in ", "spawn"),
+        ("bare.nothere:mux", "'bare.nothere:mux': there is no module 'bare.nothere' in ", "forkserver"),
+        ("bare:mus", "'bare:mus': bare has no 'mus'; did you mean 'mux'?", "forkserver"),
+        ("bare:number", "'bare:number' must be a fastq.App or ServeMux, not int", "forkserver"),
+        ("bare:empty", "'bare:empty' has no handlers; add some with @empty.handler('type')", "forkserver"),
     ],
 )
 def test_a_name_that_leads_to_no_app_is_misuse(app_workers: Workers, app: str, text: str, start_method: str) -> None:
@@ -236,8 +236,16 @@ def test_a_directory_that_cannot_be_written_to_is_misuse_before_anything_starts(
     assert line.startswith(f"fastq-worker: archive_spill_to='{directory}': failed tasks cannot be written there: {why}")
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-@pytest.mark.parametrize("flag", ["--is-failure", "--retry-delay", "--error-handler", "--health-check"])
+@pytest.mark.parametrize(
+    ("flag", "start_method"),
+    [
+        ("--is-failure", "forkserver"),
+        ("--is-failure", "spawn"),
+        ("--retry-delay", "forkserver"),
+        ("--error-handler", "forkserver"),
+        ("--health-check", "forkserver"),
+    ],
+)
 def test_a_hook_that_fails_at_its_import_is_shown_with_its_traceback(
     app_workers: Workers, flag: str, start_method: str
 ) -> None:
@@ -248,13 +256,13 @@ def test_a_hook_that_fails_at_its_import_is_shown_with_its_traceback(
     assert "json.decoder.JSONDecodeError: " in worker.text
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 @pytest.mark.parametrize(
-    ("app", "error"),
+    ("app", "error", "start_method"),
     [
-        ("broken:mux", "json.decoder.JSONDecodeError: "),
-        ("needy:mux", "ModuleNotFoundError: No module named 'not_installed_anywhere'"),
-        ("leaving:mux", "SystemExit: 3"),
+        ("broken:mux", "json.decoder.JSONDecodeError: ", "forkserver"),
+        ("broken:mux", "json.decoder.JSONDecodeError: ", "spawn"),
+        ("needy:mux", "ModuleNotFoundError: No module named 'not_installed_anywhere'", "forkserver"),
+        ("leaving:mux", "SystemExit: 3", "forkserver"),
     ],
 )
 def test_an_app_that_fails_at_its_import_is_shown_with_its_traceback(
