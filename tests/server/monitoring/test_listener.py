@@ -125,9 +125,13 @@ def test_tasks_are_counted_by_queue_pattern_and_outcome(own_site: Site) -> None:
         ("default", "fail", "archived"): 1,
         ("default", "unknown", "archived"): 1,
     }
-    wait_until(lambda: sum(own_site.samples().get("fastq_tasks_total", {}).values()) >= sum(ends.values()))
+
+    def ended() -> dict[tuple[str, ...], float]:
+        found = own_site.samples().get("fastq_tasks_total", {})
+        return {labels: n for labels, n in found.items() if labels[-1] != "requeued"}  # by a busy machine
+
+    wait_until(lambda: ended() == ends)
     samples = own_site.samples()
-    assert samples["fastq_tasks_total"] == ends
     assert samples["fastq_task_failures_total"] == {
         ("default", "revoke", "revoked"): 1,
         ("default", "fail", "error"): 2,
