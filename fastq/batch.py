@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from fastq.common.durations import nanoseconds_of
 from fastq.errors import Retry, TaskEndedError, no_attribute
-from fastq.running import RunningTask
+from fastq.running import Context, RunningTask
+from fastq.wire.messages import TaskMessage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -88,21 +89,22 @@ class Batch(list[T], Generic[T, Env]):
             raise no_attribute(self, "a Batch", name, _ELSEWHERE)
 
 
-def as_it_is(task: RunningTask) -> tuple[RunningTask, Any]:
+def as_it_is(message: TaskMessage, context: Context) -> tuple[RunningTask, Any]:
     """Return a running task as its own item."""
+    task = RunningTask(message, context)
     return task, task
 
 
 class Batching(NamedTuple):
     """How the tasks of a pattern are put into batches, and what item each becomes.
 
-    ``unpack`` returns a task's context and item; if it raises, only this task fails. ``encode`` encodes each result.
+    ``unpack`` returns a task and its item; if it raises, only this task fails. ``encode`` encodes each result.
     """
 
     size: int
     max_wait_s: float
     max_bytes: int
-    unpack: Callable[[RunningTask], tuple[RunningTask, Any]] = as_it_is
+    unpack: Callable[[TaskMessage, Context], tuple[RunningTask, Any]] = as_it_is
     encode: Callable[[Any], Any] | None = None
 
     @property

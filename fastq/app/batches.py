@@ -13,7 +13,9 @@ from fastq.app.function import TaskFunction
 from fastq.app.payload import Payload, hints_of
 from fastq.batch import Batch, Batching
 from fastq.hooks import FailureRule
+from fastq.running import Context as Attempt
 from fastq.running import RunningTask
+from fastq.wire.messages import TaskMessage
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -92,11 +94,12 @@ def typed_batching(limits: Batching, payload: Payload, env: Callable[[], Any], r
     """Return how batches of typed tasks are made: each task becomes a context with ``env``, and its argument."""
     argument = payload.caller(lambda item: item)
 
-    def unpack(task: RunningTask) -> tuple[RunningTask, Any]:
-        context: Context[Any] = Context(task._message, task._context)
-        context.env = env()
+    def unpack(message: TaskMessage, attempt: Attempt) -> tuple[RunningTask, Any]:
+        task: Context[Any] = Context(message, attempt)
+        item = argument(task)
+        task.env = env()
         if rule is not None:
-            context._rule = rule
-        return context, argument(task)
+            task._rule = rule
+        return task, item
 
     return limits._replace(unpack=unpack, encode=result_encoder(payload.result))

@@ -64,13 +64,13 @@ class BatchCall:
             if isinstance(message, InvalidMessageError):
                 self._answer(place, (EventKind.INVALID, str(message).encode()))
                 continue
-            task = RunningTask(message, self._contexts[place])
+            context = self._contexts[place]
             try:
-                task, item = batching.unpack(task)
+                task, item = batching.unpack(message, context)
             except (TaskTimeout, TaskCanceled):
                 raise  # raised only once, and meant for the whole call
             except BaseException as error:  # noqa: BLE001 - the task fails alone, whatever the error is
-                self._answer(place, self._failed(task, error, self._contexts[place]))
+                self._answer(place, self._failed(RunningTask(message, context), error, context))
                 continue
             tasks.append(task)
             items.append(item)

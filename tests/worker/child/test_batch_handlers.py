@@ -15,7 +15,8 @@ from fastq.errors import RevokeTask, TaskEndedError
 from fastq.hooks import Hooks
 from fastq.pool.shared.event_kind import EventKind
 from fastq.pool.shared.runner import Answer
-from fastq.running import RunningTask
+from fastq.running import Context, RunningTask
+from fastq.wire.messages import TaskMessage
 from fastq.worker.child.batch_call import BatchCall, decode_all
 from fastq.worker.child.handler_runner import HandlerRunner
 from fastq.worker.shared.description import AppDescription
@@ -212,7 +213,7 @@ def test_what_is_said_of_an_item_after_the_end_is_refused(is_async: bool) -> Non
 
 @pytest.mark.parametrize("error", [TaskTimeout, TaskCanceled])
 def test_what_ends_the_call_while_an_item_is_unpacked_costs_all(error: type[BaseException]) -> None:
-    def unpack(task: RunningTask) -> tuple[RunningTask, Any]:
+    def unpack(message: TaskMessage, context: Context) -> tuple[RunningTask, Any]:
         raise error
 
     batching = Batching(64, 0.0, 1000, unpack)
