@@ -33,11 +33,12 @@ import redis
 
 from benchmarks.embeddings_app import BACKEND, SIZES, load, made
 from benchmarks.embeddings_watch import Cost, Watch, calls_in, cost, loads_in
-from fastq import Client
+from fastq import Client, Handle
 from fastq.common.devices import find_devices
 from fastq.testing import embedded_redis
 
 READY_S: Final = 90.0
+TOGETHER: Final = 2000
 ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 COLUMNS: Final = {
     "texts": "texts",
@@ -111,9 +112,21 @@ class Site:
         return len(found), sum(count for count, _ in found), sum(seconds for _, seconds in found)
 
 
-def ends(client: Client, way: str, some: Iterator[str]) -> Iterator[tuple[int, int]]:
+class LimitError(Exception):
+    """A part took too long; a TimeoutError would be taken for one of a connection."""
+
+
+def submitted(site: Site, client: Client, way: str) -> list[Handle[Any]]:
+    """Enqueue texts, some thousands at once, until there are enough or time is up."""
+    tasks, handles = made(way, site.some()), list[Handle[Any]]()
+    while some := list(islice(tasks, TOGETHER)):
+        handles += client.submit_many(some)
+    return handles
+
+
+def ends(site: Site, client: Client, way: str) -> Iterator[tuple[int, int]]:
     """Enqueue all, and yield for each task that ends how many texts it embedded, and how many tasks there are."""
-    handles = client.submit_many(made(way, some))
+    handles = submitted(site, client, way)
     for handle in client.as_completed(handles):
         vectors = handle.result()
         yield (1 if isinstance(vectors, bytes) else len(vectors)), len(handles)
@@ -133,7 +146,7 @@ def measure(site: Site, way: str, children: int) -> Figures:
         Watch() as watch,
     ):
         before, began_s = cost(process.pid, site.url), time.perf_counter()
-        found = list(ends(client, way, site.some()))
+        found = list(ends(site, client, way))
         wall_s = time.perf_counter() - began_s
         used = [now - then for now, then in zip(cost(process.pid, site.url), before, strict=True)]
     count = sum(each for each, _ in found)
@@ -176,7 +189,7 @@ def kill(site: Site, children: int) -> Figures:
     """Kill the worker in the middle, and start another."""
     with Client(site.url, max_pending=site.args.max_pending) as client:
         with site.worker(children) as process:
-            handles = client.submit_many(made("64", site.some()))
+            handles = submitted(site, client, "64")
             ended = 0
             for _ in client.as_completed(handles[: len(handles) // 2]):
                 ended += 1
@@ -196,7 +209,7 @@ def successors(site: Site) -> Figures:
         site.worker(1, "--max-tasks-per-child", str(calls)),
         Watch() as watch,
     ):
-        handles = client.submit_many(made("64", site.some()))
+        handles = submitted(site, client, "64")
         count, is_killed = 0, False
         for handle in client.as_completed(handles):
             count += len(handle.result()) > 0
@@ -230,7 +243,7 @@ def limited(part: Callable[[], Figures], seconds: int) -> Figures:
     """Return the figures of a part, or its error, in so many seconds."""
 
     def raised(*_: object) -> None:
-        raise TimeoutError(f"not done in {seconds} s")
+        raise LimitError(f"not done in {seconds} s")
 
     signal.signal(signal.SIGALRM, raised)
     signal.alarm(seconds)
