@@ -194,7 +194,7 @@ class HandlerRunner:
     ) -> tuple[BatchCall | None, Callable[[Any], object]]:
         """Return the call for tasks and its handler; no call if a reload left them no common batch handler."""
         messages, is_valid = decode_all(data)
-        readable = messages if is_valid else [one for one in messages if isinstance(one, TaskMessage)]
+        readable: Sequence[Any] = messages if is_valid else [one for one in messages if isinstance(one, TaskMessage)]
         types = list({one.type for one in readable})
         patterns = {self._mux.match(one)[1] for one in types}
         batching = self._batchings.get(patterns.pop()) if len(patterns) == 1 else None
