@@ -442,15 +442,14 @@ class Processor(PoolListener):
         else:
             usual = disposition_of(task, kind, data, now_s, self._delay_rule, report)
             disposition = in_its_lane(usual, task, report, self._commands.lanes)
-        ran_ns = event.ran_ns
         if isinstance(disposition, _OF_FAILURES) and kind is not _LAST_OF_HANDLERS and not report.is_snoozed:
             end: Any = type(disposition)  # the record is the last part of both; _replace takes 0.3 us more
-            disposition = end(*disposition[:-1], self._attempts.record(task, report, ran_ns))
+            disposition = end(*disposition[:-1], self._attempts.record(task, report, event.ran_ns))
         task.disposition, task.failure = disposition, 0 if report.is_snoozed else kind
-        task.error, task.ran_ns = report.error_class, ran_ns
-        if ran_ns and task.tally is not None and _counts(disposition):
-            task.tally.run_s.observe(ran_ns / 1e9)
-        self.failure_log.add(task, kind, disposition, report, ran_ns)
+        task.error, task.ran_ns = report.error_class, event.ran_ns
+        if event.ran_ns and task.tally is not None and _counts(disposition):
+            task.tally.run_s.observe(event.ran_ns / 1e9)
+        self.failure_log.add(task, kind, disposition, report, event.ran_ns)
         return task
 
     def cancel(self, cancellation: Cancellation) -> bool:
