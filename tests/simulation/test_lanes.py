@@ -173,6 +173,8 @@ RAN_TWICE = (
         ((STRICT, A, A_ENDS, STRICT._replace(is_paused=True), STRICT, B, Placed(2, "b", False), AGAIN), False),
         ((STRICT, A, A_ENDS, LIFO, STRICT, B, Placed(2, "b", False), AGAIN), True),
         ((STRICT, A, A_ENDS, Switched(1.3), B, Placed(2, "b", False), AGAIN), True),
+        # It began before the lane was a sequence, and came back: seed 22018 of single-lanes.
+        ((A, STRICT, A_ENDS, B, Placed(2, "b", False), AGAIN, Placed(31, "a", False), Placed(32, "b", True)), True),
         # Its end was lost after that: seed 2 of sentinel-lanes.
         ((STRICT, A, A_ENDS, B, Placed(2, "b", False), Switched(3), AGAIN), True),
     ],

@@ -84,6 +84,8 @@ class Lanes:
         self.switched_s = -1.0
         self.begun: defaultdict[str, set[str]] = defaultdict(set)
         """Of each sequence, the tasks that were taken and have not ended: they run, or will be taken again."""
+        self.earlier: set[str] = set()
+        """Tasks that were taken while their lane was no sequence: such a one may come back before its tasks."""
         self.comes_again = set(_comes_again(history))
 
     def limit_of(self, level: str) -> Limited | None:
@@ -131,6 +133,8 @@ class Lanes:
             yield from self._take(name, one)
             if self.order_of(name) == "strict":
                 self.begun[name].add(one.id)
+            elif name == self.lane_of[one.id]:
+                self.earlier.add(one.id)
         whole = self.limits.get("")
         if whole and 0 < whole.concurrency < len(self.leased) and not self._may_be_unheard(one.at_s):
             yield f"{one.id} is one of {len(self.leased)} at {one.at_s:.3f}, of {whole.concurrency} in all"
@@ -147,7 +151,7 @@ class Lanes:
         else:
             self.limits.pop(one.name, None)
         for lane in [lane for lane in self.begun if self.order_of(lane) != "strict"]:
-            del self.begun[lane]
+            self.earlier |= self.begun.pop(lane)
         for name, level in self.levels.items():
             was, now = before.get(name) or before.get("*"), self.limit_of(name)
             if (was and (was.interval_s, was.burst)) != (now and (now.interval_s, now.burst)):

@@ -21,7 +21,7 @@ def sequences(history: History) -> Iterator[str]:
             continue
         lane = lanes.lane_of.get(one.id, "")
         before = lanes.begun[lane] - {one.id}
-        if one.id in lanes.begun[lane] and before:
+        if one.id in lanes.begun[lane] - lanes.earlier and before:
             others = " ".join(sorted(before))
             yield f"{one.id} of the sequence {lane} was taken at {one.at_s:.3f}, before the end of {others}"
 
