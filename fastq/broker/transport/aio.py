@@ -57,12 +57,12 @@ class AsyncTransport(Protocol):
         """Return the function that names a key's node by the current slot map, None if one server has all keys."""
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; raise for none of them."""
+        """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; never raise one of these."""
 
     def begin(self, commands: Sequence[Command], done: Callable[[list[Any]], None], most_s: float) -> bool:
         """Do as ``transfer`` on a connection that is open and free, and call ``done``; return false if there is none.
 
-        It takes about ``most_s`` at most.
+        The transfer takes about ``most_s`` at most.
         """
 
     def lender(self, key: str | None = None) -> AsyncPool:
@@ -75,7 +75,7 @@ class AsyncTransport(Protocol):
         """Register a function to call whenever keys get another master, or a silent node answers again."""
 
     async def close(self) -> None:
-        """End background coroutines, and soon all calls under way; the connections belong to the client."""
+        """End background coroutines, and soon all calls under way; leave the connections to the client."""
 
 
 class AsyncNodeTransport:
@@ -165,7 +165,7 @@ class AsyncNodeTransport:
         fault: Exception | None,
         done: Callable[[list[Any]], None],
     ) -> None:
-        """Give a connection back that is not to be kept."""
+        """Give back a connection that is not to be kept."""
         try:
             replies = await settled(connection, commands, replies, fault)
         except Exception as error:  # noqa: BLE001 - whatever came in place of replies
@@ -181,7 +181,7 @@ class AsyncNodeTransport:
             kept = self._kept.pop()
             if is_open(kept):
                 return kept
-            await kept.disconnect(nowait=True)  # Redis has closed it; the pool connects it again
+            await kept.disconnect(nowait=True)  # Redis has closed it; the pool will connect it again
             await self._pool.release(kept)
         credentials, pool = self._credentials, self._pool
         lending = pool.get_connection() if credentials is None else credentials.lend_async(pool)
@@ -201,8 +201,8 @@ class AsyncNodeTransport:
 
 
 def is_open(connection: Any) -> bool:
-    """Return whether a redis-py asyncio connection is connected, Redis has not closed it, and all it sent was read."""
-    if not connection.is_connected or connection._writer.is_closing():  # after a reset, which is no end of data
+    """Return whether a redis-py asyncio connection is connected at both ends, and has no unread data."""
+    if not connection.is_connected or connection._writer.is_closing():  # a reset is not seen as the end of data
         return False
     # Bytes that nobody asked for may be half a message: the next reply would be taken for the other half.
     return not (connection._reader.at_eof() or connection._reader._buffer)
@@ -214,7 +214,8 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     The connection's ``socket_timeout`` is the longest time without progress.
     """
     try:
-        # redis-py's PING, if the user's client has health checks: before anything is sent, and with its own timeout.
+        # This is redis-py's PING, if the user's client has health checks: before anything is sent, with its own
+        # timeout.
         await connection.check_health()
     except (ResponseError, *CONNECTION_FAULTS) as error:
         await connection.disconnect(nowait=True)
@@ -284,7 +285,7 @@ async def write_to(writer: asyncio.StreamWriter | None, piece: list[bytes]) -> N
     """Write another part of a request to a connection, unless it is closed; redis-py would then open a new one."""
     if writer is None or writer.is_closing():
         raise ConnectionError("it was closed meanwhile")
-    # Not by writelines: in Python 3.12.1, drain() does not wait for a large buffer from it.
+    # Not with writelines: in Python 3.12.1, drain() does not wait for a large buffer that writelines has left.
     writer.write(b"".join(piece))
     await writer.drain()
 
@@ -336,7 +337,7 @@ class AsyncBroker:
         """Send operations on a connection that is open and free; return false if there is none.
 
         ``done`` is called once the first round trip is over, which takes about ``most_s`` at most. It gets the
-        exchange, and the exception with which the replies could not be taken, if there is one.
+        exchange, and an exception if the replies could not be taken.
         """
         exchange = Exchange(operations, self.transport.where)
 
@@ -371,7 +372,7 @@ class AsyncBroker:
         except StopIteration as end:
             return cast("T", end.value)
         finally:
-            flow.close()  # now: an exception that is still held would keep the flow open
+            flow.close()  # close it now: an exception that is still held would keep the flow open
 
     def _limit(self, beside_s: float = 0.0) -> Limit | None:
         return None if self._timeout_s is None else Limit.from_now(self._timeout_s + beside_s)
@@ -432,6 +433,6 @@ async def _begun(sending: Coroutine[Any, Any, list[Any]]) -> asyncio.Task[list[A
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError:
-        task.cancel()  # its result is not needed any more
+        task.cancel()  # nobody needs the result any more
         raise
     return task

@@ -84,7 +84,7 @@ class Sent(Protocol):
     """Commands that were sent and whose replies are pending."""
 
     def replies(self) -> list[Any]:
-        """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; raise for none of them."""
+        """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; never raise one of these."""
 
     def abandon(self) -> None:
         """Drop the connection, since the replies will not be read."""
@@ -146,8 +146,8 @@ class NodeTransport:
                 packed = connection.pack_commands([command.words for command in lines])
             connection.check_health()
             missing = NoReply
-            # In one call: between two, the connection could be closed, and redis-py would send the rest on a new one.
-            # The socket's timeout is for each item, so there are several; a limit is for the whole call.
+            # In one call: between two calls, the connection could be closed, and redis-py would send the rest on a new
+            # one. The socket's timeout is for each item, so there are several items; a limit is for the whole call.
             items = packed if limit is not None else chain.from_iterable(in_pieces(packed))
             connection.send_packed_command(items, check_health=False)
         except (ResponseError, *CONNECTION_FAULTS, AttributeError) as error:
@@ -169,14 +169,14 @@ class NodeTransport:
             self.drop(lent)
             return replies + [NoReply(error, peer_of(connection))] * (count - len(replies))
         except BaseException:
-            self.drop(lent)  # interrupted between command and reply: the next user would read our replies
+            self.drop(lent)  # if a call is interrupted between command and reply, the next user would read its replies
             raise
         self._give_back(lent)
         return replies
 
     def drop(self, lent: "_Lent") -> None:
         """Close a connection that is broken or out of step."""
-        # The pool reconnects it before it lends it again, so commands are not sent on a broken connection.
+        # The pool connects it again before it lends it, so no command is sent on a broken connection.
         lent.connection.disconnect()
         if not lent.is_once:
             self._pool.release(lent.connection)
@@ -190,8 +190,8 @@ class NodeTransport:
         if limit is not None:
             limit.require(0)
         if self._pid != os.getpid():
-            # After a fork these connections belong to the parent; the pool opens new ones.
-            # The process id comes last: another thread may use them as soon as it is right.
+            # After a fork these connections belong to the parent; the pool opens new ones. The process id is set last:
+            # as soon as it is right, another thread may use the kept connections.
             self._kept, self._pid = [], os.getpid()
         if self._follow is not None:
             self._follow()
@@ -204,7 +204,8 @@ class NodeTransport:
         is_trusted = time.monotonic() - kept.seen_s < TRUSTED_S
         if is_trusted and not (self._follow is not None and is_replaced(self._pool, kept.connection)):
             return kept
-        # Redis may have closed it, or the sentinels may name another master: the pool checks it, and reconnects.
+        # Redis may have closed the connection, or the sentinels may name another master: the pool checks it, and
+        # reconnects.
         self._pool.release(kept.connection)
         return self._connected(limit)
 
@@ -238,7 +239,7 @@ class _Lent(NamedTuple):
     connection: Connection
     seen_s: float
     is_once: bool = False
-    """Whether it belongs to no pool, and is closed after the call."""
+    """Whether the connection belongs to no pool, and is closed after the call."""
 
 
 class _Pipeline(NamedTuple):
@@ -294,7 +295,7 @@ def _read_reply(connection: Connection, limit: Limit | None) -> Any:
         return connection.read_response(disable_decoding=True, disconnect_on_error=False, timeout=limit.left_s)
     except (ResponseError, *REFUSALS) as error:
         if is_demoted(error):
-            connection.mark_for_reconnect()  # behind a name or a proxy, a new one may lead to the master
+            connection.mark_for_reconnect()  # behind a name or a proxy, a new connection may lead to the master
         return error
 
 
@@ -351,7 +352,7 @@ class BlockingBroker:
         except StopIteration as end:
             return cast("T", end.value)
         finally:
-            flow.close()  # now: an exception that is still held would keep the flow open
+            flow.close()  # close it now: an exception that is still held would keep the flow open
 
     def _limit(self, beside_s: float = 0.0) -> Limit | None:
         return None if self._timeout_s is None else Limit.from_now(self._timeout_s + beside_s)

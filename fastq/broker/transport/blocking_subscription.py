@@ -24,7 +24,7 @@ from fastq.errors import BrokerConnectionError
 class BlockingSubscription:
     """A connection that is subscribed to a channel; one thread uses it.
 
-    An idle one is pinged, so that a connection that died silently is noticed. All methods raise ``BrokerError``.
+    An idle connection is pinged, so that its silent death is noticed. All methods raise ``BrokerError``.
     """
 
     def __init__(self, transport: Transport, channel: str) -> None:

@@ -54,7 +54,7 @@ def slot_of(key: str | None) -> int:
 
 
 class Routing:
-    """The state of one transfer: what remains to be sent where, and the replies so far."""
+    """The state of one transfer: which commands remain to be sent to which nodes, and the replies so far."""
 
     def __init__(self, commands: Sequence[Command]) -> None:
         self.commands = commands
@@ -64,7 +64,7 @@ class Routing:
         self.silent: str | None = None
         """The node that did not answer in time; it is not asked again."""
         self.fault: Exception = TimeoutError()
-        """The error with which it did not answer."""
+        """The error that showed its silence."""
         self._rounds = 0
 
     def slot(self, hop: Hop) -> int:
@@ -108,7 +108,7 @@ class Routing:
             and not (isinstance(reply, Silent) or isinstance(reply.error, ClientClosedError))
             and self._rounds == 1
         ):
-            self.stale = True  # the node may be gone; its successor is in the new slot map
+            self.stale = True  # the node may be gone: then the new slot map has its successor
             self.hops.append(Hop(hop.at, None, False))
 
     def next_round(self) -> list[Hop]:
@@ -148,7 +148,7 @@ class ClusterTransport:
         self._get_node: Callable[[str, int], Any] = cluster.get_node
         self._owners = SlotOwners()
         self._silences: dict[str, Silence] = {}
-        """The nodes that did not answer in time; until they react, commands for them fail at once."""
+        """The nodes that did not answer in time; commands for a node fail at once until it reacts."""
 
     def lender(self) -> Pool:
         """Return the pool of some node."""
@@ -180,7 +180,7 @@ class ClusterTransport:
         ]
 
     def _answering(self, routing: Routing, hop: Hop, limit: Limit | None) -> Any:
-        """Return the node for a command; None if the node is silent, which is the command's reply then."""
+        """Return the node for a command. If the node is silent, take that as the command's reply, and return None."""
         node = self._node(routing, hop)
         if routing.is_for_any(hop) and node.name in self._silences:
             masters = (nodes[0] for nodes in self._cluster.nodes_manager.slots_cache.values())
@@ -198,13 +198,13 @@ class ClusterTransport:
         return None
 
     def _note_silence(self, name: str, fault: Exception) -> None:
-        # Not if only the time of the call was over, which may have been spent on other nodes.
+        # Not if only the time of the call is over: other nodes may have used it up.
         if isinstance(fault, redis.exceptions.TimeoutError) and name not in self._silences:
             silence = self._silences[name] = Silence(name, fault)
             silence.is_over()  # sends a PING
 
     def _has_moved(self, silent: Any, limit: Limit | None) -> bool:
-        """Ask a node that answers whether slots of a silent one have moved; read the slot map again if so."""
+        """Ask a node that answers whether slots of a silent node have moved; if so, read the slot map again."""
         manager = self._cluster.nodes_manager
         nodes = [node for node in manager.nodes_cache.values() if node.name not in self._silences]
         for node in random.sample(nodes, len(nodes)):
@@ -238,7 +238,7 @@ class ClusterTransport:
         return node
 
     def _refresh(self, limit: Limit | None, silent: str | None) -> None:
-        """Read the slot map again, from a silent node last."""
+        """Read the slot map again, asking a silent node last."""
         manager = self._cluster.nodes_manager
         self._owners.see(manager.slots_cache)
         try:
@@ -403,8 +403,8 @@ class AsyncClusterTransport:
         with suppress(RedisClusterException, RedisError, OSError):
             await manager.initialize(last_failed_node_name=silent)
             return self._tell_if_moved()
-        # The seeds become startup nodes. If they were passed on as in ClusterTransport, their connections would never
-        # be closed.
+        # The seeds become startup nodes. If redis-py got them as in ClusterTransport, their connections would never be
+        # closed.
         for host, port in self._seeds:
             seed = AsyncClusterNode(host, port, **manager.connection_kwargs)
             manager.startup_nodes.setdefault(seed.name, seed)
@@ -421,7 +421,7 @@ class AsyncClusterTransport:
             call()
 
     async def _look(self, silent: Any) -> bool:
-        """Ask a node that answers for the slots of a silent one; return whether the silent one has any.
+        """Ask another node for the slots of a silent node; return whether the silent node has any.
 
         The slot map is read again only if slots have moved, since redis-py then reconnects to every node.
         """
@@ -440,7 +440,7 @@ class AsyncClusterTransport:
 
 
 class _Route(NamedTuple):
-    """The transports to one node: its own, and the one that callers share."""
+    """The transports to one node: the node's, and the shared one that callers use."""
 
     node: Any
     node_transport: ProbingTransport
@@ -453,7 +453,7 @@ def _slots_at(rows: Sequence[Sequence[Any]], node: Any) -> int:
 
 
 def _is_at(place: Sequence[Any], node: Any) -> bool:
-    """Return whether an entry of CLUSTER SLOTS is this node; a node that does not know its own host gives none."""
+    """Return whether an entry of CLUSTER SLOTS is this node; a node that does not know its own host gives no host."""
     host, port = place[0], place[1]
     return int(port) == node.port and (not host or host.decode() == node.host)
 

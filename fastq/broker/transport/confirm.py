@@ -11,13 +11,13 @@ LONGEST_S: Final = 60.0
 
 
 class Confirm(NamedTuple):
-    """How many replicas are to have a write, and how long is waited for them."""
+    """How many replicas must have a write, and how long to wait for them."""
 
     replicas: int
     timeout_s: float
 
     def lines(self, commands: Sequence[Command]) -> Sequence[Command]:
-        """Return what to send: the commands, and a WAIT after them if one of them is such a write."""
+        """Return what to send: the commands, and a WAIT after them if one of them is a write."""
         if not any(command.is_kept for command in commands):
             return commands
         return [*commands, Command(("WAIT", self.replicas, max(1, round(self.timeout_s * 1000))), None)]

@@ -43,7 +43,7 @@ CLIENT_NAME = "fastq"
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = REPLY_S
 MOST_THREADS = 10_000
-"""Each thread needs a connection during a call; redis-py's default would refuse the 101st."""
+"""Each thread needs a connection during a call; by default redis-py would refuse the 101st."""
 
 
 def connect(
@@ -110,7 +110,7 @@ def connect_async(
 
 
 def _refuse_pipeline(redis: object) -> None:
-    """Refuse redis-py's pipelines: they are clients, too, but would be used outside of their MULTI."""
+    """Refuse redis-py's pipelines: they are clients, too, but the commands would not be in their MULTI."""
     if isinstance(redis, _PIPELINES):
         raise TypeError(
             f"redis must be a client, not a {type(redis).__name__}: fastq asks Redis at once, "
@@ -143,7 +143,7 @@ def _settings(
         "socket_connect_timeout": connect_timeout_s,
         "socket_timeout": read_timeout_s,
         "socket_keepalive": True,
-        # So replies are the same from every server and with every redis-py, and Redis pushes no messages.
+        # With RESP2, replies are the same from every server and every redis-py, and Redis pushes no messages.
         "protocol": 2,
     }
 
@@ -197,7 +197,7 @@ class _AsyncCluster(AsyncRedisCluster):
     async def aclose(self) -> None:
         """Close every connection, even if the client was about to look for its nodes again.
 
-        After a connection error, redis-py treats a client as if it had never been opened.
+        After a connection error, redis-py treats a client as never opened.
         """
         await super().aclose()
         await self.nodes_manager.aclose("startup_nodes")  # these are all known nodes

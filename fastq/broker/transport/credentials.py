@@ -1,6 +1,6 @@
 """Credentials that change: tokens that a function of the user's returns, or a password in a file.
 
-They are asked for at a login, and once a minute while there are calls. Once they have changed, each connection logs in
+fastq asks for them at a login, and once a minute while there are calls. Once they have changed, each connection logs in
 again before its next call. Connections that only listen keep their login: if Redis closes them for it, they are opened
 again.
 """
@@ -26,7 +26,7 @@ ASK_AGAIN_S: Final = 5.0
 """The time until the next attempt, if one failed or is still under way."""
 ANSWER_WITHIN_S: Final = 10.0
 _SEEN: Final = "fastq_credentials"
-"""The attribute of a connection that holds the version of its login, or an earlier one."""
+"""The attribute of a connection that holds the version of its login, or of an earlier login."""
 
 _log = logging.getLogger("fastq")
 
@@ -107,9 +107,9 @@ class Credentials(CredentialProvider):
         return connection
 
     def _is_outdated(self, connection: Any, version: int) -> bool:
-        """Return whether a connection may have an earlier login, and count it as logged in with the last one.
+        """Return whether a connection may have an earlier login, and note that it will have the last one.
 
-        ``version`` is the version of a connection that was opened just now.
+        ``version`` is that of a connection that was opened just now.
         """
         seen = getattr(connection, _SEEN, version)
         setattr(connection, _SEEN, self._version)
@@ -177,6 +177,6 @@ def _checked(given: object, username: str) -> tuple[str, ...]:
 
 
 def credentials_of(pool: Any) -> Credentials | None:
-    """Return the credentials of a pool's connections, if they are of the kind that change."""
+    """Return the credentials of a pool's connections, if they can change."""
     found = pool.connection_kwargs.get("credential_provider")
     return found if isinstance(found, Credentials) else None

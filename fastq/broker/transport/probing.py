@@ -61,7 +61,7 @@ class ProbingTransport(AsyncNodeTransport):
             await end_task(self._probe)
 
     async def _wait_for_sign(self) -> None:
-        """Send PINGs until the node reacts or has no slots any more; a refused connection is a reaction, too."""
+        """Send PINGs until the node reacts, or has no slots any more. A refused connection is a reaction, too."""
         asking: asyncio.Task[list[Any]] | None = None
         try:
             while await self._look():
@@ -113,7 +113,7 @@ async def lend(node: Any) -> Any:
 async def _is_stale(connection: Any) -> bool:
     """Return whether there is something to read.
 
-    Nothing was requested, so something to read means that the node closed the connection while it was idle.
+    Nothing was requested, so it is the end: the node has closed the idle connection.
     """
     try:
         return bool(await connection.can_read())

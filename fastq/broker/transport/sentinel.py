@@ -1,6 +1,6 @@
 """Clients of the master that a Sentinel names.
 
-redis-py asks the sentinels only when it connects. It continues to write to a replaced master for as long as that one
+redis-py asks the sentinels only when it connects. It continues to write to a replaced master for as long as that master
 accepts writes: about ten seconds in a planned failover, longer in a partition. All these writes are lost. So callers
 that take a connection ask the sentinels once a second, and a connection to any other address than the last answer is
 not lent.
@@ -8,9 +8,9 @@ not lent.
 The question is GET-MASTER-ADDR-BY-NAME, as in asynq. redis-py uses SENTINEL MASTERS, which names the old master until
 every replica follows the new one: that takes up to the failover-timeout, while writes to the old one are lost.
 
-Each answer has an epoch, which rises with each failover. An answer with an earlier epoch than the last one known counts
-only if no sentinel knows a later epoch, and in two cases: more than half of the sentinels answer, or the known master
-cannot be reached or is a replica. Epochs are earlier after sentinels were set up anew.
+Each answer has an epoch, which rises with each failover. Sentinels that were set up anew have earlier epochs. An answer
+with an earlier epoch than the last known one counts only if no sentinel knows a later epoch. In addition, more than
+half of the sentinels must answer, or the known master must be out of reach or a replica.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ from fastq.common.clock import Clock, SystemClock
 _log = logging.getLogger("fastq")
 
 _LOOK_INTERVAL_S = 1.0
-_LONGEST_LOOK_S = 60.0  # then another caller asks: in a child forked meanwhile, the first one does not exist
+_LONGEST_LOOK_S = 60.0  # then another caller asks: after a fork, the first one may not exist in this process
 _LARGEST_SHARE = 0.1  # the part of the time that may be spent on sentinels that do not answer
-_LONGEST_PAUSE_S = 30.0  # not longer, since a partition ends, and then the old master must be left
+_LONGEST_PAUSE_S = 30.0  # not longer: when a partition ends, the old master must be left
 
 
 def master(spec: ConnectionSpec, settings: dict[str, Any]) -> Redis:
@@ -89,7 +89,10 @@ class SentinelSchedule:
         return True
 
     def end(self, *, answered: bool) -> None:
-        """Note the end of a question; the pause is longer if no sentinel answered, since the next one is slow, too."""
+        """Note the end of a question.
+
+        If no sentinel answered, the pause is longer, since the next question would be slow, too.
+        """
         now = self._now()
         pause_s = 0.0 if answered else (now - self._began_s) / _LARGEST_SHARE
         self._next_s = now + max(_LOOK_INTERVAL_S, min(_LONGEST_PAUSE_S, pause_s))
@@ -111,7 +114,7 @@ class Known:
         self.epoch = -1
         self.address: tuple[str, int] | None = None
         self.is_gone = False
-        """Whether the address cannot be reached, or is that of a replica."""
+        """Whether the master's address cannot be reached, or is that of a replica."""
         self._lock = threading.Lock()
 
     def in_order(self, sentinels: Sequence[Any]) -> list[Any]:
@@ -132,7 +135,7 @@ class Known:
         return True
 
     def saw(self, address: tuple[str, int], *, is_gone: bool) -> None:
-        """Note that the known master cannot be reached or refuses writes (``is_gone``), or that it was connected to."""
+        """Note that the known master was reached, or (``is_gone``) that it cannot be reached or refuses writes."""
         if address == self.address:
             self.is_gone = is_gone
 
@@ -183,17 +186,19 @@ class Search:
         return self._answers[-1].epoch >= self._known.epoch
 
     def end(self, sentinels: int) -> bool:
-        """Keep the latest answer of so many sentinels; return whether it names another master than the one before.
+        """Keep the latest answer; return whether it names another master than is known.
+
+        ``sentinels`` is how many sentinels there are.
 
         If none named a master, raise the reasons; a refused user comes before all else. If some timed out and none
-        answered, raise a time-out. That is not tried again, since each search takes seconds.
+        answered, raise a time-out. A search that timed out is not tried again, since each takes seconds.
         """
         if not self._answers:
             raise self._failure()
         latest = max(self._answers, key=lambda answer: answer.epoch)
         known = self._known
         is_credible = 2 * len(self._answers) > sentinels or known.is_gone
-        # Not if a later one was heard of meanwhile: this search may have asked long ago.
+        # Not if a later answer has come meanwhile: this search may have asked long ago.
         return known.note(self._name, latest, may_go_back=is_credible and known.epoch == self._known_epoch)
 
     def _failure(self) -> Exception:
@@ -250,7 +255,7 @@ class _AsyncSentinels(AsyncSentinel):
                 break
         if search.end(len(self.sentinels)):
             for call in self.on_switch:
-                asyncio.get_running_loop().call_soon(call)  # once the pool has the address, too
+                asyncio.get_running_loop().call_soon(call)  # called later, when the pool has the address, too
         return self.known.address
 
 
@@ -267,7 +272,7 @@ class _MasterConnection(SentinelManagedConnection):
         known.saw(address, is_gone=False)
 
     def read_response(self, *args: Any, **named: Any) -> Any:
-        # Not redis-py's, which turns the refusal of a replica into a connection that broke.
+        # This skips redis-py's method, which turns the refusal of a replica into a broken connection.
         try:
             return super(SentinelManagedConnection, self).read_response(*args, **named)
         except ResponseError as error:
@@ -317,7 +322,7 @@ class _MasterPool(SentinelConnectionPool):
 
     @property
     def master_address(self) -> tuple[str, int] | None:
-        # Not redis-py's attribute, which two threads may set in the wrong order.
+        # Not from redis-py's attribute: two threads may set that in the wrong order.
         return self.sentinel_manager.known.address
 
     def follow(self) -> None:
@@ -327,7 +332,7 @@ class _MasterPool(SentinelConnectionPool):
             with suppress(RedisError):
                 self.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's
         elif self._schedule.begin():
-            if self.master_address is not None:  # a client that calls once needs no events
+            if self.master_address is not None:  # a client that makes only one call needs no events
                 self._events.subscribe()
             self._look()
 

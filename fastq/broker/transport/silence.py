@@ -1,8 +1,8 @@
 """A node of a Redis Cluster that did not answer a blocking client in time, and whether it reacts again.
 
 No call waits for the node. A PING is sent on a connection of its own, and each call with commands for the node looks
-whether there is a reaction. A refused connection and an error are reactions, too. Only the look-up of a host name is
-waited for, once in three seconds.
+whether there is a reaction. A refused connection and an error are reactions, too. A call waits only for the look-up of
+a host name, once in three seconds.
 """
 
 import errno
@@ -14,12 +14,15 @@ from typing import Final
 from fastq.broker.transport.probing import LOOK_EVERY_S
 
 _RENEW_S: Final = 3.0
-"""After how long without a reaction a new connection is made: the old one may lead to a machine that is gone."""
+"""The longest time without a reaction on one connection.
+
+After it, a new one is made: the old one may lead to a machine that is gone.
+"""
 _UNDER_WAY: Final = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINPROGRESS, errno.ENOTCONN)
 
 
 class Silence:
-    """The silence of a node, whose name is its address; ``fault`` is how it was noticed."""
+    """The silence of a node; ``name`` is the node's address, ``fault`` the error that showed the silence."""
 
     def __init__(self, name: str, fault: Exception) -> None:
         self.fault = fault
@@ -43,7 +46,7 @@ class Silence:
             self._lock.release()
 
     def is_time_to_look(self) -> bool:
-        """Return whether its successor should be looked for now; True once in ``LOOK_EVERY_S``."""
+        """Return whether to look for the node's successor now; True once in ``LOOK_EVERY_S``."""
         if (now_s := time.monotonic()) < self._look_at_s:
             return False
         self._look_at_s = now_s + LOOK_EVERY_S

@@ -1,6 +1,6 @@
 """A subscription to Redis channels, read for as long as the connection lives.
 
-It has a connection of its own. An idle one is pinged, so that a connection that died silently is noticed.
+It has a connection of its own. An idle connection is pinged, so that its silent death is noticed.
 """
 
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ class ChannelMessage(NamedTuple):
 
 
 def require_two(pool: Any) -> None:
-    """Raise ``BrokerError`` for a pool of one connection: while that one is subscribed, nothing else could be sent."""
+    """Raise ``BrokerError`` for a pool of one connection: during a subscription on it, nothing else could be sent."""
     if getattr(pool, "max_connections", 2) < 2:
         text = "the Redis client was given with max_connections=1, and a subscription needs a connection of its own"
         raise BrokerError(text, operation="SUBSCRIBE")
@@ -42,8 +42,8 @@ def require_two(pool: Any) -> None:
 async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[ChannelMessage | None]:
     """Yield None once subscribed to all channels, and each message.
 
-    End once the sentinels have named another master, since messages are published there. Raise ``BrokerError`` when
-    Redis refuses a subscription, and when the connection is gone.
+    End once the sentinels have named another master: messages are published there from then on. Raise ``BrokerError``
+    when Redis refuses a subscription, and when the connection is gone.
     """
     require_two(pool)
     try:

@@ -1,7 +1,8 @@
 """The master that sentinels name, on an asyncio loop: left as soon as one of them announces a switch.
 
 There is a subscriber for each sentinel. After an announcement that sentinel is asked first for the master, as it may
-know the promoted replica before the others do. The question once a second remains, for announcements that are lost.
+know the promoted replica before the others do. Sentinels are still asked once a second, in case an announcement is
+lost.
 """
 
 import asyncio

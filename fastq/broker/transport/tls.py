@@ -27,7 +27,7 @@ _FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 
 class _Secure:
-    """The additions to redis-py's connections over TLS; redis-py reads the files anew for each connection."""
+    """redis-py's connections over TLS, with additions. redis-py reads the files anew for each connection."""
 
     tls: ClassVar[TLSFiles]
     host: str
@@ -41,7 +41,7 @@ class _Secure:
         super().__init__(**settings, **files, **more)
 
     def _wrap_socket_with_ssl(self, sock: Any) -> Any:
-        # For blocking connections: redis-py takes the host for the name of the server.
+        # For blocking connections: redis-py expects the host's name in the server's certificate.
         host, self.host = self.host, self.tls.ssl_server_name or self.host
         try:
             return super()._wrap_socket_with_ssl(sock)  # type: ignore[misc]  # that of redis-py's class
@@ -65,7 +65,7 @@ def tls_class(tls: TLSFiles, plain: type = Connection) -> type:
 
 
 def use_tls(tls: TLSFiles | None, *pools: Any) -> None:
-    """Let pools (or cluster nodes) that have no connections yet make theirs over TLS, if ``tls`` is given."""
+    """Let pools, or cluster nodes, make their connections over TLS if ``tls`` is given; none may be open yet."""
     if tls is not None:
         for pool in pools:
             pool.connection_class = tls_class(tls, pool.connection_class)

@@ -38,7 +38,7 @@ _ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]]*))(?::(?P<po
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _FUNCTION = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _LONGEST_READ_TIMEOUT_S = 15.0
-"""Half of a lease: a server that has not got a task's message by then takes it for lost, and asks again."""
+"""Half of a lease. A server that has not got the message of a task by then takes the task for lost, and asks again."""
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 
@@ -228,7 +228,7 @@ def _number(text: str, where: str) -> int:
 
 
 def _db_of_path(parts: _Parts) -> int:
-    if "@" in parts.path:  # then it may be the rest of a password, and must not be shown
+    if "@" in parts.path:  # it may be the rest of a password, which must not be shown
         raise _FlawError("write a '/' in the user name or password as %2F")
     segment = parts.path.strip("/").partition("/")[0]
     return _number(segment, "the first segment of the path") if segment else 0

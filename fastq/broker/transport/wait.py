@@ -31,7 +31,7 @@ ANSWER_WITHIN_S = 3.0
 CANCEL_AGAIN_S: Final = 0.1
 _INVALIDATE: Final = b"invalidate"
 _PING: Final = b""
-"""The place-holder for a key in a request that is a PING."""
+"""Stands for a key in a request that is a PING."""
 
 
 class TaskWatch:
@@ -41,7 +41,7 @@ class TaskWatch:
         self._transport = transport
         self._lines: dict[str, _Line] = {}
         self.is_refused = False
-        """Whether a caller has logged a refusal by Redis; the others then need not."""
+        """Whether a caller has logged that Redis refuses; the other callers then need not."""
 
     async def wait(
         self,
@@ -69,9 +69,9 @@ class TaskWatch:
         return await line.wait(key.encode(), timeout_s, told)
 
     def renew(self) -> None:
-        """Drop the connections, since another server may be the master now; waits end as if their time were up."""
+        """Drop the connections, since another server may be the master now. Waits end as if their time were up."""
         for line in self._lines.values():
-            if not line.is_over:  # canceled twice, it might not give its connection back
+            if not line.is_over:  # a line that is canceled twice might not give its connection back
                 line.end()
 
     async def close(self) -> None:
@@ -116,9 +116,9 @@ class _Line:
     async def close(self) -> None:
         """Do as ``end``, and wait until the connection is closed."""
         while not self._task.done():
-            self._task.cancel()  # redis-py swallows a cancellation that coincides with the end of its wait
+            self._task.cancel()  # again: redis-py swallows a cancellation that coincides with the end of its wait
             await asyncio.wait({self._task}, timeout=CANCEL_AGAIN_S)
-        self._end(None)  # if it was canceled before it began, it has ended no waits
+        self._end(None)  # a coroutine that was canceled before it began has ended no waits
 
     def _ask(self, key: bytes) -> None:
         self._to_ask.append(key)
@@ -157,7 +157,7 @@ class _Line:
     async def _introduce(self, connection: Any) -> None:
         """Switch to RESP3, in which messages come between replies, and to tracking; raise Redis' errors."""
         connection._parser.set_invalidation_push_handler(_as_it_is)
-        connection.protocol = 3  # this makes redis-py return messages
+        connection.protocol = 3  # with this setting redis-py returns messages
         for words in (("HELLO", "3"), ("CLIENT", "TRACKING", "ON")):
             await connection.send_command(*words)
             if await self._next(connection, ANSWER_WITHIN_S) is None:
@@ -186,7 +186,10 @@ class _Line:
             await connection.disconnect(nowait=True)
 
     async def _read(self, connection: Any) -> None:
-        """Read until the sentinels name another master, or ``end`` was called and its cancellation swallowed."""
+        """Read until the sentinels name another master.
+
+        Redis-py may swallow the cancellation by ``end``; then end, too.
+        """
         while not (self.is_over or is_replaced(self._pool, connection)):
             error: ResponseError | None = None
             try:
@@ -213,8 +216,8 @@ class _Line:
     def _hear(self, message: list[Any]) -> None:
         if message[0] != _INVALIDATE:
             return
-        # A requested key is watched only after its reply: until then a message is about an earlier request.
-        # None in place of keys: the database was flushed.
+        # A requested key is watched only from its reply on: until then a message is about an earlier request. ``None``
+        # in place of keys means that the database was flushed.
         for key in self._watched.copy() if message[1] is None else self._watched.intersection(message[1]):
             self._tell(key)
 

@@ -1,7 +1,7 @@
 """Run one program and end it when the process that started this one ends, however it ends.
 
 Run by path as a program of its own (see ``embedded``), so it imports nothing of fastq. It wakes when its standard input
-is readable or closed, which means the owner wants an end or has gone. Once a second it also looks at its parent,
+is readable or closed: then the owner wants the program to end, or is gone. Once a second it also looks at its parent,
 because a process forked from the owner keeps that pipe open. If the watcher itself is killed, Linux ends the program.
 """
 
@@ -24,7 +24,7 @@ def watch(owner_pid: int, scratch_directory: str, command: list[str]) -> int:
         command,
         stdin=subprocess.DEVNULL,
         preexec_fn=_end_with_watcher,  # noqa: PLW1509 - this process has one thread
-        close_fds=False,  # the lock of a data directory goes on to the server
+        close_fds=False,  # the program, a server, keeps the lock of its data directory
     )
     pause_s = 0.02  # short at first: a program that cannot start ends at once
     while program.poll() is None:
@@ -38,7 +38,7 @@ def watch(owner_pid: int, scratch_directory: str, command: list[str]) -> int:
 
 
 def _end_with_watcher() -> None:
-    # Between fork and exec. The signal follows the thread that forked, and the watcher has only one.
+    # This runs between fork and exec. The signal is tied to the thread that forked, and the watcher has only one.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
