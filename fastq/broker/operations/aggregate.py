@@ -19,9 +19,9 @@ from fastq.common.states import TaskState
 from fastq.wire import keys
 
 MAX_SET: Final = 5000
-"""Tasks that are taken at once at most: it keeps ``take_set`` under 5 ms."""
+"""The most tasks that are taken at once, so that ``take_set`` takes less than 5 ms."""
 STRETCH: Final = 500
-"""Tasks of a set that one call reads, deletes or gives back."""
+"""The most tasks of a set that one call reads, deletes or gives back."""
 AGGREGATED: Final = "+inf"
 
 
@@ -65,14 +65,14 @@ class AggregationSet:
 
 
 class SetList(NamedTuple):
-    """Aggregation sets, and those members of the queue's list of sets that are not keys of sets."""
+    """Aggregation sets, and the other members of the queue's list of sets: they are not keys of sets."""
 
     sets: list[AggregationSet]
     foreign: list[bytes]
 
 
 class GroupScan(NamedTuple):
-    """The next cursor (0: none), the groups that are due, and the time of the next due one (Unix seconds)."""
+    """The next cursor (0: none), the groups that are due, and when the next group is due (Unix seconds)."""
 
     cursor: int
     next_due_s: float | None
@@ -113,7 +113,10 @@ def _parse_scan(reply: list[Any]) -> GroupScan:
 
 
 def _texts(found: Iterable[bytes]) -> list[str]:
-    """Decode names; those that are not UTF-8 are no client's groups, since no message could name them."""
+    """Decode names.
+
+    A group whose name is not UTF-8 is left out: no client has made it, since no message could name it.
+    """
     return [name.decode(errors="ignore") for name in found if name.decode(errors="ignore").encode() == name]
 
 
@@ -131,7 +134,7 @@ def take_set(one: AggregationSet, rule: GroupRule, now_s: int, deadline_s: int) 
 
 
 def read_set(one: AggregationSet, start: int) -> Operation[Leased]:
-    """Read up to 500 tasks or 256 kB of a set from a rank on; ids without a task are dropped and counted."""
+    """Read a set's tasks from a rank on, up to 500 or 256 kB; ids without a task are dropped and counted."""
     return scripted(
         "read_aggregation_set",
         (one.key,),
@@ -144,7 +147,7 @@ def read_set(one: AggregationSet, start: int) -> Operation[Leased]:
 def commit_set(
     one: AggregationSet, expected: int, task: NewTask, state: TaskState, now_ns: int
 ) -> Operation[CommitOutcome]:
-    """Enqueue ``task`` in place of a set of ``expected`` tasks, which the caller then deletes; or do nothing."""
+    """Enqueue ``task`` in place of a set of ``expected`` tasks, or do nothing; the caller then deletes the set."""
     queue = one.queue
     at = {TaskState.PENDING: now_ns, TaskState.SCHEDULED: task.run_at_s}.get(state, now_ns // 1_000_000_000)
     script_keys = (
@@ -173,8 +176,8 @@ def commit_set(
 def delete_members(one: AggregationSet, locks: Mapping[str, str]) -> Operation[int]:
     """Delete up to 500 tasks (id to the key of its unique lock, or "") of a set that was aggregated.
 
-    A lock is deleted if the task still holds it, and the set with its last task. Returns how many tasks the set has
-    left; -1 if it was not aggregated, and nothing was done.
+    A lock is deleted if the task still holds it. The set is deleted with its last task. Returns how many tasks the set
+    has left, or -1 if it was not aggregated and nothing was done.
     """
     words: list[Word] = [word for task_id, lock in locks.items() for word in (id_word(task_id), lock)]
     return scripted(
@@ -189,7 +192,7 @@ def delete_members(one: AggregationSet, locks: Mapping[str, str]) -> Operation[i
 def reclaim_set(one: AggregationSet, start: int = 0) -> Operation[int]:
     """Give up to 500 tasks of a set back to their group, from a rank on.
 
-    Returns how many; -1 if the set was aggregated, and nothing was done.
+    Returns how many, or -1 if the set was aggregated and nothing was done.
     """
     queue = one.queue
     return scripted(
@@ -204,7 +207,7 @@ def reclaim_set(one: AggregationSet, start: int = 0) -> Operation[int]:
 def archive_members(one: AggregationSet, tasks: Sequence[tuple[str, bytes]], now_s: int) -> Operation[int]:
     """Move undecodable tasks of a set (id, message) to the archive, and trim it; returns how many.
 
-    500 tasks at most: a call trims no more than 750.
+    At most 500 tasks, because a call trims at most 750 from the archive.
     """
     words: list[Word] = [word for task_id, message in tasks for word in (id_word(task_id), message)]
     expire_before = now_s - int(ARCHIVE_EXPIRY.total_seconds())
@@ -218,7 +221,7 @@ def archive_members(one: AggregationSet, tasks: Sequence[tuple[str, bytes]], now
 
 
 def list_sets(queue: str, until_s: int | None, limit: int) -> Operation[SetList]:
-    """List sets whose deadline was by ``until_s``; with None those that were aggregated but not yet deleted."""
+    """List sets whose deadline was by ``until_s``. With None, list aggregated sets that still have tasks to delete."""
     span = (AGGREGATED, AGGREGATED) if until_s is None else ("-inf", until_s)
     return Operation(
         "ZRANGEBYSCORE",
@@ -259,7 +262,7 @@ def relist_groups(queue: str, cursor: int) -> Operation[Relisted]:
 
 
 class Unlisted(NamedTuple):
-    """How many groups a call checked, how many of them it took off the list, how many groups and sets are left."""
+    """How many groups a call checked, how many of these it took off the list, and how many groups and sets remain."""
 
     looked_at: int
     groups: int
@@ -268,7 +271,7 @@ class Unlisted(NamedTuple):
 
 
 def unlist_due_groups(queue: str) -> Operation[Unlisted]:
-    """Take up to 500 groups off the list that have no tasks, and for which none is scheduled any more."""
+    """Take groups off the list that have no tasks, and for which no task is scheduled; check up to 500."""
     return scripted(
         "unlist_due_groups",
         (keys.groups(queue), keys.scheduled(queue), keys.scheduled_groups(queue), keys.aggregation_sets(queue)),

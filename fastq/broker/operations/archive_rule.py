@@ -13,7 +13,7 @@ from fastq.broker.operations.finish import ARCHIVE_EXPIRY, ARCHIVE_MAX_SIZE
 from fastq.wire import keys
 
 RULE_TTL_S: Final = int(ARCHIVE_EXPIRY.total_seconds())
-"""How long a rule is kept if no janitor looks at it: Go's tools delete a queue, but not its rule."""
+"""How long a rule is kept if no janitor looks at it. Go's tools delete a queue, but not its rule."""
 _FIELDS = ("max", "ttl", "full")
 
 
@@ -53,16 +53,16 @@ def set_archive_rule(queue: str, rule: ArchiveRule) -> Operation[int]:
 
 
 def drop_archived(queue: str, tasks: Sequence[tuple[bytes, bytes]]) -> Operation[int]:
-    """Delete those of some tasks that are still archived with the given score, and their unique locks.
+    """Delete tasks that are still archived with the given score, and their unique locks.
 
-    Returns how many are left in the archive.
+    Returns how many tasks are left in the archive.
     """
     words = [word for task in tasks for word in task]
     return scripted("drop_archived", (keys.archived(queue),), (keys.task_prefix(queue), *words), int, idempotent=True)
 
 
 def parse_rule(reply: Sequence[bytes | None]) -> ArchiveRule:
-    """Return the rule from the fields ``max``, ``ttl`` and ``full``; asynq's replace unknown values, as in Lua."""
+    """Return the rule from the fields ``max``, ``ttl`` and ``full``; asynq's values replace unknown ones, as in Lua."""
     most, ttl, full = reply
     default = ArchiveRule()
     return ArchiveRule(

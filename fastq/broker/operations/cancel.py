@@ -1,4 +1,4 @@
-"""Cancellation: a message to all servers to end a task, with the state that the task gets then.
+"""Cancellation: a message to all servers to end a task, and the state that the task then gets.
 
 asynq has one channel, whose messages are bare ids: the task is retried, or archived after its last attempt. fastq has a
 second channel, whose messages are JSON objects with ``id``, ``queue`` and ``outcome``; asynq does not subscribe to it.
@@ -19,18 +19,18 @@ from fastq.wire.inbox import mark_of
 
 IDS_A_CALL: Final = 5_000
 FAR: Final = "far"
-"""The task is deep in a long pending list: ``find_in_pending`` finds its place for another try."""
+"""The task is deep in a long pending list: the caller finds its place by ``find_in_pending``, and tries again."""
 
 
 class CancelAs(StrEnum):
     """The outcome of a canceled task."""
 
     RETRY = "retry"
-    """As in asynq, it is retried; after its last attempt, or if its handler decides so, it is archived."""
+    """The task is retried, as in asynq. After its last attempt, or if its handler decides so, it is archived."""
     ARCHIVE = "archive"
-    """It is archived, even if attempts are left."""
+    """The task is archived, even if attempts are left."""
     DELETE = "delete"
-    """It is deleted, as if its handler had raised ``RevokeTask``."""
+    """The task is deleted, as if its handler had raised ``RevokeTask``."""
 
 
 class Cancellation(NamedTuple):
@@ -51,13 +51,13 @@ def cancel_processing(
 ) -> Flow[None]:
     """Ask all servers to cancel a task that they have in flight; no server answers, so success proves nothing.
 
-    ``outcome`` is "retry", "archive" or "delete"; asynq's servers always retry. Without queue and outcome only asynq's
-    own message is sent; it is left out if not ``by_id``. Raises ``ValueError`` for another outcome, before anything is
+    ``outcome`` is "retry", "archive" or "delete"; asynq's servers always retry. ``by_id`` sends asynq's own message,
+    too; without queue and outcome it is the only one. Raises ``ValueError`` for another outcome, before anything is
     sent.
     """
     cancellation = Cancellation(task_id, queue, None if outcome is None else _outcome(outcome))
     if queue is not None or outcome is not None:
-        # One after the other: if this one is refused, the task must not be retried instead.
+        # One after the other: if Redis refuses this message, the task must not be retried instead.
         yield _publish(keys.CANCEL_AS_CHANNEL, cancellation.encode())
     if by_id:
         yield _publish(keys.CANCEL_CHANNEL, task_id)
@@ -87,13 +87,16 @@ def _outcome(name: object) -> CancelAs:
 
 
 def _publish(channel: str, message: str | bytes) -> Operation[int]:
-    # Without a key: in a cluster both messages go through the same node, and arrive in order.
-    # Idempotent: a second message asks for the same again, which is better than none.
+    # Without a key: in a cluster both messages go through the same node, and arrive in order. Idempotent: a repeated
+    # message does no harm, and a lost one would.
     return Operation("PUBLISH", (), (channel, message), int, idempotent=True)
 
 
 def cancel_task(task: SubmitKey) -> Flow[None]:
-    """Delete a waiting task; have a running one stopped and deleted; leave one that has ended, or of another submit."""
+    """Delete a waiting task, or have a running task stopped and deleted.
+
+    Leave a task that has ended, or is of another submit.
+    """
     queue, task_id, _ = task
     state = yield read_state(*task)
     while state not in (None, TaskState.ACTIVE, TaskState.COMPLETED, TaskState.ARCHIVED):
@@ -109,7 +112,7 @@ def cancel_task(task: SubmitKey) -> Flow[None]:
 
 
 def _delete(task: SubmitKey, state: TaskState, seen_at: str = "") -> Operation[object]:
-    """Delete a task in a state, with its unique lock; a str as result says why it was not deleted."""
+    """Delete a task in a state, with its unique lock; if the result is a str, it says why the task was not deleted."""
     queue, task_id, submit = task
     waiting = keys.pending(queue), keys.scheduled(queue), keys.retry(queue)
     ended = keys.archived(queue), keys.completed(queue)
@@ -119,7 +122,7 @@ def _delete(task: SubmitKey, state: TaskState, seen_at: str = "") -> Operation[o
 
 
 def find_in_pending(queue: str, task_id: str) -> Flow[str]:
-    """Find the place of a task in pending, counted from the newest, in pieces; "none" if it is not there."""
+    """Find a task's place in pending, counted from the newest, in several calls; "none" if it is not there."""
     word, start = id_word(task_id), 0
     while True:
         ids: list[bytes] = yield _newest_pending(queue, start)

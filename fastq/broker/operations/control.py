@@ -23,7 +23,7 @@ class ServerOrder(StrEnum):
 
 def send_order(server_id: str, order: ServerOrder) -> Operation[int]:
     """Send an order to a server; returns how many clients received it, which may include monitors of all channels."""
-    # Idempotent: a repeated order asks for the same again, and does not make a server skip any waiting.
+    # Idempotent: a repeated order asks for the same again. It does not make a server skip any waiting.
     body = orjson.dumps({"do": order.value})
     return Operation("PUBLISH", (), (keys.control_channel(server_id), body), int, idempotent=True)
 

@@ -11,7 +11,7 @@ MAX_BATCH_TASKS: Final = 500
 MAX_BATCH_BYTES: Final = 256_000
 """Without this limit, 500 messages of 100 kB would block Redis for 121 ms."""
 LOOK_AGAIN_US: Final = 5_000_000
-"""After this time a full lane is looked at again: whoever ended its tasks may not have freed their places."""
+"""After this time a full lane is looked at again: a task of it may have ended without freeing its place."""
 LONGEST_TIME: Final = 19
 """The digits of a time in nanoseconds."""
 
@@ -28,8 +28,8 @@ class NoTasks(Enum):
 class Taken(NamedTuple):
     """The tasks taken from a queue with lanes.
 
-    ``due_s`` is the number of seconds until the time of the next lane comes, None if no lane waits for a time.
-    ``is_full`` says that the queue itself has no free place. ``rated`` are the places (from 0) of tasks with a rate.
+    ``due_s`` is the seconds until the next lane is due, None if no lane waits for a time. ``is_full`` says that the
+    queue itself has no free place. ``rated`` are the indexes of tasks with a rate.
     """
 
     leased: Leased
@@ -39,7 +39,7 @@ class Taken(NamedTuple):
 
 
 def dequeue(queue: str, count: int, lease_score: str) -> Operation[Leased | NoTasks]:
-    """Take at most ``count`` tasks; never sent again, since a call with a lost reply may have leased tasks."""
+    """Take at most ``count`` tasks. Never sent again, since a call with a lost reply may have leased tasks."""
     return scripted(
         "dequeue",
         (keys.pending(queue), keys.active(queue), keys.lease(queue), keys.paused(queue)),
@@ -76,5 +76,5 @@ def _parse(reply: Any) -> Leased | NoTasks:
 
 
 def _time_ns(word: bytes) -> int:
-    """Parse a time; 0 for anything else, as a peer may write any word there."""
+    """Parse a time, 0 if it is not valid: a peer may write any word there."""
     return int(word) if len(word) <= LONGEST_TIME and word.isdigit() else 0

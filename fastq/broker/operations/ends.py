@@ -42,7 +42,7 @@ def tell_inbox(inbox: str, queue: str, ends: Iterable[tuple[str, TaskEnd, str]])
 
 
 def tell_completed(inbox: str, queue: str, tasks: Iterable[tuple[Completed, str]]) -> Operation[int]:
-    """Publish to a client which of these tasks are completed; sent right after the operation that completes them.
+    """Publish to a client that tasks are completed, where the operation sent just before has completed them.
 
     Each task comes with the nonce of its submit.
     """
@@ -76,7 +76,7 @@ def read_why(queue: str, task_id: str, now_s: int) -> Flow[str]:
     live: list[bytes] = yield Operation("ZRANGEBYSCORE", (keys.all_servers(),), (now_s, "+inf"), idempotent=True)
     names = [key.decode("utf-8", "surrogateescape") for key in live]
     infos: list[bytes | None] = yield from together(*(Operation("GET", (name,), (), idempotent=True) for name in names))
-    # The name as it stands in a ServerInfo: a client does without protobuf, which takes long to import.
+    # The name as a ServerInfo has it. Clients do without protobuf, which takes long to import.
     name = queue.encode()
     served = b"\n%c%b" % (len(name), name) if len(name) < 128 else name
     is_served = state is TaskState.ACTIVE or any(info is not None and served in info for info in infos)
@@ -87,8 +87,8 @@ _NOT_ENDED: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULED, TaskState
 
 
 def read_progress_of(task: SubmitKey) -> Flow[TaskProgress | None]:
-    """Read how far a task has come; None if it has told nothing, or another submit has made it."""
-    # In this order: if the state, read last, is still this task's, the progress is this task's, too.
+    """Read how far a task has come; None if it has told nothing, or was made by another submit."""
+    # The state is read last: if it is still this task's, so is the progress.
     progress, state = yield from together(
         Operation("HGET", (keys.task(*task[:2]),), ("progress",), read_progress, idempotent=True), read_state(*task)
     )
@@ -100,10 +100,10 @@ _TOLD: Final = frozenset({TaskState.ACTIVE, TaskState.COMPLETED, TaskState.ARCHI
 
 
 def read_ends(queue: str, submits: Sequence[tuple[str, str]], *, whole: bool = True) -> Operation[list[TaskEnd | None]]:
-    """Read how tasks have ended, by id and nonce; None for those that have not.
+    """Read how tasks have ended, by id and nonce; None for a task that has not ended.
 
-    With ``whole``, results and errors are read, too, and a task that another submit made counts as gone. If they are
-    big, only the first ends may be returned.
+    With ``whole``, results and errors are read, too, and a task of another submit counts as gone. If results are big,
+    only the first ends may be returned.
     """
     prefix = keys.task_prefix(queue)
     tasks = [prefix + task_id for task_id, _ in submits]
@@ -147,7 +147,7 @@ def parts_of(tasks: Iterable[SubmitKey]) -> Iterator[Part]:
 
 
 def look_at(part: Part) -> Flow[list[tuple[SubmitKey, TaskEnd]]]:
-    """Return which tasks of a part have ended, without results and errors; a task that is alone has them.
+    """Return which tasks of a part have ended; results and errors are there only if the part has a single task.
 
     An end without them may belong to a later task with the same id: ``read_rest`` checks that.
     """
@@ -167,7 +167,7 @@ def look_at(part: Part) -> Flow[list[tuple[SubmitKey, TaskEnd]]]:
 def read_rest(ends: Mapping[SubmitKey, TaskEnd]) -> Flow[dict[SubmitKey, TaskEnd]]:
     """Read the results, errors and tracebacks of tasks that have ended, where they are not known yet.
 
-    If a task has left the archive meanwhile, its error is the one that a server told.
+    If a task has left the archive meanwhile, its error stays as a server has told it.
     """
     whole = {task: end for task, end in ends.items() if end.is_whole}
     for queue, submits in _calls(task for task in ends if task not in whole):
@@ -185,7 +185,7 @@ def read_rest(ends: Mapping[SubmitKey, TaskEnd]) -> Flow[dict[SubmitKey, TaskEnd
 
 
 def _read_alone(operation: Operation[T]) -> Flow[T]:
-    """Carry out one operation with the whole timeout of a call: big results may take many operations."""
+    """Carry out one operation with the whole timeout of a call: big results may take many such operations."""
     ticket = yield Send((operation,))
     (result,) = yield Receive(ticket)
     if isinstance(result, BrokerError):
@@ -206,7 +206,7 @@ def _read_tracebacks(whole: dict[SubmitKey, TaskEnd]) -> Flow[None]:
 
 
 def _calls(tasks: Iterable[SubmitKey]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Put tasks together by queue, as many as go into a call."""
+    """Put tasks together by queue, as many as fit into a call."""
     by_queue: dict[str, list[tuple[str, str]]] = {}
     for queue, task_id, submit in tasks:
         submits = by_queue.setdefault(queue, [])

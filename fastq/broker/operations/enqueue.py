@@ -1,9 +1,9 @@
 """Enqueue: the operations that put new tasks into a queue, and the flow that does it and settles lost replies.
 
 Redis is never asked twice blindly. When the reply of an enqueue was lost, the flow looks for each task by its id. A
-task with the same type and payload, in any state, is success. A missing task is sent again. So a task that has already
-run and been deleted by then is enqueued a second time (by design: at least once). The script that puts tasks by their
-keys looks by itself, when it is told that it may have run before.
+task with the same type and payload, in any state, is success. A missing task is sent again. So a task that has run and
+been deleted by then is enqueued a second time; the promise is at least once. The script that puts tasks by their keys
+looks for them itself, when it is told that it may have run before.
 
 A request that Redis refuses for the moment is sent again, with pauses: the slot of the queue is moving, or the
 connection led to a replica.
@@ -98,16 +98,16 @@ class EnqueueBatch:
     in_lane: bool = False
     """Whether the groups of the tasks are lanes."""
     register: "QueueRegister | None" = None
-    """If given, the script looks at the limit of the queue, and this register notes whether there is one."""
+    """If given, the script looks at the limit of the queue, and this register notes whether there is a limit."""
 
     @property
     def keyed(self) -> bool:
-        """Return whether the tasks are put by their keys."""
+        """Return whether the tasks' ids are their keys."""
         return bool(self.tasks) and self.tasks[0].terms is not None
 
 
 class EnqueueReport(NamedTuple):
-    """The report of ``enqueue_batches``: the registered queues, and the outcome or error of each task by batch."""
+    """The report of ``enqueue_batches``: the registered queues, and each task's outcome or error, by batch."""
 
     registered: list[str]
     outcomes: list[Sequence[Outcome]]
@@ -121,7 +121,7 @@ def register_queue(queue: str) -> Operation[int]:
 class QueueRegister:
     """The queues that one client has added to ``asynq:queues`` in the last 10 s.
 
-    asynq remembers them forever, so that a queue deleted elsewhere never returns to the list.
+    asynq remembers such queues forever, so that a queue deleted elsewhere never returns to the list.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -137,9 +137,10 @@ class QueueRegister:
         return [queue for queue in queues if self._fresh_until.get(queue, 0.0) <= now]
 
     def done(self, due: Iterable[str], registered: Iterable[str]) -> None:
-        """Note the registered queues; log once for each ``due`` one that is not among them.
+        """Note the registered queues; log once for each ``due`` queue that is not among them.
 
-        The caller leaves out of ``due`` the queues whose tasks failed, too: their errors tell the cause.
+        If the tasks of a queue failed, too, their errors tell the cause: then the caller leaves the queue out of
+        ``due``.
         """
         until = self._clock.monotonic_s() + REGISTER_EVERY_S
         for queue in registered:
@@ -151,7 +152,7 @@ class QueueRegister:
     def held(self, batches: list[EnqueueBatch], due: Sequence[str]) -> list[EnqueueBatch]:
         """Return the batches, made to look at the limit of their queue if it has one, or may have got one.
 
-        The calls that register a queue look for a limit. All others do so only once there is one.
+        A call that registers a queue looks for its limit. All others do so only once a limit is known.
         """
         if not due and not self._limited:
             return batches
@@ -162,7 +163,7 @@ class QueueRegister:
         ]
 
     def note_limit(self, queue: str, *, is_limited: bool) -> None:
-        """Note whether a queue may have only so many pending tasks."""
+        """Note whether a queue has a limit of pending tasks."""
         (self._limited.add if is_limited else self._limited.discard)(queue)
 
     def forget(self, queue: str) -> None:
@@ -171,7 +172,7 @@ class QueueRegister:
 
 
 def forget_registered(queue: str) -> None:
-    """Let all clients of this process register a queue again with its next task, since it was taken off the list."""
+    """Let all clients of this process register a queue again with its next task, since it was deleted from the list."""
     for reference in tuple(_registers):  # copied in one step, since other threads may make clients
         register = reference()
         if register is not None:
@@ -187,7 +188,7 @@ def enqueue_batches(batches: Sequence[EnqueueBatch], register: Sequence[str]) ->
 def enqueue_operations(batches: Sequence[EnqueueBatch], register: Sequence[str]) -> tuple[Operation[Any], ...]:
     """Return the operations of one round trip that enqueues batches and registers queues."""
     # Not idempotent: else a registration without a reply would be repeated, and waited for, before the tasks are
-    # settled. It is repeated after that.
+    # settled. Registrations are repeated after that.
     registering = (replace(register_queue(queue), idempotent=False) for queue in register)
     return (*registering, *map(_operation, batches))
 
@@ -206,7 +207,7 @@ def settle_enqueue(
             result = yield from _try_again(batch, result)
         if not isinstance(result, BrokerError):
             outcomes.append(result)
-        elif result.maybe_applied and result.transient:  # its reply was lost; a refusal halfway is not settled
+        elif result.maybe_applied and result.transient:  # the reply was lost; a refusal halfway is not settled
             outcomes.append((yield from (_settle_keyed if batch.keyed else _settle)(batch, result)))
         else:
             outcomes.append([result] * len(batch.tasks))
@@ -217,7 +218,7 @@ def settle_enqueue(
 
 
 def _registered(queues: Sequence[str], results: Sequence[Any]) -> list[str]:
-    """Return the queues that are registered now; log those that were not before."""
+    """Return the queues that are now registered, and log which of them are new."""
     counts = {queue: result for queue, result in zip(queues, results, strict=False) if isinstance(result, int)}
     for queue in (queue for queue, count in counts.items() if count):  # SADD's count: maybe a misspelled name
         _log.info("queue %r is new: asynq:queues did not list it", queue)
@@ -227,7 +228,7 @@ def _registered(queues: Sequence[str], results: Sequence[Any]) -> list[str]:
 def _register_again(
     queues: Sequence[str], results: Sequence[Any], outcomes: Sequence[Sequence[object]]
 ) -> Flow[list[str]]:
-    """Register again the queues that another try may list, if Redis has answered for any task; return those listed."""
+    """Register queues again where that may help, if Redis has answered for any task; return those registered."""
     failed = {queue: result for queue, result in zip(queues, results, strict=False) if isinstance(result, BrokerError)}
     open_ = {queue: error for queue, error in failed.items() if error.transient or error.tries > 1}
     if not open_ or all(isinstance(outcome, BrokerError) for batch in outcomes for outcome in batch):
@@ -287,14 +288,14 @@ def _settle(batch: EnqueueBatch, error: BrokerError) -> Flow[list[EnqueueOutcome
                     pair for pair in zip(missing, again, strict=True) if pair[1] != EnqueueOutcome.ID_CONFLICT
                 )
         if len(settled) == len(tasks) or all(isinstance(message, BrokerError) for message in messages):
-            break  # if no look succeeds, Redis is away, and each look was tried several times already
+            break  # if no look succeeds, Redis is away: each look was tried several times
     if error.if_applied is not None:
         settled.update((i, error.if_applied) for i in found if settled[i] is EnqueueOutcome.ENQUEUED)
     return [settled.get(index, error) for index in range(len(tasks))]
 
 
 def _settle_keyed(batch: EnqueueBatch, error: BrokerError) -> Flow[list[Outcome]]:
-    """Put tasks by their keys again, unless Redis has put them already, as the mark in their messages tells."""
+    """Put tasks by their keys again, except those that Redis has put already: a mark in their messages tells."""
     yield Soon(after_silence=isinstance(error, BrokerTimeoutError))
     for attempt in range(1, ATTEMPTS):
         yield Pause(backoff_s(attempt))
@@ -310,8 +311,8 @@ def _settle_keyed(batch: EnqueueBatch, error: BrokerError) -> Flow[list[Outcome]
 def _compare(tasks: Sequence[NewTask], index: int, settled: Mapping[int, object], stored: bytes) -> EnqueueOutcome:
     """Return ENQUEUED if the stored task is this one.
 
-    This one must be the first of its id in the batch. Type and payload must be equal, and the submit if a client waits
-    for the task.
+    It must be the first task with its id in the batch. Type and payload must be equal; so must the submit, if a client
+    waits for the task.
     """
     task = tasks[index]
     if any(tasks[i].id == task.id for i, outcome in settled.items() if outcome is EnqueueOutcome.ENQUEUED):
@@ -375,7 +376,7 @@ def _is_written(outcome: Outcome) -> bool:
 
 
 def _put_keyed(batch: EnqueueBatch, *, is_repeat: bool = False) -> Operation[list[EnqueueOutcome | Found]]:
-    """Return the operation that puts tasks by key; with ``is_repeat``, an earlier sending may have been carried out."""
+    """Return the operation that puts tasks by key; ``is_repeat``: an earlier sending may have been carried out."""
     queue = batch.queue
     has_times = any(task.run_at_s for task in batch.tasks)
     width = (5 if has_times else 3) + is_repeat

@@ -26,7 +26,7 @@ ARCHIVE_EXPIRY: Final = timedelta(days=90)
 STATS_TTL: Final = timedelta(days=90)
 OLDEST_FIRST: Final = -1
 NEWEST_FIRST: Final = 1
-"""The end of active from which tasks are searched."""
+"""One of the two ends of active at which a search may begin."""
 
 
 class FinishOutcome(IntEnum):
@@ -41,7 +41,7 @@ class FinishOutcome(IntEnum):
 class Guard:
     """The tasks that may be written: those leased by ``owner``, those whose lease ends by ``expired_at``, or any.
 
-    With ``expired_at`` they count as lost.
+    With ``expired_at`` the tasks count as lost.
     """
 
     owner: Owner | None = None
@@ -54,18 +54,18 @@ class Guard:
 
 
 ANY_OWNER: Final = Guard()
-"""For work that was done: the task is finished even if another server has the lease by now."""
+"""For work that was done: the end of the task is written even if another server has the lease by now."""
 
 
 class Terms(NamedTuple):
-    """The terms of one call: queue, time and owner, and the end of active from which tasks are searched."""
+    """The terms of one call: queue, time and owner, and the end of active at which the search begins."""
 
     queue: str
     now_ns: int
     now: datetime
     owner: Owner
     done_owner: Owner | None
-    """The owner that done tasks must have, None for any; tasks with another disposition must be ``owner``'s."""
+    """The owner that done tasks must have, None for any. Tasks with another disposition must always be ``owner``'s."""
     side: int = OLDEST_FIRST
 
 
@@ -120,7 +120,7 @@ class Completed(NamedTuple):
 
 
 class Retried(NamedTuple):
-    """A task to retry: its new message, the second of the next attempt, and whether this one counts as a failure.
+    """A task to retry: its new message, the Unix second of the retry, and whether this attempt counts as a failure.
 
     ``attempt`` is the record of the failed attempt (``wire/attempts.py``), if there is one to keep.
     """
@@ -159,7 +159,7 @@ class Archived(NamedTuple):
 
 
 class PutBack(NamedTuple):
-    """A task that was lost with its server, to run again, with its new message and the record of the attempt."""
+    """A task that was lost with its server, and is to run again: its new message, and the record of the attempt."""
 
     id: str
     message: bytes
@@ -167,7 +167,7 @@ class PutBack(NamedTuple):
 
 
 class Requeued(NamedTuple):
-    """A task that was not run, or not to its end; it returns to the head of its queue without a charged attempt."""
+    """A task that has not run, or not to its end: it returns to the head of its queue, and no attempt is charged."""
 
     id: str
 
@@ -182,7 +182,7 @@ class Requeued(NamedTuple):
 
 
 class Parked(NamedTuple):
-    """A task that was told to slow down: it returns to the front of its lane, which rests; no attempt is charged."""
+    """A task whose lane must slow down: it returns to the front of the lane, the lane rests, no attempt is charged."""
 
     id: str
     rest_us: int
@@ -202,7 +202,8 @@ class Fate(NamedTuple):
 
     ``outcome`` is its name in metrics and in the task log. ``word`` and ``level`` are for the log line about a task
     that failed. ``history`` names the counters of the history that count it. ``told`` makes the end that waiting
-    clients are told, None if the task comes back. A task that ``stays`` keeps the last progress of its handler.
+    clients are told, None if the task comes back. If the task ``stays`` in Redis, it keeps the last progress of its
+    handler.
     """
 
     outcome: str
@@ -235,14 +236,14 @@ FATES: Final[Mapping[type[Disposition], Fate]] = {
 }
 _ID_SIZE: Final = 100
 _TASK_SIZE: Final = 200
-"""The size of a task in a call without its message and result, in bytes."""
+"""The size in bytes that a task takes in a call, without its message and result."""
 
 
 def done(
     queue: str, tasks: Sequence[Done], now: datetime, owner: Owner | None = None, side: int = OLDEST_FIRST
 ) -> Operation[list[FinishOutcome]]:
-    """Delete done tasks, release their locks, count them; ``side`` is the end of active from which to search."""
-    ids, locks = zip(*tasks, strict=True) if tasks else ((), ())  # in C, since most tasks end this way
+    """Delete done tasks, release their locks, count them; ``side`` is the end of active at which the search begins."""
+    ids, locks = zip(*tasks, strict=True) if tasks else ((), ())  # by zip, in C, since most tasks end this way
     locked = [word for task in tasks if task.lock for word in task] if any(locks) else []
     return scripted(
         "done",
@@ -313,12 +314,12 @@ def archive(
 
 
 def archive_keys(queue: str) -> tuple[str, str]:
-    """Return the keys with which scripts keep the archive within its bounds."""
+    """Return the keys that scripts need to keep the archive within its bounds."""
     return keys.archive_rule(queue), keys.paused(queue)
 
 
 def archive_bounds(now: datetime) -> tuple[int, int, int]:
-    """Return the arguments for the archive's bounds: now, the time by which tasks are expired (Unix s), most tasks."""
+    """Return the archive's bounds as arguments: now, the time before which a failure is too old, the most tasks."""
     return int(now.timestamp()), int((now - ARCHIVE_EXPIRY).timestamp()), ARCHIVE_MAX_SIZE
 
 
@@ -352,7 +353,7 @@ def put_back(queue: str, tasks: Sequence[PutBack], now_ns: int, guard: Guard) ->
 
 
 def release_lock(lock: str, task_id: str | bytes) -> Operation[int]:
-    """Delete the unique lock of a task that no longer needs it, if it is still the task's."""
+    """Delete the unique lock of a task that no longer needs it, if the lock is still the task's."""
     return scripted("release_lock", (lock,), (task_id,), int, idempotent=True)
 
 

@@ -12,7 +12,7 @@ def ping() -> Operation[object]:
 
 
 def missing_rights(queue: str, commands: Sequence[str]) -> Operation[list[str]]:
-    """Return those of some commands that the user of Redis may not run on a queue's keys; none where it cannot tell."""
+    """Return which of some commands the Redis user may not run on a queue's keys; none where Redis cannot tell."""
     return scripted(
         "missing_rights",
         (keys.pending(queue),),

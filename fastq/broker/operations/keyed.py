@@ -1,9 +1,9 @@
 """Keyed: the operations for tasks whose ids are their keys, and the outcomes of putting one.
 
-A task that is enqueued while one with its key runs waits in the hash ``again``; a newer one replaces it. Any operation
-that ends the run is followed by ``put_again``. It puts the waiting task, or gives its message to a task that waits for
-another attempt. It may be sent any number of times. Servers also send it for tasks that are left in the hash, as after
-a run on a Go server.
+A task that is enqueued while a task with its key runs waits in the hash ``again``; a newer task replaces it there.
+``put_again`` follows any operation that ends the run. It puts the waiting task into the queue, or gives its message to
+the task of the run if that waits for another attempt. It may be sent any number of times. Servers also send it for
+tasks that are left in the hash, as after a run on a Go server.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ MAX_BYTES: Final = 256_000
 class KeyTerms(NamedTuple):
     """The terms for putting a task whose id is its key.
 
-    ``mark`` is in its message, and in no other. ``latest_s`` is the latest Unix second to run it at, 0 for none.
+    ``mark`` is in the message of this task only. ``latest_s`` is the latest Unix second to run it at, 0 for none.
     """
 
     if_there: str
@@ -31,8 +31,8 @@ class KeyTerms(NamedTuple):
 class Found(NamedTuple):
     """The outcome of putting a task by its key.
 
-    ``state`` is the state of an existing task with that key. It runs at ``run_at_s``, 0 if that is now or not known.
-    ``is_repeat``: an earlier sending of the call had put the task.
+    ``state`` is the state of an existing task with that key. That task runs at ``run_at_s``, 0 if at once or not known.
+    ``is_repeat`` says that an earlier sending of the call had put the task.
     """
 
     outcome: KeyOutcome
@@ -59,7 +59,7 @@ def keyed_keys(queue: str) -> tuple[str, ...]:
 
 
 def found_of(code: int, more: bytes) -> Found | None:
-    """Return the outcome for the script's reply; None if the id belongs to a task that cannot be replaced."""
+    """Return the outcome in a script's reply; None if the id belongs to a task that cannot be replaced."""
     if (fixed := _FIXED.get(code)) is not None or code == 0:
         return fixed
     if code == _POSTPONED:
@@ -73,14 +73,14 @@ _STATES = {state.value for state in TaskState}
 
 
 def put_again(queue: str, task_ids: Sequence[str | bytes], now_ns: int) -> Operation[int]:
-    """Put the tasks that were enqueued by key while these ran; return how many.
+    """Put the tasks that were enqueued by key while tasks with these ids ran; return how many.
 
-    Tasks beyond the bytes of a call are left to the recoverer's next look.
+    Tasks that exceed the bytes of a call are left to the recoverer's next look.
     """
     args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, keys.due_channel(queue), MAX_BYTES, *task_ids)
     return scripted("put_again", keyed_keys(queue), args, int, idempotent=True)
 
 
 def list_again(queue: str) -> Operation[list[Any]]:
-    """Return ids of tasks that are to run again: all of them, or 200 at random if they are more."""
+    """Return ids of tasks that are to run again: all, or 200 at random if there are more."""
     return Operation("HRANDFIELD", (keys.again(queue),), (PUT_AGAIN_AT_MOST,), list, idempotent=True)

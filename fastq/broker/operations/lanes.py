@@ -15,11 +15,11 @@ from fastq.wire import keys
 T = TypeVar("T")
 
 RULES_CHANGED = "limits"
-"""The message on a queue's ``due_channel`` that its rules have changed; other messages there are times."""
+"""The message on a queue's ``due_channel`` that tells of changed rules; all other messages there are times."""
 
 
 OF_SERVERS: Final = TWINS.keys() - {"park", "schedule"}
-"""The twins that servers send in place of the plain scripts; callers name the others."""
+"""The twins that servers send in place of plain scripts; the other twins are called by their names."""
 SWEEP: Final = 500
 
 
@@ -50,7 +50,7 @@ def has_rules(queue: str) -> Operation[int]:
 
 
 def sweep_lanes(queue: str, cursor: int) -> Operation[Swept]:
-    """Look at about 500 groups from a ``cursor`` on, which is 0 at first; those that are lanes without turn get one."""
+    """Look at about 500 groups from a ``cursor`` on, which is 0 at first; give a turn to each lane that has none."""
     return scripted(
         "sweep_lanes",
         lane_keys(queue),
@@ -66,5 +66,5 @@ def forget_rates(queue: str) -> Operation[int]:
 
 
 def prune_rates(queue: str, cursor: int) -> Operation[int]:
-    """Forget arrival times that have passed, of about 500 lanes from a ``cursor`` on; returns the next cursor."""
+    """Forget the arrival times that have passed, for about 500 lanes from a ``cursor`` on; returns the next cursor."""
     return scripted("prune_rates", (keys.rates(queue),), (cursor, SWEEP), int, idempotent=True)

@@ -26,7 +26,7 @@ class Owner:
 
     @classmethod
     def draw(cls) -> "Owner":
-        """Draw a random mark; never 0, which is the fraction of asynq's leases."""
+        """Draw a random mark. It is never 0, the fraction in the scores of asynq's leases."""
         return cls((1 + secrets.randbelow(2**_NONCE_BITS - 1)) / 2**_NONCE_BITS)
 
     def score(self, unix_s: float, lease_s: int = LEASE_S) -> str:
@@ -47,7 +47,7 @@ class LeasedTask(NamedTuple):
 class Leased(NamedTuple):
     """Leased tasks as parallel lists of ids and messages, and how many ids without a task were dropped.
 
-    ``pending_since_ns`` are the Unix times since when the first and the last of them had been pending, 0 if not known.
+    ``pending_since_ns`` says since when (Unix time) the first and the last of them had been pending, 0 if not known.
     """
 
     ids: list[bytes]
@@ -85,7 +85,7 @@ def parse_leased(reply: list[Any]) -> Leased:
 
 
 class LeaseList(NamedTuple):
-    """Tasks found by their leases, how often each was lost before, and how many leases without task were dropped."""
+    """Tasks found by their leases, how often each was lost before, and how many leases without a task were dropped."""
 
     tasks: list[LeasedTask]
     lost: list[int]
@@ -93,7 +93,7 @@ class LeaseList(NamedTuple):
 
 
 def lost_count(word: bytes | None) -> int:
-    """Return how often a task was lost, by that field of its hash; 0 if it is not a valid number."""
+    """Return how often a task was lost, from the field of its hash; 0 if the field is not a valid number."""
     return int(word) if word and len(word) < 10 and word.isdigit() else 0
 
 
@@ -103,7 +103,7 @@ def id_word(task_id: str) -> bytes:
 
 
 def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence[str]) -> Operation[list[str]]:
-    """Extend the owner's leases of at most 500 tasks; returns the ids that are not the owner's any more."""
+    """Extend the owner's leases of at most 500 tasks; returns the ids whose leases are not the owner's any more."""
     return scripted(
         "extend_leases",
         (keys.lease(queue),),
@@ -116,8 +116,8 @@ def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence
 def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[LeaseList]:
     """Read tasks whose lease scores are in a range (inclusive; "-inf" for no lower end).
 
-    It may return fewer than there are: ask again once these are moved, or for a higher range. It fails if Redis takes
-    no writes.
+    The list may be incomplete: ask again once these tasks are moved, or for a higher range. Fails if Redis takes no
+    writes.
     """
     return scripted(
         "list_leases",
@@ -129,7 +129,7 @@ def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[
 
 
 def list_owned(queue: str, owner: Owner, ends_s: range, most: int) -> Operation[list[str]]:
-    """List the ids of an owner's leases that end in a range of Unix seconds, the one taken first at the front.
+    """List the ids of an owner's leases that end in a range of Unix seconds, in the order in which they were taken.
 
     An id that is not UTF-8 is returned changed, and names no task.
     """
@@ -143,7 +143,7 @@ def list_owned(queue: str, owner: Owner, ends_s: range, most: int) -> Operation[
 
 
 def read_leased(queue: str, task_id: str) -> Operation[tuple[bytes | None, int]]:
-    """Read a task's message, None if it has none, and how often it was lost."""
+    """Read a task's message, None if it has none, and how often the task was lost."""
     return Operation(
         "HMGET",
         (keys.task(queue, task_id),),

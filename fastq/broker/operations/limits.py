@@ -21,17 +21,17 @@ class Change(StrEnum):
 
 
 def set_limit(queue: str, name: str, limit: Limit) -> Flow[bool]:
-    """Set the limit of a lane, of a pool, of each lane or of the queue; what is paused stays so."""
+    """Set the limit of a lane, of a pool, of each lane or of the queue; a paused lane, pool or queue stays paused."""
     return _apply(queue, name, "set", write_rule(limit))
 
 
 def declare_limit(queue: str, name: str, limit: Limit) -> Flow[bool]:
-    """Set the limit that an app has in its code; False if it declared the same before, even if it was changed since."""
+    """Set the limit from an app's code; False if the app declared the same before, even if it was changed since."""
     return _apply(queue, name, "declare", write_rule(limit))
 
 
 def change_limit(queue: str, name: str, change: Change) -> Flow[bool]:
-    """Remove a limit, or pause or resume a name, with or without a limit; False if there was nothing to change."""
+    """Remove a limit, or pause or resume a lane or pool, limited or not; False if nothing had to be changed."""
     return _apply(queue, name, change.value, "")
 
 
@@ -46,7 +46,7 @@ def _apply(queue: str, name: str, change: str, rule: str) -> Flow[bool]:
 
 
 def write_limit(queue: str, name: str, change: str, rule: str) -> Operation[bool]:
-    """Change a rule; a lane, pool or queue that waits for this rule alone is looked at again."""
+    """Change a rule. A lane, pool or queue that waits only for this rule is looked at again."""
     script_keys = (
         *lane_keys(queue),
         keys.app_limits(queue),

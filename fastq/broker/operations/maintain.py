@@ -12,7 +12,7 @@ from fastq.wire import keys
 class Forwarded(NamedTuple):
     """How many due ids were taken, how many of them had no task, and the next due time (Unix seconds).
 
-    The next one may already be due, since a call takes a limited number.
+    That time may have come already, since a call takes a limited number of ids.
     """
 
     taken: int
@@ -37,7 +37,7 @@ def _parse_forwarded(reply: list[Any]) -> Forwarded:
 
 
 class Cleaned(NamedTuple):
-    """How many completed tasks were deleted and are left, how many are archived, how many the archive ever dropped.
+    """How many completed tasks were deleted and are left, and how many tasks the archive has and has ever dropped.
 
     ``rule`` is the archive's rule in Redis, None if it has none.
     """
@@ -66,7 +66,7 @@ def _parse_cleaned(reply: list[Any]) -> Cleaned:
 
 
 def count_lost(queue: str, count: int, now: datetime) -> tuple[Operation[int], Operation[int]]:
-    """Add to the day's count (UTC) of tasks lost with their servers; not sent again, so never counted twice."""
+    """Add to the day's count (UTC) of tasks lost with their servers. Not sent again, so never counted twice."""
     key = keys.lost(queue, now)
     return (
         Operation("INCRBY", (key,), (count,), int),

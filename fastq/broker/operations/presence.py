@@ -15,12 +15,12 @@ MAX_CALL_TASKS: Final = 500
 MAX_CALL_BYTES: Final = 256_000
 
 _ACTIVE: Final = "active"
-"""asynq's word for a server that takes tasks; a quiet one is "stopped"."""
+"""asynq's word for a server that takes tasks; its word for a quiet one is "stopped"."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """The identity of a server, as in its keys."""
+    """The identity of a server, which its keys contain."""
 
     host: str
     pid: int
@@ -43,7 +43,7 @@ class ServerIdentity:
 
 
 class ServerState(NamedTuple):
-    """The encoded data that a server publishes: its ServerInfo, a WorkerInfo for each running task, its notice."""
+    """The encoded data that a server publishes: its ServerInfo, a WorkerInfo for each running task, and its notice."""
 
     info: bytes
     workers: Mapping[str, bytes]
@@ -77,7 +77,7 @@ def count_servers(now_s: int) -> Operation[int]:
 
 
 def _slices(workers: Mapping[str, bytes]) -> list[list[Word]]:
-    """Return each id and its info, in flat lists of bounded size; a larger info has a list of its own."""
+    """Return each id and its info in flat lists of bounded size; an info above the bound has a list of its own."""
     slices: list[list[Word]] = []
     size = 0
     for task_id, info in workers.items():
@@ -103,20 +103,20 @@ def clear_server_state(server: ServerIdentity) -> tuple[Operation[int], ...]:
 
 
 def write_result(queue: str, task_id: str, owner: Owner, result: bytes) -> Operation[bool]:
-    """Store the result of a running task; False if it is not the owner's any more."""
+    """Store the result of a running task; False if the task is not the owner's any more."""
     return _write("write_result", queue, task_id, owner, result)
 
 
 def save_checkpoint(queue: str, task_id: str, owner: Owner, message: bytes, lease_score: str) -> Operation[bool]:
     """Replace the message of a running task by one with its checkpoint, and extend its lease.
 
-    False if it is not the owner's any more.
+    False if the task is not the owner's any more.
     """
     return _write("save_checkpoint", queue, task_id, owner, message, lease_score)
 
 
 def write_progress(queue: str, task_id: str, owner: Owner, progress: bytes) -> Operation[bool]:
-    """Store the progress of a running task, b"" for none; False if it is not the owner's any more."""
+    """Store the progress of a running task, b"" for none; False if the task is not the owner's any more."""
     return _write("write_progress", queue, task_id, owner, progress)
 
 

@@ -1,4 +1,4 @@
-"""Repair: the operations that repair the remains of dead peers: ids without task or lease, leases without task."""
+"""Repair: the operations that put right what dead peers have left: ids without task or lease, leases without task."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from fastq.wire import keys
 
 
 class ActiveRepair(NamedTuple):
-    """How many ids were examined, how many tasks got a lease, and how many ids without a task were dropped."""
+    """How many ids were checked, how many tasks got a lease, and how many ids without a task were dropped."""
 
     looked_at: int
     leased: int
@@ -38,7 +38,7 @@ def repair_lease(queue: str, task_ids: Sequence[str], expired_at_s: int, now_ns:
     """Drop expired leases whose tasks are not in active, and give such tasks back to pending.
 
     If active is long, one call checks only the first ids, since each missing id takes a pass over all of active. The
-    caller asks again for the rest.
+    caller then asks for the others.
     """
     return scripted(
         "repair_lease",

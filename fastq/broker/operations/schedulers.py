@@ -16,17 +16,17 @@ COUNTS_TTL_S: Final = 90 * 86_400
 
 
 class TickOutcome(StrEnum):
-    """The outcome of a tick that was due while a scheduler ran, or that it knew to have been missed before."""
+    """The outcome of a tick that was due while a scheduler ran, or that it knew to have been missed."""
 
     ENQUEUED = "enqueued"
     DUPLICATE = "duplicate"
-    """Its task's id or unique lock was taken."""
+    """The id or the unique lock of the tick's task was taken."""
 
     FAILED = "failed"
     """``pre_enqueue`` raised, or made a task that cannot be enqueued."""
 
     MISSED = "missed"
-    """It was left out because of the entry's policy for missed ticks."""
+    """The tick was left out because of the entry's policy for missed ticks."""
 
 
 def publish_scheduler(
@@ -34,7 +34,8 @@ def publish_scheduler(
 ) -> tuple[Operation[int], ...]:
     """Publish encoded SchedulerEntry messages, the next one due first, for ``ttl_s`` seconds.
 
-    Up to 2 000 are sent in one call, which replaces those before; the rest follows in calls of that size.
+    Up to 2 000 entries are sent in one call, which replaces all published before; the rest follows in calls of that
+    size.
     """
     key = keys.scheduler_entries(scheduler_id)
     first, *others = [entries[at : at + ENTRIES_A_CALL] for at in range(0, len(entries), ENTRIES_A_CALL)] or [()]
@@ -67,7 +68,7 @@ def record_event(entry_id: str, event: bytes, now_s: int) -> tuple[Operation[int
 def count_ticks(counts: Mapping[tuple[TickOutcome, str], int]) -> Operation[int]:
     """Add to the counters of ticks by outcome and type of task, which expire 90 days after the last tick.
 
-    Types beyond the limit are counted as one. Not sent again, so never counted twice.
+    Types beyond a limit are counted together. Not sent again, so never counted twice.
     """
     words = [word for (outcome, kind), count in counts.items() for word in (outcome, kind, count)]
     most = MAX_TYPES * len(TickOutcome)

@@ -1,4 +1,4 @@
-"""Semaphores in Redis, as in asynq's x/rate: a sorted set of holders by the time at which their tokens end."""
+"""Semaphores in Redis, as in asynq's x/rate: a sorted set of holders, scored by the time at which their tokens end."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,8 @@ class Token(NamedTuple):
 def acquire_token(token: Token, max_tokens: int, now_s: int) -> Flow[bool]:
     """Take a token; False if none is free.
 
-    If the reply is lost, the flow looks whether it got the token: a second call would count that as another holder's.
+    If the reply is lost, the flow looks whether it got the token: a second call would count its token as another
+    holder's.
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -53,5 +54,5 @@ def release_token(scope: str, holder: str) -> Operation[bool]:
 
 
 def count_tokens(scope: str, now_s: int) -> Operation[int]:
-    """Count the tokens that are held and whose time is not up."""
+    """Count the tokens that are held and have not ended."""
     return Operation("ZCOUNT", (keys.semaphore(scope),), (now_s, "+inf"), int, idempotent=True)

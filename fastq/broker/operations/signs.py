@@ -1,7 +1,7 @@
 """Signs of life, by which fastq's servers know within seconds that one of them is gone.
 
 Each server gives a sign every two seconds, under the mark of its leases. Two servers that have drawn the same mark
-share an entry, which is alive while either of them is.
+share an entry. It counts as alive while either of them is.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class ServerFacts:
 
     ``client_id`` names the connection that gave the sign, in the run ``run_id`` of Redis; both are None if not known.
     ``boot``, ``namespace``, ``pid`` and ``started`` name its process; ``boot`` is empty on a system without boot ids.
-    ``wall_s`` is its wall clock, from which it makes the scores of its leases of ``lease_s``.
+    The scores of its leases are made from its wall clock, ``wall_s``, and the duration of a lease, ``lease_s``.
     """
 
     name: str
@@ -73,14 +73,14 @@ class SilentServer(NamedTuple):
 
 
 class Signed(NamedTuple):
-    """How many servers there are, Go's included, and which fastq servers are silent, the longest first."""
+    """How many servers there are, Go's included, and the silent fastq servers, the longest silent first."""
 
     servers: int
     silent: list[SilentServer]
 
 
 def sign(owner: Owner, facts: ServerFacts, silent_s: float, most: int) -> Operation[Signed]:
-    """Note that a server is alive; return the others that have given no sign for ``silent_s``, by Redis' clock."""
+    """Note that a server is alive; return the other servers without a sign for ``silent_s``, by Redis' clock."""
     return scripted(
         "sign",
         (keys.signs(), keys.signers(), keys.all_servers()),
@@ -114,7 +114,7 @@ def forget_signer(silent: SilentServer) -> Operation[bool]:
 
 
 def withdraw_sign(owner: Owner) -> tuple[Operation[int], ...]:
-    """Forget a server that ends in order."""
+    """Forget the sign of a server that shuts down properly."""
     return (
         Operation("ZREM", (keys.signs(),), (str(owner),), int, idempotent=True),
         Operation("HDEL", (keys.signers(),), (str(owner),), int, idempotent=True),
@@ -135,7 +135,7 @@ def _run_id(reply: bytes) -> str:
 
 
 def connected(*client_ids: int) -> Operation[set[int]]:
-    """Return which clients have a connection to Redis; the question goes to the node that gave the ids."""
+    """Return which clients have a connection to Redis. The question goes to the node that has given out these ids."""
     return Operation("CLIENT", (), ("LIST", "ID", *client_ids), _client_ids, idempotent=True)
 
 

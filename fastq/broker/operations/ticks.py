@@ -1,7 +1,7 @@
 """The ticks of schedulers: the operation that enqueues a named entry's task once per tick, and the flow for many.
 
 The script that enqueues the task also notes the tick, under the queue's hash tag. So the task is enqueued once, however
-many schedulers try, and however often one of them must try again.
+many schedulers try, and however often.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class LastTick(NamedTuple):
 
 
 class TickReport(NamedTuple):
-    """The report of ``enqueue_ticks``: the queues registered, and the outcome or error of each named and other tick."""
+    """The report of ``enqueue_ticks``: the registered queues, and the outcome or error of each tick, named or not."""
 
     registered: list[str]
     named: list[Outcome]
@@ -57,7 +57,7 @@ class TickReport(NamedTuple):
 
 
 def enqueue_tick(tick: NamedTick, batch: EnqueueBatch) -> Operation[Outcome]:
-    """Enqueue the one task of a batch unless the tick was enqueued; a repeated call returns the same outcome.
+    """Enqueue the one task of a batch unless this was done for the tick; a repeated call returns the same outcome.
 
     If the task was refused because of its id or its lock, the tick stays open: another scheduler may still enqueue it.
     """

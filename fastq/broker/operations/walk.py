@@ -1,7 +1,7 @@
 """A walk through a list or set of tasks from its oldest on, a page per call, while others change it.
 
-A place in it is not a number, because tasks that leave shift the others. So each call names the last ids passed, and
-continues after the last one that is still there.
+Tasks that leave shift the others, so a position is no number: each call names the last ids passed, and continues after
+the last of them that is still there.
 """
 
 from collections import deque
@@ -19,13 +19,16 @@ LISTS: Final = frozenset({TaskState.PENDING, TaskState.ACTIVE})
 TASKS_A_CALL: Final = 200
 MAX_PAGE_BYTES: Final = 256_000
 REMEMBERED: Final = 50
-"""The number of passed ids that are remembered: if none of them remains, the walk loses its place and repeats tasks."""
+"""The number of passed ids that are remembered.
+
+If all of them have left, the walk loses its place and repeats tasks.
+"""
 
 
 class Source(NamedTuple):
     """A list or sorted set of a queue's ids, and the state of its tasks; ``group`` is its name if it is a group.
 
-    ``last`` is the newest id of a list, or the greatest score, that is still included; empty includes all.
+    ``last`` is the newest id or the greatest score that is still included; empty includes all.
     """
 
     queue: str
@@ -56,8 +59,8 @@ def _greatest(reply: list[Any]) -> bytes:
 class WalkedTask(NamedTuple):
     """A task in a list or set: all fields of its hash, or none if there is no hash.
 
-    ``lock_ms`` is the time for which the task still holds the lock that its hash names: -1 forever, -2 if it does not
-    hold it or this was not checked.
+    ``lock_ms`` is how long the task still holds the lock that its hash names: -1 forever, -2 if it does not hold it, or
+    if nobody has checked.
     """
 
     id: bytes
@@ -79,7 +82,7 @@ class WalkPage(NamedTuple):
 
 
 class Walk:
-    """A walk through the tasks of a source: ``page``, then ``passed`` with those that stay, until a page is empty."""
+    """A walk through the tasks of a source: ``page``, then ``passed`` with the staying tasks, until a page is empty."""
 
     def __init__(self, source: Source, *, with_locks: bool = False) -> None:
         self.source = source
