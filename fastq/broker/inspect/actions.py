@@ -13,8 +13,10 @@ from fastq.wire import keys
 DONE: Final = 1
 NOT_FOUND: Final = 0
 ActionOutcome: TypeAlias = int | str | bytes
-"""``DONE``, ``NOT_FOUND``, the reason why not (a state, "aggregation", ``FAR``), or bytes: done, and this message may
-name a lock that must be released."""
+"""``DONE``, ``NOT_FOUND``, or why nothing was done (a state, "aggregation", ``FAR``).
+
+Bytes mean done, and are a message that may name a lock to be released.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Target:
 
 
 def delete_task(task: Target) -> Operation[ActionOutcome]:
-    """Delete a task and its unique lock; a returned message may name a lock that its hash does not."""
+    """Delete a task and its unique lock; returns the message if it may name a lock that the hash does not."""
     return _action("delete_task", task, "")
 
 

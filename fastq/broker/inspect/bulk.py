@@ -22,7 +22,7 @@ MAX_READ_BYTES: Final = 1_000_000
 class BulkResult(NamedTuple):
     """The result of one call: how many ids were taken off the list, and on how many tasks the action was carried out.
 
-    The other ids had no task, or one in another state. ``unsure`` lists deleted tasks whose messages may name locks
+    The other ids had no task, or a task in another state. ``unsure`` lists deleted tasks whose messages may name locks
     that their hashes did not name, as (id, message).
     """
 
@@ -81,7 +81,7 @@ def _take_all(source: Source, take: BulkAction) -> Flow[int]:
     left: int = yield source.size()
     source = source._replace(
         last=(yield source.find_last())
-    )  # later tasks are not included, even if others take some of these
+    )  # `last` excludes later tasks, even if other workers take some of these
     tasks = 0
     while left > 0:
         try:
@@ -98,7 +98,7 @@ def _take_all(source: Source, take: BulkAction) -> Flow[int]:
 
 
 def release_locks(queue: str, deleted: Sequence[tuple[bytes, bytes]]) -> Flow[None]:
-    """Release the locks that the messages of deleted tasks name; asynq notes none in the hash of a grouped task."""
+    """Release the locks that the messages of deleted tasks name; the hash of a grouped task names none."""
     yield from together(*(release_lock(lock, task_id) for task_id, lock in _locks(queue, deleted)))
 
 
@@ -113,7 +113,7 @@ def _locks(queue: str, deleted: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple
 
 
 class Chosen(NamedTuple):
-    """A task as it was read; ``digest`` is of its message, empty to match any."""
+    """A task as it was read; ``digest`` is that of its message, and empty matches any message."""
 
     id: bytes
     digest: bytes = b""

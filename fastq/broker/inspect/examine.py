@@ -1,6 +1,6 @@
 """Examinations of a queue's lists, sets, leases, tasks and locks, a stretch per call.
 
-Each call is atomic, so that tasks in motion are not suspected. With ``repair`` it also repairs what it finds.
+Each call is atomic, so that tasks in motion are not suspected. With ``repair`` it repairs what it finds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ IDS_A_CALL: Final = 500
 LEASES_A_CALL: Final = 500
 TASKS_A_CALL: Final = 200
 MAX_SEARCHED: Final = 20_000
-"""The number of list elements that Redis scans in a ms or two, for each id that it looks for."""
+"""Redis scans this many list elements in a ms or two, for each id that it looks for."""
 KEEP_COMPLETED_S: Final = 86_400
 
 
@@ -33,9 +33,10 @@ class Stretch(NamedTuple):
 
 
 def examine_list(queue: str, state: TaskState, start: str, *, repair: bool = False) -> Operation[Stretch]:
-    """Examine ids of pending or active, from the newest on: "none" has no task, "unleased" is active without lease.
+    """Examine ids of pending or active, from the newest on.
 
-    Other faults are named by the state that the task has. Ids without task are repaired.
+    An id without a task is "none", an active task without a lease is "unleased".
+
     """
 
     def parse(reply: list[Any]) -> Stretch:
@@ -79,10 +80,10 @@ def examine_tasks(
 ) -> Operation[list[tuple[str, str]]]:
     """Find tasks that are in no list; returns their ids and states, or "none" for a hash without a message.
 
-    With ``most_archived`` they are repaired: hashes without a message are deleted, completed tasks are kept for a day,
-    and the others are archived, or left as they are ("full") if the archive already has that many tasks. Tasks that may
-    be in a pending list too long to be searched are "unsure" and left as they are, unless they are older than
-    ``read_ns``, the time at which that list was read without finding them.
+    With ``most_archived`` the tasks are repaired. Hashes without a message are deleted, and completed tasks are kept
+    for a day. The others are archived, or left as they are ("full") if the archive already has that many tasks. A
+    pending list may be too long to be searched. A task that may be in it is "unsure", and left as it is. If the caller
+    has read that list without finding the task, at ``read_ns``, an older task is not unsure.
     """
     script_keys = (
         *containers(queue),
@@ -104,7 +105,7 @@ def examine_tasks(
 
 
 def examine_lock(queue: str, lock: str, *, repair: bool = False) -> Operation[str | None]:
-    """Examine a unique lock; returns the id of its task if that is gone. A repair deletes such a lock."""
+    """Examine a unique lock; returns the id of its task if the task is gone. A repair deletes such a lock."""
     return scripted(
         "examine_lock",
         (lock,),
@@ -115,7 +116,7 @@ def examine_lock(queue: str, lock: str, *, repair: bool = False) -> Operation[st
 
 
 def list_parked(queue: str) -> Operation[list[bytes]]:
-    """Read ids of tasks between this queue and another: those of the oldest moves, at most 1 000."""
+    """Read ids of tasks parked between this queue and another, those of the oldest moves first, at most 1 000."""
     return Operation("ZRANGE", (keys.moving(queue),), (0, 999), idempotent=True)
 
 

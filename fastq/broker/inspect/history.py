@@ -10,7 +10,7 @@ from fastq.wire import keys
 from fastq.wire.history import ALL_TYPES, decode_records
 
 Records: TypeAlias = Mapping[int, Sequence[int]]
-"""The counts by the number of the minute, or of the hour; those without any run are left out."""
+"""The counts by the number of the minute, or of the hour; those without a run are missing."""
 
 
 def read_minutes(queue: str, hour: datetime) -> Operation[Records]:

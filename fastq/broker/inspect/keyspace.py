@@ -21,7 +21,7 @@ class KeyPage(NamedTuple):
 
 
 def scan_keys(tag: str, pattern: str, cursor: str = "0") -> Operation[KeyPage]:
-    """Read those of about 1 000 keys that match a pattern; ``tag`` is the name of a queue on the node."""
+    """Read about 1 000 keys and return those that match a pattern; ``tag`` is the name of a queue on the node."""
     script_keys, args = (keys.pending(tag),), (pattern, cursor, KEYS_A_CALL)
     return scripted("scan_keys", script_keys, args, _parse_page, idempotent=True)
 
@@ -48,7 +48,7 @@ def has_keys(queue: str) -> Flow[bool]:
 
 
 def node_tags(ranges: Sequence[SlotRange]) -> list[str]:
-    """Return, for each cluster node with slots, the name of a queue that would be on it."""
+    """Return, for each cluster node with slots, a name that a queue on that node could have."""
     spans = {span.nodes[0][0]: span for span in ranges}
     return [
         next(tag for tag in map(str, count()) if span.first <= key_slot(keys.pending(tag).encode()) <= span.last)

@@ -17,7 +17,7 @@ class NamePage(NamedTuple):
 
 
 class LaneRow(NamedTuple):
-    """A lane or pool as Redis has it: times in Unix µs, leases in Unix seconds, None for what is missing."""
+    """A lane or pool as stored in Redis: times in Unix µs, leases in Unix seconds, None for missing values."""
 
     waiting: int
     running: int

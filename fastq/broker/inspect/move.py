@@ -3,7 +3,8 @@
 The steps: park a task in its queue (claim), park a copy in the other queue (``put_tasks``), delete the task from its
 queue and leave a note there (commit), put the copy into the task's state (unpark), delete the note (forget). No server
 runs a parked task, so two copies can never run. The places where a task is parked show how far its move came. A copy
-carries the token of its move: if another copy has already arrived, and may have run, a later one is dropped.
+carries the token of its move. If a copy of another move has already arrived, it may have run, so a later copy is
+dropped.
 """
 
 from collections.abc import Sequence
@@ -18,9 +19,9 @@ from fastq.wire import keys
 
 
 class ParkedTask(NamedTuple):
-    """A task parked in the other queue, its locks there and here, and the token of the move that parked it.
+    """A parked task: its locks in the other queue and in this one, and the token of the move that parked it.
 
-    ``by`` is empty in the queue that it comes from.
+    ``by`` is empty in the queue that the task comes from.
     """
 
     id: bytes
@@ -41,7 +42,7 @@ def claim_tasks(source: Source, ids: Sequence[bytes], token: str, target: str, p
 
 
 def commit_move(queue: str, token: str, tasks: Sequence[ParkedTask]) -> Operation[list[int]]:
-    """Delete tasks that are parked elsewhere: 1 if done for this copy, 0 if it belongs to another move or is late."""
+    """Delete tasks whose copies are parked elsewhere: 1 if done, 0 if the copy is of another move or is late."""
     words: list[Word] = [word for task in tasks for word in (task.id, task.old_lock, task.by)]
     return scripted(
         "commit_move",
@@ -54,7 +55,7 @@ def commit_move(queue: str, token: str, tasks: Sequence[ParkedTask]) -> Operatio
 def unpark_tasks(queue: str, token: str, tasks: Sequence[ParkedTask], *, back: bool = False) -> Operation[BulkResult]:
     """Put parked tasks into their states, pending ones behind all others, or with ``back`` before them.
 
-    Tasks put back do not count as done.
+    Tasks that are put back do not count as done.
     """
     script_keys = (
         keys.moving(queue),

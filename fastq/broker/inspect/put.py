@@ -1,4 +1,4 @@
-"""Puts tasks of another queue or file into a queue, with all fields, their state, and the rest of their locks' time."""
+"""Puts tasks of another queue or of a file into a queue, with all fields, their state and the time left of locks."""
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -16,7 +16,7 @@ MOVING = "moving"
 
 
 class PutOutcome(IntEnum):
-    """The result for a task; the numbers are the script's."""
+    """The outcome for a task; the numbers are the script's."""
 
     DONE = 1
     WITHOUT_LOCK = 2
@@ -52,8 +52,9 @@ def put_tasks(
 ) -> Flow[list[PutOutcome]]:
     """Put tasks into a queue, each unless its id exists; ``is_trial`` writes nothing and returns the same results.
 
-    Tasks that would fill the archive beyond ``most_archived`` are not put. With the ``token`` of a move, those with
-    free locks are parked instead, and the call may be repeated. More than one call is made for over 3 900 words.
+    Tasks that would fill the archive beyond ``most_archived`` are not put. With the ``token`` of a move, tasks are
+    parked instead if their locks are free, and the call may be repeated. Above 3 900 words the flow makes several
+    calls.
     """
     width = 6 + 2 * max(len(task.fields) for task in tasks)
     terms = (token, "1" if is_trial else "", width, most_archived)
@@ -106,7 +107,7 @@ def readdress(fields: Mapping[bytes, bytes], source: str, target: str) -> dict[b
 
 
 def lock_of(queue: str, unique_key: str) -> str:
-    """Return the unique lock that a message names; empty if it is not a lock of the queue, since it may be any key."""
+    """Return the unique lock that a message names; empty if that is no lock of the queue, but some other key."""
     return unique_key if unique_key.startswith(f"{keys.queue_prefix(queue)}unique:") else ""
 
 

@@ -12,7 +12,7 @@ from fastq.common.states import TaskState
 from fastq.wire import keys
 
 GROUPS_A_CALL: Final = 100
-"""They keep Redis busy for 0.25 ms. With 500, some calls took over 5 ms on a busy machine."""
+"""So many groups keep Redis busy for 0.25 ms. With 500, some calls took over 5 ms on a busy machine."""
 COUNTERS_A_CALL: Final = 2_000
 SAMPLED_TASKS: Final = 20
 SAMPLED_GROUPS: Final = 5
@@ -31,11 +31,11 @@ def queue_exists(queue: str) -> Operation[bool]:
 class QueueStats(NamedTuple):
     """The size of each state except aggregating, today's counters (UTC) and the totals of a queue.
 
-    ``oldest_pending_ns`` is the Unix time in ns since which the oldest pending task has been waiting, None if none is
-    pending. The archive keeps ``archive_max`` tasks. ``archive_full`` says what happens beyond that, and
-    ``archive_dropped`` counts the tasks dropped so far. ``lost`` tasks were lost today with their servers. No server
-    has a lease for ``orphaned`` of the active tasks. ``next_due_s`` is the Unix time of the scheduled task or retry
-    that is due first, None if there is none. The queue may have ``max_pending`` pending tasks, None for any number.
+    The oldest pending task has waited since ``oldest_pending_ns`` (Unix), None if no task is pending. The archive keeps
+    ``archive_max`` tasks. ``archive_full`` says what happens beyond that, and ``archive_dropped`` counts the tasks
+    dropped so far. ``lost`` tasks were lost today with their servers. No server has a lease for ``orphaned`` of the
+    active tasks. The next scheduled task or retry is due at ``next_due_s`` (Unix), None if there is none. The queue may
+    have ``max_pending`` pending tasks, None for any number.
     """
 
     sizes: dict[TaskState, int]
@@ -56,7 +56,7 @@ class QueueStats(NamedTuple):
 
 
 def queue_stats(queue: str, now_s: float) -> Operation[QueueStats]:
-    """Count a queue's tasks, at one moment; those in groups are counted by ``group_sizes``."""
+    """Count a queue's tasks, all at one moment; those in groups are counted by ``group_sizes``."""
     today = datetime.fromtimestamp(now_s, UTC)
     script_keys = (
         *containers(queue),
@@ -99,9 +99,9 @@ def _parse_stats(reply: list[Any]) -> QueueStats:
 
 
 def set_max_pending(queue: str, most: int | None) -> Operation[bool]:
-    """Set the limit of a queue's pending tasks, and return whether it is new.
+    """Set the limit of a queue's pending tasks; return whether it is new.
 
-    None removes the limit, and returns whether it was there.
+    None removes the limit; then the result says whether there was one.
     """
     command, value = ("HDEL", ()) if most is None else ("HSET", (most,))
     return Operation(command, (keys.quota(queue),), ("pending", *value), bool, idempotent=most is not None)
@@ -110,7 +110,7 @@ def set_max_pending(queue: str, most: int | None) -> Operation[bool]:
 class Pulse(NamedTuple):
     """The contents of a queue, and since when it is paused.
 
-    ``paused_since_s`` is None if the queue is not paused, 0 if it is paused since an unknown time.
+    ``paused_since_s`` is None if the queue is not paused, and 0 if the time is unknown.
     """
 
     stats: QueueStats
@@ -118,7 +118,7 @@ class Pulse(NamedTuple):
 
 
 def read_pulse(queue: str, now_s: float) -> Flow[Pulse]:
-    """Read both in one round trip."""
+    """Read contents and pause in one round trip."""
     stats, paused = yield from together(
         queue_stats(queue, now_s), Operation("GET", (keys.paused(queue),), (), _second, idempotent=True)
     )
@@ -130,9 +130,9 @@ def _second(reply: bytes | None) -> int | None:
 
 
 class Peek(NamedTuple):
-    """The number of tasks in each state, the ids that entered it last, and the total of finished runs.
+    """The number of tasks in each state, the ids that entered the state last, and the total of finished runs.
 
-    In pending and active the newest ids come first, in the other states those with the highest scores.
+    In pending and active the newest ids come first, in the other states the ids with the highest scores.
     """
 
     sizes: dict[TaskState, int]
@@ -155,7 +155,7 @@ def _parse_peek(reply: list[Any]) -> Peek:
 
 
 class MemorySample(NamedTuple):
-    """Estimates in bytes: of the queue without its groups, of one grouped task, of one group without its tasks."""
+    """Estimates in bytes: for the queue without its groups, for one grouped task, for one group without its tasks."""
 
     ungrouped: int
     grouped_task: int
@@ -200,7 +200,7 @@ def _parse_groups(reply: list[Any]) -> GroupPage:
 
 
 def read_groups(queue: str, cursor: str = "0", most: float = math.inf) -> Flow[GroupPage]:
-    """Read groups of a queue, some hundreds per round trip, until there are no more, or at least ``most``."""
+    """Read groups of a queue, some hundreds per round trip, until there are no more or at least ``most`` are read."""
     sizes: dict[str, int] = {}
     while True:
         page: GroupPage = yield list_groups(queue, cursor)
@@ -235,7 +235,7 @@ def pause_queue(queue: str, now_s: int) -> Operation[bool]:
 
 
 def unpause_queue(queue: str) -> Operation[bool]:
-    """Let servers take its tasks again; False if the queue was not paused."""
+    """Let servers take a queue's tasks again; False if the queue was not paused."""
     return Operation("DEL", (keys.paused(queue),), (), bool)
 
 

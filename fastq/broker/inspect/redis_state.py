@@ -9,12 +9,12 @@ from fastq.wire import keys
 
 
 def redis_info() -> Operation[dict[str, str]]:
-    """Read the fields of INFO by name; in a cluster, those of one node."""
+    """Read the fields of INFO by name; in a cluster, from one node."""
     return Operation("INFO", (), (), _facts, idempotent=True)
 
 
 def node_memory(tag: str) -> Operation[dict[str, str]]:
-    """Read the fields of INFO memory of a cluster's node; ``tag`` is the name of a queue on it."""
+    """Read the fields of INFO memory from a cluster's node; ``tag`` is the name of a queue on the node."""
     return scripted("node_memory", (keys.pending(tag),), (), _facts, idempotent=True)
 
 
@@ -31,7 +31,7 @@ def _facts(reply: bytes) -> dict[str, str]:
 class SlowCommand(NamedTuple):
     """An entry of Redis' slow log: when it ran (Unix seconds), for how long, and which command.
 
-    For a script of fastq's, ``name`` is the script's name.
+    If it is a script of fastq, ``name`` is the script's name.
     """
 
     at_s: int
@@ -41,7 +41,7 @@ class SlowCommand(NamedTuple):
 
 
 def read_setting(name: str) -> Operation[str | None]:
-    """Read one of Redis' settings; None if it does not know it."""
+    """Read one of Redis' settings; None if Redis does not know it."""
     return Operation("CONFIG", (), ("GET", name), _setting, idempotent=True)
 
 

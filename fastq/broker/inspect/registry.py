@@ -12,11 +12,11 @@ INDEXES: Final[Mapping[str, str]] = {
     "workers": keys.all_workers(),
     "schedulers": keys.all_schedulers(),
 }
-"""The key of each list. Its members are keys, scored by the Unix second of their end, by their owner's clock."""
+"""The key of each list. Members are keys, scored by the Unix second at which they expire, by their owner's clock."""
 
 
 class RegistryEntry(NamedTuple):
-    """A member of a list: until when it should be listed, and the TTL of its key in milliseconds.
+    """A member of a list: until when it is to be listed, and the TTL of its key in milliseconds.
 
     ``ttl_ms`` is -2 if the key does not exist, -1 if it never expires.
     """
@@ -42,5 +42,5 @@ def read_registry() -> Flow[list[RegistryEntry]]:
 
 
 def forget_stale(index: str, before_s: int) -> Operation[int]:
-    """Remove members of a list that expired before that second; returns how many."""
+    """Remove the members of a list that expired before a second; returns how many."""
     return Operation("ZREMRANGEBYSCORE", (INDEXES[index],), ("-inf", f"({before_s}"), int, idempotent=True)

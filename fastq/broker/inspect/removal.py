@@ -32,7 +32,7 @@ class CloseOutcome(NamedTuple):
 
 
 def close_queue(queue: str, now_s: int, *, force: bool) -> Operation[CloseOutcome]:
-    """Pause a queue without tasks; with ``force``, one without active tasks."""
+    """Pause a queue that has no tasks; with ``force``, a queue that has no active tasks."""
     script_keys = (*_containers(queue)[:-1], keys.paused(queue))
     return scripted("close_queue", script_keys, (now_s, int(force)), _parse_closing)
 
@@ -47,7 +47,10 @@ def _parse_closing(reply: list[int]) -> CloseOutcome:
 
 
 def delete_contents(queue: str) -> Flow[None]:
-    """Delete the tasks of a closed queue; first those that a forwarder might move, then their target states."""
+    """Delete the tasks of a closed queue.
+
+    The states from which a forwarder moves tasks come first, the states to which it moves them after that.
+    """
     for state in (TaskState.SCHEDULED, TaskState.RETRY):
         yield from delete_all(Source(queue, container(queue, state), state))
     yield from _delete_groups(queue)
@@ -89,7 +92,7 @@ def _delete_some_groups(queue: str, sizes: Mapping[str, int]) -> Flow[None]:
 
 
 def unlist_groups(queue: str, groups: list[str]) -> Flow[None]:
-    """Take those of some groups that are empty off the list."""
+    """Take groups off the list that are empty."""
     if groups:
         args = (keys.group_prefix(queue), *groups)
         yield scripted("unlist_groups", (keys.groups(queue),), args, int, idempotent=True)
@@ -123,7 +126,7 @@ def _parse_groups(words: list[Any]) -> Iterator[tuple[str, FoundGroup]]:
 
 
 def sweep_queue(queue: str) -> Flow[int]:
-    """Scan all keys of Redis for keys of a queue that none of its tasks needs, and delete them; returns how many."""
+    """Scan all keys of Redis, and delete the keys of a queue that none of its tasks needs; returns how many."""
     prefix = keys.queue_prefix(queue)
     script_keys = (*_containers(queue), keys.paused(queue))
     swept: SweepPage = SweepPage("0", 0)
@@ -137,7 +140,7 @@ def sweep_queue(queue: str) -> Flow[int]:
 
 
 def keys_of_queue(queue: str) -> list[str]:
-    """Name the keys of a queue that has had tasks for less than a day, except those of tasks, groups and locks."""
+    """Name the keys of a queue that has had tasks for less than a day, without the keys of tasks, groups and locks."""
     now = datetime.now(UTC)
     counters = (keys.processed, keys.failed, keys.lost, keys.history_hours)
     return [

@@ -13,7 +13,7 @@ from fastq.wire import keys
 MOST_OF_CALL: Final = 256_000
 MOST_OF_PAYLOAD: Final = 4_000
 MOST_OF_SERVER: Final = 1_000_000
-"""The bytes of payloads that a fastq server publishes at most; a Go server publishes whole payloads."""
+"""The most bytes of payloads that a fastq server publishes; a Go server publishes whole payloads."""
 
 
 def read_servers(now_s: int) -> Flow[list[tuple[bytes, list[bytes], bytes | None]]]:
@@ -50,7 +50,7 @@ def _read_workers(names: list[str]) -> Flow[list[list[bytes]]]:
 def read_workers(
     key: str, count: int = 0, ids: Sequence[bytes] = ()
 ) -> Operation[tuple[int, list[bytes], list[bytes]]]:
-    """Read WorkerInfos of a server, all or those of ``ids``; return how many it has, those read, and the ids unread.
+    """Read WorkerInfos of a server, all or those of ``ids``; return their number, those read, and the unread ids.
 
     ``count`` is the number that the first call returned; the length of each payload depends on it.
     """
@@ -95,12 +95,12 @@ def _live_keys(index: str, now_s: int) -> Flow[list[str]]:
     )
     if isinstance(live, BrokerError):
         raise live
-    del forgotten  # its error must not stop a user who may only read
+    del forgotten  # this error must not stop a user who may only read
     return [key.decode("utf-8", "surrogateescape") for key in live]
 
 
 def _read_each(command: str, names: list[str], args: tuple[int, ...]) -> Flow[list[Any]]:
-    """Read keys that may each be on another node."""
+    """Read keys, each of which may be on another node."""
     return (yield from together(*(Operation(command, (name,), args, idempotent=True) for name in names)))
 
 

@@ -36,7 +36,7 @@ def containers(queue: str, *, active: bool = True) -> tuple[str, ...]:
 
 
 def list_ids(queue: str, state: TaskState, group: str, start: int, count: int) -> Operation[list[bytes]]:
-    """Read ids of a state by rank: pending and active from the oldest on, the others from the lowest score on.
+    """Read ids of a state by rank: pending and active from the oldest on, other states from the lowest score on.
 
     ``group`` applies to aggregating only.
     """
@@ -57,7 +57,7 @@ class FoundTask(NamedTuple):
     """The data of a task in Redis.
 
     ``score`` is its score in the sorted set of its state: when it is due, or when its lease ends. ``lost`` counts how
-    often the task was lost with its server. ``progress`` is what its handler told last. The sizes are those of a
+    often the task was lost with its server. ``progress`` is the last that its handler told. The sizes are given for a
     payload, a result and a message that were cut, else None.
     """
 
@@ -73,7 +73,7 @@ class FoundTask(NamedTuple):
 
 
 def read_tasks(queue: str, task_ids: Sequence[str | bytes], most: int | None = None) -> Operation[list[FoundTask]]:
-    """Read tasks atomically; of big tasks it may return fewer than asked for, the first ones.
+    """Read tasks atomically; if they are big, only the first may be returned.
 
     ``most`` bytes of each payload, result and error are read at most.
     """
@@ -119,7 +119,7 @@ def read_payload(queue: str, task_id: str, field: str, start: int, count: int) -
 
 
 class FollowUp(NamedTuple):
-    """What was enqueued by key while the task with that key ran: the size of its payload, and its times (0: none)."""
+    """A task that was enqueued by key while the task with that key ran: its payload's size, and its times (0: none)."""
 
     payload_size: int
     run_at_s: int = 0
@@ -127,7 +127,7 @@ class FollowUp(NamedTuple):
 
 
 def read_again(queue: str, task_id: str) -> Operation[FollowUp | None]:
-    """Read what is to follow the present run of a task; None for nothing."""
+    """Read which task is to follow the present run of a task; None if none is."""
 
     def parse(reply: list[Any] | None) -> FollowUp | None:
         return None if reply is None else FollowUp(reply[2], int(reply[0] or 0), int(reply[1] or 0))
@@ -141,7 +141,7 @@ def read_message(queue: str, task_id: str) -> Operation[bytes | None]:
 
 
 def update_payload(queue: str, task_id: str, old: bytes, new: bytes) -> Operation[int | str]:
-    """Replace a scheduled task's message: 1 done, 0 no such task, -1 no longer ``old``, or the other state it is in."""
+    """Replace a scheduled task's message: 1 done, 0 no such task, -1 not ``old`` any more, else the task's state."""
     return scripted(
         "update_payload",
         (keys.task(queue, task_id),),
