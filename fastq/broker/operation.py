@@ -1,8 +1,9 @@
 """An operation on Redis as data, and flows: generators that yield operations and are sent their results.
 
 Nothing here does I/O. If a flow yields one ``Operation``, it gets the result, or the error is thrown in. If it yields a
-tuple of them, for one round trip, it gets a list of the results, with its error in place of each that failed. With
-``Send`` and a later ``Receive`` it works while Redis does. A ``Pause`` waits. ``Soon`` limits the time after a fault.
+tuple of operations, they take one round trip. It gets a list of their results, with an error in place of each result
+that failed. With ``Send`` and a later ``Receive`` a flow works while Redis does. A ``Pause`` waits. ``Soon`` limits the
+time after a fault.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -29,11 +30,11 @@ class Operation(Generic[T_co]):
     """One request to Redis: a script with its keys and arguments, or a plain command.
 
     ``idempotent`` means that sending it twice has the same effect as once; only then does an executor send it again
-    when the reply was lost. ``keys`` share one hash tag; the first key determines the node of a cluster.
-    A script that builds keys is sent one more key, which never exists. While a slot moves, its keys are spread over two
-    nodes, and neither runs a script that declares a missing key. So no script runs with a part of its keys.
-    ``unconfirmed`` returns the result of a write that too few replicas have, made from its result and that error.
-    Without it, no replica is waited for.
+    when the reply was lost. ``keys`` share one hash tag; the first key determines the node of a cluster. A script that
+    makes key names itself is sent one more key, which never exists. While a slot moves, its keys are spread over two
+    nodes, and neither node runs a script that declares a missing key. So no script runs with a part of its keys. If too
+    few replicas have a write, ``unconfirmed`` makes its result from the plain result and that error. Without
+    ``unconfirmed``, no replica is waited for.
     """
 
     name: str
@@ -75,15 +76,15 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Wait(Pause):
-    """A pause that does not count against the timeout of the call, which begins anew after it."""
+    """A pause that does not count against the timeout of the call: the timeout begins anew after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Soon:
     """A request to the executor to limit the time of the next steps, up to a ``Send``; a client's timeout replaces it.
 
-    They may take as long as one reply. With ``after_silence`` they may take half as long, but at least 1 s, and a
-    blocking executor makes new connections: the open ones may lead to a server that is gone.
+    The steps may take as long as one reply, or with ``after_silence`` half as long, but at least 1 s. After silence a
+    blocking executor also makes new connections: the open ones may lead to a server that is gone.
     """
 
     after_silence: bool
@@ -93,7 +94,7 @@ class Soon:
 class Send:
     """A request to the executor to send operations without waiting; the flow gets a ticket for ``Receive``.
 
-    Until then, the flow continues while Redis works. Every ticket must be received, whatever happens.
+    The flow continues while Redis works. Every ticket must be received, whatever happens.
     """
 
     operations: tuple[Operation[Any], ...]
@@ -111,7 +112,7 @@ Flow: TypeAlias = Generator[Step, Any, T]
 
 
 def together(*operations: Operation[Any]) -> Flow[list[Any]]:
-    """Carry out operations in one round trip; the first error is raised, but the other operations are done."""
+    """Carry out operations in one round trip; if some fail, the first error is raised after all are done."""
     results: list[Any] = (yield operations) if operations else []
     for result in results:
         if isinstance(result, BrokerError):

@@ -20,7 +20,9 @@ _DONE_WITHOUT: Final = {
     "time",
     "wait",
 }
-"""A server without the right to one of these logs that, and goes on; or the right depends on a channel, so that only
-the first use shows it."""
+"""A server goes on without the right to these commands, and logs what it lacks.
+
+For some, the right depends on a channel, so that only the first use shows it.
+"""
 REQUIRED_OF_WORKERS: Final = tuple(sorted({*WORKING.split()} - _DONE_WITHOUT))
-"""A server without one of these could lose tasks half-way, or leave them undone for ever."""
+"""A server without one of these rights could lose tasks half-way, or never finish them."""

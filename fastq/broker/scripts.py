@@ -14,9 +14,9 @@ from importlib import resources
 from fastq.broker.twins import TWINS, twin_of
 
 _FOR_DRAGONFLY = "--!df flags=allow-undeclared-keys\n"
-"""Dragonfly runs a script that builds keys only if this is its first line; to others it is a comment."""
+"""Dragonfly runs a script that makes key names only if this is its first line; to other servers it is a comment."""
 _RIGHTS = "-- rights\n"
-"""The line at which a script asks for its rights, if not first; it has written at most once until then."""
+"""The line at which a script asks for its rights; a script without it asks at once. Above it, one write at most."""
 _INCLUDE = re.compile(r"^-- include: (\w+)\n", re.MULTILINE)
 _BUILDS = re.compile(r"^builds\s+(?!\s|none\b)", re.MULTILINE)
 _CALL = re.compile(r'redis\.(p?call)\(\s*"(\w+)"')
@@ -31,7 +31,10 @@ do -- Redis checks each command by itself: a refusal after the first write would
 end
 """
 _NOT_ASKED = {"MEMORY", "PUBLISH"}
-"""The right to these depends on a subcommand or a channel. A script that needs one has written nothing before it."""
+"""The right to these depends on a subcommand or a channel.
+
+A script that calls one of them has written nothing before.
+"""
 _SURVIVED = {"LLEN", "LSET", "SREM", "ZREM"}
 """Scripts that call these by ``pcall`` survive a refusal: they use another command, or leave the work to others."""
 
@@ -40,7 +43,7 @@ _SURVIVED = {"LLEN", "LSET", "SREM", "ZREM"}
 class Script:
     """A script's text, and the SHA-1 by which Redis knows it.
 
-    ``builds_keys`` says that it touches keys that its callers do not declare.
+    ``builds_keys`` says that the script touches keys that its callers do not declare.
     """
 
     name: str
@@ -74,8 +77,8 @@ def _read_all() -> dict[str, Script]:
     return found
 
 
-# All at once, at the import: a process that runs during an in-place upgrade of fastq keeps its own scripts, and a
-# process without free descriptors can still load them. Takes 3 ms.
+# All scripts are read at the import, in 3 ms. So a process that runs during an in-place upgrade of fastq keeps its own
+# scripts, and a process without free descriptors can still load them.
 _SCRIPTS = _read_all()
 
 

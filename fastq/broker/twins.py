@@ -9,10 +9,12 @@ from typing import Final, NamedTuple
 
 
 class _Twin(NamedTuple):
-    """The lines of a twin around the plain script: ``find`` finds its tasks, the others name files of shared lines.
+    """The lines of a twin around the plain script.
 
-    ``of`` is the plain script, if it has another name. ``tasks`` is the header line of the last arguments, if the twin
-    takes more values for each task.
+    ``find`` is code that finds the tasks of a call. The other fields name files of shared lines.
+
+    ``of`` is the name of the plain script, if it differs from the twin's. ``tasks`` is the header line of the last
+    arguments, if the twin takes more values for each task.
     """
 
     find: str
@@ -23,7 +25,7 @@ class _Twin(NamedTuple):
 
     @property
     def has_turns(self) -> bool:
-        """Return whether it changes turns and places; if not, it needs no key but the rules."""
+        """Return whether the twin changes turns and places. If not, it needs no key but the rules."""
         return "turns" in self.before
 
 
@@ -34,8 +36,8 @@ _BACK: Final = (*_LANES, "rules_of", "lane_rules", "orders", "rank", "lanes_of",
 def _ended(ids: str, *, back: bool = False, before: tuple[str, ...] = (), first: str = "all_end") -> _Twin:
     """Return the twin of a script that takes tasks off active; ``ids`` is the range of their ids in ARGV.
 
-    ``back``: the tasks return to their lanes. ``before`` names more shared lines. ``first`` names those that say which
-    lanes keep their places.
+    ``back``: the tasks return to their lanes. ``before`` names more shared lines. ``first`` names the lines that decide
+    which lanes keep their places.
     """
     find = f"local named_ids = {{}}\nfor at = {ids} do named_ids[#named_ids + 1] = ARGV[at] end"
     if back:
@@ -74,7 +76,7 @@ _BINDS: Final = re.compile(r"local [\w, ]+ = (?:tonumber\()?(?:KEYS|ARGV)\[")
 
 
 def twin_of(name: str, plain: str) -> str:
-    """Return the text of a twin, made from the text of its plain script; shared lines are not inserted yet."""
+    """Return the text of a twin, made from the text of its plain script, before shared lines are inserted."""
     twin = TWINS[name]
     head, body = plain.split("]]\n", 1)
     facts = head.splitlines()[1:]

@@ -1,5 +1,5 @@
--- Returns the field and value for HSET that add a record to a task's failed attempts; the last five are kept. Returns
--- nothing if there is no record.
+-- Returns the field and the value that HSET needs to add a record to a task's failed attempts; the last five are kept.
+-- Returns nothing if there is no record.
 local function attempts_of(task, record)
   if record == "" then return end
   local kept = redis.pcall("HGET", task, "attempts")

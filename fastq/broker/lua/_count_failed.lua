@@ -1,6 +1,6 @@
--- Counts failures. Uses failures, counted, failed, failed_total, stats_expire_at, and wraps, from count_processed.
+-- Counts failures. Uses failures, counted, failed, failed_total, stats_expire_at, and wraps of count_processed.
 if redis.call("INCRBY", failed, failures) == failures then redis.call("EXPIREAT", failed, stats_expire_at) end
--- The two totals restart together, so there are never more failures than tasks.
+-- The two totals start anew together, so there are never more failures than tasks.
 if wraps or counted[4] + failures >= 9223372036854775807 then
   redis.call("SET", failed_total, failures)
 else

@@ -6,8 +6,8 @@ local function varint_of(value)
   return bytes .. string.char(value)
 end
 
--- Returns a field cut to the first `limit` bytes of its value, which must be longer; its tag must have one byte. Text
--- is cut between two characters.
+-- Returns a field with its value cut to the first `limit` bytes; the value must be longer, and its tag must have one
+-- byte. Text is cut between two characters.
 local function cut_field(message, at, start, limit, is_text)
   local after = start + limit
   while is_text and after > start and math.floor(string.byte(message, after) / 64) == 2 do after = after - 1 end

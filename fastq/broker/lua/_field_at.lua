@@ -1,4 +1,4 @@
--- Returns the value of the varint at a place, and the place behind it; nothing if there is none.
+-- Returns the value of the varint at a position, and the position behind it; nothing if there is none.
 local function varint(text, at)
   local value, scale = 0, 1
   for place = at, at + 9 do
@@ -9,8 +9,8 @@ local function varint(text, at)
   end
 end
 
--- Returns the tag of the field at a place, the place of the field's value, and the place behind the field; nothing if
--- the message is broken there.
+-- Returns the tag of the field at a position, and the positions of the field's value and of its end; nothing if the
+-- message is broken there.
 local function field_at(message, at)
   local tag, first = varint(message, at)
   if not tag then return end

@@ -4,7 +4,7 @@ local scores
 if owner ~= "" or expired_at ~= "" then
   scores = redis.call("ZMSCORE", lease, unpack(named))
 else
-  redis.call("ZCARD", lease) -- raises for a key of another type, as ZMSCORE does
+  redis.call("ZCARD", lease) -- raises if the key has a wrong type, as ZMSCORE does
 end
 local mine, judged = tonumber(owner), {}
 local function may_end(score)

@@ -1,6 +1,6 @@
 -- Puts tasks whose ids are their keys. Uses task_prefix, now_ns, pending, scheduled, completed, archived, again.
 
--- These raise for a key of another type before anything is written; producers have no right to ZCARD.
+-- These raise if a key has a wrong type, before anything is written. Not by ZCARD: producers have no right to it.
 local known, soonest = earliest(scheduled), math.huge
 redis.call("LLEN", pending)
 redis.call("ZRANGE", completed, "0", "0")
@@ -8,7 +8,7 @@ redis.call("ZRANGE", archived, "0", "0")
 local pushed, has_again = {}, redis.call("EXISTS", again) == 1
 if has_again then redis.call("HGET", again, "") end
 
--- Drops the task that waits for the end of a run, as a newer one is stored.
+-- Drops the task that waits for the end of a run, because a newer one is stored.
 local function drop_again(id)
   if has_again then redis.call("HDEL", again, id) end
 end
@@ -29,13 +29,13 @@ local function put_new(task, id, message, run_at, latest)
   soonest = math.min(soonest, run_at)
 end
 
--- Takes apart a value of again: unix seconds to run at or "", latest unix seconds to run at or "", message.
+-- Takes a value of again apart: unix seconds to run at or "", latest unix seconds to run at or "", message.
 local function read_again(kept)
   local _, last, run_at, latest = string.find(kept, "^(%d*):(%d*):")
   return run_at, latest, last and string.sub(kept, last + 1)
 end
 
--- Keeps a task in again until the present run has ended; it replaces an older one.
+-- Keeps a task in again, in place of an older one, until the present run has ended.
 local function put_behind(id, message, run_at, latest)
   local _, earlier = read_again(has_again and redis.call("HGET", again, id) or "")
   if earlier and earlier ~= "" then latest = earlier end
@@ -82,7 +82,7 @@ local function put(id, message, policy, run_at, latest)
   if state ~= "pending" and state ~= "scheduled" and state ~= "retry" then return 0, "" end
   redis.call("HSET", task, "msg", message)
   drop_again(id)
-  redis.call("HDEL", task, "group", "attempts", "lost") -- these were the replaced task's
+  redis.call("HDEL", task, "group", "attempts", "lost") -- these fields were the replaced task's
   if state == "scheduled" and policy == "postpone" then return postpone(task, id, run_at, latest) end
   return 3, state
 end

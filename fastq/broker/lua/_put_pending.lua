@@ -21,7 +21,8 @@ end
 
 local pushed = #ids == 0 or redis.pcall("LPUSH", pending, unpack(ids))
 if type(pushed) == "table" then
-  -- Refused, for example because pending is not a list: undo all writes. A check before would slow down every call.
+  -- The write was refused, for example because pending is not a list: undo all writes. A check before would slow down
+  -- every call.
   for at = 4, #ARGV, width do
     if outcomes[(at - 4) / width + 1] == 1 then
       redis.call("DEL", task_prefix .. ARGV[at])

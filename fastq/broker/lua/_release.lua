@@ -1,4 +1,4 @@
--- Takes tasks off active and lease. Sets moved, their ids, and taken, their places in named. If there is none, the
+-- Takes tasks off active and lease. Sets moved, their ids, and taken, their indexes in named. If there are none, the
 -- script ends. Uses active, lease, side, named, guarded.
 local outcomes, moved, taken, all = {}, {}, {}, true
 for nth = 1, #named do

@@ -1,6 +1,6 @@
 -- Uses task_id, seen_at, the key of each state, groups, aggregation_sets, group_prefix.
 
--- Takes the id off pending, searching only the ends of a long list and around the place where it was seen.
+-- Takes the id off pending. In a long list it searches only the ends, and around the index where the id was seen.
 local function is_off_pending()
   for side = -1, 1, 2 do
     if redis.call("LPOS", pending, task_id, "RANK", side, "MAXLEN", 50000) then
@@ -12,7 +12,7 @@ local function is_off_pending()
   local first = tonumber(seen_at)
   for at, other in ipairs(first and redis.call("LRANGE", pending, first, first + 2000) or {}) do
     if other == task_id then
-      -- To close the gap, Redis would walk half the list; so the newest task moves into it.
+      -- Redis would walk half the list to close the gap, so the newest task moves into it.
       redis.call("LSET", pending, first + at - 2, redis.call("LPOP", pending))
       return true
     end
@@ -20,9 +20,9 @@ local function is_off_pending()
   return false
 end
 
--- Takes the id off the place of its state; returns the reason if that is not allowed, or it was not found there.
+-- Takes the id off the list or set of its state. Returns the reason if that is not allowed, or if the id is not there.
 local function reason_to_leave(state, group)
-  redis.call("SCARD", groups) -- raises for a key of another type before anything is taken off
+  redis.call("SCARD", groups) -- raises if the key has a wrong type, before anything is taken off
   local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed}
   if state == "pending" then return not is_off_pending() and "far" or nil end
   if sets[state] then

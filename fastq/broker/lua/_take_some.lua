@@ -1,12 +1,13 @@
 -- Uses source, state, group, count, last, lease, groups, task_prefix.
 
--- These raise for a key of another type before anything is taken off.
+-- These raise if a key has a wrong type, before anything is taken off.
 redis.call("ZCARD", lease)
 if group ~= "" then redis.call("SCARD", groups) end
--- By state, as an empty list has no type in Redis.
+-- The state tells whether the source is a list, because an empty list has no type in Redis.
 local is_list = state == "pending" or state == "active"
 
--- Returns how many of a list's oldest ids to take: up to `last`, however many came after it; 0 if others took `last`.
+-- Returns how many of a list's oldest ids to take: all up to `last`, however many have come after it; 0 if others took
+-- `last`.
 local function number_to_take()
   if last == "" then return math.min(count, redis.call("LLEN", source)) end
   local at = redis.call("LPOS", source, last, "RANK", -1, "MAXLEN", count)
@@ -29,7 +30,7 @@ local function ids_to_take()
   return ids
 end
 
--- Takes that many ids off the source; an empty group is no longer listed.
+-- Takes so many ids off the source; a group that is then empty is listed no longer.
 local function take_off(number)
   if number == 0 then return end
   if is_list then
@@ -41,7 +42,7 @@ local function take_off(number)
 end
 
 -- An id whose task is gone or elsewhere is only taken off. A task in state active without a lease counts as here:
--- asynq's archive script may break half-way, and leave one so.
+-- asynq's archive script may break half-way and leave such a task.
 local function is_here(id, its_state)
   return its_state == state or its_state == "active" and not redis.call("ZSCORE", lease, id)
 end

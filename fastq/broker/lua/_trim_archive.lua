@@ -1,6 +1,6 @@
 -- Uses archived, archive_rule, paused, task_prefix, now, max_size, expire_before.
 
--- At most 750 per call: an archive that others overfilled still shrinks, because a call adds at most 500.
+-- At most 750 per call. A call adds at most 500, so an archive that others have overfilled still shrinks.
 local function drop(ids)
   if #ids == 0 then return end
   local doomed = {}
@@ -13,11 +13,11 @@ local function drop(ids)
   redis.call("ZREM", archived, unpack(ids))
   redis.call("DEL", unpack(doomed))
 end
--- The rule that a server has set for this queue wins over the caller's bounds, which are asynq's.
+-- The rule that a server has set for this queue takes precedence over the caller's bounds, which are asynq's.
 local rule = redis.pcall("HMGET", archive_rule, "max", "ttl", "full")
 local most, full = tonumber(rule[1] or nil) or max_size, rule[3]
 if tonumber(rule[2] or nil) then expire_before = now - rule[2] end
-if full ~= "spill" then -- a server's janitor writes the oldest to a file, and then deletes them
+if full ~= "spill" then -- else a server's janitor writes the oldest to a file, and then deletes them
   local doomed = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
   drop(doomed)
   local dropped, excess = #doomed, redis.call("ZCARD", archived) - most

@@ -1,5 +1,5 @@
--- Releases the lock of an archived task if its message has a header fastq-until: such a lock ends with the archiving.
--- Uses field_at.
+-- Releases the lock of an archived task if its message has a header fastq-until: such a lock ends when its task is
+-- archived. Uses field_at.
 local early = "\n\11fastq-until\18" -- how the header begins
 
 local function unlock_early(task, id, lock)

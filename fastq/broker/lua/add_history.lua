@@ -22,10 +22,10 @@ local processed_total, lost, active = KEYS[3], KEYS[4], KEYS[5]
 local minute, hour, minutes_until, hours_until = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local max_types, other, sums, step = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
 
--- Whoever counted a task left one of these three keys: it is active, processed or lost. Without any of them, the queue
--- was deleted since.
+-- Whoever has counted a task left one of these keys: it is active, processed or lost. If none exists, the queue has
+-- been deleted.
 if redis.call("EXISTS", processed_total, lost, active) == 0 then return 0 end
--- These raise for a key of another type before anything is written.
+-- These raise if a key has a wrong type, before anything is written.
 local known = redis.call("HLEN", history_minutes)
 redis.call("HLEN", history_hours)
 

@@ -13,7 +13,7 @@ local groups = KEYS[1]
 local task_prefix, group_prefix, added_at = ARGV[1], ARGV[2], ARGV[3]
 local outcomes, refused = {}, false
 
--- These raise for a key of another type before anything is written; producers have no right to ZCARD.
+-- These raise if a key has a wrong type, before anything is written. Not by ZCARD: producers have no right to it.
 for at = 4, #ARGV, 5 do redis.call("ZRANGE", group_prefix .. ARGV[at + 2], 0, 0) end
 
 for at = 4, #ARGV, 5 do
@@ -25,7 +25,7 @@ for at = 4, #ARGV, 5 do
   elseif lock ~= "" and redis.call("EXISTS", lock) == 1 then
     outcome = -1
   else
-    redis.call("SADD", groups, group) -- first: it raises for a key of another type, which producers may not ask for
+    redis.call("SADD", groups, group) -- first: it raises if the key has a wrong type
     if lock ~= "" then redis.call("SET", lock, id, "EX", ARGV[at + 4]) end
     redis.call("HSET", task, "msg", message, "state", "aggregating", "group", group)
     if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end

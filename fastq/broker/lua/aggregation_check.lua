@@ -23,8 +23,8 @@ local grace, max_delay, max_size, limit = tonumber(ARGV[4]), tonumber(ARGV[5]), 
 if redis.call("EXISTS", aggregation_set) == 1 then return redis.call("ZCARD", aggregation_set) end
 local at, size = due_at(group)
 if not at or at > now then return 0 end
-redis.call("SCARD", groups) -- raises for a key of another type
--- First, because a Redis that is out of memory refuses it before anything else has happened.
+redis.call("SCARD", groups) -- raises if the key has a wrong type
+-- First, because a Redis that is out of memory refuses this write before anything else has happened.
 redis.call("ZADD", aggregation_sets, deadline, aggregation_set)
 if size <= limit then
   redis.call("RENAME", group, aggregation_set)

@@ -11,7 +11,7 @@ KEYS[9] paused           asynq:{q}:paused
 ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] stats_expire_at  unix seconds
 ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
-ARGV[4] owner            fraction of the lease scores that are the caller's, or ""
+ARGV[4] owner            the caller's mark, a fraction in the scores of its leases, or ""
 ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, which are counted as lost; or ""
 ARGV[6] now              unix seconds
 ARGV[7] expire_before    unix seconds; tasks archived until then are deleted
@@ -27,7 +27,7 @@ local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[
 local archive_rule, paused = KEYS[8], KEYS[9]
 local task_prefix, stats_expire_at, side, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
--- Raises for a key of another type before a task is taken off active, since it could not be stored then.
+-- Raises if the key has a wrong type, before a task is taken off active: it could not be stored then.
 redis.call("ZCARD", archived)
 
 -- include: attempts_of
@@ -55,7 +55,7 @@ for _, nth in ipairs(taken) do
   local task = task_prefix .. ARGV[at]
   local stored = redis.pcall("HSET", task, "msg", ARGV[at + 1], "state", "archived", attempts_of(task, ARGV[at + 2]))
   if type(stored) == "table" then misfit(stored, nth, ARGV[at], "archived", "ZREM", archived) end
-  -- A value that others put there may not be a number; this must not stop the script half-way.
+  -- Others may have put a value there that is no number; that must not stop the script half-way.
   if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end
 end
 

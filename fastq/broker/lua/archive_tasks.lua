@@ -38,7 +38,7 @@ for nth, id in ipairs(ids_to_take()) do
   if found[2] then bytes = bytes + redis.call("HSTRLEN", task_prefix .. id, "msg") end
   if bytes >= max_bytes then break end
 end
--- First the writes that free memory: a Redis that is out of memory then lets the later writes pass.
+-- The writes that free memory come first: a Redis that is out of memory then lets the later writes pass.
 take_off(#taken)
 for nth, id in ipairs(taken) do
   local task, found = task_prefix .. id, founds[nth]

@@ -17,7 +17,7 @@ local source, moving, groups = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, state, group, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local target, place = ARGV[5], tonumber(ARGV[6])
 local GAP = "\0gap\0"
--- These raise for a key of another type before a task is taken off the source, since it could not be stored then.
+-- These raise if a key has a wrong type, before a task is taken off the source: it could not be stored then.
 if group ~= "" then redis.call("SCARD", groups) end
 local last = redis.call("ZRANGE", moving, -1, -1, "WITHSCORES")[2]
 local position = tonumber(last or 0)
@@ -42,7 +42,7 @@ local function park(id, score)
   redis.call("ZADD", moving, position, id)
 end
 
--- Closes gaps deep in a list: the newest tasks move into them, as Redis would walk the list to close them.
+-- Fills gaps deep in a list with the newest tasks: to close the gaps, Redis would walk the list.
 local function fill_gaps(kept, taken, window)
   local rest = redis.call("LLEN", source) - place - window
   local newest = rest > 0 and taken > 0 and redis.call("LPOP", source, math.min(rest, taken)) or {}
@@ -52,7 +52,7 @@ local function fill_gaps(kept, taken, window)
 end
 
 local function take_from_list()
-  place = math.max(0, place - 500) -- servers may have taken some of the ids before them
+  place = math.max(0, place - 500) -- servers may have taken some of the older ids
   local near = redis.call("LRANGE", source, -(place + 1200), -(place + 1))
   local kept, ids = {}, {}
   for at = #near, 1, -1 do

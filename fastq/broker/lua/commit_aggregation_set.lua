@@ -38,7 +38,7 @@ if lock ~= "" then
   if holder and not redis.call("ZSCORE", aggregation_set, holder) then return -1 end
 end
 
--- These raise for a key of another type before anything is written.
+-- These raise if a key has a wrong type, before anything is written.
 if group_name ~= "" then redis.call("SCARD", groups) end
 if state == "pending" then
   redis.call("LLEN", pending)
@@ -69,6 +69,7 @@ elseif state == "scheduled" then
 else
   redis.call("ZADD", group_prefix .. group_name, at, id)
 end
--- A deadline that never comes: no recoverer, not even Go's, returns the set. fastq's deletes its tasks in stretches.
+-- A deadline that never comes: no recoverer, not even Go's, returns the set. fastq's recoverers delete its tasks in
+-- stretches.
 redis.call("ZADD", aggregation_sets, "inf", aggregation_set)
 return 1

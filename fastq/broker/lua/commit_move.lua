@@ -23,7 +23,7 @@ for at = 3, #ARGV, 3 do
   local outcome = noted and string.sub(noted, 1, #copy + 1) == copy .. ":" and 1 or 0
   if found[1] == "moving" and found[2] == token then
     redis.call("HSET", moved, note, copy .. ":" .. found[3])
-    -- A message may name any key as its lock; GET raises for one that is not a string.
+    -- A message may name any key as its lock; GET raises if the key is not a string.
     if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
     redis.call("UNLINK", task)
     redis.call("ZREM", moving, id)

@@ -7,7 +7,7 @@ KEYS[5] processed_total  asynq:{q}:processed
 ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] stats_expire_at  unix seconds
 ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
-ARGV[4] owner            fraction of the lease scores that are the caller's, or "" to take any
+ARGV[4] owner            the caller's mark, a fraction in the scores of its leases, or "" to take any
 ARGV[5...] tasks         five values for each: id, message, unix seconds it is kept until, lock key or "", result
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 when every task was completed, else a list: 1 completed | 0 not active | -1 not the caller's
@@ -16,7 +16,7 @@ cost    3.0 us a task at 500 tasks a call, 3.3 at 100 (benchmarks/bench_scripts.
 ]]
 local active, lease, completed, processed, processed_total = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local task_prefix, stats_expire_at, side, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
--- Raises for a key of another type before a task is taken off active, since it could not be stored then.
+-- Raises if the key has a wrong type, before a task is taken off active: it could not be stored then.
 redis.call("ZCARD", completed)
 
 local named = {}
@@ -48,11 +48,11 @@ for _, nth in ipairs(taken) do
     stored = redis.pcall("HSET", task, "msg", message, "state", "completed", "result", string.sub(result, 2))
   else
     stored = redis.pcall("HSET", task, "msg", message, "state", "completed")
-    -- A Go server or asynqmon may have left the result of an earlier run or attempt.
+    -- A Go server or asynqmon may have left a result of an earlier run or attempt.
     redis.pcall("HDEL", task, "result")
   end
   if type(stored) == "table" then misfit(stored, nth, id, "completed", "ZREM", completed) end
-  -- A message may name any key as its lock; GET raises for one that is not a string.
+  -- A message may name any key as its lock; GET raises if the key is not a string.
   if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
 end
 

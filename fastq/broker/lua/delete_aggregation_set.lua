@@ -11,7 +11,7 @@ local aggregation_set, aggregation_sets = KEYS[1], KEYS[2]
 local task_prefix = ARGV[1]
 if redis.call("ZSCORE", aggregation_sets, aggregation_set) ~= "inf" then return -1 end
 
-redis.call("ZCARD", aggregation_set) -- raises for a key of another type
+redis.call("ZCARD", aggregation_set) -- raises if the key has a wrong type
 local ids, tasks, locks, owners = {}, {}, {}, {}
 for at = 2, #ARGV, 2 do
   local id, lock = ARGV[at], ARGV[at + 1]

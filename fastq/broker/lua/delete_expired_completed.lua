@@ -13,7 +13,7 @@ cost    0.8 us a task at 500 tasks a call, 0.9 at 100 (benchmarks/bench_scripts.
 ]]
 local completed, archived, archive_rule = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, now, limit, rule_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
--- Read first: these raise for keys of another type before anything is written.
+-- Read first, to raise before anything is written if a key has a wrong type.
 local size = redis.call("ZCARD", archived)
 local dropped, max, ttl, full = unpack(redis.call("HMGET", archive_rule, "dropped", "max", "ttl", "full"))
 local ids = redis.call("ZRANGE", completed, "-inf", now, "BYSCORE", "LIMIT", 0, limit)

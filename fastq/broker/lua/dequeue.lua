@@ -6,7 +6,7 @@ KEYS[4] paused         asynq:{q}:paused
 ARGV[1] task_prefix    asynq:{q}:t:
 ARGV[2] count          tasks at most, 1 to 500
 ARGV[3] max_bytes      bytes of messages at most; the first that goes beyond it is the last one taken
-ARGV[4] lease_score    unix seconds at which the leases end, plus the owner's fraction
+ARGV[4] lease_score    unix seconds at which the leases end, plus the owner's mark
 builds  task_prefix .. id, same hash tag
 returns -1 paused | 0 empty | list: number of ids without task (dropped), unix nanoseconds since when the first and the
   last id were pending ("" if not known), then id, message, id, message, ...
@@ -18,14 +18,14 @@ local task_prefix, count, max_bytes, lease_score = ARGV[1], ARGV[2], tonumber(AR
 local MOST_IN_LISTPACK, WORTH_A_SKIP_LIST, TOO_LONG = 128, 16, string.rep("\255", 65)
 
 if redis.call("EXISTS", paused) == 1 then return -1 end
--- These raise for a key of another type before ids are taken off pending, since they could not be stored then.
+-- These raise if a key has a wrong type, before ids are taken off pending: they could not be stored then.
 redis.call("LLEN", active)
 local leased = redis.call("ZCARD", lease)
--- The pop comes first: it frees memory, so a Redis that is out of memory lets the writes after it pass.
+-- The pop comes first. It frees memory, so a Redis that is out of memory lets the later writes pass.
 local ids = redis.call("RPOP", pending, count)
 if not ids then return 0 end
 
--- Read for the first and the last id only: for all it would cost a tenth of the call.
+-- Read for the first and the last id only: for all ids it would cost a tenth of the call.
 local function pending_since(id)
   local since = redis.pcall("HGET", task_prefix .. id, "pending_since")
   return type(since) == "string" and since or ""
@@ -37,7 +37,7 @@ local reply, taken, leases, bytes, dangling = {0, first_since, last_since}, {}, 
 local last = #ids
 for at, id in ipairs(ids) do
   local task = task_prefix .. id
-  -- An error here, for a key that is not a hash, would lose the whole batch, which is off pending already.
+  -- A key that is not a hash must not raise here: the whole batch is off pending already, and would be lost.
   local message = redis.pcall("HGET", task, "msg")
   if type(message) == "string" then
     redis.call("HSET", task, "state", "active")
@@ -64,9 +64,9 @@ if last < #ids then
 end
 if #taken > 0 then
   redis.call("LPUSH", active, unpack(taken))
-  -- Redis keeps up to 128 leases as a listpack, and parses the preceding scores as text for each one added or removed:
-  -- up to half the cost of a batch of 100. A member too long for a listpack makes it a skip list, until the last lease
-  -- is gone; it is not UTF-8, so it is no task's id.
+  -- Redis keeps up to 128 leases as a listpack, and parses the preceding scores as text for each lease added or
+  -- removed: up to half the cost of a batch of 100. A member too long for a listpack makes it a skip list, until the
+  -- last lease is gone. The member is not UTF-8, so it is no task's id.
   local is_listpack = leased <= MOST_IN_LISTPACK and leased + #taken >= WORTH_A_SKIP_LIST
   if is_listpack then redis.call("ZADD", lease, lease_score, TOO_LONG) end
   redis.call("ZADD", lease, unpack(leases))

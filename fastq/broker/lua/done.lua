@@ -6,7 +6,7 @@ KEYS[4] processed_total  asynq:{q}:processed
 ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] stats_expire_at  unix seconds
 ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
-ARGV[4] owner            fraction of the lease scores that are the caller's, or "" to take any
+ARGV[4] owner            the caller's mark, a fraction in the scores of its leases, or "" to take any
 ARGV[5] count            number of ids
 ARGV[6...] tasks         count ids, then id, lock key for each that has one
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
@@ -20,7 +20,7 @@ local task_prefix, stats_expire_at, side, owner = ARGV[1], ARGV[2], ARGV[3], ARG
 local count = tonumber(ARGV[5])
 local outcomes, ids, tasks, all = {}, {}, {}, true
 
--- These raise for a key of another type before a task is taken off active.
+-- These raise if a key has a wrong type, before a task is taken off active.
 local counters = {processed, processed_total}
 -- include: counters
 local scores
@@ -31,15 +31,16 @@ else
 end
 local function is_ours(at) return not scores or (scores[at] and tonumber(scores[at]) % 1 == tonumber(owner)) end
 
--- Long tasks, also of other servers and unknown to the caller, may be among and before ours: LREM would pass them all
--- for each task, at 17 ns each. Unless ours are near the end, a larger call marks them in one walk, at 0.25 us per
--- element, and removes the marks by one LREM. For few tasks, LREM just searches from the nearer end.
+-- Other servers' long tasks, and ours, may be among and before the finished ones: LREM would pass them all for each
+-- task, at 17 ns each. If the tasks are not near the end, a larger call marks them in one walk, at 0.25 us per element,
+-- and removes the marks by one LREM. For few tasks, LREM just searches from the nearer end.
 local first, last = ARGV[6], ARGV[5 + count]
 local mark = "\255 is taken off active by this call \255" -- as long as a UUID, so that no element is moved
 local wanted, left, walked, marked, marks, all_seen = {}, 0, 0, {}, 0, false
 local function find(id, from, most) return redis.call("LPOS", active, id, "RANK", from, "MAXLEN", most) end
 
--- Marks the wanted ids in a part of active, and returns whether it saw all; it visits at most 20000 elements in all.
+-- Marks the wanted ids in a part of active, and returns whether it saw all. All walks together visit at most 20000
+-- elements.
 local function walk(low, high)
   while left > 0 and low <= high and walked < 20000 do
     local from = side == "1" and low or math.max(low, high - 499)
@@ -59,7 +60,8 @@ local function walk(low, high)
 end
 
 if count >= 16 and not find(last, side, count + 64) then
-  -- The removal of the marks must not be refused. Redis 6.2 cannot tell before, so an LREM that removes nothing tries.
+  -- The removal of the marks must not be refused. Redis 6.2 cannot tell whether it would be, so an LREM that removes
+  -- nothing tries it.
   if not redis.acl_check_cmd then redis.call("LREM", active, side, mark) end
   for at = 1, count do
     local id = ARGV[5 + at]
@@ -101,8 +103,8 @@ redis.call("ZREM", lease, unpack(ids))
 redis.call("DEL", unpack(tasks))
 for at = 6 + count, #ARGV, 2 do
   local id, lock = ARGV[at], ARGV[at + 1]
-  -- A task that was not ours to finish still has its hash, and keeps its lock. A message may name any key as its
-  -- lock; GET raises for one that is not a string, which must not end a half-done batch.
+  -- A task that was not ours to finish still has its hash, and keeps its lock. A message may name any key as its lock;
+  -- GET raises if the key is not a string, which must not end a half-done batch.
   if redis.call("EXISTS", task_prefix .. id) == 0 and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
 end
 local finished = #ids

@@ -17,7 +17,7 @@ for at = 3, #ARGV, 3 do
   local found = redis.pcall("HMGET", task, "state", "move_token", "move_copy")
   if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end -- another error
   if found[1] == "moving" and found[2] == token and (found[3] or "") == copy then
-    -- A message may name any key as its lock; GET raises for one that is not a string.
+    -- A message may name any key as its lock; GET raises if the key is not a string.
     if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
     redis.call("UNLINK", task)
     redis.call("ZREM", moving, id)

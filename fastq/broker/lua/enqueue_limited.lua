@@ -22,10 +22,11 @@ if not most then
   if type(outcomes) == "table" and outcomes.err then return outcomes end
   return {0, 0, outcomes}
 end
-local there = redis.pcall("LLEN", pending) -- only a queue with a limit needs the right to it
+local there = redis.pcall("LLEN", pending) -- only a queue with a limit needs the right to this
 if type(there) == "table" then return there end
 
--- Tasks that are refused for another reason do not count. So as many are put as still fit, until the limit is reached.
+-- A task that is refused for another reason does not count against the limit. So tasks are put until the limit is
+-- reached.
 local given, outcomes, passed = {unpack(ARGV, 4)}, {}, 0
 while passed < #given and there < most do
   local count = math.min(#given - passed, (most - there) * width)
@@ -39,7 +40,7 @@ while passed < #given and there < most do
   passed = passed + count
 end
 for at = passed + 1, #given, width do
-  -- A task that exists may be ours, from a request whose reply was lost.
+  -- A task that exists may be ours, put by a request whose reply was lost.
   outcomes[#outcomes + 1] = redis.call("EXISTS", task_prefix .. given[at]) == 1 and 0 or -3
 end
 return {most, there, outcomes}

@@ -38,7 +38,7 @@ local group_prefix = string.sub(group, 1, #group - #group_name)
 local done_by = redis.call("GET", tick)
 if done_by then return done_by == by and 1 or -2 end
 
--- These raise for a key of another type before anything is written.
+-- These raise if a key has a wrong type, before anything is written.
 local last = string.match(redis.call("GET", last_tick) or "", "^%d+")
 if group_name ~= "" then redis.call("SCARD", groups) end
 if state == "pending" then
@@ -50,7 +50,7 @@ else
   redis.call("ZCARD", group)
 end
 
--- A later scheduler continues after this tick, even if the task was refused for its id or its lock.
+-- A later scheduler continues after this tick, even if the task was refused because of its id or its lock.
 local function note_last_tick()
   if plan ~= "" and (not last or tonumber(last) < tonumber(due)) then
     redis.call("SET", last_tick, due .. ":" .. plan, "EX", last_ttl)
@@ -88,7 +88,7 @@ if group_name ~= "" then
     sweep_groups()
   end
 end
--- Last, so that a tick that is noted has its task.
+-- Last, so that a noted tick surely has its task.
 redis.call("SET", tick, by, "EX", tick_ttl)
 note_last_tick()
 return 1

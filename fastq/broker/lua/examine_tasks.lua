@@ -27,7 +27,7 @@ local task_prefix, group_prefix, repair, now, keep_until = ARGV[1], ARGV[2], ARG
 local max_length, read_ns, max_archived = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed, active = lease}
 
--- A key that is not a sorted set has no ids. Any other error ends the script, as it proves nothing: in a cluster the
+-- A key that is not a sorted set has no ids. Any other error proves nothing, so it ends the script: in a cluster the
 -- set may be moving to another node.
 local function is_in(set, id)
   local score = redis.pcall("ZSCORE", set, id)
@@ -45,8 +45,8 @@ local function is_aggregating(id)
   return false
 end
 
--- A long list is searched only at its ends, where ids enter. It was read before, without finding the ids. One that
--- became pending after that counts as found.
+-- A long list is searched only at its ends, where ids enter. The caller has read it before, without finding the ids. An
+-- id that became pending after that counts as found.
 local function is_pending(id)
   if redis.call("LLEN", pending) <= max_length then return redis.call("LPOS", pending, id) ~= false end
   if read_ns == 0 then return nil end
@@ -55,9 +55,9 @@ local function is_pending(id)
     or redis.call("LPOS", pending, id, "RANK", -1, "MAXLEN", 10000) ~= false
 end
 
--- Looks first in the place of its state, then everywhere; nil if unknown.
+-- Returns whether a task is in a list or set, looking first where its state says; nil if that is unknown.
 local function is_somewhere(id, state, group)
-  if state == "moving" then return true end -- between two queues: the move must end it
+  if state == "moving" then return true end -- between two queues: the move must end that state
   if sets[state] and redis.call("ZSCORE", sets[state], id) then return true end
   if group and is_in(group_prefix .. group, id) then return true end
   for _, set in pairs(sets) do

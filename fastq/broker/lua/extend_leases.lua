@@ -1,7 +1,7 @@
 --[[ extend_leases: extend the caller's leases; a lease that is gone or belongs to another server is left alone.
 KEYS[1] lease        asynq:{q}:lease
-ARGV[1] owner        fraction of the lease scores that are the caller's
-ARGV[2] lease_score  unix seconds at which the leases end now, plus that fraction
+ARGV[1] owner        the caller's mark, a fraction in the scores of its leases
+ARGV[2] lease_score  unix seconds at which the leases end now, plus that mark
 ARGV[3...] ids       task ids, 500 at most
 builds  none
 returns list of the ids that are not the caller's any more
@@ -22,8 +22,8 @@ for at, score in ipairs(scores) do
   end
 end
 if #held > 0 then
-  -- A Redis that is out of memory refuses a script whose first write may grow it, but allows later writes: this first
-  -- one removes nothing, and leases continue while handlers run.
+  -- A Redis that is out of memory refuses a script whose first write may need memory, but allows later writes. This
+  -- first write removes nothing, so leases continue while handlers run.
   redis.call("ZREM", lease, "")
   redis.call("ZADD", lease, "XX", unpack(held))
 end

@@ -1,7 +1,7 @@
 --[[ forget_signer: forget a server whose tasks were taken over, unless it has given a sign meanwhile.
 KEYS[1] signs      asynq:fastq:{asynq:servers}:signs
 KEYS[2] signers    asynq:fastq:{asynq:servers}:signers
-ARGV[1] mark       fraction of the lease scores that are the server's
+ARGV[1] mark       the server's mark, a fraction in the scores of its leases
 ARGV[2] facts      as sign returned them; they change with each sign
 builds  none
 returns 1 forgotten | 0 it has given a sign

@@ -17,7 +17,7 @@ local scheduled, retry, pending, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local task_prefix, group_prefix, now_ns, now, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local function first(waiting) return redis.call("ZRANGE", waiting, "-inf", now, "BYSCORE", "LIMIT", 0, limit) end
--- All is read first: a key of another type raises before anything is written.
+-- All is read first: a key of a wrong type raises before anything is written.
 local taken = {[scheduled] = first(scheduled), [retry] = first(retry)}
 redis.call("LLEN", pending)
 redis.call("SCARD", groups)
@@ -25,8 +25,8 @@ redis.call("SCARD", groups)
 local due, grouped, dangling = {}, {}, 0
 for _, waiting in ipairs({scheduled, retry}) do
   for _, id in ipairs(taken[waiting]) do
-    -- A key that is not a hash is no task: its error must not keep the tasks behind it waiting. Any other error
-    -- proves nothing about the task.
+    -- A key that is not a hash is no task: its error must not keep the tasks behind it waiting. Any other error proves
+    -- nothing about the task.
     local found = redis.pcall("HMGET", task_prefix .. id, "msg", "group")
     if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
     if not found[1] then

@@ -14,9 +14,9 @@ asynq   listLeaseExpiredCmd (which leaves leases without task forever)
 local lease, active = KEYS[1], KEYS[2]
 local task_prefix, from, to, limit, max_bytes = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local reply, dangling, bytes = {0}, 0, 0
--- An LREM scans all of active: 100000 elements in all take about 1 ms.
+-- An LREM scans all of active: 100000 elements take about 1 ms in all.
 local removals = math.floor(100000 / math.max(1, redis.call("LLEN", active)))
--- Removes nothing, but fails if Redis takes no writes (a replica, a full disk). No server can extend a lease then, so
+-- Removes nothing, but fails if Redis takes no writes (a replica, a full disk). Then no server can extend a lease, so
 -- expired leases would prove nothing.
 redis.call("ZREM", lease, "")
 for _, id in ipairs(redis.call("ZRANGE", lease, from, to, "BYSCORE", "LIMIT", 0, limit)) do

@@ -5,7 +5,7 @@ KEYS[3] pending          asynq:{q}:pending
 ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] pending_since    unix nanoseconds
 ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
-ARGV[4] owner            fraction of the lease scores that are the lost server's, or ""
+ARGV[4] owner            the lost server's mark, a fraction in the scores of its leases, or ""
 ARGV[5] expired_at       unix seconds: only tasks whose lease ends by then
 ARGV[6...] tasks         three values each: id, message, attempt's record or ""; the one to be run first at the front
 builds  task_prefix .. id, same hash tag
@@ -14,7 +14,7 @@ asynq   none (its recoverer retries lost tasks, and charges an attempt)
 ]]
 local active, lease, pending = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, pending_since, side, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
--- Raises for a key of another type before a task is taken off active, since it could not be stored then.
+-- Raises if the key has a wrong type, before a task is taken off active: it could not be stored then.
 redis.call("LLEN", pending)
 
 -- include: attempts_of
@@ -30,7 +30,7 @@ local first = named[1]
 -- include: misfit
 -- include: forget
 
--- The first is at the tail of pending then, where the next dequeue takes it.
+-- This puts the first id at the tail of pending, where the next dequeue takes it.
 local back = {}
 for nth = #moved, 1, -1 do back[#back + 1] = moved[nth] end
 redis.call("RPUSH", pending, unpack(back))
@@ -43,7 +43,7 @@ for _, nth in ipairs(taken) do
   )
   if type(stored) == "table" then misfit(stored, nth, ARGV[at], "pending", "LREM", pending, -1) end
   forget(task)
-  -- A value that others put there may not be a number; this must not stop the script half-way.
+  -- Others may have put a value there that is no number; that must not stop the script half-way.
   redis.pcall("HINCRBY", task, "lost", 1)
 end
 

@@ -24,7 +24,7 @@ local completed, groups, moving, scheduled_groups = KEYS[5], KEYS[6], KEYS[7], K
 local task_prefix, group_prefix, token, is_trial, width = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local most_archived = tonumber(ARGV[6])
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed, moving = moving}
--- These raise for a key of another type before anything is written.
+-- These raise if a key has a wrong type, before anything is written.
 redis.call("LLEN", pending)
 redis.call("SCARD", groups)
 redis.call("ZCARD", scheduled_groups)
@@ -33,7 +33,7 @@ for at = 7, #ARGV, width do
   if ARGV[at + 1] == "aggregating" then redis.call("ZCARD", group_prefix .. ARGV[at + 3]) end
 end
 
--- Takes the lock, or in a trial returns whether that is possible.
+-- Takes the lock; in a trial, only returns whether it could be taken.
 local function has_lock(lock, id, lock_ms)
   if lock == "" then return true end
   if is_trial == "1" then return redis.call("EXISTS", lock) == 0 end

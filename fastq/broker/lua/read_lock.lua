@@ -7,6 +7,6 @@ asynq   none
 ]]
 local unique = KEYS[1]
 local owner = ARGV[1]
--- A message may name any key as its lock; GET raises for one that is not a string.
+-- A message may name any key as its lock; GET raises if the key is not a string.
 if redis.pcall("GET", unique) ~= owner then return -2 end
 return redis.call("PTTL", unique)

@@ -18,7 +18,7 @@ local with_locks = ARGV[5]
 local is_list = redis.call("TYPE", source).ok == "list"
 local last, last_score
 
--- Between two pages, others remove and add ids, so the place of the passed ids changes.
+-- Between two pages, other clients remove and add ids, so the index of the passed ids changes.
 local function place_in_list(known)
   local first = math.max(0, place - 2000)
   local near = redis.call("LRANGE", source, -(place + 500), -(first + 1))
@@ -26,7 +26,7 @@ local function place_in_list(known)
     if known[id] then return first + #near - at + 1 end
   end
   local from_oldest = redis.call("LPOS", source, last, "RANK", -1, "MAXLEN", 50000)
-  -- If it is not found, workers have taken it, and so all ids that are older: the next page begins at the old end.
+  -- If the last passed id is not found, workers have taken it and all older ids: the next page begins at the old end.
   return from_oldest and redis.call("LLEN", source) - from_oldest or 0
 end
 
@@ -41,7 +41,7 @@ end
 local function lock_ms(id, fields)
   for at = 1, #fields, 2 do
     local lock = fields[at] == "unique_key" and fields[at + 1]
-    -- The named lock may be any key; GET raises for one that is not a string.
+    -- The named lock may be any key; GET raises if the key is not a string.
     if lock then return redis.pcall("GET", lock) == id and redis.call("PTTL", lock) or -2 end
   end
   return -2

@@ -53,7 +53,7 @@ for at = 4, #ARGV do
   local found = redis.pcall("HMGET", task_prefix .. id, "msg", "state", "result", "lost", "progress")
   local message, state, result = found[1] or false, found[2] or false, found[3] or false
   local payload_size, result_size, message_size = false, false, false
-  -- Bytes that are cut cost time, too: an eighth of what it takes to send them.
+  -- Bytes that are cut cost time, too: an eighth of the time for sending them.
   bytes = bytes + (#(message or "") + #(result or "")) / 8
   if most and message and #message > most then
     message_size = #message

@@ -49,7 +49,7 @@ for _, id in ipairs(ids) do
   if bytes >= max_bytes then
     left[#left + 1] = id
   elseif info then
-    -- Bytes that are cut cost time, too: an eighth of what it takes to send them.
+    -- Bytes that are cut cost time, too: an eighth of the time for sending them.
     bytes = bytes + #info / 8
     info = head_of(info)
     bytes = bytes + #info

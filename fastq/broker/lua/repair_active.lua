@@ -15,12 +15,12 @@ local ids = redis.call("LRANGE", active, -(start + count), -(start + 1))
 if #ids == 0 then return {0, 0, 0} end
 local scores = redis.call("ZMSCORE", lease, unpack(ids))
 local leased, dropped, marks = 0, 0, 0
--- An LREM for each id would pass all older ids each time. LSET goes to its place directly, and one LREM removes
--- the marks. If LSET is refused, for lack of memory or by ACL rules, LREM does it.
+-- An LREM for each id would pass all older ids each time. LSET goes to the position directly, and one LREM removes all
+-- marks. If LSET is refused, for lack of memory or by ACL rules, LREM removes the id.
 local mark = "\255 is taken off active by this call \255"
 for at, id in ipairs(ids) do
   if not scores[at] then
-    -- Without a message it is not a task, as in list_leases: a lease for it would be dropped and given again forever.
+    -- Without a message it is not a task, as in list_leases: it would get a lease, lose it, and get it again forever.
     local message = redis.pcall("HGET", task_prefix .. id, "msg")
     if type(message) == "table" and not string.find(message.err, "WRONGTYPE", 1, true) then return message end
     if message and type(message) == "string" then

@@ -12,9 +12,9 @@ asynq   none (such leases stay forever)
 ]]
 local lease, active, pending = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, expired_at, now_ns = ARGV[1], tonumber(ARGV[2]), ARGV[3]
--- Raises for a key of another type before a task could lose both its lease and its place.
+-- Raises if the key has a wrong type, before a task could lose its lease and be stored nowhere.
 redis.call("LLEN", pending)
--- A Redis that is out of memory refuses the first write of a script if it may need memory, but not later ones.
+-- A Redis that is out of memory refuses a write that may need memory only if it is the script's first.
 redis.call("ZREM", lease, "")
 -- LPOS scans all of active for an id that is not in it.
 local most = math.max(1, math.floor(100000 / math.max(1, redis.call("LLEN", active))))
@@ -26,8 +26,8 @@ for at = 4, last do
   local id = ARGV[at]
   local score = tonumber(redis.call("ZSCORE", lease, id) or nil)
   if score and score <= expired_at and not redis.call("LPOS", active, id) then
-    -- A key that is not a hash is not a task. Any other error may not be its fault: in a cluster it may be moving to
-    -- another node.
+    -- A key that is not a hash is not a task. Any other error may not be the task's fault: in a cluster the task may be
+    -- moving to another node.
     local found = redis.pcall("HMGET", task_prefix .. id, "state")
     if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
     -- The lease is deleted last: if anything fails before that, the next round finds the task by its lease.

@@ -4,7 +4,7 @@ KEYS[2] lease            asynq:{q}:lease
 KEYS[3] pending          asynq:{q}:pending
 ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] pending_since    unix nanoseconds
-ARGV[3] owner            fraction of the lease scores that are the caller's, or ""
+ARGV[3] owner            the caller's mark, a fraction in the scores of its leases, or ""
 ARGV[4] expired_at       unix seconds: only tasks whose lease ended by then, or ""
 ARGV[5...] ids           task ids, the one to be run first at the front
 builds  task_prefix .. id, same hash tag
@@ -15,13 +15,13 @@ cost    2.9 us a task at 500 tasks a call, 3.2 at 100 (benchmarks/bench_scripts.
 local active, lease, pending = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, pending_since, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local outcomes, back, all = {}, {}, true
--- Raises for a key of another type before a task is taken off active, since it could not be stored then.
+-- Raises if the key has a wrong type, before a task is taken off active: it could not be stored then.
 redis.call("LLEN", pending)
 
 local named = {unpack(ARGV, 5)}
 -- include: guard
 
--- From the last to the first, so that the first is at the tail of pending, where the next dequeue takes it.
+-- From the last to the first, so that the first id is at the tail of pending, where the next dequeue takes it.
 for nth = #named, 1, -1 do
   local id, outcome = named[nth], 1
   if not guarded(nth) then

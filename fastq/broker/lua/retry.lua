@@ -9,7 +9,7 @@ KEYS[7] failed_total     asynq:{q}:failed
 ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] stats_expire_at  unix seconds
 ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
-ARGV[4] owner            fraction of the lease scores that are the caller's, or ""
+ARGV[4] owner            the caller's mark, a fraction in the scores of its leases, or ""
 ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, which are counted as lost; or ""
 ARGV[6] due_channel      asynq:{q}:due, told the earliest time if it is before all in retry
 ARGV[7...] tasks         five values each: id, message, unix s of the retry, 1 if a failure, attempt's record or ""
@@ -28,7 +28,7 @@ local failures = 0
 
 -- include: attempts_of
 
--- Raises for a key of another type before a task is taken off active, since it could not be stored then.
+-- Raises if the key has a wrong type, before a task is taken off active: it could not be stored then.
 local known, soonest = earliest(retry), math.huge
 
 local named = {}
@@ -60,7 +60,7 @@ for _, nth in ipairs(taken) do
   local stored = redis.pcall("HSET", task, "msg", ARGV[at + 1], "state", "retry", attempts_of(task, ARGV[at + 4]))
   if type(stored) == "table" then misfit(stored, nth, ARGV[at], "retry", "ZREM", retry) end
   forget(task)
-  -- A value that others put there may not be a number; this must not stop the script half-way.
+  -- Others may have put a value there that is no number; that must not stop the script half-way.
   if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end
 end
 

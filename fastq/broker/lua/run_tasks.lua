@@ -22,7 +22,7 @@ local now_ns = ARGV[6]
 
 redis.call("LLEN", pending)
 local taken, moved = ids_to_take(), {}
--- First the writes that free memory: a Redis that is out of memory then lets the later writes pass.
+-- The writes that free memory come first: a Redis that is out of memory then lets the later writes pass.
 take_off(#taken)
 for _, id in ipairs(taken) do
   local task = task_prefix .. id

@@ -8,7 +8,7 @@ ARGV[5] grace         seconds that a group waits for another task
 ARGV[6] max_delay     seconds that its oldest task waits at most, 0 for no limit
 ARGV[7] max_size      number of tasks at which it is due at once, 0 for no limit
 builds  group_prefix .. name, same hash tag
-returns list: cursor, unix seconds at which the next of the others is due or "", then the names of those that are due
+returns list: cursor, the unix seconds at which the next group is due or "", then the names of the groups that are due
 asynq   none (SMEMBERS, then aggregationCheckCmd for each)
 ]]
 local groups = KEYS[1]

@@ -19,7 +19,7 @@ local outcomes, refused, has_group = {}, false, false
 
 -- include: sweep_groups
 
--- These raise for a key of another type before anything is written; producers have no right to ZCARD.
+-- These raise if a key has a wrong type, before anything is written. Not by ZCARD: producers have no right to it.
 local known, soonest = earliest(scheduled), math.huge
 redis.call("ZRANGE", scheduled_groups, 0, 0)
 for at = 9, #ARGV, 6 do
@@ -39,8 +39,8 @@ for at = 4, #ARGV, 6 do
   elseif lock ~= "" and redis.call("EXISTS", lock) == 1 then
     outcome = -1
   else
-    -- The group is listed at once, since Go's forwarder lists none. The task may be deleted before it is due: so an
-    -- empty group is taken off the list once its last task would have been forwarded.
+    -- The group is listed at once, since Go's forwarder lists none. The task may be deleted before it is due. So an
+    -- empty group is taken off the list when its last task would have been due.
     if group ~= "" then redis.call("SADD", groups, group) end
     if lock ~= "" then redis.call("SET", lock, id, "EX", ARGV[at + 4]) end
     redis.call("HSET", task, "msg", message, "state", "scheduled")

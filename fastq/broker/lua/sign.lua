@@ -2,7 +2,7 @@
 KEYS[1] signs          asynq:fastq:{asynq:servers}:signs
 KEYS[2] signers        asynq:fastq:{asynq:servers}:signers
 KEYS[3] all_servers    asynq:servers
-ARGV[1] mark           fraction of the lease scores that are the caller's
+ARGV[1] mark           the caller's mark, a fraction in the scores of its leases
 ARGV[2] facts          data about the caller, JSON
 ARGV[3] silent_ms      milliseconds without a sign
 ARGV[4] most           silent servers to return at most
@@ -16,10 +16,10 @@ asynq   none
 local signs, signers, all_servers = KEYS[1], KEYS[2], KEYS[3]
 local mark, facts, silent_ms, most, forget_ms, now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local KEEP_S = 3600
--- The clocks of servers differ; this one is the same for all.
+-- The clocks of servers differ, so Redis' clock is used for all.
 local time = redis.call("TIME")
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
--- These raise for a key of another type before anything is written.
+-- These raise if a key has a wrong type, before anything is written.
 local reply = {redis.call("ZCOUNT", all_servers, now, "+inf")}
 redis.call("ZCARD", signs)
 redis.call("HSET", signers, mark, facts)

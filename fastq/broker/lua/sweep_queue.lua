@@ -40,7 +40,7 @@ local function is_grouped(id, group)
   return false
 end
 
--- A task that arrived during the deletion is in the place of its state; for a long list this is assumed.
+-- A task that arrived during the deletion is in the list or set of its state; if that is a long list, this is assumed.
 local function is_alive(id)
   local found = redis.pcall("HMGET", queue_prefix .. "t:" .. id, "state", "group")
   local state, group = found[1], found[2]
@@ -54,10 +54,10 @@ end
 
 local function is_needed(key)
   local name = string.sub(key, #queue_prefix + 1)
-  -- The move must finish a task between this queue and another: one of them has deleted it, or will.
+  -- A task between this queue and another is left to its move: one of the two queues has deleted it, or will.
   if kept[key] or name == "moving" or name == "moved" then return true end
   if name == "scheduled_groups" then return redis.call("EXISTS", scheduled) == 1 end
-  -- Without a rule, a lane would be a group, which nobody may aggregate.
+  -- Without a rule, a lane would become a group, which must not be aggregated.
   if name == "limits" then return redis.call("EXISTS", groups) == 1 end
   if string.sub(name, 1, 2) == "t:" then return is_alive(string.sub(name, 3)) end
   if string.sub(name, 1, 2) == "g:" then return redis.call("TYPE", key).ok == "zset" end

@@ -11,10 +11,10 @@ asynq   none (its schedule scripts forget the group)
 ]]
 local groups, scheduled, scheduled_groups, aggregation_sets = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local group_prefix, limit = ARGV[1], ARGV[2]
--- These raise for a key of another type before anything is written.
+-- These raise if a key has a wrong type, before anything is written.
 local listed, sets = redis.call("SCARD", groups), redis.call("ZCARD", aggregation_sets)
--- A group's score is the time at which its last task is due. If the first of all scheduled tasks is due after that,
--- none of them belongs to the group: all were forwarded or removed.
+-- A group's score is the time at which its last task is due. If the first of all scheduled tasks is due after that, no
+-- scheduled task belongs to the group: all were forwarded or removed.
 local first = redis.call("ZRANGE", scheduled, 0, 0, "WITHSCORES")[2]
 local before = first and "(" .. first or "+inf"
 local names = redis.call("ZRANGE", scheduled_groups, "-inf", before, "BYSCORE", "LIMIT", 0, limit)

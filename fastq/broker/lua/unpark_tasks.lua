@@ -20,7 +20,7 @@ local moving, pending, scheduled, retry = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local archived, completed, groups, scheduled_groups = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local task_prefix, group_prefix, token, is_back = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed}
--- These raise for a key of another type before anything is written.
+-- These raise if a key has a wrong type, before anything is written.
 redis.call("ZCARD", moving)
 redis.call("LLEN", pending)
 redis.call("SCARD", groups)
@@ -28,8 +28,8 @@ redis.call("ZCARD", scheduled_groups)
 for _, set in pairs(sets) do redis.call("ZCARD", set) end
 for at = 5, #ARGV, 2 do
   local found = redis.pcall("HMGET", task_prefix .. ARGV[at], "move_state", "move_group")
-  -- A key that is not a hash is not a task. Any other error may not be its fault: in a cluster it may be moving away;
-  -- then it is still parked, and its note must stay.
+  -- A key that is not a hash is not a task. Any other error may not be the task's fault: in a cluster it may be moving
+  -- to another node. Then it is still parked, and its note must stay.
   if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
   if found[1] == "aggregating" then redis.call("ZCARD", group_prefix .. found[2]) end
 end

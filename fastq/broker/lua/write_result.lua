@@ -2,7 +2,7 @@
 KEYS[1] task    asynq:{q}:t:{id}
 KEYS[2] lease   asynq:{q}:lease
 ARGV[1] id      task id
-ARGV[2] owner   fraction of the lease scores that are the caller's
+ARGV[2] owner   the caller's mark, a fraction in the scores of its leases
 ARGV[3] result  bytes
 builds  none
 returns 1 stored | -1 not the caller's
