@@ -45,7 +45,7 @@ class Aggregation:
             await self._aggregator.wind_down(within_s)
 
     async def stop(self, within_s: float) -> None:
-        """End the app's aggregator, give its tasks back, and end ours, within a number of seconds."""
+        """End the app's aggregator, give its tasks back, and end the actor, within a number of seconds."""
         if self._aggregator is not None:
             # A stopped child answers that the server stops, so the tasks go back to their group at once.
             await asyncio.gather(self._child.stop(), self._aggregator.finish(within_s))

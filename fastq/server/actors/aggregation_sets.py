@@ -18,7 +18,7 @@ from fastq.server.base.commands import Commands
 from fastq.wire.codec import view_task_message
 
 MAX_SET_BYTES: Final = 64 * 1024 * 1024
-"""The largest size of messages that are aggregated at once; the task that exceeds it is the last one."""
+"""The most bytes of messages in a set; the task that exceeds them is the last of its set."""
 
 
 class SetReader:
@@ -85,7 +85,7 @@ async def archive_tasks(
 
 
 async def clear_away(commands: Commands, one: AggregationSet) -> None:
-    """Delete the rest of an aggregated set, whichever server aggregated it."""
+    """Delete what is left of an aggregated set, whichever server aggregated it."""
     left = 1
     while left > 0:
         part = await commands.run(read_set(one, 0))

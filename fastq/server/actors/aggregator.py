@@ -42,7 +42,7 @@ FIRST_WAIT_S: Final = 10.0
 LONGEST_WAIT_S: Final = 120.0
 LEAST_PAUSE_S: Final = 0.05
 UNTIL_KNOWN_S: Final = 0.5
-"""The time between two checks whether lanes are known yet; groups that are lanes are not combined."""
+"""The time between two checks whether it is known which groups are lanes; lanes are not combined."""
 MAX_KNOWN_WAITS: Final = 10_000
 MAX_AT_ONCE: Final = 8
 QUICK_S: Final = 1.0
@@ -75,7 +75,7 @@ class Turn(Enum):
     """There may be another set to take."""
 
     NOT_NOW = auto()
-    """It had no turn: other groups took the time."""
+    """The group had no turn: other groups took the time."""
 
 
 class Aggregator(Actor):
@@ -131,7 +131,7 @@ class Aggregator(Actor):
         return pause_s
 
     async def _go_round(self) -> tuple[float, BrokerError | None]:
-        """Take at most one set of every due group; return the seconds until the next is due, 0 if one still is."""
+        """Take at most one set of every due group; return the seconds until a group is due, 0 if one is due now."""
         pauses = [self._interval_s]
         failure: BrokerError | None = None
         for queue in self._queues:
@@ -142,7 +142,7 @@ class Aggregator(Actor):
         return min(pauses), failure
 
     async def _aggregate_queue(self, queue: str) -> float:
-        """Take at most one set of a queue's due groups; return the seconds until the next is due, 0 if one still is."""
+        """Take at most one set of a queue's due groups; return the seconds until one is due, 0 if one is due now."""
         if queue in self._commands.lanes.unknown:
             return UNTIL_KNOWN_S
         pause_s, cursor, more = self._interval_s, 0, False
@@ -230,7 +230,7 @@ class Aggregator(Actor):
         if isinstance(answer, Combined):
             refusal = await self._commit(one, members, answer)
             if refusal is None:
-                # Tasks beyond the limits of one set are due at once.
+                # A set has limits; the tasks beyond them are due at once.
                 return Turn.MORE if len(members) < taken or taken == self._limit else Turn.OVER
             answer = AggregationFailure(refusal)
         await self._give_back(one)

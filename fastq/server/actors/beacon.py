@@ -9,8 +9,9 @@ It is also gone if Redis has closed the connection of its last sign. That proves
 from Redis for as long either, or if Redis is not the same process any more. If the server has extended leases since its
 last sign, it is alive, and only its sign is refused.
 
-A server may come back after its tasks were taken. Only leases up to its last sign are taken, so it keeps those that it
-has extended since, and finds the other tasks gone. Until it has looked, it does not trust its own leases.
+A server may come back after its tasks were taken. Only leases up to its last sign are taken, so it keeps the
+tasks whose leases it has extended since, and finds the others gone. Until it has looked, it does not trust its own
+leases.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +41,10 @@ from fastq.server.inflight.in_flight import InFlight
 
 AT_FIRST: Final = 1000
 AT_ONCE: Final = 100
-"""How many silent servers one tick looks at: ``AT_FIRST``, when all others count as silent, then ``AT_ONCE``."""
+"""The most silent servers that one tick looks at.
+
+In the first tick all others count as silent: there it is ``AT_FIRST``.
+"""
 MOST_OWNED: Final = 5000
 LATE: Final = 1.25
 """A server is looked at after a silence of this many times the interval between two signs."""

@@ -19,7 +19,7 @@ UNABLE_S: Final = 10.0
 
 
 class Custodian(Actor):
-    """The actor that finds forgotten tasks in flight, and a pool without working children."""
+    """The actor that finds tasks in flight that nobody would end, and a pool without working children."""
 
     name = "custodian"
 

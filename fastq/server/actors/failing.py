@@ -9,7 +9,7 @@ from fastq.server.base.outage import Outage
 
 
 class FailingQueues:
-    """Each queue's failures in a row, as one actor has met them; an outage is not logged for each queue."""
+    """Counts an actor's failures in a row, by queue, and logs them; an outage is not logged for each queue."""
 
     def __init__(self, actor: object, outage: Outage, log: Logger) -> None:
         self._actor = actor
@@ -35,7 +35,7 @@ class FailingQueues:
         return {queue for queue in self._failures if self._outage.is_met_by((self._actor, queue))} - self._full
 
     def note_failure(self, queue: str, error: BrokerError) -> float:
-        """Log why a queue failed, unless that is known; return how many seconds it rests."""
+        """Log why a queue failed, unless that is known; return for how many seconds to leave it alone."""
         (self._full.add if isinstance(error, BrokerOutOfMemoryError) else self._full.discard)(queue)
         failures = self._failures[queue] = self._failures.get(queue, 0) + 1
         self.errors[queue] = error
@@ -50,7 +50,7 @@ class FailingQueues:
             self._log.info("Redis operations succeed again after %d failed attempts", failures)
 
     def forget(self) -> None:
-        """Forget all failures, because no further request could tell that they are over."""
+        """Forget all failures, since no request will follow that could succeed."""
         self.errors.clear()
         while self._failures:
             self._outage.clear((self._actor, self._failures.popitem()[0]))

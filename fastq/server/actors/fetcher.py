@@ -48,7 +48,7 @@ UNKNOWN_PAUSE_S: Final = 0.01
 AWAITED_S: Final = 0.25
 """How long room is reserved for the tasks that a node of a cluster was asked for; a slower node holds up no other."""
 VAIN_S: Final = 0.4
-"""The least rest of a queue after due lanes gave nothing twice: other servers took the tasks, and one is enough."""
+"""The least rest of a queue after due lanes gave nothing twice: other servers serve these lanes, and one suffices."""
 SHORTEST_REST_S: Final = 0.001
 NOTHING_TO_DO_S: Final = 3600.0
 _NONE: Final[frozenset[str]] = frozenset()
@@ -122,7 +122,7 @@ class Fetcher(PerNodeActor):
         self.wake()
 
     def note_room(self) -> None:
-        """Wake if the last tick lacked room; otherwise the fetcher waits for something else."""
+        """Wake if the last tick lacked room; if it had room, more room changes nothing."""
         if self._lacks_room:
             self.wake()
 
@@ -243,7 +243,7 @@ class Fetcher(PerNodeActor):
         return NO_ROOM_PAUSE_S
 
     def _expected(self) -> int:
-        """Return how many tasks the nodes that were just asked may bring."""
+        """Return how many tasks may come from the nodes that were just asked."""
         if not self._per_node:
             return 0
         now_s = self._clock.monotonic_s()

@@ -76,8 +76,8 @@ class Forwarder(Actor):
             self.get_on()
             now_ns = self._clock.unix_ns()
             for queue in queues:
-                self._announced_s.pop(queue, None)  # times announced from now on may be missing in the answer
-                self._look_s[queue] = began_s  # in case that there is none
+                self._announced_s.pop(queue, None)  # the answer may lack the times announced from now on
+                self._look_s[queue] = began_s  # if nothing is due, this look counts
             results = await self._commands.run_many([forward(queue, now_ns, BATCH) for queue in queues])
             more = []
             for queue, result in zip(queues, results, strict=True):

@@ -30,7 +30,7 @@ class Healthchecker(Actor):
         self._report = report
 
     def first_tick_after_s(self) -> float:
-        """Wait one interval, as asynq does."""
+        """Wait one interval first, as asynq does."""
         return self._interval_s
 
     async def tick(self) -> float:

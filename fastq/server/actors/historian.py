@@ -30,7 +30,7 @@ class Historian(Actor):
         self._interval_s = interval_s
 
     def first_tick_after_s(self) -> float:
-        """Wait one interval."""
+        """Wait one interval first."""
         return self._interval_s
 
     async def tick(self) -> float:

@@ -39,7 +39,7 @@ class Janitor(Actor):
         self._rounds_left_out: dict[str, int] = {}
 
     def first_tick_after_s(self) -> float:
-        """Wait one interval, as asynq does."""
+        """Wait one interval first, as asynq does."""
         return self._interval_s
 
     async def tick(self) -> float:

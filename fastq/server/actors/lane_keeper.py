@@ -50,7 +50,10 @@ class LaneKeeper(Actor):
         commands.lanes.unknown.update(queues)
 
     def first_tick_after_s(self) -> float:
-        """Wait until the subscriber listens: the look finds all rules set before, and a message tells of later ones."""
+        """Wait until the subscriber listens.
+
+        The first tick then finds the rules set before; messages tell of later ones.
+        """
         return WITHOUT_SUBSCRIBER_S
 
     def look_at(self, queue: str) -> None:

@@ -1,7 +1,7 @@
 """The fate of tasks that were lost with their server; used by the recoverer and the beacon.
 
 A task that is lost for the first time runs again at once, at the head of its queue. A task that is lost again waits as
-for a retry: it may be the one that kills its servers, and other tasks must not be lost with it each time. No attempt is
+for a retry: it may be what kills its servers, and would take other tasks with it each time. No attempt is
 charged. A task that was lost too often, or may run only once, is archived.
 """
 
@@ -69,7 +69,10 @@ class Put(NamedTuple):
 
 
 class _LostTask(NamedTuple):
-    """What becomes of a lost task: it runs again, at ``retry_at_s`` or (0) at once, or is archived."""
+    """A lost task and its fate.
+
+    It is archived if there is a ``why_archived``, else it runs again at ``retry_at_s`` (0: at once).
+    """
 
     id: str
     message: bytes
@@ -166,7 +169,7 @@ class LostTasks:
             return _LostTask(task.id, archived, why_archived=f"it cannot be read: {clean_text(str(error))}")
 
     async def _decide(self, task: LeasedTask, lost: int, now_s: int) -> _LostTask:
-        """Return the fate of a task that was lost for the n-th time; its attempt is not charged."""
+        """Return the fate of a task that was lost for the n-th time."""
         view = view_leased(task)
         why = ""
         if view.retry <= 0:

@@ -1,4 +1,4 @@
-"""An actor's work on a Redis Cluster: a piece for each node, so that a slow one holds up its own queues only."""
+"""An actor's work on a Redis Cluster, divided by node, so that a slow node holds up its own queues only."""
 
 import asyncio
 from collections import defaultdict
@@ -107,7 +107,7 @@ class PerNodeActor(Actor):
         self.wake()
 
     async def finish(self, within_s: float) -> None:
-        """End once the work under way is done, or after so many seconds."""
+        """End once the work under way is done, or after ``within_s``."""
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + within_s
         with suppress(TimeoutError):

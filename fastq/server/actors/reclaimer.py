@@ -1,4 +1,4 @@
-"""The recoverer's work on groups: sets of dead servers, and groups that no server would look at."""
+"""The recoverer's work on groups: sets of dead servers, and groups that are missing from the list of groups."""
 
 import logging
 from collections.abc import Callable
@@ -83,9 +83,9 @@ class Reclaimer:
             )
 
     async def _unlist(self, queue: str, get_on: Callable[[], None]) -> tuple[int, int]:
-        """Take a group off the list if its scheduled tasks were deleted, run or archived before they joined it.
+        """Take a group off the list if its scheduled tasks were deleted, run or archived before they could join it.
 
-        Return how many groups and sets there are.
+        Return how many groups and sets the queue has.
         """
         for _ in range(STRETCHES_A_ROUND):
             get_on()

@@ -132,7 +132,8 @@ class Recoverer(Actor):
             if others:
                 put = await self._lost.put(queue, others, Guard(expired_at=cutoff_s), CAUSE, self.get_on)
                 moved = put.moved + await self._repair_astray(queue, put.astray, cutoff_s)
-            # A list is also bounded in bytes, so only one that is empty, or has no movable task, is the last.
+            # A list is bounded in bytes, too, so a short one need not be the last. An empty one is, and one without
+            # movable tasks.
             if may_take and not moved and not expired.dangling:
                 return
 

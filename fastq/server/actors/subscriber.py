@@ -37,7 +37,7 @@ class Topic(NamedTuple):
 
 
 class Rules(Protocol):
-    """The recipient of changes of the rules for lanes: the lane keeper."""
+    """The part that must hear of changed rules for lanes: the lane keeper."""
 
     def look_at(self, queue: str) -> None:
         """Look for the rules of a queue, which may have changed."""

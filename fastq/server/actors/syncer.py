@@ -3,9 +3,9 @@
 Wakes: a second after a write of ends has failed, or once Redis is known to answer again. Each write checks the owner.
 If a task is not there any more after a write of ours without reply, that write succeeded. A lease that has ended is
 still ours until a recoverer takes the task, and no recoverer can while Redis is away: results are kept however long an
-outage lasts. They are no more than the tasks that were in flight when it began, since nothing is fetched meanwhile. A
-write that Redis refuses for good is given up when the lease that the task had then ends. Each node of a cluster gets
-its own writes. If it dies: the tasks are recovered after their leases, and run again.
+outage lasts. Nothing is fetched meanwhile, so there are no more results than there were tasks in flight when it began.
+A write that Redis refuses for good is given up at the end of the lease that its task had at the refusal. Each node of a
+cluster gets its own writes. If it dies: the tasks are recovered after their leases, and run again.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Syncer(PerNodeActor):
             self._timer = asyncio.get_running_loop().call_later(INTERVAL_S * random.uniform(0.75, 1.25), self.wake)
 
     def try_again(self) -> None:
-        """Write again at once: nothing is fetched from these tasks' queues until then."""
+        """Write again at once: until these ends are written, nothing is fetched from their queues."""
         if self._ends.waiting:
             self.wake()
 

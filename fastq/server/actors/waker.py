@@ -1,7 +1,7 @@
-"""The waker of one queue: waits until the queue has tasks, and tells the fetcher. A second one waits for its bell.
+"""The waker of one queue: waits until the queue has tasks, and tells the fetcher.
 
-Wakes: only when a dequeue has answered "empty"; on a queue that is not empty, the wait would return at once. Writes:
-nothing. If it dies, or lacks the right to wait: the fetcher polls.
+A queue has a second waker, for its bell. Wakes: only when a dequeue has answered "empty"; on a queue that is not empty,
+the wait would return at once. Writes: nothing. If it dies, or lacks the right to wait: the fetcher polls.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ TRY_AGAIN_S: Final = 60.0
 SHORTEST_DELAY_S: Final = 0.01
 DELAY_A_SERVER_S: Final = 0.1
 MANY_SERVERS: Final = 100
-"""With this many servers the delay per server doubles: ten still return per second, which is the cost beside polls."""
+"""With this many servers the delay per server is doubled. About ten wakers still return per second."""
 LONGEST_DELAY_S: Final = 20.0
 
 
@@ -36,7 +36,7 @@ class Waker(Actor):
 
     name = "waker"
     tick_limit_s = None  # it waits to be armed; the wait in Redis has its own limits
-    logs_outages = False  # the fetcher logs them; it also learns of their end sooner
+    logs_outages = False  # the fetcher logs them; it also learns sooner that they are over
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Waker(Actor):
         try:
             await self._watch.wait(self._queue, WAIT_S * random.uniform(0.8, 1.2), self._told, self._key_of)
         except BrokerError as error:
-            self._on_tasks(self._queue)  # it may rest for long, relying on this wait
+            self._on_tasks(self._queue)  # the fetcher may rest for long, relying on this wait
             if error.transient:
                 raise
             if not self._watch.is_refused:

@@ -1,10 +1,10 @@
 """The command connection: the operations of all actors, gathered into pipelines to each node.
 
 Two pipelines to a node may be under way, so that the node has the next one when it has finished the first, while this
-process works. Operations that two actors request at the same time go out in separate pipelines. In one, both actors
-would get their replies and send their next requests at the same time, and Redis would be idle meanwhile. Further
-requests go out together in the next pipeline, so that actors share round trips without knowing of each other. The order
-of two pipelines is not defined.
+process works. Operations that two actors request at the same time go out in separate pipelines. If they shared one,
+both actors would get their replies and send their next requests at the same time, and Redis would be idle meanwhile.
+Further requests go out together in the next pipeline, so that actors share round trips without knowing of each other.
+The order of two pipelines is not defined.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class _Node:
         self._send()
 
     def _send(self) -> None:
-        """Send the waiting requests in one pipeline, but leave one to each pipeline that is about to start."""
+        """Send the waiting requests in one pipeline, but leave one request to each pipeline that is about to start."""
         while self._waiting:
             most = max(1, len(self._waiting) - self._starting)
             taken, self._waiting = self._waiting[:most], self._waiting[most:]

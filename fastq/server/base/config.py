@@ -38,7 +38,7 @@ MAX_WEIGHT: Final = 2**31 - 1
 
 
 class _Default(int):
-    """A number that nobody has chosen."""
+    """A number that is a default, not a user's choice."""
 
 
 def _one_a_cpu() -> int:

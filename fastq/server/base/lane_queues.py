@@ -12,8 +12,8 @@ _OF_QUEUE: Final = "asynq:{"
 class LaneQueues(set[str]):
     """The queues that have rules for lanes; if nobody uses lanes it is empty, and operations are sent as they are.
 
-    Of the ``unknown`` Redis has not told yet whether they have rules: any group of theirs may be a lane. So none of
-    their tasks is taken, and twins are sent: where there are no rules, they do the same as the plain scripts.
+    Redis has not told yet whether the ``unknown`` queues have rules, so any of their groups may be a lane. None of
+    their tasks is taken, and twins are sent. Without rules, a twin does the same as its plain script.
     """
 
     def __init__(self) -> None:

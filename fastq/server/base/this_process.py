@@ -1,7 +1,7 @@
 """The facts that identify a process of this host until it reboots, and the proof that a process has ended.
 
-A pid alone identifies no process, because pids are reused. Together with the machine's boot, the pid's namespace and
-the start time of the process it does; the time namespace belongs to it, because it shifts the start time. Only Linux
+A pid alone identifies no process, because pids are reused. It takes the machine's boot, the pid's namespace and the
+start time of the process, too. The time namespace belongs to these facts, because it shifts the start time. Only Linux
 tells these facts.
 """
 

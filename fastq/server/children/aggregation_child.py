@@ -32,7 +32,7 @@ class AggregationFailure:
 
 
 class AggregationChild:
-    """The child that runs the app's aggregator; a set is ours for ``set_lifetime_s``, of which a call may take 5/6."""
+    """The child that runs the app's aggregator. A call may take 5/6 of a set's lifetime."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ _log = logging.getLogger("fastq.hooks")
 
 
 class SpareChild(PoolListener):
-    """A child with a runner of its own, forked by ``forks``; its configuration's name stands in the log."""
+    """A child with a runner of its own, forked by ``forks``; log lines name it by its configuration's name."""
 
     def __init__(self, config: PoolConfig, forks: ForkServer | None = None) -> None:
         self._config = config
@@ -35,7 +35,7 @@ class SpareChild(PoolListener):
     async def ask(self, data: bytes, limit_s: float, patience_s: float) -> Event | None:
         """Run ``data`` in the child for at most ``limit_s``, and return its event; None if none came, which is logged.
 
-        The event is awaited for ``patience_s``. That is longer, because a child may have to be replaced first.
+        The event is awaited for ``patience_s``, which is longer: a child may have to be replaced first.
         """
         pool = await self._running_pool()
         if pool is None:

@@ -27,7 +27,7 @@ cdef enum:
 
 
 cdef class TaskLines:
-    """The lines of attempts on one server that wait to be written."""
+    """The task log's lines that wait to be written."""
 
     cdef bytearray buffer
     cdef bytearray other

@@ -62,7 +62,7 @@ def plan_acks(
     calls = []
     for (queue, kind), group in by_disposition(ended).items():
         seq_range = tasks.seq_range(queue)
-        # A larger group is divided, but a single call of it might get all the steps.
+        # A larger group is divided among calls, but a single call may need all the steps.
         near = NEAR_STEPS * min(len(group), MAX_CALL_TASKS)
         is_near = most_steps(group, seq_range) <= near or (
             seq_range.size <= LOOK_AT_MOST * len(group) and tasks.steps_to(queue, group) <= near

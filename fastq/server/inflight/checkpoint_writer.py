@@ -59,7 +59,7 @@ class CheckpointWriter:
                 if not is_ours:
                     return  # the next heartbeat finds out, and the handler is told to end
                 task.view = view_task_message(message)
-                if submission is not None:  # maybe of an earlier run; each run has its own numbers
+                if submission is not None:  # the number may be of an earlier run: each run has its own numbers
                     self._note_saved(submission, number)
                 if self._last[task] is last:
                     return

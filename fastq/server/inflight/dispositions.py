@@ -70,7 +70,7 @@ def failure_of(
         if limit != view.retry:
             message = rewrite_task_message(message, retry=limit)
     except InvalidMessageError as flaw:
-        # A view does not read all fields, and no child has decoded a task that never ran.
+        # A message may be malformed where the view did not read it, if no child has decoded it.
         return Archived(view.id, undecodable(view.id, task.queue, view.data, str(flaw), now_s))
     if not will_retry:
         return Archived(view.id, message)

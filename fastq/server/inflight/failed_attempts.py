@@ -38,7 +38,7 @@ class FailedAttempts:
         self._writes: set[asyncio.Task[None]] = set()
 
     def record(self, task: InFlightTask, report: FailureReport, ran_ns: int) -> bytes:
-        """Return the record of an attempt that has just failed; write its traceback if it is the turn of its kind."""
+        """Return the record of an attempt that has just failed; write the traceback if its kind is due for one."""
         now_ns = self._clock.unix_ns()
         if report.kept and self._turns.allows((task.queue, report.fingerprint), self._clock.monotonic_s()):
             writing = asyncio.create_task(self._keep(task.queue, report, now_ns // 1_000_000_000))

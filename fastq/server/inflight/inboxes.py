@@ -46,7 +46,10 @@ class Inboxes:
         return operations
 
     def tell(self, tasks: Sequence[InFlightTask], of: int) -> None:
-        """Begin to tell clients of awaited tasks of one queue, unless Redis did; their write had ``of`` tasks."""
+        """Begin to tell the clients of a queue's tasks that have ended, unless a script has told them.
+
+        The write of the ends had ``of`` tasks.
+        """
         by_inbox = defaultdict[str, list[tuple[str, TaskEnd, str]]](list)
         for task in tasks:
             is_told = of <= TOLD_AT_ONCE and isinstance(task.disposition, Completed)

@@ -40,7 +40,7 @@ def behind_ends(tasks: list[InFlightTask], now_ns: int) -> list[Operation[Any]]:
 
 
 def tell_refusals(results: Sequence[Any]) -> None:
-    """Log the operations behind ends that Redis has refused; an outage is logged for the ends themselves."""
+    """Log the refused operations among those sent behind ends; an outage is logged for the ends themselves."""
     for error in results:
         if isinstance(error, BrokerError) and not is_shared(error):
             _log.warning("another run of a key, or the release of a lock, behind the end of a task: %s", error)
@@ -56,7 +56,7 @@ def without_locked(
 ) -> list[InFlightTask]:
     """Return the tasks that may begin at once; let the others begin once Redis has released their unique locks.
 
-    Those stay in flight until then. A lock that Redis fails to release stays until the end of its task.
+    The others stay in flight until then. A lock that Redis fails to release stays until its task ends.
     """
     locked = [
         task

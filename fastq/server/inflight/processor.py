@@ -244,9 +244,9 @@ class Processor(PoolListener):
         return list(returned.values())
 
     def _add(self, queue: str, view: TaskView, leased_s: float) -> InFlightTask:
-        """Add a task, and give up the one that is in flight under its id."""
+        """Add a task; if another one is in flight under its id, give that up."""
         if (stale := self._tasks.get(queue, view.id)) is not None:
-            # It can be leased again only because its lease, or the end of that run, is no longer ours.
+            # The id was leased again, so the lease of the earlier task, or its end, is no longer ours.
             self.lose(stale)
         return self._tasks.add(queue, view, leased_s)
 
@@ -347,7 +347,8 @@ class Processor(PoolListener):
     def _take_other(self, task: InFlightTask, event: Event, ended: list[InFlightTask], again: list[Submission]) -> None:
         """Handle an event that is not simply the end of a handler."""
         if event.kind in (EventKind.RERUN, EventKind.RETURNED) and task.canceled is not None:
-            # The cancellation did not reach the handler: another coroutine blocked its loop, or it was on its way back.
+            # The cancellation did not reach the handler: another coroutine blocked its loop, or the task was on its way
+            # back.
             event = Event(EventKind.CANCELED, event.submission, b"", event.ran_ns)
         if event.kind is EventKind.RERUN and (why := _why_no_rerun(task, event.data, self._is_closed)):
             event = Event(EventKind.CRASHED, event.submission, why, event.ran_ns)
@@ -371,7 +372,7 @@ class Processor(PoolListener):
             ended.append(self._end(task, event))
 
     def _goes_again(self, task: InFlightTask, event: Event) -> bool:
-        """Return whether to run a task again: its child was killed for a reason outside of it, now or before."""
+        """Return whether a task runs again because its child was killed, now or earlier, for a reason outside of it."""
         if self._is_closed:
             return False
         if event.kind is EventKind.RERUN:
@@ -379,7 +380,7 @@ class Processor(PoolListener):
             task.unexplained_reruns += event.data not in (ANOTHER_TASK, ITS_BATCH)
             task.is_alone |= event.data == ITS_BATCH
             return True
-        # Not back to the queue: there its reruns would be forgotten, so that it could run forever.
+        # The queue would forget the task's reruns, so that it could run forever.
         return event.kind is EventKind.RETURNED and task.reruns > 0
 
     def _is_unknown(self, task: InFlightTask) -> bool:
@@ -508,7 +509,7 @@ def _why_no_rerun(task: InFlightTask, data: bytes, is_closed: bool) -> bytes:
 
 
 def _counts(disposition: Disposition) -> bool:
-    """Return whether the history counts a task with this end as done or failed; then it counts its run, too."""
+    """Return whether the history counts the end of a task, as done or failed, and with it the run."""
     return disposition.is_failure if isinstance(disposition, Retried) else bool(FATES[type(disposition)].history)
 
 

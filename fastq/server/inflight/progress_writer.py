@@ -39,7 +39,7 @@ class ProgressWriter:
         writing.add_done_callback(self._writes.discard)
 
     def with_ends_of(self, tasks: list[InFlightTask]) -> list[Operation[Any]]:
-        """Return the writes that go before the ends of tasks; none for a task that is deleted, or is to run again."""
+        """Return the writes that go before the ends of tasks; a task that is deleted or runs again has none."""
         return [
             write_progress(task.queue, task.id, self._owner, data)
             for task in tasks

@@ -1,8 +1,8 @@
 """Detects that this process was suspended for so long that other servers may have its leases.
 
 A frozen process (SIGSTOP, a suspended machine, swapping) wakes and still believes that its leases are valid. A ticker
-on the loop notices the gap; the beacon notes a sign that failed. While the network is cut, it takes long until a sign
-fails, so a late sign counts, too. Until the leases have been extended again, every write checks the owner.
+on the loop notices the gap; the beacon notes a sign that failed. A late sign counts like a failed one, because while
+the network is cut a sign takes long to fail. Until the leases have been extended again, every write checks the owner.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ cdef list IN_HISTORY = [
     for name in fate.history
 ]
 assert len(OUTCOME_NAMES) <= OUTCOMES
-# Whether a task with this outcome does not run again: then clients are told of its end.
+# Whether a task never runs again after this outcome; clients are told of such ends.
 cdef bint IS_LAST[OUTCOMES]
 for _at, _fate in enumerate(FATES.values()):
     IS_LAST[_at] = _fate.told is not None

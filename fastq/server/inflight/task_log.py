@@ -69,7 +69,7 @@ class _Output(UnblockedOutput):
 
     most_waiting = 8_000_000
     is_told_elsewhere = True
-    linger_s = 0.05  # a write takes as long as hundreds of lines, mostly to wake the thread
+    linger_s = 0.05  # waking the thread for a write takes as long as hundreds of lines
 
     def __init__(self, path: str, server: str) -> None:
         self._path = path

@@ -199,7 +199,7 @@ def count_waits(tasks: list[InFlightTask], first_ns: int, last_ns: int, now_ns: 
 
 
 def count_ends(tasks: list[InFlightTask]) -> None:
-    """Count tasks whose ends were just written; one of them may have been taken again under its id meanwhile."""
+    """Count tasks whose ends were just written; they may be out of flight, and their ids leased again."""
     cdef InFlightTask task
     for task in tasks:
         if task.tally is not None:

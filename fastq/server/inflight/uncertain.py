@@ -33,7 +33,7 @@ _NO_QUEUES: Final[frozenset[str]] = frozenset()
 
 @dataclass(slots=True)
 class _UncertainEnd:
-    """An end whose write failed: it is not written, or in doubt, or refused, or in doubt and refused."""
+    """An end whose write failed. It may be in doubt, refused, both or neither."""
 
     since_s: float
     """When its first write failed (monotonic)."""
@@ -110,7 +110,7 @@ class UncertainEnds:
         return due
 
     def __bool__(self) -> bool:
-        """Return whether there is any, being written now or not."""
+        """Return whether any end is uncertain, also one that is being written now."""
         return bool(self.waiting or self._ends)
 
     @property
@@ -162,7 +162,7 @@ class LostDequeue:
 
 
 class Found(NamedTuple):
-    """The tasks that a lost dequeue of a queue, asked for at ``asked_s``, had leased to us, or why the look failed."""
+    """The answer to a look for a lost dequeue, asked for at ``asked_s``: the tasks leased to us, or an error."""
 
     queue: str
     leased: Leased
@@ -240,7 +240,7 @@ class UncertainDequeues:
 
     @property
     def any_lost(self) -> bool:
-        """Return whether there is still a dequeue to look for."""
+        """Return whether there is a lost dequeue to look for."""
         return bool(self._lost)
 
     def due_s(self) -> float:
@@ -248,7 +248,7 @@ class UncertainDequeues:
         return min((lost.due_s for lost in self._lost), default=inf)
 
     def give_up(self) -> None:
-        """Note that no further look follows."""
+        """Note that nobody will look for lost dequeues any more."""
         self._is_over = True
 
     def due(self, *, at_once: bool = False) -> list[LostDequeue]:

@@ -21,12 +21,15 @@ from fastq.server.wiring.process import ServerProcess
 
 STRETCH_S: Final = 0.001
 MOST_CONNECTIONS: Final = 16
-"""One more ends the connection whose client has kept us waiting longest; if none has, the new one is closed."""
+"""The most connections at a time.
+
+A further one ends the connection whose client keeps us waiting, or is closed itself.
+"""
 MOST_HEAD_BYTES: Final = 16_384
 HEAD_S: Final = 2.0
 """The time limit for a request."""
 PATIENCE_S: Final = 10.0
-"""The time limit for its answer."""
+"""The time limit for an answer."""
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 _log = logging.getLogger("fastq")

@@ -23,7 +23,7 @@ _log = logging.getLogger("fastq")
 
 
 class FirstContact:
-    """The wait for Redis' first answer: growing pauses, a log line now and then, and a deadline."""
+    """The wait for Redis' first answer, with growing pauses, a log line now and then, and a deadline."""
 
     def __init__(self, within_s: float) -> None:
         self._deadline_s = time.monotonic() + within_s

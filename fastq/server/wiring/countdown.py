@@ -14,7 +14,7 @@ LAST_WRITES_S: Final = 1.0
 TO_A_SILENT_REDIS_S: Final = 0.25
 """The least time for which last writes are tried if Redis does not answer."""
 GOODBYE_S: Final = 0.1
-"""How long Redis is then asked to delete the server's published data, which expires by itself within 10 s."""
+"""How long Redis is asked to delete the server's published data. It expires by itself within 10 s."""
 INTERPRETER_S: Final = 0.15
 """The time of Python's own exit."""
 

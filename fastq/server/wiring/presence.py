@@ -110,7 +110,7 @@ class ServerPresence:
         """Return the data as of now."""
         shown = self._shown()
         most = min(MAX_PAYLOAD, MAX_PAYLOADS // max(1, len(shown)))
-        ahead_ns = self._wall_ns()  # once: the tasks of one call are told to have begun at one time
+        ahead_ns = self._wall_ns()  # computed once: all tasks of a call are shown to have begun at one time
         workers = {task.id: self._worker(task, running, most, ahead_ns) for task, running in shown.items()}
         identity, config = self._identity, self._config
         info = ServerInfoMessage(

@@ -90,8 +90,8 @@ MakeAggregationChild: TypeAlias = Callable[[ServerConfig, float, str, ForkServer
 class ProcessOptions:
     """The app, Redis and settings of a server.
 
-    ``idle_s`` ends the server once it has had nothing to do for so long (0: as soon as its queues are empty, None:
-    never), ``max_tasks`` once it has run so many tasks (0: any number). ``watches`` reloads the app when a Python file
+    The server ends once it has had nothing to do for ``idle_s`` (0: as soon as its queues are empty, None: never), or
+    once it has run ``max_tasks`` tasks (0: any number). ``watches`` reloads the app when a Python file
     below the current directory changes.
     """
 
@@ -109,13 +109,13 @@ class ServerProcess:
     """The main process of one server, on the running event loop."""
 
     where = ""
-    """The Redis that it is connected to."""
+    """Which Redis the server is connected to."""
     load_s = 0.0
     """How long it took until all children were ready."""
     has_begun = False
     """Whether it has begun to fetch."""
     has_finished = False
-    """Whether it ended because nothing was left to do, not because it was told to."""
+    """Whether it ended because nothing was left to do, not because it was stopped."""
     _failure: PoolStartError | None = None
 
     def __init__(
@@ -133,7 +133,8 @@ class ServerProcess:
         self._clock = clock or SystemClock()
         self.identity = identity or new_identity()
         self._own_process = own_process or ThisProcess()
-        # The fetcher is made last. Through these, others tell it that there is room for a task, or a queue has tasks.
+        # The fetcher is made last. Other parts call it through these relays when there is room for a task, or a queue
+        # has tasks.
         self._make_room, self._on_tasks = Relay[[]](), Relay[[str]]()
         notices, infos = (partial(log_text, _pool_log, level) for level in (logging.WARNING, logging.INFO))
         self.forks = ForkServer(pool_config(options), notices, infos)
@@ -158,7 +159,7 @@ class ServerProcess:
         self._hurry = asyncio.Event()
 
     def _make_writers(self) -> None:
-        """Make the writers of what tasks leave behind, while they run and when they end."""
+        """Make the writers of acks, results, progress, checkpoints and logs."""
         commands, clock = self.commands, self._clock
         name = server_name(self.identity.host, self.identity.pid)
         self.task_log = TaskLog(self.config.task_log, name, clock)
@@ -442,7 +443,8 @@ class ServerProcess:
     async def _say_goodbye(self) -> None:
         """Write the rest of the history, and delete the published data."""
         rest = (self.historian.tick(),) if self.config.history else ()
-        # If ends could not be written, the sign stays: then others take these tasks within seconds, as after a death.
+        # If ends could not be written, the sign stays: other servers then take the tasks within seconds, as after a
+        # death.
         withdrawn = () if self.tasks or not self.config.takeover_after else withdraw_sign(self.owner)
         cleared = self._broker.run_many((*clear_server_state(self.identity), *withdrawn))
         await asyncio.gather(cleared, *rest, return_exceptions=True)
