@@ -15,7 +15,7 @@ cdef frozenset TAKERS = frozenset({
 cdef int INNERMOST = 3
 # An exception inside these modules could break what threads share, such as a queue that wakes nobody for its new item.
 cdef dict THREADING = vars(threading), QUEUE = vars(queue)
-# These only wait, and restore their state if an exception is raised while they wait.
+# These functions only wait. If an exception is raised while they wait, they restore their state.
 cdef object JOIN = threading.Thread.join.__code__
 cdef tuple WAITS = tuple([
     function.__code__
@@ -30,12 +30,12 @@ cdef int EXTENDED = _opmap["EXTENDED_ARG"]
 cdef int ENTERS = _opmap.get("LOAD_SPECIAL", -1)
 # Later versions may compile ``with`` in another way.
 cdef bint IS_UNKNOWN = sys.version_info >= (3, 15)
-# From 3.12 on, the lowest bit of LOAD_ATTR's argument is not part of the name's index.
+# From 3.12 on, the lowest bit of LOAD_ATTR's argument is a flag; the index of the name is in the others.
 cdef int FLAGS = 1 if sys.version_info >= (3, 12) else 0
 
 
 cdef bint is_at_lock(unsigned long thread) except -1:
-    """Return whether an exception raised in a thread now would leave a lock taken; no bytecode runs meanwhile."""
+    """Return whether an exception raised in a thread now would leave a lock taken; no bytecode runs during the check."""
     cdef int was_enabled = PyGC_Disable()  # a finalizer would be bytecode
     try:
         return takes_lock(sys._current_frames().get(thread))
@@ -74,7 +74,7 @@ cdef bint enters(code, int at) except -1:
     if IS_UNKNOWN:
         return bool(code.co_exceptiontable)
     at -= 2
-    while at > 0 and not ops[at]:  # the inline cache of the instruction before
+    while at > 0 and not ops[at]:  # the inline cache of the instruction before this one
         at -= 2
     return at >= 0 and ops[at] == ENTERS
 
@@ -91,7 +91,8 @@ cdef bint calls_acquire(code, int at) except -1:
     ops = code.co_code
     if ops[at] not in CALLS:
         return False
-    # The call and the load of its method start at the same position of the source, whatever the arguments are.
+    # The instructions that load a method and that call it have the same start in the source, whatever the arguments
+    # are.
     begins = [(line, column) for line, _, column, _ in code.co_positions()]
     # Inline caches are zeros in ``co_code``, and 0 is not in LOADS.
     for place in range(at - 2, -1, -2):

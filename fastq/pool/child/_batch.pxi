@@ -3,7 +3,7 @@
 cdef int open_batch(Work work, Attempt first) except -1:
     """Begin the tasks of a batch, which its record holds; the first task has the row of the call.
 
-    A task whose time is up ends here, and does not shorten the time of the others.
+    A task whose time is up ends here. Its deadline does not limit the others.
     """
     cdef const char *at = PyBytes_AS_STRING(first.data)
     cdef uint64_t count = (<uint64_t *>at)[0]
@@ -32,7 +32,7 @@ cdef int open_batch(Work work, Attempt first) except -1:
     first.followers = tasks[1:]
     if first.called:
         if first not in first.called:
-            work.slots.interrupt(first.seq, layout.ROW_TIMED_OUT)  # its row is the call's, which must not go on for it
+            work.slots.interrupt(first.seq, layout.ROW_TIMED_OUT)  # the call has its row, and must not go on for it
         first.deadline_ns = least
         work.slots.limit(first.row, least)
     for task in first.followers:
@@ -47,8 +47,8 @@ cdef int open_batch(Work work, Attempt first) except -1:
 cdef int finish_batch(Work work, Attempt first, uint32_t kind, object answer) except -1:
     """End the tasks of a batch, the first one last.
 
-    If the runner answered None, all are done. Then the end of the first task also stands for each task for which
-    nothing is sent.
+    If the runner answered None, all are done. The end of the first task then tells the main process that all others are
+    done for which nothing was sent.
     """
     cdef Attempt task
     cdef bint is_silent = answer is None and kind == DONE

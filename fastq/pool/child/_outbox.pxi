@@ -72,7 +72,7 @@ cdef class Outbox:
             raise RuntimeError("write_result() was called while it is under way, by a signal handler or a finalizer")
         with self.turn:
             if kind >= WRITTEN:
-                task.check()  # it may have ended meanwhile
+                task.check()  # the task may have ended meanwhile
             self.sender = thread
             try:
                 self.send_in_turn(&record, data)
@@ -90,7 +90,8 @@ cdef class Outbox:
                 self.want_room()
                 if self.has_segment_out():
                     self.wait()
-            # By the number the main process knows a segment without a record: a signal handler may raise before push().
+            # The main process knows a segment without a record by this number: a signal handler may raise before
+            # push().
             self.segments += 1
             self.host.send_segment(data, self.segments)
             record.flags, record.b = SEGMENT, self.segments

@@ -1,7 +1,7 @@
 """Run the tasks of a child that run side by side: coroutines in one event loop, plain handlers in threads beside it.
 
-The loop is entered when such a task is next. It is left when a task that runs alone is next and no such task runs. It
-is the same loop every time, so the clients and sessions that handlers bound to it stay valid. Each task runs in a
+The loop is entered when the next task is one of these. It is left when the next task runs alone and none of these runs.
+It is the same loop every time, so the clients and sessions that handlers bound to it stay valid. Each task runs in a
 context of its own, a copy of the child's context at the start.
 """
 
@@ -60,9 +60,9 @@ class Coroutines:
         return self._loop
 
     def call(self, function: Callable[[], object]) -> None:
-        """Call a function while no handler runs; await its result in the handlers' loop if it is awaitable.
+        """Call a function while no handler runs, and await its result in the handlers' loop if it can be awaited.
 
-        It runs in the context of which each handler gets a copy.
+        The function runs in the context that is copied for each handler.
         """
         try:
             outcome = self._context.run(function)
@@ -81,7 +81,7 @@ class Coroutines:
         loop = self.make_loop()
         self._done = loop.create_future()
         loop.add_reader(self._host.wake_fd, self._wake)
-        # A handler that blocks the loop while it waits for room in the ring may consume the wake-up.
+        # A handler may consume the wake-up, if it blocks the loop while it waits for room in the ring.
         self._host.on_drained = lambda: loop.call_soon(self._wake)
         loop.call_soon(self._take)
         while not self._done.done():
@@ -131,7 +131,7 @@ class Coroutines:
                 self._stop()
                 return
             # Without a free row, or behind a plain task, new records can wait, and so can the order to exit: each task
-            # that ends calls this again. If no task runs, nothing would, so a plain task that has just come is news.
+            # that ends calls this again. If no task runs, none will end, so a plain task at the head counts.
             row = self._free[-1] if self._free else NO_ROW
             has_row = row != NO_ROW or self._work.thread_rows
             if not is_idle and (not has_row or self._work.must_wait(row) or self._work.must_exit):
@@ -178,14 +178,14 @@ class Coroutines:
                 )
         except asyncio.CancelledError:
             kind, answer = task.interruption or EventKind.BROKEN, _if_unasked(task)
-        except BaseException:  # SystemExit, too: it must not end the child
+        except BaseException:  # SystemExit included: it must not end the child
             if self._work.forked:
                 raise
             answer = (EventKind.BROKEN, traceback.format_exc().encode())
         self._end(task, kind, answer)
 
     def _look(self) -> None:
-        """End coroutines that other code canceled before their first step: their own code never ran."""
+        """End coroutines that other code canceled before their first step."""
         self._stage.check()
         for running, _ in list(self._running.values()):
             if running.done():
@@ -199,7 +199,7 @@ class Coroutines:
                 self._end(task, task.interruption or EventKind.BROKEN, _if_unasked(task))
 
     def _end(self, task: Attempt, kind: EventKind, answer: Answer | list[Answer]) -> None:
-        # Called by the coroutine itself: a done callback would cost as much again as everything else here.
+        # The coroutine itself calls this: a done callback would cost as much again as everything else here.
         self._work.finish_async(task, kind, answer)
         if not self._rings and self._loop is not None:
             self._rings = True

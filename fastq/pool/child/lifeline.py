@@ -26,7 +26,7 @@ def arm(fd: int, *, by_thread: bool = not sys.platform.startswith("linux")) -> N
         fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(fd, _F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
-    if is_cut(fd):  # the writer was gone before this
+    if is_cut(fd):  # the writer was gone before the signal was armed
         os.killpg(0, signal.SIGKILL)
 
 

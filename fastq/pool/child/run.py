@@ -146,8 +146,8 @@ def run_child(setup: ChildSetup, runner: Runner) -> None:
 def _end_with_main() -> NoReturn:
     """Kill this process group, as the cut lifeline is about to: the main process is gone.
 
-    If only this process ended, the processes that its handlers have started would live on: the kernel guards a group
-    only as long as its leader lives, and the preloader may be gone before it reaps.
+    If only this process ended, the processes that its handlers have started might live on: the kernel's signal to the
+    group is armed only as long as the leader lives, and the preloader may be gone before it reaps.
     """
     os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -29,14 +29,14 @@ class Threads:
         self._is_told = False  # ``on_end`` was called since the last ``take_rows``
         self.running: dict[int, Attempt] = {}
         """The tasks by row; a task that has ended stays here until ``take_rows``."""
-        self._untold: list[Attempt] = []  # their end was asked for, but nothing could be raised in them yet
-        self._is_short = False  # a thread was refused
-        self._unused_rows = list(work.thread_rows)  # those without a thread
+        self._untold: list[Attempt] = []  # tasks told to end, in whose threads nothing could be raised yet
+        self._is_short = False  # the system has refused a thread
+        self._unused_rows = list(work.thread_rows)  # the rows that have no thread yet
         work.thread_rows.clear()
         work.on_thread(self._start)
 
     def prepare(self) -> None:
-        """Start one more thread if none is free; raise ``RuntimeError`` if the system refuses it."""
+        """Start one more thread if none is free; raise ``RuntimeError`` if the system refuses one."""
         if self._unused_rows and not self._work.thread_rows:
             thread = Thread(target=self._serve, name=f"fastq-{len(self._threads)}", daemon=True)
             thread.start()
@@ -45,7 +45,7 @@ class Threads:
 
     def _start(self, task: Attempt) -> None:
         try:
-            # First, since a new thread must wait for the interpreter (GIL), which this task might not release.
+            # Start it before the task begins: a new thread must wait for the GIL, which this task might not release.
             self.prepare()
         except (RuntimeError, MemoryError) as error:
             if not self._is_short:
@@ -73,14 +73,14 @@ class Threads:
             self._work.thread_rows.append(row)
 
     def tell(self) -> bool:
-        """Raise in the threads of tasks whose end was asked for; return whether to call this again soon."""
+        """Raise in the threads of tasks that were told to end; return whether to call this again soon."""
         running = list(self.running.values())
         untold = self._untold + [task for task in running if self._work.was_told(task)]
         self._untold = [task for task in untold if task in running and not self._work.raise_in_thread(task)]
         return bool(self._untold)
 
     def close(self) -> None:
-        """End the threads; no task is in them."""
+        """End the threads, when no task is in them."""
         for _ in self._threads:
             self._inbox.put(None)
         for thread in self._threads:

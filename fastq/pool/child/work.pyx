@@ -2,7 +2,7 @@
 
 The handler of the soft signal raises only while ``Work.task``, the task whose row the main process marked, is in user
 code. So it can hit neither another task nor the pool's own bookkeeping. The same holds for an error that is set for the
-thread of a task: whoever looks at ``Attempt.thread`` and acts on it holds the GIL and runs no bytecode in between.
+thread of a task: from the look at ``Attempt.thread`` to the error that is set, the GIL is held and no bytecode runs.
 
 Results come from any thread (``Outbox``); a fork of the child sends none.
 """
@@ -90,11 +90,11 @@ cdef class Attempt:
     cdef readonly int64_t deadline_ns
     cdef readonly bytes data
     cdef bint told
-    # Whether an error was set for its thread, which may not have been raised yet.
+    # Whether an error was set for the task's thread. The thread may not have raised it yet.
     cdef bint thrown
     cdef bint is_awaited
     cdef bint is_threaded
-    # Progress that came too soon to be sent: it goes with the end.
+    # Progress that came too soon after the last to be sent: it is sent with the end.
     cdef bytes unsent
     # Python's id of the thread that is in the task's user code, where it may be interrupted; 0 for none.
     cdef unsigned long thread
@@ -106,12 +106,12 @@ cdef class Attempt:
 
     @property
     def interruption(self) -> EventKind | None:
-        """Return TIMEOUT, CANCELED, MEMORY_LIMIT or ABORTED once the end was asked for."""
+        """Return TIMEOUT, CANCELED, MEMORY_LIMIT or ABORTED once the task was asked to end."""
         return _INTERRUPTIONS.get(self.work.slots.state(self.row, self.seq))
 
     @property
     def batch(self) -> tuple[list[bytes], list[Attempt]]:
-        """Return the bytes and the attempts of those tasks of a batch that the call runs."""
+        """Return the bytes and the attempts of the tasks of a batch whose time was not up at the start."""
         return [task.data for task in self.called], self.called
 
     @property
@@ -155,7 +155,7 @@ cdef class Attempt:
         return self.work.slots.saved(self.row) >= <uint64_t>number
 
     cdef int check(self) except -1:
-        """Raise unless this process runs the task, now."""
+        """Raise unless the task runs now, in this process."""
         if self.work.forked:
             raise TaskEndedError("this process is a fork of the worker process that runs it")
         if self.work.slots.state(self.row, self.seq) == ROW_IDLE:
@@ -188,7 +188,7 @@ cdef class Work:
     # The rows of free threads, and the function that gets each task that has begun in one of these rows.
     cdef readonly list thread_rows
     cdef object start_thread
-    # How many checkpoints its tasks have sent.
+    # How many checkpoints the tasks of this child have sent.
     cdef int64_t checkpoints
 
     def __init__(self, memory: Memory, bell: Memory, shape, runner, host) -> None:
@@ -234,7 +234,7 @@ cdef class Work:
                 # From here until leave_handler() an interruption raises in the task; before and after, it does not.
                 self.enter_handler(task)
                 if self.slots.state(task.row, task.seq) != ROW_RUNNING:
-                    self.tell(task)  # it may have been interrupted already
+                    self.tell(task)  # the task may have been interrupted already
                 if task.followers is None:
                     answer = self.runner.run(task.data, task)
                 else:
@@ -307,7 +307,7 @@ cdef class Work:
         self.tasks.advance(record)
         self.tasks.publish_head()
         if record.flags & SEGMENT:
-            # It was sent before the record, and must be taken even if the record was withdrawn.
+            # The segment was sent before its record, and must be taken even if the record was withdrawn.
             try:
                 data = self.host.receive_segment(ours)
             except OSError:
@@ -331,7 +331,7 @@ cdef class Work:
     cdef int give_back(self, Attempt task) except -1:
         """Return a task that cannot begin here, and ask for a replacement of this child.
 
-        If this child has begun no task at all, the next one would have no descriptor either: the task fails.
+        If this child has begun no task at all, its successor would lack descriptors, too: the task fails.
         """
         self.slots.end(task.row, task.seq)
         if self.has_begun:
@@ -367,8 +367,8 @@ cdef class Work:
             self.outbox.send(task, PROGRESS, task.unsent, 0)
         state = self.slots.end(task.row, task.seq)
         if state != ROW_RUNNING:
-            # The interruption decides the outcome, whatever the handler returned. Kept are the runner's own report of
-            # the interruption, and the handler's decision against a retry.
+            # The interruption decides the outcome, whatever the handler returned. Two answers are kept: the runner's
+            # own report of the interruption, and the handler's decision against a retry.
             told = _INTERRUPTIONS.get(state, EventKind.BROKEN)
             if told != kind and not (told in _TOLD_TO_END and kind in _DECISIONS):
                 kind, data = told, TOO_LATE if told in _TOLD_TO_END else b""
@@ -385,7 +385,7 @@ cdef class Work:
         return 0
 
     cdef bint next_is_awaited(self) except -1:
-        """Return whether clients also wait for the next task: then its end rings for both."""
+        """Return whether clients wait for the next task, too: then the end of that task rings for both."""
         cdef Record record
         return self.tasks.look(&record) == FOUND and record.kind & AWAITED != 0
 
@@ -403,7 +403,7 @@ cdef class Work:
         cdef Attempt unit = task if task.leader is None else task.leader
         cdef bint gets_signals = self.outbox.is_own_thread()
         task.check()
-        # What ends a task is to raise in user code, not here.
+        # An interruption must raise in user code, not here.
         if gets_signals:
             shielded, self.task = self.task, None
         elif unit.thread == PyThread_get_thread_ident():
@@ -442,7 +442,7 @@ cdef class Work:
             self.wake_up()
             return False
         if rings:
-            self.outbox.ring_if_unread()  # if its other tasks were withdrawn, no later result rings for unread ones
+            self.outbox.ring_if_unread()  # its other tasks may have been withdrawn: then no result would ring later
         return True
 
     def wake_up(self) -> None:
@@ -460,7 +460,7 @@ cdef class Work:
         """Begin the next record in a row if it is for a coroutine; return ``None`` if it is not or there is none.
 
         Records for threads that come before it begin in threads. With ``NO_ROW`` no coroutine begins. A withdrawn
-        record needs no row and is skipped: there may be a row for those behind it.
+        record needs no row, and is skipped: there may be a row for the records behind it.
         """
         cdef Record record
         cdef Attempt task
@@ -479,7 +479,7 @@ cdef class Work:
         return None
 
     cdef int row_for(self, Record *record, int row):
-        """Return the row in which a record would begin: for a coroutine ``row``; negative if the record must wait."""
+        """Return the row in which a record would begin (``row`` for a coroutine), negative if it must wait."""
         if record.kind & THREADED:
             return self.thread_rows[len(self.thread_rows) - 1] if self.thread_rows else NO_ROW
         return row if record.kind & ASYNC else NO_ROW
@@ -517,7 +517,7 @@ cdef class Work:
     def raise_in_thread(self, task: Attempt) -> bool:
         """Raise, once, in the thread of a task that was told to end.
 
-        Return False, to be tried again, while the thread is outside of user code or takes a lock.
+        Return False while the thread is outside of user code or takes a lock: the caller tries again.
         """
         error = TaskTimeout if task.interruption is EventKind.TIMEOUT else TaskCanceled
         if task.told:

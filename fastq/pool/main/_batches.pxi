@@ -71,7 +71,7 @@ cdef int note_batch(ChildQueue queue, Submission leader) except -1:
 cdef int end_rest(uint32_t kind, Submission leader, list events, int64_t ran_ns) except -1:
     """End the tasks of a batch for which the child has sent nothing by the batch's end; return how many.
 
-    They are done, unless the child has given the batch back, or could not receive it.
+    These tasks are done, unless the child has given the batch back, or could not receive it.
     """
     cdef Submission follower
     cdef ChildQueue queue = leader.queue

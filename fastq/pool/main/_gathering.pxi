@@ -10,7 +10,8 @@ cdef bint gather(Dispatcher desk, Submission submission) except -1:
     cdef int64_t size = PyBytes_GET_SIZE(submission.data)
     cdef int64_t due_at = submission.submitted_at + (0 if desk.none_follow else rule.wait_ns)
     if submission.deadline_unix_ns > 0:
-        # Half of the time until its deadline, since it would not be started after that.
+        # The batch waits for half of the time until the task's deadline: after the deadline the task would not be
+        # started.
         due_at = min(due_at, atomic.now_ns() + (submission.deadline_unix_ns - atomic.unix_ns()) // 2)
     if leader is not None and leader.batch_bytes + size > rule.max_bytes:
         del desk.open_batches[rule]
@@ -67,7 +68,8 @@ cdef list scatter(Dispatcher desk, Submission leader):
 cdef bint may_go(Dispatcher desk, ChildQueue queue, Submission leader) except -1:
     """Return whether a child may get a batch, in view of the batches of the same rule that the child has.
 
-    A batch that is not full waits in a ring only if no other of its rule is there: else it stays here and can grow.
+    A batch that is not full may go to a ring only if no other batch of its rule waits there. Else it stays here and can
+    grow.
     """
     return not is_open(desk, leader) or starts_at_once(queue, leader) or not queue.calls.get(leader.batch)
 
@@ -83,7 +85,7 @@ cdef Py_ssize_t gathering(Dispatcher desk, int64_t now) except -1:
 
 
 cdef int64_t since(Submission submission) noexcept:
-    """Return since when a task has waited for a child, and not for its batch to fill."""
+    """Return since when a task has waited for a child; the wait for its batch to fill does not count."""
     return max(submission.submitted_at, submission.due_at)
 
 

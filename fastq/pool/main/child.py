@@ -54,21 +54,21 @@ class Child:
     def __init__(self, number: int, config: PoolConfig, shape: Layout) -> None:
         self.number = number
         self.state = ChildState.STARTING
-        self.since_s = time.monotonic()  # in this state
+        self.since_s = time.monotonic()  # when it got its present state
         self.pid = 0
         self.pidfd = -1
         self.blamed: Submission | None = None  # the task because of which the main process killed it
-        self.is_settled = False  # it has worked, or been ready for a while
+        self.is_settled = False  # it has ended a task, or been ready for a while
         self.preloader: PreloaderClient | None = None  # the one that forked it
         self.is_outdated = False  # another preloader is in charge, so the child will be replaced
         self.is_too_big = False  # it has grown above memory_limit, so it will be replaced
         self.is_orphan = False  # its preloader is dead and cannot report how it ended
         self.peak_rss = 0
-        self.rss = 0  # when it was last looked at
+        self.rss = 0  # at the last look
         self.report_timer: asyncio.TimerHandle | None = None  # limits the wait for the preloader's report of its end
         self.status: int | None = None
         self.text = ""  # why it could not start
-        self.failed_hook = ""  # which of child_start has raised
+        self.failed_hook = ""  # the function of child_start that has raised
         self.segment = Segment.create(shape.size)
         write_header(self.segment, shape)
         try:
@@ -103,12 +103,13 @@ class Child:
         self.queue.set_open(False)
         if not self.pid or self.status is not None:
             return
-        # The preloader kills the group before it reaps the child; after that the pid may belong to another process.
+        # The preloader kills the group, too, before it reaps the child; after that the pid may belong to another
+        # process.
         if send_signal(self.pid, self.pidfd, signal.SIGKILL):
             kill_group(self.pid)
 
     def signal(self, submission: Submission) -> None:
-        """Signal the child that a task is asked to end; the child checks in the row that it still runs it."""
+        """Signal the child that a task is asked to end; the child checks in the task's row that the task still runs."""
         if submission.is_async:
             self.queue.wake()
         else:

@@ -9,7 +9,7 @@ cdef class Estimate:
     cdef int count
     cdef void update(self, double ran_ns) noexcept
 
-# Read only: one object for all tasks that may be in one batch.
+# Read only, since all tasks that may be in one batch share the object.
 cdef class BatchRule:
     cdef readonly Py_ssize_t size
     cdef readonly int64_t wait_ns
@@ -19,7 +19,7 @@ cdef class Submission:
     cdef readonly object key
     cdef readonly bytes data
     cdef readonly str type
-    # Set right after ``make`` by its caller.
+    # The caller of ``make`` sets these right after it.
     cdef readonly bint is_async
     cdef public bint is_awaited, is_threaded
     cdef readonly int64_t timeout_ns
@@ -30,7 +30,7 @@ cdef class Submission:
     cdef uint64_t position
     cdef int64_t submitted_at
     cdef double charge_ns
-    # The total of charges that its child had been given up to this submission, inclusive.
+    # The sum of the charges given to the child up to this submission, including its own.
     cdef double given_ns
     cdef Estimate estimate
     cdef readonly ChildQueue queue
@@ -40,8 +40,8 @@ cdef class Submission:
     # others.
     cdef list followers
     cdef readonly Submission leader
-    # In the first task: when the batch goes to a child even if it is not full, and the bytes of all its tasks. Once it
-    # has gone: how many tasks the call is for, and how long the batch waited for them.
+    # In the first task, before the batch goes to a child: when it goes even if it is not full, and the bytes of all its
+    # tasks. After that: how many tasks the call is for, and how long the batch waited for them.
     cdef int64_t due_at
     cdef int64_t batch_bytes
     cdef readonly int called
@@ -65,12 +65,12 @@ cdef class ChildQueue:
     cdef object channel
     cdef int wake_fd
     cdef dict in_flight
-    # How many of ``in_flight`` are not the first of their batch; the rows for such tasks that are free again, and how
-    # many rows were made.
+    # ``following``: how many of ``in_flight`` are not the first of their batch. The others: the free rows for such
+    # tasks, and how many rows were made.
     cdef Py_ssize_t following
     cdef list free_places
     cdef int first_place, made_places
-    # How many calls it has for each ``BatchRule``.
+    # How many calls the child has for each ``BatchRule``.
     cdef dict calls
     cdef readonly bint open
     cdef readonly int64_t left
@@ -81,12 +81,12 @@ cdef class ChildQueue:
     cdef int64_t bytes
     cdef double backlog_ns
     cdef bint touched
-    # When the end of a task was last read.
+    # When the end of a task was last read from the child.
     cdef int64_t ended_at
-    # Set by the dispatcher: until then the child is reserved for one sort; 0 for none.
+    # Set by the dispatcher: until when the child is reserved for one sort, 0 if it is not.
     cdef int64_t reserved_until
     cdef bint reserved_for_async
-    # Set by the dispatcher: until then the child is given no coroutine that would have to wait for a row.
+    # Set by the dispatcher: until when the child gets no coroutine that would have to wait for a row.
     cdef int64_t strict_until
     # The child's read position and the time at its last sign of life, and the time of the last look.
     cdef uint64_t alive_head

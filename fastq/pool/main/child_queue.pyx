@@ -48,8 +48,8 @@ cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
 cdef Py_ssize_t STOPPING_AT = layout.STOPPING_AT
 cdef Py_ssize_t REPORT_AT = layout.REPORT_AT
 cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
-# A late task is expected to run for this many times its delay longer. Once it is late by half of prefetch_time, its
-# child must get no more tasks: so the factor is more than 2.
+# A late task is expected to run on for this many times its delay. A child whose task is late by half of prefetch_time
+# must get no more tasks, so the factor must be above 2.
 cdef double LATE_FACTOR = 4
 cdef double FOREVER_NS = 1e18
 cdef Py_ssize_t PLACES = layout.PLACES
@@ -116,12 +116,12 @@ cdef class Submission:
 
     @property
     def unit(self) -> Submission:
-        """Return the first task of its batch, or this one if it is by itself."""
+        """Return the first task of the submission's batch, or the submission itself if it has no batch."""
         return self if self.leader is None else self.leader
 
     @property
     def is_among_others(self) -> bool:
-        """Return whether it is in a call with other tasks."""
+        """Return whether the submission is in a call with other tasks."""
         return self.leader is not None or bool(self.followers)
 
 
@@ -129,7 +129,7 @@ cdef class Event:
     """An event of a submission: its end, or what its handler sent meanwhile.
 
     ``kind`` is an ``EventKind``, and decides what ``data`` is: a result, a report of a failure, in most cases nothing.
-    ``ran_ns`` is the run time of the handler, 0 if it did not begin. The submission knows the task and its type.
+    ``ran_ns`` is the run time of the handler, 0 if it did not begin.
     """
 
     def __init__(self, kind: EventKind, submission: Submission, data: bytes = b"", ran_ns: int = 0) -> None:
@@ -168,7 +168,7 @@ cdef class ChildQueue:
         self.free_places = []
         self.first_place = shape.first_place
         self.calls = {}
-        # How many more this child may be given, -1 for any number.
+        # How many more tasks this child may be given, -1 for any number.
         self.left = max_tasks or -1
 
     cdef Py_ssize_t count(self):
@@ -214,7 +214,7 @@ cdef class ChildQueue:
     cdef void measure_backlog(self, int64_t now):
         """Estimate how long the child will be busy, from one read of its row.
 
-        The estimate is right even if the results of ended tasks were not collected yet.
+        Ended tasks do not count, even if their results were not collected yet.
         """
         cdef Submission running
         cdef int64_t since
@@ -268,7 +268,7 @@ cdef class ChildQueue:
             if not self.tasks.has_room(8):
                 unpack_batch(self, submission)
                 return False
-        self.in_flight[seq] = submission  # this may fail, so it comes before anything that the child can see
+        self.in_flight[seq] = submission  # this may fail, so it comes before anything that the child sees
         position = -1
         try:
             if not record.flags or self.send_segment(data):
@@ -300,7 +300,7 @@ cdef class ChildQueue:
         try:
             self.channel.send("segment", [fd], size=len(data))
         except ChannelClosedError:
-            return False  # the child is gone, which is noticed soon, or does not read fast enough
+            return False  # the child is gone, which will be noticed soon, or does not read fast enough
         finally:
             os.close(fd)
         return True
@@ -401,7 +401,7 @@ cdef class ChildQueue:
                 data = PyBytes_FromStringAndSize(record.data, record.size)
             self.results.advance(&record)
             if submission is None and WRITTEN <= record.kind <= LAST:
-                continue  # written by a thread of the handler while that ended
+                continue  # a thread of the handler wrote it while the handler ended
             if submission is None or not 0 < record.kind <= LAST:
                 raise RingCorruptError(f"a result of kind {record.kind} for {record.seq}, which the child does not have")
             events.append(Event.make(record.kind, submission, data, record.a))
@@ -422,7 +422,10 @@ cdef class ChildQueue:
         return ended
 
     cdef int end_of(self, uint32_t kind, Submission submission, list events, int64_t ran_ns, Estimate mean) except -1:
-        """Remove a submission that has ended; return how many ended: with the first of a batch, all not reported."""
+        """Remove a submission that has ended; return how many ended.
+
+        The first of a batch ends all those that were not reported.
+        """
         cdef Submission leader = submission.leader
         cdef int called = max(1, submission.called if leader is None else leader.called)
         cdef int ended = 1
@@ -458,7 +461,8 @@ cdef class ChildQueue:
     cdef list take_back(self, Submission submission):
         """Withdraw a submission with all of its batch; return them, or nothing if the child has begun it.
 
-        The caller must then wake the child: it may be waiting for a row for this one, and have a row for the next.
+        The caller must then wake the child: it may have waited for a row for this submission, and have one for the
+        next.
         """
         cdef Submission unit = submission if submission.leader is None else submission.leader
         if not self.tasks.take_back(unit.position):
@@ -502,7 +506,7 @@ cdef class ChildQueue:
         return 0
 
     def runs_on(self, submission: Submission) -> bool:
-        """Return whether a submission's call must go on for another task of its batch, which was not told to end."""
+        """Return whether the call of a submission must go on, because another task of its batch was not told to end."""
         cdef Submission unit = submission if submission.leader is None else submission.leader
         cdef Submission other
         if not unit.followers:
@@ -515,7 +519,7 @@ cdef class ChildQueue:
     def is_deaf(self, now: int, patience_ns: int) -> bool:
         """Return whether the child is idle but has read none of its waiting tasks for ``patience_ns``.
 
-        The time counts from the first look, and starts anew after this process itself was suspended.
+        The time counts from the first look, and anew after this process was suspended.
         """
         cdef int64_t now_ns = now
         cdef bint was_away = now_ns - self.looked_at > <int64_t>patience_ns // 4

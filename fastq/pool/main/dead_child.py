@@ -1,9 +1,9 @@
 """The fates of the tasks of a dead child: each gets exactly one outcome.
 
 Results that the child had sent count. A task that it had not begun waits again. A coroutine that had no step yet goes
-back to its queue. If the child died by itself, the running tasks are charged. If the main process killed it, only the
-blamed task is charged, and those that had been asked to end and did not. In a batch nobody knows which task was the
-cause, so none is charged, and each runs again alone.
+back to its queue. If the child died by itself, the running tasks are charged. If the main process killed it, two kinds
+are charged: the blamed task, and tasks that had been asked to end and did not. In a batch nobody knows which task was
+the cause, so none is charged, and each runs again alone.
 """
 
 from fastq.pool.main.child import Child, ChildState
@@ -50,7 +50,7 @@ def _verdict(child: Child, submission: Submission) -> EventKind:
     if state == layout.ROW_ABORTED:
         return EventKind.ABORTED
     if was_killed and not is_blamed and unit.is_async and not seen:
-        # Even if it was asked to end, it could not notice: another task blocked its loop.
+        # It could not notice that it was asked to end: another task blocked its loop.
         return EventKind.RERUN
     if state in _ASKED:
         return _ASKED[state]

@@ -40,13 +40,13 @@ cdef int MEAN_SPAN = 64
 # For the share that a task has in a call. Narrow, since a call may take long, and the next one should be full.
 cdef int SHARE_SPAN = 16
 # How long a few tasks wait here for a row, or for the child that is reserved for them. Then they are returned, since
-# another server may have a free one. The child stays reserved for as long after it has run dry: returned tasks come
-# back from Redis much sooner.
+# another server may have a free one. A reserved child stays reserved for so long after it has run dry. Returned tasks
+# come back from Redis much sooner.
 cdef int64_t PATIENCE_NS = 1_000_000_000
-# How many tasks of a sort may wait like this. More would take the places of tasks that could start.
+# How many tasks of a sort may wait in this way. More would take the places of tasks that could start.
 cdef int PATIENT_TASKS = 16
-# While every child has this share of its backlog, no tasks are requested: they would be fetched and written in calls of
-# one or two tasks each, which cost more than the tasks.
+# While every child has this share of its backlog, no tasks are requested. They would come in calls of one or two tasks
+# each, and the calls would cost more than the tasks.
 cdef double ENOUGH = 0.75
 # A child whose backlog has grown by less than this gets the next task, too: waking another child costs as much.
 cdef int64_t RUN_NS = 100_000
@@ -78,10 +78,10 @@ cdef class Dispatcher:
     cdef dict open_batches
     cdef Py_ssize_t following
     cdef bint none_follow
-    # The mean share that recent tasks had in a call; 1 until the first task for a batch has come.
+    # The mean share of recent tasks in a call; 1 until the first task for a batch has come.
     cdef Estimate share
     cdef bint has_batches
-    # Which sorts have come so far. Once a task of each of them is stuck, all tasks are.
+    # The sorts of tasks that have come so far. If a task of each of them is stuck, all tasks are.
     cdef bint come[SORTS]
 
     def __init__(self, bell: Memory, prefetch_time: float, prefetch_records: int) -> None:
@@ -162,7 +162,7 @@ cdef class Dispatcher:
                     if queue is not None and self.push(queue, submission, now):
                         self.waiting.popleft()
                         continue
-                    stuck[sort] = not is_open(self, submission)  # a batch that is not full holds up no others
+                    stuck[sort] = not is_open(self, submission)  # a batch that is not full holds up no other tasks
                     reserve_child(self.queues, submission.is_async, now)
                 kept.append(submission)
                 self.waiting.popleft()
@@ -175,7 +175,7 @@ cdef class Dispatcher:
         return []
 
     cdef bint push(self, ChildQueue queue, Submission submission, int64_t now) except -1:
-        """Give a submission to a child; return False, so that it waits, if there is no room or on an error."""
+        """Give a submission to a child; return False if there is no room or an error occurs: then it waits here."""
         try:
             if not queue.push(submission, self.seq + 1):
                 return False
@@ -191,7 +191,7 @@ cdef class Dispatcher:
         return True
 
     def take_shortage(self) -> Exception | None:
-        """Return the last error in passing on tasks since the last call, None if there was none."""
+        """Return the last error in passing on tasks since this was last called, None if there was none."""
         shortage, self.shortage = self.shortage, None
         return shortage
 
@@ -199,7 +199,7 @@ cdef class Dispatcher:
         return [Event.make(RETURNED, submission, b"", 0) for submission in take_waiting(self)]
 
     cdef ChildQueue choose(self, Submission submission, int64_t now):
-        """Return the queue of about the least busy child that may take a submission now, None if none may."""
+        """Return the queue of a child that may take a submission now and is among the least busy, None if none may."""
         cdef ChildQueue queue
         cdef ChildQueue best = self.last
         if best is not None and best.backlog_ns < self.last_until_ns and self.may_take(best, submission, now):
@@ -227,7 +227,7 @@ cdef class Dispatcher:
                 return False
             held += submission.batch_bytes - PyBytes_GET_SIZE(submission.data)
         return starts_at_once(queue, submission) or (
-            not queue.is_mixed()  # a task that waits for its row keeps the other sort from free rows
+            not queue.is_mixed()  # a task that waits for a row keeps tasks of the other sort from free rows
             and self.may_wait(queue, submission.estimate.ns, now)
             and count < self.max_records + at_once - 1
             and held + PyBytes_GET_SIZE(submission.data) <= MAX_BYTES
@@ -321,15 +321,15 @@ cdef class Dispatcher:
         """Return whether a child may have one more task that waits behind those that it runs."""
         if not queue.async_count:
             return queue.backlog_ns < self.prefetch_ns
-        # Beside another sort, a waiting task would keep that sort from free rows.
+        # If the child has tasks of both sorts, a waiting task would keep the other sort from free rows.
         return not queue.is_mixed() and queue.backlog_ns + charge_ns / queue.at_once() <= self.due_ns(queue, now)
 
     cdef double due_ns(self, ChildQueue queue, int64_t now):
         """Return how long a child may be busy and still get more tasks.
 
         Tasks side by side count as busy for one task's time, although the next one starts as soon as the first of them
-        ends. So about as many may wait as end in half of ``prefetch_time``. If none has ended within ``prefetch_time``,
-        none may wait.
+        ends. So about as many tasks may wait as end in half of ``prefetch_time``. If none has ended within
+        ``prefetch_time``, none may wait.
         """
         if queue.async_count < queue.at_once():
             return self.prefetch_ns
@@ -340,7 +340,7 @@ cdef class Dispatcher:
     cdef Py_ssize_t free_rows(self, ChildQueue queue, Py_ssize_t at_once):
         """Return how many tasks to request for the free rows.
 
-        If only one sort has free rows, few are requested: those that come may be of the other sort.
+        If only one sort has free rows, few tasks are requested: they may be of the other sort.
         """
         cdef int full = full_sort(queue)
         if full == THREAD and self.come[COROUTINE]:
@@ -371,7 +371,7 @@ cdef class Dispatcher:
         self.put_back(stuck + late)
         events = self.dispatch()
         if now >= self.next_return and any([submission.queue is None for submission in stuck]):
-            limit = now  # other servers may have room; not each time: with more children than cores some look stuck
+            limit = now  # other servers may have room; seldom: with more children than cores some look stuck
             self.next_return = now + <int64_t>(1.5 * self.prefetch_ns)
         return events + return_late(self, limit, now)
 
@@ -396,7 +396,7 @@ cdef class Dispatcher:
         self.waiting = deque(sorted([*again, *self.waiting], key=_order))
 
     def let_batches_go(self) -> list[Event]:
-        """Let no batch wait for more tasks, now and later, since none come; return events as ``dispatch`` does."""
+        """Let no batch wait for more tasks, from now on, since none will come; return events as ``dispatch`` does."""
         cdef Submission leader
         cdef int64_t now = atomic.now_ns()
         self.none_follow = True
@@ -441,7 +441,8 @@ include "_gathering.pxi"
 cdef list return_late(Dispatcher desk, int64_t limit, int64_t now):
     """Return events for all waiting tasks if the first waited too long, except a few that would come back at once.
 
-    Those few are of a sort for which a child is reserved, or for which a child with free rows of another sort is full.
+    A few tasks stay of each sort for which a child is reserved, or for which a child with free rows of another sort is
+    full.
     """
     cdef Submission submission
     cdef ChildQueue queue
@@ -457,7 +458,7 @@ cdef list return_late(Dispatcher desk, int64_t limit, int64_t now):
     for submission in desk.waiting:
         sort = sort_of(submission)
         if submission.due_at > now and is_open(desk, submission):
-            staying.append(submission)  # it waits for others, not for a child
+            staying.append(submission)  # the task waits for its batch, not for a child
         elif patient[sort] and submission.submitted_at > now - PATIENCE_NS:
             patient[sort] -= 1
             staying.append(submission)
@@ -481,7 +482,7 @@ cdef int full_sort(ChildQueue queue) noexcept:
 
 
 cdef bint starts_at_once(ChildQueue queue, Submission submission):
-    """Return whether a submission would start at once in a child: in a free thread or row, or because it is idle."""
+    """Return whether a submission would start at once in a child: the child is idle, or has a free thread or row."""
     if submission.is_threaded:
         return queue.free_threads() > 0
     if submission.is_async:
@@ -519,7 +520,7 @@ cdef void reserve_child(list queues, bint is_async, int64_t now):
         if not queue.open or queue.left == 0 or is_reserved(queue, now):
             continue
         if queue.count() == 0 or is_async == (queue.async_count > 0):
-            return  # this child will get to the stuck tasks
+            return  # this child will come to the stuck tasks by itself
         if best is None or queue.count() < best.count():
             best = queue
     if best is not None:

@@ -1,7 +1,7 @@
 """Failed starts in a row: how long to wait before the next one, and when to give up instead of spinning.
 
 Children that are started together and fail together count as one. A pool gives up only while none of its children has
-ever worked: later failures are the machine's (mostly memory) and may pass.
+ever worked. Later failures are due to the machine (mostly its memory) and may pass.
 """
 
 import time

@@ -25,7 +25,7 @@ class ForkUser(Protocol):
     """An owner of forked children."""
 
     def on_frame(self, frame: Frame) -> None:
-        """Handle a message about one of its children."""
+        """Handle a message about one of this user's children."""
 
     def on_lost(self, preloader: PreloaderClient) -> bool:
         """Give up the children of a dead preloader; return whether any of them has worked."""
@@ -48,12 +48,12 @@ class ForkServer:
         self._on_notice = on_notice
         self._on_info = on_info
         self._preloader = self._new_preloader()
-        self._next: PreloaderClient | None = None  # it is importing the app
+        self._next: PreloaderClient | None = None  # the one that is importing the app
         self._retired: dict[PreloaderClient, asyncio.Future[None]] = {}
         self._users: list[ForkUser] = []
         self._children: dict[int, tuple[ForkUser, PreloaderClient]] = {}
         self._number = 0
-        self._unanswered: set[int] = set()  # numbers of ordered children about which nothing was heard yet
+        self._unanswered: set[int] = set()  # the numbers of ordered children that the preloader has not mentioned yet
         self._failures = Failures()
         self._changing = asyncio.Lock()
         self._loaded_s = 0.0
@@ -77,7 +77,7 @@ class ForkServer:
         self._users.append(user)
         if not self._preloader.pid:
             async with self._changing:
-                if not self._preloader.pid:  # unless a reload was first
+                if not self._preloader.pid:  # a reload may have started it
                     self._up(await self._load(self._preloader))
 
     def leave(self, user: ForkUser) -> None:
@@ -100,7 +100,7 @@ class ForkServer:
     def order(
         self, user: ForkUser, number: int, fds: list[int], config: PoolConfig, device: str = ""
     ) -> PreloaderClient | None:
-        """Order a child of ``config`` with a device; return the preloader that forks it, None if none does now."""
+        """Order a child of ``config`` with a device; return the preloader that will fork it, None if none can now."""
         preloader = self._preloader
         if not preloader.order(number, fds, config, device):
             return None
@@ -193,7 +193,7 @@ class ForkServer:
         text = f"the preloader (process {preloader.pid}) died; its children are replaced"
         have_worked = [user.on_lost(preloader) for user in self._users]
         if preloader is not self._preloader:
-            self._on_notice(text)  # replaced by children of the current preloader, as they would have been anyway
+            self._on_notice(text)  # children of the current preloader replace these, as would have happened anyway
             return
         if time.monotonic() - self._loaded_s < _YOUNG_S and not any(have_worked):
             self._failed(text)
@@ -212,7 +212,7 @@ class ForkServer:
                     self._failed(str(error))
 
     def _failed(self, text: str) -> None:
-        """Count a failed start; give up after too many, otherwise log when the next one is made."""
+        """Count a failed start. Give up after too many; until then, log when the next start is made."""
         self._failures.count()
         if not self._failures.are_too_many:
             self._on_notice(f"{text}\nretrying in {self._failures.wait_s:.1f} s")

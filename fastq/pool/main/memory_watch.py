@@ -25,7 +25,7 @@ class _Seen:
 
     within_ns: int = 0
     finished: int = 0
-    """How many of its tasks had ended by then."""
+    """How many of the child's tasks had ended by then."""
     kill_at_ns: int = 0
     """The end of the grace of the task that was asked to end, 0 if none was."""
 
@@ -41,7 +41,7 @@ class MemoryWatch:
         self._due_s = 0.0
 
     def check(self, children: Sequence[Child]) -> None:
-        """Mark every child above the limit for replacement, and end the task to blame as its timeout would."""
+        """Mark every child above the limit for replacement, and tell the task to blame to end, as at a timeout."""
         now_s = time.monotonic()
         if not self._limit or now_s < self._due_s:
             return
@@ -71,7 +71,7 @@ class MemoryWatch:
 
 
 def _running(child: Child) -> list[tuple[int, Submission]]:
-    """Return the running submissions, each after its start time; of a batch only the first."""
+    """Return the start times and submissions of running tasks; of a batch only the first."""
     return [
         (row[2], submission)
         for submission in child.queue.remaining()
@@ -83,8 +83,8 @@ def _blamed(child: Child, seen: _Seen, running: list[tuple[int, Submission]]) ->
     """Return the task that made its child grow, as far as that can be known.
 
     A task that began after the last observation within the limit is not blamed: the child may have been too big
-    already. Among several coroutines, the one that the event loop is in is blamed if it began before that. If the loop
-    is in none, the one that began last is blamed, since the others have run within the limit for longer.
+    already. Among several older coroutines, the one that the event loop is in is blamed. If the loop is in none, the
+    one that began last is blamed, since the others have run within the limit for longer.
     """
     queue = child.queue
     latest = running[-1][1]

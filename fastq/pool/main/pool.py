@@ -1,7 +1,7 @@
 """The pool as the server uses it: tasks in, events out, in the server's event loop.
 
 Wakes when a child rings, and at its tick (20 ms while it has work, 1 s otherwise); reads the result rings; writes the
-task rings. No call waits for a child except ``start``, ``drain`` and ``stop``, which are bounded.
+task rings. Only ``start``, ``drain`` and ``stop`` wait for children, each for a limited time.
 """
 
 import asyncio
@@ -30,18 +30,21 @@ from fastq.pool.shared.ring import Memory, RingCorruptError, now_ns
 __all__ = ["ForkServer", "PoolConfig", "ProcessPool"]
 
 _IDLE_TICK_S = 1.0
-_LONGEST_TICK_S = 0.02  # a child that still has work does not ring, so its results may stay unread for so long
+_LONGEST_TICK_S = 0.02  # the results of a child that still has work stay unread until a tick, because it does not ring
 _SHORTEST_TICK_S = 0.01
 _TICKS_A_PREFETCH = 2.5  # a task that waited for 1.5 prefetch times is found before it has waited for 2
 _ABORT_GRACE_S = 0.5
 _EXIT_S = 0.3
-_LOOK_EVERY_S = 0.05  # for what changes slowly: memory, steps, starts and exits of children
+_LOOK_EVERY_S = 0.05  # between looks at what changes slowly: memory, steps, starts and exits of children
 _SHORTAGE_EVERY_S = 60.0  # between lines of log
-_ROUNDS = 4  # of collecting before other callbacks of the loop get their turn
+_ROUNDS = 4  # rounds of collecting before the loop's other callbacks get their turn
 
 
 class ProcessPool:
-    """A pool of child processes that run submissions; they come from ``forks``, by default a fork server of its own."""
+    """A pool of child processes that run submissions.
+
+    The processes come from ``forks``, by default a fork server of the pool's own.
+    """
 
     def __init__(self, config: PoolConfig, forks: ForkServer | None = None) -> None:
         self._config = config
@@ -100,12 +103,12 @@ class ProcessPool:
         self._supervisor.announce_stop()
 
     def let_batches_go(self) -> None:
-        """Let no batch wait for more tasks, now and later: none come."""
+        """Let no batch wait for more tasks, from now on, since none will come."""
         if returned := self._dispatcher.let_batches_go():
             asyncio.get_running_loop().call_soon(self._deliver, returned)
 
     def withdraw_all(self) -> list[Submission]:
-        """Take no more tasks; return those that have not begun, in order of submission; they get no event."""
+        """Take no more tasks. Return those that have not begun, in order of submission; they get no event."""
         return self._dispatcher.close()
 
     async def drain(self, within: float) -> bool:
@@ -126,7 +129,7 @@ class ProcessPool:
         """
         rest = self._dispatcher.close()
         if rest:
-            self._deliver(self._dispatcher.submit(rest))  # it is closed: RETURNED
+            self._deliver(self._dispatcher.submit(rest))  # the dispatcher is closed, so it answers RETURNED
         for child in self._supervisor.children:
             for submission in child.queue.remaining():
                 self._timekeeper.interrupt(child, submission, layout.ROW_ABORTED, now_ns())
@@ -258,7 +261,7 @@ class ProcessPool:
     def _condemn(self, queue: object, error: Exception) -> None:
         """Kill a child whose rings cannot be read any more, so that its tasks are resolved.
 
-        If the child corrupted its ring, its task is charged. If this process lacked memory or descriptors, none is.
+        If the child corrupted its ring, its task is charged. If this process lacked memory or descriptors, no task is.
         """
         for child in self._supervisor.children:
             if child.queue is queue:
@@ -286,7 +289,10 @@ class ProcessPool:
                 self._changes.set()
 
     def _attempt(self, step: Callable[..., object], *args: Any) -> None:
-        """Take a step of a tick; report an unexpected error to the loop, so that the other steps are taken, too."""
+        """Take a step of a tick.
+
+        Report an unexpected error to the loop and return, so that the other steps are taken, too.
+        """
         try:
             step(*args)
         except Exception as error:  # noqa: BLE001 - whatever it is, the tick must go on
@@ -332,7 +338,7 @@ class ProcessPool:
             self._tell_of_shortage(shortage)
 
     def _relieve(self) -> None:
-        """Move or return tasks that wait too long; tell the listener if there is room, which grows with time, too."""
+        """Move or return tasks that wait too long; tell the listener if time alone has made room."""
         self._deliver(self._dispatcher.relieve())
         if self.free:
             self._listener.on_room()

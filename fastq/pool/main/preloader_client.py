@@ -35,7 +35,7 @@ class PoolStartError(FastqError):
 
     @classmethod
     def of_frame(cls, frame: Frame, name: str) -> "PoolStartError":
-        """Return the error that a process reports when it could not load the app of this name."""
+        """Return the error for the report of a process that could not load the app of this name."""
         if frame.number("is_misuse"):
             return cls(frame.text("text"), is_misuse=True)
         return cls(f"the import of {name} failed:\n{frame.text('text')}")

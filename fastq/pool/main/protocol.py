@@ -87,13 +87,13 @@ class PoolCensus(NamedTuple):
 
 
 class PoolListener:
-    """Who is told what happens in a pool; each method runs in the event loop, and must not block."""
+    """The interface of whoever is told what happens in a pool; its methods run in the event loop and must not block."""
 
     def on_events(self, events: list[Event]) -> None:
         """Take all events, in batches."""
 
     def on_failed(self, error: PoolStartError) -> None:
-        """Learn, once, that children cannot be started any more; submitted tasks are then RETURNED at ``stop``."""
+        """Learn that no more children can be started; called once. Submitted tasks are RETURNED at ``stop``."""
 
     def on_notice(self, text: str) -> None:
         """Log a text about a problem."""
@@ -154,13 +154,13 @@ class Pool(Protocol):
         """Let running tasks, and those that begin from now on, see that they should come to an end."""
 
     def let_batches_go(self) -> None:
-        """Let no batch wait for more tasks, now and later: none come."""
+        """Let no batch wait for more tasks, from now on, since none will come."""
 
     def census(self) -> PoolCensus:
         """Return the numbers of the pool as of now."""
 
     def withdraw_all(self) -> list[Submission]:
-        """Take no more tasks; return those that have not begun, in order of submission; they get no event."""
+        """Take no more tasks. Return those that have not begun, in order of submission; they get no event."""
 
     async def drain(self, within: float) -> bool:
         """Wait for at most ``within`` seconds until nothing runs; return whether that was reached."""

@@ -3,10 +3,8 @@
 A child that has run its share of tasks or has grown too big leaves: it gets no more tasks, and its successor is started
 while it works on those it has. The successor takes over only when all of these have ended, so that there are never more
 running handlers than seats. A child of an older import of the app leaves once its successor is ready. One successor
-starts at a time.
-
-A child with a device goes before its successor is started, since the device may have no memory for both. A reload
-empties one such seat at a time. It does not wait for a seat whose last child could not start.
+starts at a time. A child with a device ends before its successor starts, since the device may have no memory for both.
+A reload empties one such seat at a time. It does not wait for a seat whose last child could not start.
 """
 
 import time
@@ -26,13 +24,13 @@ class Seat:
     current: Child | None = None
     successor: Child | None = None
     is_vacated: bool = False
-    """Whether a reload has emptied it, and no child of the new import is ready in it yet."""
+    """Whether a reload has emptied the seat, and no child of the new import is ready in it yet."""
     has_failed: bool = False
-    """Whether its last child could not start."""
+    """Whether the last child of the seat could not start."""
 
 
 class Seats:
-    """The seats of a pool; an empty one is filled again."""
+    """The seats of a pool; a seat that becomes empty is filled again."""
 
     def __init__(
         self,
@@ -53,7 +51,7 @@ class Seats:
         return all(seat.current and seat.current.state in (ChildState.READY, ChildState.LEAVING) for seat in self._all)
 
     def fill(self) -> None:
-        """Fill every empty seat with its successor or else a new child."""
+        """Seat a successor, or order a new child, at every empty seat."""
         for seat in self._all:
             if seat.current is None:
                 seat.current = seat.successor or self._order(seat.device)
@@ -88,7 +86,7 @@ class Seats:
         if seat.successor is None and not self._is_starting_one:
             seat.successor = self._order(seat.device)
             if seat.successor is None and old.state is ChildState.LEAVING and not old.queue.pending:
-                dismiss(old)  # it is idle, and may hold the memory or descriptors that its successor lacks
+                dismiss(old)  # it is idle, and its successor may lack the memory or descriptors that it holds
         if seat.successor is None or seat.successor.state is not ChildState.READY:
             return
         if old.state is ChildState.READY:
@@ -114,7 +112,7 @@ class Seats:
         child.state = ChildState.LEAVING
         child.queue.set_open(False)
         if child.is_outdated:
-            child.queue.announce_stop()  # only now: the task may begin again elsewhere at once
+            child.queue.announce_stop()  # only now: the tasks that this ends may begin elsewhere at once
         if child.queue.is_over_memory:
             size_mb = child.queue.rss / 1e6
             self._tell(

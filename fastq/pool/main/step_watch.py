@@ -1,8 +1,8 @@
 """Tells of coroutines that block the event loop of their child, as `time.sleep` in an `async def` does.
 
-Wakes at the pool's tick, looks four times a second, and only at children with several tasks. If the loop's thread had
-no CPU between two looks, and was in the same task's coroutine at both, that coroutine waits without giving the loop
-back: a loop that waits for its coroutines is in none of them.
+Wakes at the pool's tick, looks four times a second, and only at children with several tasks. A loop that waits for its
+coroutines is in none of them. So if the loop's thread used no CPU between two looks, and was in the same task's
+coroutine at both, that coroutine waits without giving the loop back.
 """
 
 import math
@@ -19,7 +19,7 @@ _MOST_TYPES = 100
 
 
 class _Seen(NamedTuple):
-    """The task whose coroutine a loop was in, the CPU time of its thread, and since when both have stayed."""
+    """The task whose coroutine a loop was in, the CPU time of the loop's thread, and since when both are the same."""
 
     seq: int
     cpu: tuple[int, int]
@@ -36,7 +36,7 @@ class StepWatch:
         self._due_s = -math.inf
 
     def check(self, children: Sequence[Child], now_s: float) -> None:
-        """Report each type with a coroutine that stands still while other tasks of its child wait."""
+        """Report each type of which a coroutine stands still while other tasks of its child wait."""
         if now_s < self._due_s or len(self._told) >= _MOST_TYPES:
             return
         self._due_s = now_s + _EVERY_S

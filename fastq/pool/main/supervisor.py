@@ -27,14 +27,14 @@ from fastq.pool.shared.descriptors import check_descriptors
 from fastq.pool.shared.processes import describe_status, open_pidfd, rss_of
 from fastq.pool.shared.ring import now_ns
 
-# How long to wait for the preloader's report of a child that is known to be dead. Long, since the cause of death
-# matters most on a machine that is short of everything.
+# How long to wait for the preloader's report of a child that is known to be dead. It is long, because on a machine that
+# is short of everything the cause of a death matters most.
 _REPORT_WAIT_S = 2.0
 _LAST_REPORT_WAIT_S = 0.5  # the same during shutdown, which must be quick
-_YOUNG_S = 1.0  # a child that was ready for less than this and ended no task counts as a failed start
-_CLOCK_S = 0.01  # a timer may fire too early by this
+_YOUNG_S = 1.0  # a child that was ready for a shorter time and ended no task counts as a failed start
+_CLOCK_S = 0.01  # how much too early a timer may fire
 _EXIT_WAIT_S = 5.0  # for a child that was told to exit
-_DEAF_NS = 30_000_000_000  # an idle child that reads none of its tasks for so long is stopped, or stuck in the kernel
+_DEAF_NS = 30_000_000_000  # an idle child that reads no waiting task for so long is stopped, or stuck in the kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Supervisor:
         if not self._forks.takes_orders or self._closed or self._failures.wait_s:
             return None
         if self._failures and any(child.state is ChildState.STARTING for child in self.children):
-            return None  # after a failed start they are ordered one by one: there may be no memory for all at once
+            return None  # after a failed start children are ordered one by one: there may be no memory for all at once
         try:
             child = Child.create(self._forks.next_number(), self._config)
         except OSError as error:
@@ -130,7 +130,7 @@ class Supervisor:
                 return
         asyncio.get_running_loop().remove_reader(child.channel)
         if frame is None or child.state is not ChildState.STARTING:
-            return  # its end is reported by the kernel or the preloader
+            return  # the kernel or the preloader reports its end
         if frame.op in ("failed", "unfit"):
             self._on_failure(child, frame)
             return
@@ -140,7 +140,7 @@ class Supervisor:
         if refusal:
             child.text = f": {refusal}"
             child.kill()
-            if not self._has_begun:  # later it is a failed start among others
+            if not self._has_begun:  # after the start of the pool, it is a failed start like others
                 self._reports.on_failed(PoolStartError(refusal))
             return
         if not child.is_outdated:
@@ -182,7 +182,7 @@ class Supervisor:
         else:
             for fd in frame.fds:
                 os.close(fd)
-        if child.state is ChildState.KILLED:  # before its pid was known
+        if child.state is ChildState.KILLED:  # it was killed before its pid was known
             child.state = ChildState.STARTING
             child.kill(child.blamed)
 
@@ -205,7 +205,7 @@ class Supervisor:
             child.is_orphan = True
             if child.pid:
                 child.kill()
-            if not child.pid or child.report_timer:  # if it was forked, its lifeline has killed it
+            if not child.pid or child.report_timer:  # a child that was forked has been killed by its lifeline
                 self._bury(child)
         return have_worked
 
@@ -259,7 +259,10 @@ class Supervisor:
             self._reports.on_change()
 
     def _hear_last_words(self, child: Child) -> None:
-        """Read why a child did not start; its end may be seen first if this process was suspended."""
+        """Read why a child did not start.
+
+        If this process was suspended, it may see the child's end before the reason.
+        """
         with contextlib.suppress(ChannelClosedError):
             if (frame := child.channel.poll()) is not None and frame.op in ("failed", "unfit"):
                 self._on_failure(child, frame)
@@ -267,10 +270,10 @@ class Supervisor:
     def _failed(self, text: str, *, is_unfit: bool = False) -> None:
         """Count a failed start; give up after too many, otherwise try again after the back-off.
 
-        What ``child_start`` needs, such as a database, may still come: this is tried for longer.
+        A failed ``child_start`` is tried for longer: what it needs, such as a database, may still come.
         """
         if self._failures.wait_s:
-            return  # it was started together with one that has failed already
+            return  # a child that was started together with it has failed already
         self._failures.count()
         is_patient = is_unfit and time.monotonic() < self._patient_until_s
         if self._failures.are_too_many and not is_patient:
@@ -283,7 +286,7 @@ class Supervisor:
         self._refill = asyncio.get_running_loop().call_later(wait_s + _CLOCK_S, self.seats.fill)
 
     def _settled(self, child: Child) -> None:
-        """Note that a child works, but not before all seats were ready: others may still be unable to start."""
+        """Note that a child works; until all seats were ready once, this proves nothing about the other children."""
         if self._has_begun:
             child.is_settled = True
             self._failures.clear()
@@ -308,7 +311,7 @@ class Supervisor:
                 child.kill()
             elif child.is_orphan and child.pidfd < 0 and not _exists(child.pid):
                 self._bury(child)
-        self.seats.fill()  # with children that could not be ordered before
+        self.seats.fill()  # with children that could not be ordered earlier
         self.seats.recycle()
 
     # Stop ---------------------------------------------------------------------------------------------------------

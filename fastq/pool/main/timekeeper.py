@@ -1,8 +1,8 @@
 """Ends tasks: first by a state in their row and a signal, then, after a grace, by SIGKILL to the child's group.
 
-Wakes at the pool's tick; reads the slot tables; writes a row's state by compare-and-swap. Everything it knows can be
-read again from the rows, except when the grace of an interrupted task ends. If the event loop of a child does not
-answer, it first finds out which task is the cause of that.
+Wakes at the pool's tick; reads the slot tables; writes a row's state by compare-and-swap. All that it knows can be read
+again from the rows, except when a grace ends. If the event loop of a child does not answer, it finds out which task is
+the cause before it kills the child.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ from fastq.pool.shared.processes import send_signal, thread_times
 from fastq.pool.shared.signals import SOFT_SIGNAL
 
 _LIVE = (ChildState.READY, ChildState.LEAVING)
-# To tell which thread holds the interpreter: how long to watch, at least and at most, and how much CPU it must use.
+# How to find the thread that holds the interpreter: how long to watch, at least and at most, and the least CPU it must
+# use.
 _LOOK_NS, _LAST_LOOK_NS = 100_000_000, 1_600_000_000
 _LEAST_CPU_NS = 20_000_000
 # A thread that waits for the interpreter wakes every 5 ms; a thread that wakes less often is in a call of its own.
@@ -49,7 +50,7 @@ class Timekeeper:
     def interrupt(self, child: Child, submission: Submission, reason: int, now_ns: int) -> bool:
         """Ask a running task to end; return False if it does not run or was asked before.
 
-        The tasks of a batch hear of it once all of them were asked: it is one call.
+        The tasks of a batch share one call, so they hear of it only once all of them were asked.
         """
         if child.state not in _LIVE or not child.queue.slots.interrupt(submission.seq, reason):
             return False
@@ -64,7 +65,7 @@ class Timekeeper:
         return True
 
     def awaits(self, child: Child) -> bool:
-        """Return whether a task of a child was asked to end and is not known to have ended."""
+        """Return whether a child has a task that was asked to end and is not known to have ended."""
         return any(interrupted.child is child for interrupted in self._interrupted.values())
 
     def check(self, children: list[Child], now_ns: int) -> None:
@@ -84,15 +85,15 @@ class Timekeeper:
                 continue
             elif interrupted.submission.is_async and not row[1]:
                 self._look(interrupted, looks.get(child), now_ns)
-            elif child in looks:  # it has heard only now
+            elif child in looks:  # it has heard the signal only now
                 interrupted.kill_at_ns = now_ns + self.grace_ns
             else:
                 child.kill(interrupted.submission)
 
     def _look(self, interrupted: _Interrupted, look: _Look | None, now_ns: int) -> None:
-        """Kill a child whose interrupted task cannot be told, once it is known which task is the cause.
+        """Kill a child whose loop cannot tell the interrupted task, once the task that is the cause is known.
 
-        If the loop's thread takes a signal, no other thread holds the interpreter: code in that thread blocks the loop.
+        A loop's thread that takes signals has the interpreter: then code in this very thread blocks the loop.
         """
         child, queue = interrupted.child, interrupted.child.queue
         if look is None:
@@ -107,7 +108,7 @@ class Timekeeper:
         if holder is None and looked_ns < _LAST_LOOK_NS:
             return
         what = "held the interpreter (GIL)" if holder else "blocked the event loop"
-        # None if a callback blocks the loop, or something that an ended task left behind.
+        # It is None if a callback blocks the loop, or code that an ended task left behind.
         blamed = queue.find(queue.slots.in_thread(holder) if holder else queue.in_step)
         if blamed is not interrupted.submission:
             child.text = f": the task {what} for {self.grace_ns / 1e9:g} s while another task had to end"

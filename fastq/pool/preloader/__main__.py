@@ -2,9 +2,9 @@
 
 It has one thread. Wakes on an order of the main process or the end of a child; writes only to the control socket. It
 holds the children's lifelines: when the main process dies, the kernel kills the preloader, and with it the children. If
-the preloader dies itself, its children die, too, and the main process starts another. With ``start_method="spawn"`` it
-imports nothing, and its children are fresh interpreters. An order may name another runner than the one loaded here; its
-child still finds the app imported.
+the preloader dies, its children die, too, and the main process starts another preloader. With ``start_method="spawn"``
+it imports nothing, and its children are fresh interpreters. An order may name another runner than the one loaded here;
+its child still finds the app imported.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from fastq.pool.shared.descriptors import raise_soft_limit, set_soft_limit
 from fastq.pool.shared.processes import flush_output, kill_group, open_pidfd, own_rss, peak_rss, write_lines_at_once
 from fastq.pool.shared.runner import Runner
 
-_REAP_MS = 50  # how often to look where there is no pidfd
+_REAP_MS = 50  # the time between two looks where there is no pidfd
 _SETTLE_S = 5
 _TOUCHED = (
     "after the import of the app, so children that are forked cannot use their devices: begin with a device in "
@@ -79,14 +79,14 @@ class Preloader:
         for pid in self._children:
             kill_group(pid)
         with contextlib.suppress(ChildProcessError):
-            signal.alarm(_SETTLE_S)  # a child that is stuck in the kernel is left to init
+            signal.alarm(_SETTLE_S)  # init gets a child that is stuck in the kernel
             while True:
                 os.wait()
 
     def _fork(self, frame: Frame) -> Callable[[], None] | None:
         number, fds = frame.number("child"), frame.fds
         lifeline = -1
-        flush_output()  # in a forked child it would be written again
+        flush_output()  # a forked child would write it again
         try:
             lifeline_read, lifeline = os.pipe()
             fds = [lifeline_read, *fds]
@@ -103,7 +103,7 @@ class Preloader:
                 assign(device)
             return self._become_child(setup, frame.text("runner"), frame.text("argument"))
         with contextlib.suppress(OSError):
-            os.setpgid(pid, pid)  # both sides do it, so that it holds from here on
+            os.setpgid(pid, pid)  # parent and child both do it, so that it is done before either goes on
         for fd in fds:
             os.close(fd)
         pidfd = open_pidfd(pid)
@@ -143,7 +143,7 @@ class Preloader:
 
     def _reap(self) -> None:
         for pid, child in list(self._children.items()):
-            # Look without reaping: a zombie keeps its pid, so the group that is killed is surely its own.
+            # Look without reaping: a zombie keeps its pid, so the group that is killed is surely the child's.
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
             kill_group(pid)

@@ -17,7 +17,7 @@ _REMEDY = "or use --start-method spawn"
 
 
 def open_descriptors() -> set[int]:
-    """Return the descriptors of this process; none where the system does not list them."""
+    """Return the descriptors of this process, an empty set where the system does not list them."""
     try:
         fds = {int(name) for name in os.listdir("/dev/fd")}
     except OSError:

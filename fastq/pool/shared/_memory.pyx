@@ -1,4 +1,4 @@
-"""What Python's own modules cannot do: map memory without an open descriptor, and give back what malloc has free."""
+"""Maps memory without an open descriptor, and gives malloc's free memory back; Python's modules do neither."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport errno
@@ -24,9 +24,9 @@ cdef extern from *:
 
 
 def give_back_free_memory() -> None:
-    """Give the system what malloc has free between the blocks in use, where the C library is glibc.
+    """Give the free memory between malloc's blocks back to the system, where the C library is glibc.
 
-    Imports leave much: 1 MB, or 12 MB where the interpreter found no bytecode and compiled the sources.
+    Imports leave 1 MB free, or 12 MB if the interpreter found no bytecode and compiled the sources.
     """
     trim()
 

@@ -1,4 +1,5 @@
-# Atomic access to shared memory. The GCC and Clang builtins work on plain aligned integers, which is what a mapping is.
+# Atomic access to shared memory. The builtins of GCC and Clang work on plain aligned integers, so they work on a
+# mapping.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef extern from *:

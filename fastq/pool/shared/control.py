@@ -66,7 +66,7 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._buffer = bytearray()
-        # One list per message that had descriptors: a call of recvmsg returns those of one message at most.
+        # One list for each message that had descriptors: a recvmsg returns those of at most one message.
         self._fds: deque[list[int]] = deque()
 
     @staticmethod
@@ -84,7 +84,7 @@ class Channel:
         self._socket.setblocking(blocking)
 
     def close(self) -> None:
-        """Close the socket and every descriptor that was received and not taken."""
+        """Close the socket, and every received descriptor that nobody has taken."""
         self._socket.close()
         while self._fds:
             _close_all(self._fds.popleft())
@@ -92,8 +92,8 @@ class Channel:
     def send(self, op: str, fds: Sequence[int] = (), **body: Value) -> None:
         """Send one frame; the caller keeps its own ``fds``.
 
-        Raises ``ChannelBusyError`` when the socket does not block and has no room, and ``ChannelClosedError`` when the
-        other end is gone or does not read the rest of a frame.
+        Raises ``ChannelBusyError`` when the socket has no room and does not block. Raises ``ChannelClosedError`` when
+        the other end is gone, or does not read the rest of a frame.
         """
         text = json.dumps({"op": op, "fds": len(fds), **body}).encode()
         if len(text) > _MAX_FRAME:
@@ -148,7 +148,7 @@ class Channel:
                 fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
         for fd in fds:
             os.set_inheritable(fd, False)
-        if came_with & socket.MSG_CTRUNC:  # over the descriptor limit: the kernel has dropped some or all of them
+        if came_with & socket.MSG_CTRUNC:  # at the limit of descriptors: the kernel has dropped some or all
             _close_all(fds)
             self._fds.append([])
         elif fds:

@@ -9,13 +9,13 @@ import resource
 
 PER_CHILD = 2
 OTHERS = 64
-"""For connections to Redis, the log, wake-ups, and the children of the hooks and the aggregator."""
+"""For connections to Redis, the log, wake-ups, and the children for hooks and aggregator."""
 
 _given: list[int] = []
 
 
 def raise_soft_limit() -> int:
-    """Raise the soft limit of this process to its hard one, as far as the system allows; return the old one."""
+    """Raise the soft limit of this process to its hard limit, as far as allowed; return the old soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # macOS has a further limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -23,7 +23,7 @@ def raise_soft_limit() -> int:
 
 
 def raise_own_limit() -> None:
-    """Raise the soft limit of this main process, and remember the old one for its children."""
+    """Raise the soft limit of this main process, and remember the old limit for its children."""
     _given[:] = [given_soft_limit()]
     raise_soft_limit()
 

@@ -8,7 +8,7 @@ from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool.shared.processes import peak_rss
 
 TOO_LATE: Final = b"too late"
-"""The data of a TIMEOUT, CANCELED or MEMORY_LIMIT whose handler was asked to end but returned normally, later."""
+"""The data of a TIMEOUT, CANCELED or MEMORY_LIMIT whose handler was asked to end, and returned normally after that."""
 
 NOT_BEGUN: Final = b"not begun"
 """The data of a TIMEOUT whose time was up before it began: as in asynq, its handler is not called."""
@@ -39,16 +39,20 @@ class EventKind(IntEnum):
     NOT_FOUND = 7
     """The runner has no handler for the task."""
     TIMEOUT = 8
-    """The time was up. Either the handler ended after it was asked to (``data`` is the runner's report or
-    ``TOO_LATE``), or its child was killed (no data)."""
+    """The time was up.
+
+    If the handler ended after it was asked to, ``data`` is the runner's report or ``TOO_LATE``. If its child was
+    killed, there is no data.
+    """
     CANCELED = 9
     """The task was canceled; ``data`` is as for TIMEOUT."""
     MEMORY_LIMIT = 10
     """The child had grown above the memory limit, and the handler ended after it was asked to; ``data`` is as for
     TIMEOUT. If the child was killed, the kind is CRASHED."""
     CRASHED = 11
-    """The child died by itself. Or it was killed because the task blocked the event loop of others, or did not end when
-    the child had grown above the memory limit. ``data`` names the signal or exit code and the peak RSS."""
+    """The child died by itself, or was killed because of the task: it blocked the event loop of others, or did not end
+    when the child had grown above the memory limit. ``data`` names the signal or exit code and the peak RSS.
+    """
     BROKEN = 12
     """The runner itself raised, or returned an invalid answer; ``data`` is the traceback."""
     ABORTED = 13

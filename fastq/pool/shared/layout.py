@@ -41,7 +41,7 @@ ROW_WIDTH = LINE
 ROW_WORD_AT = 0  # u64: sequence number << 8 | ROW_* state, one word so that no compare-and-swap hits another task
 ROW_START_AT = 8  # i64
 ROW_DEADLINE_AT = 16  # i64; 0 = none
-ROW_ENTERED_AT = 24  # u64; child writes the sequence number once the coroutine has had its first step
+ROW_ENTERED_AT = 24  # u64; child writes the sequence number when the coroutine begins its first step
 ROW_THREAD_AT = 32  # u64; the system's id of the thread that runs the task, 0 = none
 ROW_SAVED_AT = 40  # u64; main writes the number of the last checkpoint that is saved
 

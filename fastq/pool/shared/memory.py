@@ -80,7 +80,7 @@ def read_header(segment: Segment) -> Layout:
 
 
 def pack_segment(data: bytes | memoryview) -> int:
-    """Return a descriptor, for the caller to close, of a segment that holds ``data``."""
+    """Put ``data`` into a segment; return the segment's descriptor, for the caller to close."""
     fd = _anonymous_file()
     try:
         view = memoryview(data)

@@ -36,7 +36,7 @@ def open_pidfd(pid: int) -> int:
 def send_signal(pid: int, pidfd: int, signum: int) -> bool:
     """Send a signal to a process; return False if it is gone.
 
-    The pidfd is used unless it is -1: it never hits another process that has got the same pid since.
+    The pidfd is used unless it is -1: unlike a pid, it never stands for a later process.
     """
     if pidfd >= 0:
         try:
@@ -135,7 +135,7 @@ def flush_output() -> None:
     """Flush stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            with contextlib.suppress(OSError, ValueError):  # its reader is gone, or it is closed
+            with contextlib.suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
                 stream.flush()
 
 

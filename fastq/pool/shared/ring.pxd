@@ -40,9 +40,9 @@ cdef class Ring:
     cdef readonly uint64_t capacity
     cdef uint64_t tail
     cdef uint64_t head
-    # For the consumer: the position from which at most a third is left of the bytes that it found last.
+    # For the consumer: the position from which on at most a third is left of the bytes that it found at its last look.
     cdef uint64_t low_at
-    # For the producer: where its last pad ends, and its bytes.
+    # For the producer: where its last pad ends, and the size of that pad.
     cdef uint64_t pad_end, pad_size
     cdef int64_t push(self, Record *record) noexcept
     cdef int look(self, Record *record) except -1

@@ -30,8 +30,8 @@ cdef uint32_t WITHDRAWN = layout.RECORD_WITHDRAWN
 cdef uint32_t PAD = layout.RECORD_PAD
 cdef uint64_t NOWHERE = 2**64 - 1
 cdef uint64_t LOW = 3
-# Fractions of the capacity, 1/n each. Behind the first, a small record goes to the beginning of the ring if at most
-# the second is unread. A record up to the third is small.
+# Fractions of the capacity, 1/n each. Behind the first, a small record goes to the beginning of the ring if at most the
+# second is unread. The third is the largest size of a small record.
 cdef uint64_t BACK_AFTER = 8
 cdef uint64_t BACK_WITH = 32
 cdef uint64_t SMALL = 64
@@ -79,7 +79,7 @@ cdef class Ring:
     # Producer ---------------------------------------------------------------------------------------------------
 
     cdef bint fits_inline(self, Py_ssize_t size) noexcept:
-        # A quarter: wherever the tail is, such a record and its pad fit into a ring that runs empty.
+        # A quarter, so that such a record and its pad fit into a ring that runs empty, wherever the tail is.
         return <uint64_t>size + HEADER <= self.capacity // 4
 
     cdef bint is_drained(self) noexcept:
@@ -88,7 +88,7 @@ cdef class Ring:
         return self.head == self.tail
 
     cdef int64_t unread(self) noexcept:
-        """Return how many bytes the consumer has yet to read, without the last pad."""
+        """Return how many bytes the consumer has yet to read; the last pad does not count."""
         self.head = atomic.load64(self.head_at)
         return <int64_t>(self.tail - self.head - (self.pad_size if self.head < self.pad_end else 0))
 
@@ -134,19 +134,19 @@ cdef class Ring:
         return <int64_t>position
 
     cdef bint may_go_back(self, uint64_t need) noexcept:
-        """Return whether a record may go to the beginning before the end is reached; there is room for it then."""
+        """Return whether a record may go to the beginning, where it has room, before the end of the ring is reached."""
         if need > self.capacity // SMALL:
             return False
         self.head = atomic.load64(self.head_at)
         return self.tail - self.head <= self.capacity // BACK_WITH
 
     cdef bint untaken(self, uint64_t position) noexcept:
-        """Return whether the consumer has not moved past ``position``, so that its bytes are still that record's."""
+        """Return whether the consumer has not moved past ``position``, so that the record there is still intact."""
         self.head = atomic.load64(self.head_at)
         return position >= self.head
 
     cdef bint take_back(self, uint64_t position) noexcept:
-        """Withdraw the record at ``position``; return False if the consumer has it."""
+        """Withdraw the record at ``position``; return False if the consumer has claimed it."""
         # Only this side overwrites past records, so the check cannot become stale before the swap.
         return self.untaken(position) and atomic.swap32(
             self.data + (position & (self.capacity - 1)) + STATE_AT, WAITING, WITHDRAWN)
@@ -158,7 +158,7 @@ cdef class Ring:
 
     cdef int look(self, Record *record) except -1:
         """Show the next record, if there is one; only pads are consumed."""
-        cdef uint64_t tail = atomic.load64(self.tail_at)  # acquire: every record before it is whole
+        cdef uint64_t tail = atomic.load64(self.tail_at)  # acquire: every record before the tail is whole
         cdef uint64_t to_end
         cdef char *at
         if tail != self.tail:
@@ -192,7 +192,7 @@ cdef class Ring:
             return FOUND
 
     cdef bint runs_low(self) noexcept:
-        """Return whether at most a third is left of the bytes found last; True only once until more are added."""
+        """Return whether at most a third is left of the bytes found last; True only once until more come."""
         if self.head < self.low_at:
             return False
         self.low_at = NOWHERE
@@ -207,7 +207,7 @@ cdef class Ring:
         return atomic.load32(record.at + STATE_AT) == WITHDRAWN
 
     cdef void advance(self, Record *record) noexcept:
-        """Step over the record; the producer learns of it at publish_head()."""
+        """Step over the record. The producer learns of it by publish_head()."""
         self.head = record.end
 
     cdef void publish_head(self) noexcept:
@@ -239,5 +239,5 @@ cdef class Ring:
         return None
 
     def withdraw(self, position: int) -> bool:
-        """Withdraw the record at ``position``; return False if the consumer has it."""
+        """Withdraw the record at ``position``; return False if the consumer has claimed it."""
         return self.take_back(position)

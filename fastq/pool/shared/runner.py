@@ -28,7 +28,7 @@ class Sort(IntEnum):
 
 
 class TaskContext(Protocol):
-    """The pool as a running task sees it; it ends with the task."""
+    """The pool as a running task sees it, until the task ends."""
 
     @property
     def started_ns(self) -> int:
@@ -49,9 +49,10 @@ class TaskContext(Protocol):
 
     @property
     def is_forked(self) -> bool:
-        """Return whether this process is a fork of the one that runs the task; it then sends no outcome.
+        """Return whether this process is a fork of the one that runs the task.
 
-        The pool ends such a process: with status 0 if the runner returns, else with the status of its exception.
+        A fork sends no outcome. The pool ends it: with status 0 if the runner returns, else with the status of its
+        exception.
         """
 
     @property
@@ -66,7 +67,10 @@ class TaskContext(Protocol):
         """
 
     def write_progress(self, data: bytes, is_soon: bool) -> None:
-        """Send the handler's progress, as ``write_result`` does; if ``is_soon``, only with the end of the task."""
+        """Send the handler's progress as ``write_result`` does.
+
+        If ``is_soon``, send it only with the end of the task.
+        """
 
     @property
     def is_stopping(self) -> bool:
@@ -92,7 +96,7 @@ class Runner(Protocol):
 
     @property
     def description(self) -> str:
-        """Return a text for the server (which patterns are coroutines …); the pool passes it on unread."""
+        """Return a text for the server, such as which patterns are coroutines; the pool passes it on unread."""
 
     @property
     def child_start(self) -> Sequence[Callable[[], object]]:

@@ -24,7 +24,7 @@ _ORDERS = (
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:
-    # A function, not SIG_IGN, which every program that a handler starts would inherit.
+    # Not SIG_IGN: every program that a handler starts would inherit that.
     del signum, frame
 
 
@@ -42,7 +42,7 @@ def _restore() -> None:
     for signum in _ORDERS:
         if signal.getsignal(signum) is _leave:
             signal.signal(signum, signal.SIG_DFL)
-    _release()  # a signal that came meanwhile ends the process now, as it should
+    _release()  # a signal that came meanwhile ends the process now
 
 
 def leave_to_main() -> None:

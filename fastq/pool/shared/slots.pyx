@@ -42,7 +42,7 @@ cdef class Slots:
         cdef char *at = self.at(row)
         (<int64_t *>(at + START_AT))[0] = start
         (<int64_t *>(at + DEADLINE_AT))[0] = deadline
-        # release: a reader that sees the task sees its own times.
+        # release: a reader that sees the task sees the times of this task.
         atomic.store64(at + WORD_AT, seq << 8 | RUNNING)
 
     cdef void limit(self, int row, int64_t deadline) noexcept:
@@ -50,7 +50,7 @@ cdef class Slots:
         (<int64_t *>(self.at(row) + DEADLINE_AT))[0] = deadline
 
     cdef void enter(self, int row, uint64_t seq) noexcept:
-        """Note that the row's coroutine has had its first step."""
+        """Note that the row's coroutine begins its first step."""
         (<uint64_t *>(self.at(row) + ENTERED_AT))[0] = seq
 
     cdef void enter_thread(self, int row, uint64_t seq, uint64_t thread) noexcept:
@@ -142,7 +142,7 @@ cdef class Slots:
         if word & 0xFF != RUNNING:
             return 0
         deadline = (<int64_t *>(at + DEADLINE_AT))[0]
-        # If the row changed between the two reads, its word did, too.
+        # If the row changed between the two reads, so did its word.
         return word >> 8 if 0 < deadline <= limit and atomic.load64(at + WORD_AT) == word else 0
 
     def interrupt(self, seq: int, reason: int) -> bool:
@@ -154,7 +154,7 @@ cdef class Slots:
         return False
 
     cdef bint is_untold(self, uint64_t seq) except -1:
-        """Return whether a task runs and was not interrupted."""
+        """Return whether a task runs and has not been interrupted."""
         cdef int row = self.row_of(seq)
         return row >= 0 and self.state(row, seq) == RUNNING
 
@@ -186,7 +186,7 @@ cdef class Slots:
         )
 
     def is_unentered(self, seq: int) -> bool:
-        """Return whether a task is in a row but its coroutine has not had its first step."""
+        """Return whether a task is in a row, but its coroutine has not begun its first step."""
         cdef int row = self.row_of(seq)
         return row >= 0 and atomic.load64(self.at(row) + ENTERED_AT) != <uint64_t>seq
 
@@ -203,7 +203,7 @@ cdef class Slots:
     # Child ------------------------------------------------------------------------------------------------------
 
     def see(self, row: int, seq: int) -> bool:
-        """Mark an interrupted coroutine as seen; return False if it was not interrupted, or was seen before."""
+        """Mark an interrupted coroutine as seen. Return False if it was not interrupted, or was seen before."""
         cdef uint64_t word = atomic.load64(self.at(row) + WORD_AT)
         if word >> 8 != <uint64_t>seq or word & 0xFF < TIMED_OUT or word & SEEN:
             return False
