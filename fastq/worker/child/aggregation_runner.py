@@ -51,7 +51,7 @@ class AggregationRunner:
         self.child_start, self.child_stop = child_hooks
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
-        """Aggregate a group; FAILED, with a text, if the aggregator raised or returned something invalid."""
+        """Aggregate a group. FAILED, with a text, if the aggregator raised or returned an invalid object."""
         head, _, body = data.partition(b"\n")
         request: dict[str, Any] = orjson.loads(head)
         messages, reasons = _decoded(memoryview(body), request["sizes"])
@@ -73,7 +73,7 @@ class AggregationRunner:
         task: object = self._aggregator(group, [GroupedTask(message) for message in messages])
         if not isinstance(task, Task):
             raise TypeError(f"the group aggregator must return a fastq.Task, not {task!r:.200}")
-        # As in asynq, the new task goes to the queue of its parts, whatever queue it names.
+        # As in asynq, the new task goes to the queue of the combined tasks, whatever queue it names.
         batch, _ = compose(task, {"queue": queue}, time.time_ns())
         (new,) = batch.tasks
         answer = {

@@ -1,4 +1,4 @@
-"""One call of a batch handler: which tasks are in it, and the answer to each of them."""
+"""One call of a batch handler: the tasks in it, and the answer to each task."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +16,7 @@ Returned = Callable[[RunningTask, int, Any], Answer]
 
 
 def decode_all(data: Sequence[bytes]) -> tuple[Sequence[TaskMessage | InvalidMessageError], bool]:
-    """Return the decoded messages, with its error in place of each bad one, and whether all could be decoded."""
+    """Return the decoded messages, with an error in place of each bad one, and whether all could be decoded."""
     with suppress(InvalidMessageError):
         return list(map(decode_task_message, data)), True
     messages: list[TaskMessage | InvalidMessageError] = []
@@ -29,7 +29,7 @@ def decode_all(data: Sequence[bytes]) -> tuple[Sequence[TaskMessage | InvalidMes
 
 
 class BatchCall:
-    """The tasks that a handler gets, and the answers to those that it cannot get.
+    """The tasks that a handler gets, and the answers to the tasks that it cannot get.
 
     ``failed`` and ``returned`` make the answer to one task from its error or its result.
     """
@@ -51,14 +51,14 @@ class BatchCall:
         self._is_all_done = True
         if batching.unpack is as_it_is and is_valid:
             self._places: Sequence[int] = range(len(messages))
-            # No look at each task: that would be a third of what a task of a batch costs here.
+            # The tasks are not looked at one by one: that would cost a third of all that a task of a batch costs here.
             tasks: list[RunningTask] = list(map(RunningTask, messages, contexts))  # type: ignore[arg-type]
             self.batch: Batch[Any, Any] = Batch(tasks, tasks)
         else:
             self._unpack(batching, messages)
 
     def _unpack(self, batching: Batching, messages: Sequence[TaskMessage | InvalidMessageError]) -> None:
-        """Make the batch of those tasks that the handler can get; the others have their answers."""
+        """Make the batch of the tasks that the handler can get. The other tasks have their answers."""
         tasks, items, places = [], [], []
         for place, message in enumerate(messages):
             if isinstance(message, InvalidMessageError):
@@ -68,7 +68,7 @@ class BatchCall:
             try:
                 task, item = batching.unpack(message, context)
             except (TaskTimeout, TaskCanceled):
-                raise  # raised only once, and meant for the whole call
+                raise  # raised only once, since it is meant for the whole call
             except BaseException as error:  # noqa: BLE001 - the task fails alone, whatever the error is
                 self._answer(place, self._failed(RunningTask(message, context), error, context))
                 continue
@@ -84,11 +84,11 @@ class BatchCall:
 
     @property
     def answers(self) -> list[Answer] | None:
-        """Return the answers as they are now, None if all tasks are done and have no result."""
+        """Return the present answers, None if all tasks are done and have no result."""
         return None if self._is_all_done else self._answers
 
     def returned(self, outcome: object) -> list[Answer] | None:
-        """Return the answers to what the handler has returned."""
+        """Return the answers for the handler's return value."""
         told = self.batch._end()
         if outcome is None:
             for at, error in told.items():
@@ -111,7 +111,7 @@ class BatchCall:
         return self.answers
 
     def raised(self, error: BaseException) -> list[Answer] | None:
-        """Return the answers to an exception: every task fails with it, unless the handler has told another error."""
+        """Return the answers for an exception: every task fails with it, unless the handler has set another error."""
         told = self.batch._end()
         for at in range(len(self._places)):
             self._fail(at, told.get(at, error))

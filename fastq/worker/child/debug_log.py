@@ -1,4 +1,4 @@
-"""What the log says of a running task: debug lines for its start and end, and its facts in each line in JSON."""
+"""The log about running tasks: debug lines for start and end, and in JSON the facts of the task in each line."""
 
 import logging
 import time
@@ -15,7 +15,7 @@ _log = logging.getLogger("fastq.worker")
 
 
 class DebugLogRunner:
-    """A runner around another one that logs; failures are logged by the main process, which knows what follows."""
+    """A runner around another one that logs. Failures are logged by the main process, which knows what follows."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

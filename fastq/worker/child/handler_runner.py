@@ -93,7 +93,7 @@ _WITHOUT_HANDLER: Final = (HandlerNotFoundError, PayloadError)
 
 
 class _ForBatches(dict[str, bool]):
-    """Whether the handler of each type of task is a batch handler: found out once, since each task asks."""
+    """Whether the handler of a type of task is a batch handler; kept, since each task asks."""
 
     def __init__(self, mux: ServeMux, batchings: Container[str]) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class HandlerRunner:
         if self._batchings and self._for_batches[message.type]:
             return _only(self.run_batch([data], [context]))
         task = RunningTask(message, context)
-        CURRENT.set(task)  # a task runs in a context of its own
+        CURRENT.set(task)  # a task has a context of its own, so this affects no other task
         try:
             outcome = self._mux.dispatch(task.type)(task)
             if outcome is not None and isawaitable(outcome):
@@ -192,7 +192,10 @@ class HandlerRunner:
     def _call(
         self, data: Sequence[bytes], contexts: Sequence[TaskContext]
     ) -> tuple[BatchCall | None, Callable[[Any], object]]:
-        """Return the call for tasks and its handler; no call if a reload left them no common batch handler."""
+        """Return the call for tasks, and its handler.
+
+        No call if, after a reload, the tasks have no common batch handler.
+        """
         messages, is_valid = decode_all(data)
         readable: Sequence[Any] = messages if is_valid else [one for one in messages if isinstance(one, TaskMessage)]
         types = list({one.type for one in readable})
@@ -213,7 +216,7 @@ class HandlerRunner:
     def _awaited(self, task_type: str, outcome: Awaitable[object], context: TaskContext) -> object:
         if iscoroutine(outcome):
             if is_async(self._mux.match(task_type)[0]):
-                # A task of a batch that killed its child runs alone, here. Or a reload made the handler async.
+                # A task whose batch has killed its child runs alone, here. Or a reload has made the handler async.
                 return _run_in_loop(outcome, context)
             outcome.close()  # otherwise Python warns that it was never awaited
         raise TypeError(f"the handler of {task_type!r} returned an awaitable; declare it with async def")
@@ -241,7 +244,7 @@ class HandlerRunner:
 
     def _failed(self, task: RunningTask, error: BaseException, context: TaskContext) -> Answer:
         if context.is_forked:
-            raise error  # it ends the process, which the handler has forked
+            raise error  # the error ends the process, which the handler has forked
         error = _named(error, context)
         told, report = context.interruption, failure_report(self._hooks, task, error)
         kind = _kind(error, told, report.final or (why_final(task, error) if report.is_snoozed else ""))
@@ -254,12 +257,12 @@ class HandlerRunner:
         return kind, report.with_trace(trace, fingerprint, kept).encode()
 
     def _trace(self, task: RunningTask, kind: EventKind, error: BaseException) -> str | None:
-        """Return the traceback for the task's log line, "" for none, None if the line is surely over the limit."""
+        """Return the traceback for the task's log line, "" for none, None if the line surely exceeds the limit."""
         archives = _archives(kind, task)
         if (not archives and self._tracebacks != "always") or isinstance(error, _WITHOUT_HANDLER):
             return ""
         now_s = self._clock.monotonic_s()
-        self._trace_limit.ended(now_s)  # counted by the main process, not here
+        self._trace_limit.ended(now_s)  # the main process counts them, so drop the counts
         allowed = self._trace_limit.allows((kind, archives, task.type, type(error).__name__), now_s)
         return trace_of(error) if allowed else None
 
@@ -288,7 +291,7 @@ def _run_in_loop(coroutine: Coroutine[Any, Any, object], context: TaskContext) -
 
 
 def _named(error: BaseException, context: TaskContext) -> BaseException:
-    """Return why a task was told to end, instead of its error; the error if it was not, or decided on its own."""
+    """Return why a task was told to end; if it was not, or its handler has decided, return the error."""
     told = context.interruption
     if told is None or told not in TOLD_TO_END or isinstance(error, Retry) or caused_by(error, DECISIONS):
         return error
@@ -296,7 +299,7 @@ def _named(error: BaseException, context: TaskContext) -> BaseException:
     if not isinstance(error, type(reason)):
         return reason.with_traceback(error.__traceback__)
     if error.args == type(reason)().args:
-        error.args = reason.args  # raised in a thread, and therefore without its text
+        error.args = reason.args  # it was raised in a thread, and so without its text
     return error
 
 
@@ -312,7 +315,7 @@ def _kind(error: BaseException, told: EventKind | None, final: str) -> EventKind
     if isinstance(error, HandlerNotFoundError):
         return EventKind.NOT_FOUND
     if told is not None and told in TOLD_TO_END and isinstance(error, Retry):
-        return told  # the task was told to end, and this is its decision about that
+        return told  # the task was told to end, and the handler decided on that
     if not final:
         return _FAILED
     return _REVOKED if caused_by(error, RevokeTask) else _SKIP_RETRY

@@ -1,4 +1,4 @@
-"""The runner of hooks that no live child can run: for tasks of dead children, lost tasks, health and credentials.
+"""The runner of hooks that no live child can call: for tasks of dead children, lost tasks, health and credentials.
 
 The server keeps a pool of one child for it, which loads it by name. A request is a line of JSON and the
 task's message, if there is one (``worker/shared/requests.py``). An answer is a ``FailureReport``, JSON (credentials)

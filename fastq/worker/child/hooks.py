@@ -25,7 +25,7 @@ HOOK_ERRORS = (Exception, SystemExit)
 DECISIONS = (SkipRetry, RevokeTask)
 """Exceptions with which a handler decides that its task is not retried."""
 _RUN_AGAIN: Final = (Retry, Snooze)
-"""Exceptions with which a handler decides that its task is run again, whatever its rule says."""
+"""Exceptions with which a handler decides that its task runs again, whatever its rule says."""
 
 _log = logging.getLogger("fastq.worker")
 

@@ -33,7 +33,7 @@ def _encode(value: object) -> tuple[bytes, list[Fault]]:
     elif isinstance(value, memoryview):
         try:
             data, faults = value.tobytes(), []
-        except ValueError as error:  # it was released
+        except ValueError as error:  # it is a memoryview that was released
             data, faults = _marked(value, f"cannot be read: {error}")
     else:
         data, faults = encode_leniently(value)

@@ -28,7 +28,7 @@ class AppDescription(NamedTuple):
 
     @classmethod
     def of(cls, mux: ServeMux, *, threads: bool = False) -> "AppDescription":
-        """Describe an app; with ``threads``, its plain handlers run in threads, except those that run alone."""
+        """Describe an app; with ``threads``, its plain handlers run in threads, except those that must run alone."""
         alone = mux.alone() if threads else mux.patterns()
         sorts = {
             pattern: Sort.ASYNC if is_async else Sort.PLAIN if pattern in alone else Sort.THREADED

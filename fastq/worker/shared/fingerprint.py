@@ -1,4 +1,4 @@
-"""The kind of error that a failed attempt ended with, and the turns of kinds to have their traceback kept."""
+"""The kind of error with which a failed attempt has ended, and which kinds are due to have their traceback kept."""
 
 from collections.abc import Hashable
 from hashlib import blake2b
@@ -31,7 +31,7 @@ def fingerprint_of(error: BaseException) -> str:
 
 
 def _places(error: BaseException) -> list[object]:
-    """Return the class of an error, of each cause and of the errors in a group, with the files and lines passed."""
+    """Return the class of an error, of each cause and of the errors in a group, and their files and lines."""
     places: list[object] = []
     errors = [error]
     for one in errors:  # the list grows meanwhile
@@ -39,7 +39,7 @@ def _places(error: BaseException) -> list[object]:
         places += (kind.__module__, kind.__qualname__)
         while trace is not None:
             place = (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
-            if place != places[-1]:  # a recursion is the same error however deep it was
+            if place != places[-1]:  # a recursion is the same error at any depth
                 places.append(place)
             trace = trace.tb_next
         cause = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
@@ -51,7 +51,7 @@ def _places(error: BaseException) -> list[object]:
 
 
 class Turns(Generic[K]):
-    """The kinds that had their turn lately: each at most once in ten minutes, all at most ``most`` in ten seconds."""
+    """The kinds that were due lately: each at most once in ten minutes, all together ``most`` times in ten seconds."""
 
     def __init__(self, most: int = CHILDS_A_WINDOW) -> None:
         self._most = most
@@ -60,7 +60,7 @@ class Turns(Generic[K]):
         self._window_ends_s = 0.0
 
     def allows(self, kind: K, now_s: float) -> bool:
-        """Return whether it is the turn of a kind; if so, its next one is in ten minutes."""
+        """Return whether a kind is due; if so, it is due again in ten minutes."""
         if self._again_s.get(kind, now_s) > now_s:
             return False
         if now_s >= self._window_ends_s:

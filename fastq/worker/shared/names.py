@@ -23,7 +23,7 @@ def _is_dotted(name: str) -> bool:
 
 
 def _example_for(name: str) -> str:
-    """Return the probable name if a file is given instead of a module, or a dot instead of the colon."""
+    """Return the name that was meant, if a file is given instead of a module, or a dot instead of the colon."""
     if name.isidentifier():
         return f"{name}:app"
     module, colon, attribute = name.partition(":")
@@ -47,7 +47,7 @@ def resolve(name: str) -> object:
     try:
         found: object = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # Only a missing module of this name is an error of the name; a missing import inside it is the app's defect.
+        # Only a missing module of this name is a wrong name. A missing import inside the module is the app's defect.
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
             raise
         advice = _near_module(module_name, error.name) or "start in the app's directory, or install the app"
@@ -63,16 +63,16 @@ def resolve(name: str) -> object:
 
 
 def _suggest(attribute: str, holder: object) -> str:
-    """Return advice that names a similar attribute, an app's if there is one; "" if there is no similar one."""
+    """Return advice with a similar attribute, preferably an app; "" if there is no similar one."""
     names = dir(holder)
-    loaded = sys.modules.get("fastq.mux")  # not imported here, so that commands start fast
+    loaded = sys.modules.get("fastq.mux")  # fastq.mux is not imported here, so that commands start fast
     apps = [name for name in names if loaded and isinstance(getattr(holder, name, None), loaded.ServeMux)]
     close = difflib.get_close_matches(attribute, apps, n=1) or difflib.get_close_matches(attribute, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _near_module(module: str, missing: str) -> str:
-    """Return advice that names a similar module; only the first directory of the path is searched."""
+    """Return advice with a similar module; only the first directory of the path is searched."""
     package = missing.rpartition(".")[0]
     where = getattr(sys.modules.get(package), "__path__", ()) if package else sys.path[:1]
     names = [found.name for found in pkgutil.iter_modules([entry or "." for entry in where])]

@@ -48,11 +48,11 @@ class FailureReport(NamedTuple):
 
     @property
     def error_class(self) -> str:
-        """Return the class of the error, with which its text begins."""
+        """Return the class of the error, which begins the error's text."""
         return self.error.partition(":")[0].partition(" ")[0]
 
     def limit(self, of_message: int) -> int:
-        """Return how often the task may be retried, given what its message says."""
+        """Return how often the task may be retried, given the message's number."""
         return of_message if self.max_retry is None else self.max_retry
 
     def with_trace(self, trace: str | None, fingerprint: str, kept: str) -> "FailureReport":
@@ -89,15 +89,15 @@ def trace_of(error: BaseException) -> str:
 
 
 def frames_of(error: BaseException) -> str:
-    """Return the traceback with the class of each error and no message; the last line is the class of this one.
+    """Return the traceback with the class of each error and no messages; the last line is the class of this error.
 
-    It is kept for many tasks, whose messages differ: none of them may show the values of another.
+    It is kept for many tasks with different messages, and a task must not show the values of another.
     """
     return "".join(_frames(error, [error])).removesuffix("\n").encode("utf-8", "replace").decode()
 
 
 def _frames(error: BaseException, seen: list[BaseException]) -> Iterator[str]:
-    """Yield the errors that led to an error, and then its own frames; ``seen`` bounds them."""
+    """Yield the errors that led to an error, and then its own frames; ``seen`` limits their number."""
     cause, context = error.__cause__, None if error.__suppress_context__ else error.__context__
     before = [(cause, _CAUSE) if cause is not None else (context, _CONTEXT)]
     before += [(each, _INNER) for each in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
@@ -114,7 +114,7 @@ def _frames(error: BaseException, seen: list[BaseException]) -> Iterator[str]:
 
 
 def _outside(error: BaseException) -> TracebackType | None:
-    """Return the traceback from the first frame that is not fastq's, or all of it if there is none."""
+    """Return the traceback from the first frame outside of fastq; all of it if there is no such frame."""
     trace = error.__traceback__
     while trace is not None and is_ours(trace.tb_frame):
         trace = trace.tb_next
@@ -129,7 +129,7 @@ def _message(error: BaseException) -> str:
 
 
 def _last_user_place(trace: TracebackType | None) -> str:
-    """Return the last place in the user's own code, or else in a library."""
+    """Return the last place in the user's own code; without one, the last place in a library."""
     users = outside = None
     while trace is not None:
         frame = trace.tb_frame

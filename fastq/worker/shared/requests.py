@@ -71,7 +71,7 @@ class Combined:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The reasons why messages of a set cannot be decoded, by index; the aggregator was not called."""
+    """The reasons why messages of a set cannot be decoded, by index. The aggregator was not called."""
 
     reasons: Mapping[int, str]
 
