@@ -27,6 +27,6 @@ Examples:
 def completion(shell: str) -> None:
     """Print the shell code that completes commands, flags, states, and names of queues."""
     found = get_completion_class(shell)
-    assert found is not None  # the three shells that click supports
+    assert found is not None  # click supports these three shells
     frame = click.get_current_context().find_root().command
     click.echo(found(frame, {}, "fastq", "_FASTQ_COMPLETE").source())

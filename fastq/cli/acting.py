@@ -1,4 +1,4 @@
-"""The output of commands that act on named items: a line for each, or JSON with the count and the failures."""
+"""The output of commands that act on named items: a line for each item, or JSON with the count and the failures."""
 
 from collections.abc import Callable, Sequence
 from typing import Self
@@ -9,7 +9,7 @@ from fastq.text.human import clean
 
 
 class Acting:
-    """An action on each named item; a failure does not stop the others. ``end`` prints the results as JSON."""
+    """An action on named items, one by one; a failure does not stop the others. ``end`` prints the results as JSON."""
 
     def __init__(self, session: Session, *, as_json: bool) -> None:
         self._session = session
@@ -18,7 +18,7 @@ class Acting:
         self._failed: dict[str, str] = {}
 
     def look(self, names: Sequence[str], act: Callable[[str], None]) -> Self:
-        """Run a preparation for each item; an item for which it fails is not acted on, and counts as failed."""
+        """Run a preparation for each item. If it fails, the item is not acted on, and counts as failed."""
         each(self._session, names, act, self._failed)
         return self
 

@@ -1,4 +1,4 @@
-"""Imports the apps that commands name; a module of its own, since the main process of a worker imports no app."""
+"""Imports the apps that commands name. It is a module of its own, since the main process of a worker imports no app."""
 
 from typing import Any
 

@@ -93,7 +93,7 @@ class Noun(click.Group):
         if name in self._places and (summary := self._places[name][1]):
             return summary
         command = self.get_command(ctx, name)
-        assert command is not None  # it is listed
+        assert command is not None  # the command is listed, so it exists
         return command.get_short_help_str(200)
 
 

@@ -34,7 +34,7 @@ CONNECTION_NAMES: Final = (
     "insecure",
 )
 RUNNER_NAMES: Final = ("redis", "redis_credentials")
-"""The settings for Redis that commands that run an app have as options, and in their file."""
+"""The settings for Redis for which commands that run an app have options, and their file has keys."""
 _FLAGS: Final = frozenset({"cluster", "tls", "insecure"})
 _WITH_USER: Final = frozenset({"redis", "rediss", "redis-cluster", "rediss-cluster"})
 _SECURE: Final = {"redis": "rediss", "redis-cluster": "rediss-cluster", "redis-sentinel": "rediss-sentinel"}
@@ -74,7 +74,7 @@ def connection_options(*, hidden: bool) -> list[click.Parameter]:
 
 
 def _note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Keep the given options; those after the command win over those before it."""
+    """Keep the given options; an option after the command overrides the same option before it."""
     if parameter.name is not None:
         note_given(context, parameter.name, value)
 
@@ -115,7 +115,7 @@ def _layers(named: str | None) -> Iterator[dict[str, Any]]:
 
 
 def _merged(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge layers, the first one on top, down to the one that names a server."""
+    """Merge layers, the first one on top; stop after the first layer that names a server."""
     parts: dict[str, Any] = {}
     for layer in layers:
         parts = {**layer, **parts}
@@ -125,7 +125,7 @@ def _merged(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _checked(url: str) -> str:
-    """Check a URL; if it names a function for the credentials, let that be found in the current directory."""
+    """Check a URL. If it names a function for the credentials, let that module be found in the current directory."""
     if parse_redis_uri(url).credentials:
         search_here()
     return url
@@ -138,7 +138,7 @@ def search_here() -> None:
 
 
 def given_defaults(context: click.Context) -> dict[str, Any]:
-    """Return the Redis options and the file given before a command, as defaults for options of the command."""
+    """Return the Redis options and the file that were given before a command, as defaults for its own options."""
     given = dict(context.meta.get(GIVEN, {}))
     file = given.pop("config", None)
     return ({"redis": redis_url(context)} if given else {}) | ({"config": file} if file else {})
@@ -242,7 +242,7 @@ def _composed(parts: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
 
 
 def _own_parts(scheme: str, rest: str) -> set[str]:
-    """Return which of database, user, password and credentials are in a URL."""
+    """Return which of database, user, password and credentials a URL contains."""
     authority, path, query = _split(rest)
     username, _, password = authority.rpartition("@")[0].partition(":")
     said = dict(parse_qsl(query[1:]))
@@ -251,7 +251,7 @@ def _own_parts(scheme: str, rest: str) -> set[str]:
         said = {"db": path.strip("/")}
     elif scheme in _SENTINELS:
         said["db"] = path.strip("/")
-    if scheme not in _SENTINELS:  # there the user and the password are for the sentinels
+    if scheme not in _SENTINELS:  # in URLs of sentinels, user and password are for the sentinels
         said = {"username": username, "password": password, **{name: text for name, text in said.items() if text}}
     return own | {name for name in ("db", "username", "password") if said.get(name)}
 
@@ -288,5 +288,5 @@ def _with_user(authority: str, parts: Mapping[str, Any]) -> str:
 
 
 def _with_parameter(query: str, name: str, value: object) -> str:
-    """Put a parameter first: of several with the same name, the first counts."""
+    """Put a parameter first, since the first of several with the same name counts."""
     return f"?{name}={quote(str(value), safe='')}{'&' if query[1:] else ''}{query[1:]}"

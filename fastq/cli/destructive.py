@@ -33,7 +33,7 @@ def confirm(what: str, *, yes: bool) -> None:
     if yes:
         return
     click.echo(f"{what} Go on? [y/N] ", nl=False, err=True)
-    answer = sys.stdin.readline() if sys.stdin else ""  # None if it was closed before the command started
+    answer = sys.stdin.readline() if sys.stdin else ""  # None if stdin was closed before the command started
     if not answer:
         click.echo(err=True)
         raise click.UsageError("there was no answer, so nothing was done; --yes skips the question")
@@ -53,7 +53,7 @@ def looking() -> Iterator[None]:
 
 
 def carry_out(session: Session, work: Callable[[OnProgress], T], done: str, total: int) -> T:
-    """Do work on many tasks and show its progress; a signal ends the work between two pieces, and with it the command.
+    """Do work on many tasks and show its progress; a signal ends work and command between two pieces.
 
     An error of Redis is raised with the progress so far.
     """
@@ -69,7 +69,7 @@ def carry_out(session: Session, work: Callable[[OnProgress], T], done: str, tota
             last = now
             if now.done:
                 line.show(how_far())
-            if now.done < now.total:  # otherwise it is too late to stop
+            if now.done < now.total:  # otherwise it is too late to stop the work
                 interruption.check()
 
         try:

@@ -1,4 +1,4 @@
-"""``fastq doctor``: looks for what is wrong, says why it matters and what to do, and repairs what is safe."""
+"""``fastq doctor``: looks for problems, says why they matter and what to do, and repairs what is safe to repair."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

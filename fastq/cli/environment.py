@@ -53,7 +53,7 @@ def _is_of_a_service(variable: str, value: str) -> bool:
 
 
 def _closest(variable: str) -> str | None:
-    # Without the prefix, which would make any two of them similar.
+    # Compare without the prefix, which would make any two names similar.
     names = sorted(known.removeprefix(PREFIX) for known in KNOWN_VARIABLES)
     close = difflib.get_close_matches(variable.removeprefix(PREFIX).upper(), names, 1, _LIKENESS)
     return PREFIX + close[0] if close else None

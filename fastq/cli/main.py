@@ -18,7 +18,7 @@ NAME: Final = "fastq"
 RUNNERS: Final = frozenset({"worker", "scheduler"})
 """The commands that run apps; they read the environment and the file themselves."""
 TOLD_WHERE_REDIS_IS: Final = RUNNERS | {"run"}
-"""Commands with Redis options of their own; the ones given before the command are their defaults."""
+"""Commands with Redis options of their own; the options given before the command are their defaults."""
 EXIT_FAILED: Final = 1
 EXIT_MISUSED: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -76,7 +76,7 @@ class _Frame(Noun):
 @click.pass_context
 def _begin(context: click.Context) -> int:
     """Show help if no command was named; pass Redis options on to commands that have their own."""
-    if context.invoked_subcommand not in RUNNERS:  # these check the environment themselves
+    if context.invoked_subcommand not in RUNNERS:  # the commands of RUNNERS check the environment themselves
         try:
             warnings = check_environment(os.environ)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""``fastq plan``: the needs and the next limit of a load, computed from the figures of ``fastq bench``."""
+"""``fastq plan``: what a load needs and which limit it reaches next, computed from the figures of ``fastq bench``."""
 
 from collections.abc import Callable
 from pathlib import Path

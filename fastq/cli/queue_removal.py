@@ -55,14 +55,14 @@ def _remove(session: Session, info: QueueInfo, *, force: bool) -> str:
         carry_out(session, work, "deleted", info.size)
         done = True
     finally:
-        if not done and not info.paused:  # the deletion paused it; tasks that are left must be processed
+        if not done and not info.paused:  # the deletion has paused the queue; the tasks that are left must be processed
             _resume(session, info.queue)
     return f"Deleted {clean(info.queue)}."
 
 
 def _resume(session: Session, queue: str) -> None:
     try:
-        with suppress(QueueStateError):  # it was not paused yet
+        with suppress(QueueStateError):  # the queue was not paused yet
             session.inspector.unpause_queue(queue)
     except BrokerError:
         say_failure(f"{clean(queue)} may still be paused: fastq queue resume {queue}")

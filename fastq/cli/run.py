@@ -76,7 +76,7 @@ def run(context: click.Context, task: str, payload: str, task_type: str | None, 
 
 
 def _check_names(mux: ServeMux, name: str, payload: str) -> None:
-    """Refuse arguments of a typed task that look misspelled; print a note on other unknown ones, which it ignores."""
+    """Refuse arguments of a typed task that look misspelled; note other unknown arguments, which the task ignores."""
     tasks = mux.tasks.values() if isinstance(mux, App) else ()
     task = next((each for each in tasks if name in (each.type, *each.aliases)), None)
     given = _decoded(payload)
@@ -90,7 +90,7 @@ def _check_names(mux: ServeMux, name: str, payload: str) -> None:
 
 
 def _decoded(payload: str) -> Any:
-    """Return the value of a JSON payload; None for other payloads, which the task itself refuses."""
+    """Return the value of a JSON payload, None if it is not JSON: the task itself refuses that."""
     try:
         return orjson.loads(payload)
     except orjson.JSONDecodeError:

@@ -40,7 +40,7 @@ class SchedulingOptions:
 
 
 class _ToldToStop(BaseException):
-    """Raised to leave the wait for Redis; not an ``Exception``, which a wait might swallow."""
+    """Raised to leave the wait for Redis. It is not an ``Exception``, because a wait might swallow one."""
 
 
 @unblocked_stderr()
@@ -48,7 +48,7 @@ def run_scheduler(options: SchedulingOptions) -> int:
     """Run until a signal, and return the exit code: 0, or 1 when it cannot begin; ``AppNameError`` for a bad app."""
     set_up_logging(options.log_level, options.log_format)
     if options.redis is not None:
-        os.environ["FASTQ_REDIS_URL"] = options.redis  # the URL of a Scheduler that was created without one
+        os.environ["FASTQ_REDIS_URL"] = options.redis  # for a Scheduler that was created without a URL
     try:
         scheduler = _load(options)
     except AppNameError:

@@ -19,7 +19,7 @@ from fastq.text.human import clean, number
 F = TypeVar("F", bound=Callable[..., Any])
 
 WAIT_S: Final = 15.0
-"""A server shows its new state at once; one that died meanwhile is gone from the list within 10 s."""
+"""A server shows its new state at once. A server that has died is gone from the list within 10 s."""
 
 
 def _options(command: F) -> F:
@@ -62,7 +62,7 @@ def quiet(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes:
 
 
 class _Telling:
-    """An order to servers: sent to one after the other, then awaited from all of them."""
+    """An order to servers: sent to each in turn, then awaited from all of them."""
 
     def __init__(self, session: Session, *, stops: bool, wait: bool) -> None:
         self._session = session

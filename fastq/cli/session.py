@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Session:
-    """One run of a command: ``screen`` writes to stdout, ``notes`` to stderr; Redis is contacted when it is needed."""
+    """One run of a command. ``screen`` writes to stdout, ``notes`` to stderr. Redis is contacted only when needed."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -110,7 +110,7 @@ def pass_session(function: Callable[Concatenate[Session, P], int | None]) -> Cal
 
 
 def askable(names: Sequence[str]) -> list[str]:
-    """Return the queues with valid names; others, which any program may list, are skipped with a note."""
+    """Return the queues with valid names. Any program may list others: these are skipped with a note."""
     known = []
     for name in names:
         try:
@@ -142,7 +142,7 @@ def each(
 
 
 def tell_each(session: Session, names: Sequence[str], tell: Callable[[str], Record | None], *, as_json: bool) -> int:
-    """Describe each item: ``tell`` writes it, or returns its record for JSON. Returns the exit code."""
+    """Describe each item: ``tell`` writes it, or returns its record for JSON; returns the exit code."""
     records: list[Record | None] = []
     code = each(session, names, lambda name: records.append(tell(name)))
     if as_json:

@@ -31,7 +31,7 @@ class Sources:
         return 30.0 if seconds is None else seconds
 
     def first(self, name: str, read: Callable[[Any], T]) -> T | None:
-        """Return the value of the first source that has one, else None; ``ValueError`` names the source."""
+        """Return the first source's value, None if no source has one; ``ValueError`` names the source."""
         variable = f"FASTQ_{name.upper()}"
         for source, value in (
             (name.replace("_", "-"), self._flags[name]),

@@ -91,7 +91,7 @@ def _redis_facts(session: Session) -> Mapping[str, str]:
     try:
         return session.inspector.cluster_info() if session.is_cluster else session.inspector.redis_info()
     except BrokerAuthError:
-        return {}  # not every Redis user may read it; the rest is shown all the same
+        return {}  # not every Redis user may read it; all else is shown
 
 
 def _total(queues: Sequence[QueueInfo], name: str) -> int:

@@ -37,7 +37,7 @@ def show_history(session: Session, since: str, *, as_json: bool) -> None:
     by_type = since_s <= MINUTES_KEPT_S
     found = []
     for name in askable(session.inspector.queues()):
-        with suppress(QueueNotFoundError):  # deleted since it was listed
+        with suppress(QueueNotFoundError):  # the queue was deleted after it was listed
             found.append(session.inspector.run_history(name, since_s, by_type=by_type))
     if as_json:
         emit({"since_s": since_s, "queues": [history_record(one) for one in found]})

@@ -18,7 +18,7 @@ class StatusLine:
         self._shown_s = 0.0
 
     def show(self, text: object) -> None:
-        """Show a text, unless another one was shown just before."""
+        """Show a text, unless another was shown a moment ago."""
         now_s = time.monotonic()
         if self._screen.is_live and now_s - self._shown_s >= SHOWN_EVERY_S:
             self._shown_s = now_s

@@ -1,4 +1,4 @@
-"""Output that cannot be written: the reader went away, the disk is full, or the stream was closed before.
+"""Output that cannot be written: the reader is gone, the disk is full, or the stream was closed from the start.
 
 If the reader went away, the command ends silently with code 1, as in click.
 """
@@ -26,7 +26,7 @@ def open_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open as long as the process
         stream = getattr(sys, name)
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a character that the encoding lacks is no reason to fail
+            stream.reconfigure(errors="backslashreplace")  # a character that the encoding lacks is no failure
 
 
 def was_closed(stream: Any) -> bool:
@@ -35,7 +35,7 @@ def was_closed(stream: Any) -> bool:
 
 
 def end_unwritten(error: OSError) -> str:
-    """Stop writing, and return the message about it, if any; raise ``error`` if it is not of a standard stream.
+    """Stop writing, and return the message about the error, if any; raise ``error`` if no standard stream caused it.
 
     The flush at the interpreter's end would otherwise fail again and print a traceback.
     """

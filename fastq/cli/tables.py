@@ -1,4 +1,4 @@
-"""Tables for terminals and pipes: aligned columns; on a terminal also color, and no line wider than the window.
+"""Tables for terminals and pipes: aligned columns; on a terminal also color, and lines cut to the window.
 
 In a pipe nothing is cut or colored. A character that the encoding lacks is replaced by an escape.
 """
@@ -96,7 +96,7 @@ class Layout(NamedTuple):
         return cls(columns, rows, widths)
 
     def over(self, window: int) -> int:
-        """Return the number of columns by which a line exceeds the window."""
+        """Return how many columns too wide for the window a line is."""
         return sum(self.widths) + len(GAP) * (len(self.widths) - 1) - window
 
     def fitted(self, window: int) -> "Layout":
@@ -117,7 +117,7 @@ class Layout(NamedTuple):
         return Layout(left(self.columns), [left(row) for row in self.rows], left(self.widths))
 
     def cut(self, window: int) -> "Layout":
-        """Shorten the widest column that may be cut, until the line fits or no column may be cut further."""
+        """Shorten the widest column that may be cut, until the line fits or no column can be cut further."""
         widths = list(self.widths)
         while (over := self._replace(widths=widths).over(window)) > 0:
             may = [at for at, column in enumerate(self.columns) if column.cut and widths[at] > LEAST_WIDTH]
@@ -142,7 +142,7 @@ def _painted(screen: Screen, text: str, shown: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """Return text of at most this many columns, with a sign where something is missing."""
+    """Return text of at most this many columns, with a sign where text is missing."""
     if width_of(text) <= width:
         return text
     kept = ""

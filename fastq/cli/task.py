@@ -41,7 +41,7 @@ MOST_A_PAGE: Final = 10_000
 
 
 def ids_option(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the ids of its tasks, as arguments or, as asynq has it, by ``--id``."""
+    """Give a command the ids of its tasks, as arguments or by ``--id``, as in asynq."""
 
     @wraps(command)
     def with_ids(*args: Any, named: Sequence[str], ids: Sequence[str], **more: Any) -> int:

@@ -60,7 +60,7 @@ def export(
         raise click.UsageError("--group goes with --state aggregating only")
     known = [TaskState.AGGREGATING] if group else [state for state in EXPORTED if state in states or not states]
     wanted = read_filter(known, session.now, **more)
-    session.inspector.count_tasks(queue, TaskState.PENDING)  # check that the queue exists before creating a file
+    session.inspector.count_tasks(queue, TaskState.PENDING)  # check that the queue exists before a file is created
     try:
         with _opened(output, yes=yes) as out:
             exporting = _Exporting(session, out)
@@ -103,7 +103,7 @@ class _Exporting:
         self._line = StatusLine(session.notes)
 
     def run(self, queue: str, states: Sequence[TaskState], group: str | None, where: TaskFilter) -> int:
-        """Write all tasks, and return the exit code; an interruption ends it between two pages, after a whole line."""
+        """Write all tasks; return the exit code. An interruption ends it between two pages, after a whole line."""
         with Interruption() as interruption:
 
             def note(now: Progress) -> None:

@@ -61,7 +61,7 @@ def page_of(infos: Iterable[TaskInfo], page: int, size: int) -> list[TaskInfo]:
 
 
 def filter_text(where: TaskFilter) -> str:
-    """Return a description of the filter, to follow the word "tasks"; empty if it selects any."""
+    """Return a description of the filter that follows the word "tasks"; empty if the filter selects all tasks."""
     words = [
         f"of type {clean(where.type)}" if where.type is not None else "",
         f"whose error matches {clean(where.error.pattern)}" if isinstance(where.error, re.Pattern) else "",

@@ -70,7 +70,7 @@ def attempt_facts(attempts: Sequence[FailedAttempt], now: datetime) -> list[tupl
 
 
 def last_traceback(attempts: Sequence[FailedAttempt]) -> tuple[str, list[str]]:
-    """Return a heading and the lines of the last traceback that is kept, or no lines."""
+    """Return a heading and the lines of the last kept traceback, or no lines."""
     for one in reversed(attempts):
         if one.traceback is not None:
             return f"Traceback of attempt {one.attempt}", [clean(line) for line in one.traceback.splitlines()]

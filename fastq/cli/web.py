@@ -26,7 +26,7 @@ _OF_ASYNQMON: Final[Mapping[str, tuple[str, bool]]] = {
     "redis-insecure-tls": ("insecure", True),
     "redis-cluster-nodes": ("cluster_addrs", False),
 }
-"""asynqmon's names of the Redis options; for each, fastq's name, and whether it is a flag without a value."""
+"""asynqmon's names of the Redis options: for each fastq's name, and whether it is a flag without a value."""
 
 
 def _aliases() -> list[click.Parameter]:
@@ -68,7 +68,7 @@ def _own(name: str, **more: Any) -> Callable[[Any], Any]:
 
 
 def _shared(name: str, **more: Any) -> Callable[[Any], Any]:
-    """Make an option that asynqmon has, too, with its variable."""
+    """Make an option that asynqmon has, too, with asynqmon's variable."""
     variable = name.upper().replace("-", "_")
     # Not FASTQ_WEB_PORT: Kubernetes sets that for a service named fastq-web.
     own = "FASTQ_WEB_HTTP_PORT" if name == "port" else f"FASTQ_WEB_{variable}"

@@ -62,7 +62,7 @@ def _setting_options(command: click.Command) -> click.Command:
                 type=click.Choice(choices) if choices else None,
                 help=f"{setting.metadata['help']}{_default(name)}",
             )
-        command.params.insert(-1, option)  # before --version
+        command.params.insert(-1, option)  # puts the option before --version
     return command
 
 
@@ -76,7 +76,7 @@ def _default(name: str) -> str:
 
 
 class _PlainSpoken(click.Command):
-    """A command that prints usage errors in one line, without the usage that click adds."""
+    """A command that prints usage errors in one line, without click's usage text."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run as a program: never returns."""
@@ -142,7 +142,7 @@ def _options(flags: dict[str, Any]) -> ProcessOptions:
 
 
 def _idle_s(sources: Sources) -> float | None:
-    """Return the time without a task after which the server ends; None is never."""
+    """Return the time without a task after which the server ends, None for never."""
     idle_s = sources.first("exit_when_idle", read_seconds)
     if not sources.first("burst", read_flag):
         return idle_s

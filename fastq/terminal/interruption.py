@@ -1,6 +1,6 @@
-"""Ctrl-C that leaves nothing behind: a signal is noted, and acted on at points where all work can be undone.
+"""Ctrl-C that leaves nothing behind: a signal is noted, and acted on where all work can be undone.
 
-An exception from a signal handler could come between starting a process and recording it.
+An exception raised by a signal handler could come after a process was started and before it is recorded.
 """
 
 import signal
@@ -25,7 +25,7 @@ class Interrupted(Exception):  # noqa: N818 - no defect
 class Interruption:
     """A guard that records signals while it is entered; ``check`` and ``wait`` raise ``Interrupted`` after one.
 
-    After a signal the handlers stay, so that an impatient second one cannot kill the process just before its end.
+    After a signal the handlers stay, so that an impatient second signal cannot kill the process just before its end.
     """
 
     def __init__(self) -> None:

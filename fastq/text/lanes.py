@@ -12,21 +12,21 @@ def lane_name(info: LaneInfo) -> str:
 
 
 def limit_text(info: LaneInfo) -> str:
-    """Write the limit that holds for a lane; one that it has from "*" is in parentheses."""
+    """Write the limit that holds for a lane, in parentheses if the lane has it from "*"."""
     if info.limit is None:
         return "-"
     return str(info.limit) if info.has_own_limit else f"({info.limit})"
 
 
 def places_text(info: LaneInfo) -> str:
-    """Write how many places are taken, of how many."""
+    """Write how many places are taken, and how many there are."""
     if info.running is None or info.limit is None or info.lane == "*":
         return "-"
     return f"{number(info.running)}/{number(info.limit.concurrency or 0)}"
 
 
 def why(info: LaneInfo, *, names: bool = True) -> str:
-    """Return why the tasks of a lane wait, "-" if none waits; with ``names`` also the tasks that have the places."""
+    """Return why the tasks of a lane wait, "-" if none waits; ``names`` adds the ids of tasks that have the places."""
     match info.state:
         case LaneState.IDLE:
             return "-"
@@ -48,7 +48,7 @@ def _moment(info: LaneInfo) -> str:
     if info.until is None:
         return "-"
     until = info.until.astimezone(UTC)
-    # With hundredths, since at a rate of 5/s five starts share a second.
+    # With hundredths of a second, since at a rate of 5/s five starts share a second.
     return f"{until:%H:%M:%S}.{until.microsecond // 10_000:02}"
 
 

@@ -11,7 +11,7 @@ _PLURALS: Final = {"process": "processes", "thread": "threads", "coroutine": "co
 
 
 def places_of(servers: Iterable[ServerInfo]) -> list[Places]:
-    """Add up the places of servers by kind; the kind is empty for Go's servers, which tell only a number."""
+    """Add up the places of servers by kind. Go's servers tell only a number, so their kind is empty."""
     found: dict[str, Places] = {}
     for server in servers:
         for kind, busy, size in server.places or (("", len(server.active_workers), server.concurrency),):

@@ -41,7 +41,7 @@ def dash(session: Session, refresh: float, read_only: bool, queue: str | None) -
     Keys are asynq's; ? shows them. Actions that change something ask first. Needs fastq-worker[dash].
     """
     text = "the dashboard needs Textual; install it: pip install 'fastq-worker[dash]'"
-    app = import_extra(APP, ["textual", "rich"], text)  # takes a fifth of a second, which no other command should pay
+    app = import_extra(APP, ["textual", "rich"], text)  # the import takes 0.2 s, which no other command should pay
     names = session.inspector.queues()
     if queue is not None and queue not in names:
         raise QueueNotFoundError(queue)

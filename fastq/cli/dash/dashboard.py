@@ -102,7 +102,7 @@ class Dash(App[int]):
     def _beat(self) -> None:
         """Refresh when it is time, unless an answer is pending; show the health of Redis."""
         if not self.screen_stack:
-            return  # the last timer of an app that closes
+            return  # this is the last timer of an app that closes
         now_s = time.monotonic()
         period_s = self.desk.options.refresh_s
         if self.desk.health.is_ill:

@@ -65,7 +65,7 @@ class Desk:
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def describe(name: str) -> tuple[QueueInfo, RunHistory] | None:
-            with suppress(QueueNotFoundError):  # deleted since it was listed
+            with suppress(QueueNotFoundError):  # the queue was deleted after it was listed
                 async with turns:
                     info = await self.inspector.get_queue_info(name)
                     return info, await self.inspector.run_history(name, HISTORY_S)
@@ -84,7 +84,7 @@ class Desk:
 
 
 def _askable(names: Sequence[str]) -> list[str]:
-    """Leave out invalid names, which any program may list."""
+    """Leave out invalid names, since any program may put names on the list."""
     askable = []
     for name in names:
         with suppress(ValueError):

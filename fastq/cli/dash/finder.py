@@ -20,7 +20,7 @@ class Finder:
         self._starts = [0]
 
     async def look(self, desk: Desk, size: int, note: Callable[[], None]) -> None:
-        """Read a page, or search for the text; ``note`` is called meanwhile."""
+        """Read a page, or search for the text; ``note`` is called during the search."""
 
         def keep(found: Found) -> None:
             self.found = found

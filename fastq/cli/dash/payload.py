@@ -78,7 +78,7 @@ def _indent(depth: int) -> str:
 
 
 def _cut(lines: Iterator[str]) -> Iterator[str]:
-    """Yield lines up to the limit of what is shown."""
+    """Yield the lines up to ``MOST_SHOWN`` characters."""
     left = MOST_SHOWN
     for line in lines:
         yield line[:left]

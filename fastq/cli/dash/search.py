@@ -17,7 +17,7 @@ MOST_BYTES: Final = 16_000_000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Tasks, and the range of ranks, from 0, in which they were searched; ``at_end`` if nothing comes after it.
+    """The tasks found, and the range of ranks, from 0, that was searched; ``at_end``: no task comes after it.
 
     ``size`` is the page size. ``elsewhere`` is the task whose id was searched, if it is in another state.
     """
@@ -34,7 +34,7 @@ async def read_page(inspector: AsyncInspector, place: Place, start: int, size: i
     """Read the page that contains a rank."""
     page = start // size + 1
     infos = await inspector.list_tasks(place.queue, place.state, group=place.group, page=page, page_size=size)
-    first = (page - 1) * size  # a page that lost tasks while it was read is short without being the last one
+    first = (page - 1) * size  # a page that lost tasks while it was read is short, but need not be the last
     return Found(infos, first, first + len(infos), at_end=not infos, size=size)
 
 

@@ -22,7 +22,7 @@ from fastq.text.human import clean, size
 
 
 class _Body(VerticalScroll):
-    """The scrolled text, with the same keys as the lists."""
+    """The scrolled text; its keys are those of the lists."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("k", "scroll_up"),

@@ -12,7 +12,7 @@ from fastq.info import TaskInfo
 
 GROUP_COLUMNS: Final = (Column("GROUP", cut=True), Column("SIZE", right=True))
 MOST_PAYLOAD: Final = 400
-"""The part of a payload that is written on a line."""
+"""How much of a payload is written on a line."""
 
 _RANKS: Final = {"LOST": 5, "MAX RETRY": 4, "LAST FAILED": 3, "RETRIED": 2, "GROUP": 1}
 _ID, _TYPE, _PAYLOAD = COMMON

@@ -69,7 +69,7 @@ class Tracks:
 
 def _rates(before: QueueInfo, now: QueueInfo, seconds: float) -> tuple[float | None, float | None]:
     done, failed = now.processed_total - before.processed_total, now.failed_total - before.failed_total
-    if done < 0 or failed < 0 or seconds < 0:  # the queue was deleted meanwhile, or the clock was set back
+    if done < 0 or failed < 0 or seconds < 0:  # the queue was deleted, or the clock was set back
         return None, None
     return done / seconds, failed / seconds
 

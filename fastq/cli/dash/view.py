@@ -22,7 +22,7 @@ PLACES: Final = (("F1", "Queues"), ("F2", "Servers"), ("F3", "Schedulers"), ("F4
 
 
 class Hint(NamedTuple):
-    """A key and its action; ``acts`` if that changes something."""
+    """A key and what it does; ``acts`` if the key changes something."""
 
     key: str
     does: str
@@ -69,7 +69,7 @@ class View(Screen[None]):
     ]
 
     class Acted(Message):
-        """Posted after a change, so that everything is read again."""
+        """Posted after a change, so that all is read again."""
 
     def __init__(self, desk: Desk) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class View(Screen[None]):
         self.desk.said = ""
         self.draw_frame()
         self.draw()
-        self.call_after_refresh(self.look_now)  # only then is the size known
+        self.call_after_refresh(self.look_now)  # the size is known only then
 
     def on_resize(self) -> None:
         """Show as much as fits."""
@@ -156,7 +156,10 @@ class View(Screen[None]):
         self._foot.say(self._foot_text())
 
     def _foot_text(self) -> Text:
-        """Put the messages above the keys: the health of Redis and the last result; a single one may take two lines."""
+        """Put the messages above the keys: the health of Redis and the last result.
+
+        A single message may take two lines.
+        """
         health, said, width = str(self.desk.health), self.desk.said, max(1, self.size.width)
         most = width - 1 if health and said else 2 * width - 1
         text = Text().append(shortened(f" {said}", most) if said else "", style="yellow")
