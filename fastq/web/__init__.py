@@ -1,7 +1,7 @@
 """The web UI, and asynqmon's REST API: ``FastqWeb`` is an ASGI app, ``fastq web`` serves it.
 
 It uses Redis only through ``fastq.inspector`` and, in the form that enqueues, a client. Only ``fastq web`` imports it.
-``site`` has the parts that all routes share; ``compat`` is asynqmon's API, ``pages`` are the pages.
+``site`` has the parts that all routes share, ``compat`` is asynqmon's API, ``pages`` has the pages.
 """
 
 from fastq.web.access import Role, User

@@ -1,4 +1,4 @@
-"""Who may do what: roles, the actions that each may take, and the actions that are switched off."""
+"""Who may do what: roles, the actions that each role may take, and the actions that are switched off."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ ACTIONS: Final[Mapping[str, Role]] = {
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user as the authentication named them; ``queues`` are patterns of the queues that they see."""
+    """A user as the authentication has named them; ``queues`` are the patterns of the queues that they see."""
 
     name: str
     role: Role
@@ -78,7 +78,7 @@ EVERYONE: Final = User("", Role.ADMIN)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The actions that are possible at all: none if ``read_only``, else all but the ``forbidden`` ones."""
+    """The actions that anybody may take: none if ``read_only``, else all but the ``forbidden`` ones."""
 
     read_only: bool = False
     forbidden: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""The forms of the pages: actions on tasks and queues, with a question before those that destroy something."""
+"""The forms of the pages: actions on tasks and queues; those that destroy something ask a question first."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +18,7 @@ VERBS: Final = ("run", "cancel", "archive", "delete")
 OTHER_VERBS: Final = ("move", "enqueue", "edit", "pause", "resume", "quiet", "stop")
 MOST_CHOSEN: Final = 1_000
 ORDER_S: Final = 1.0
-"""How long a server's new state is waited for, so that the page shows it."""
+"""How long to wait for a server's new state, so that the page shows it."""
 
 
 def _doer(verb: str) -> Endpoint:
@@ -80,7 +80,7 @@ def _list(call: Call) -> str:
 
 
 def did_of(call: Call) -> tuple[str, int, int] | None:
-    """Return what the last action did, as the URL says; only numbers and known verbs are taken from it."""
+    """Return what the last action did, as the URL says. Only numbers and known verbs are taken from the URL."""
     verb = call.request.query_params.get("did", "")
     if verb not in VERBS and verb not in OTHER_VERBS:
         return None
@@ -150,7 +150,7 @@ def _teller(verb: str) -> Endpoint:
         except TimeoutError as error:
             if isinstance(error, BrokerError):
                 raise
-            # The server has got the order; the page will show its new state.
+            # The server has got the order; the page will show the new state.
         return RedirectResponse(f"{call.base}/servers?{urlencode({'did': verb})}", 303)
 
     return tell

@@ -6,11 +6,14 @@ from typing import Final, TypeAlias
 
 Network: TypeAlias = IPv4Network | IPv6Network
 PREFIX: Final = 64
-"""The bits of an IPv6 address that a provider assigns: a client has all the addresses that begin with them."""
+"""The bits of an IPv6 address that a provider assigns: a client has all addresses that begin with these bits."""
 
 
 def address_of(host: str) -> str:
-    """Return an address as limits count it: for IPv6 its network, since a client has all addresses in that."""
+    """Return an address as limits count it.
+
+    For IPv6 it is the network, since a client has all addresses of its network.
+    """
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

@@ -43,20 +43,20 @@ from fastq.web.work import FullError, Shares
 
 ROUTES: Final = [*V1, *API, *METRICS, *PAGES]
 IS_LET_IN: Final = "fastq.web.is_let_in"
-"""The key in a request's state that says that it was let in; the server's limits depend on it."""
+"""The key in a request's state which says that the request was let in; the server's limits depend on it."""
 STREAMS_TO: Final = "fastq.web.streams_to"
-"""The key in a request's state for the user whose limit its streamed reply counts against."""
+"""The key in a request's state for the user against whose limit a streamed reply counts."""
 REFUSED_S: Final = 1.0
 EXPORTING: Final = "fastq.web.exporting"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _OTHER: Final = re.compile(r"/(?:@|%40)([A-Za-z0-9_.-]+)(?=/|$)")
 _LOGINS: Final = {NoneType: "nobody has to", BasicAuth: "name and password", TokenAuth: "token", ProxyAuth: "proxy"}
 _COSTLY: Final = re.compile(r"/(?:api|doctor|events|find|history|metrics|search)(?:/|$)")
-"""The paths that begin something or read much; a link from another site leads to a question first."""
+"""The paths that begin some work or read much. A link to them from another site leads to a question first."""
 
 
 def _UNSAID(request: Request) -> None:  # noqa: N802 - a constant
-    """Return None; as the default of ``auth``, this function says that none was given."""
+    """Return None. As the default of ``auth``, this function says that no ``auth`` was given."""
 
 
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
@@ -170,7 +170,7 @@ class FastqWeb:
                 for name, value in SECURITY_HEADERS.items():
                     response.headers.setdefault(name, value)
                 await response(scope, receive, in_parts(send))
-            except FastqError as error:  # after the head of the reply was sent
+            except FastqError as error:  # it was raised after the head of the reply was sent
                 _log.warning("%s %s was cut off: %s", scope["method"], quote(scope["path"]), error)
             finally:
                 if (owner := scope.get("state", {}).pop(STREAMS_TO, None)) is not None:
@@ -299,7 +299,7 @@ def _error(call: Call, path: str, status: int, text: str) -> Response:
         _log.warning("%s %s failed: %s", call.request.method, path, text)
     if path.startswith(f"{ROOT}/"):
         return Response(json.dumps({"error": text}), status, media_type="application/json")
-    # A page needs its style sheet, which a client that is not let in does not get.
+    # A page needs its style sheet, which is not sent to a client that is not let in.
     if path.startswith("/api/") or not call.is_let_in:
         return PlainTextResponse(text, status)
     return error_page(call, status, text)

@@ -34,7 +34,7 @@ FAILURES: Final = 10
 FORGET_S: Final = 60.0
 MOST_CLIENTS: Final = 10_000
 MOST_WAITING: Final = 10
-"""How many logins may wait for their turn; beyond that, one from the address with the most failures is refused."""
+"""How many logins may wait for their turn. A further one makes the one from the address with the most failures fail."""
 MOST_OF_A_NAME: Final = 100
 
 
@@ -81,7 +81,7 @@ class _Waiting:
 
 
 class _Counter:
-    """Gives turns to logins, one at a time, the addresses with the fewest failures first; few may wait."""
+    """Gives turns to logins, one at a time; the addresses with the fewest failures come first, and few may wait."""
 
     def __init__(self, failures: _Failures) -> None:
         self._failures = failures
@@ -133,7 +133,7 @@ class BasicAuth:
         if not self._accounts:
             raise ValueError("no user is listed; fastq web --new-user NAME:ROLE makes a line")
         self._failures = _Failures()
-        # One login at a time: otherwise many could be tried at once, before the first failure counts.
+        # One login at a time: otherwise a client could try many passwords at once, before the first failure counts.
         self._counter = _Counter(self._failures)
         # A browser sends the password with every request, and scrypt takes 0.2 s. So correct logins are remembered, as
         # digests with a key that only this process has.
@@ -155,7 +155,7 @@ class BasicAuth:
         if user := self._known.get(mark):
             return user
         async with self._counter.turn(client):
-            account = self._accounts.get(name, self._nobody)  # so that unknown names take as long as known ones
+            account = self._accounts.get(name, self._nobody)  # an unknown name must take as long as a known one
             digest = await asyncio.to_thread(_digest, password, account.salt)
             if colon and hmac.compare_digest(digest, account.digest):
                 self._known[mark] = account.user
@@ -186,7 +186,7 @@ class TokenAuth:
 
 
 class ProxyAuth:
-    """A header that holds the user's name, believed only if a trusted proxy connects; all have the same rights."""
+    """A header with the user's name, which only a trusted proxy may set; all users have the same rights."""
 
     challenge = ""
 
@@ -200,7 +200,7 @@ class ProxyAuth:
         """Return the user that the proxy names."""
         names = request.headers.getlist(self._header)
         if len(names) != 1 or not names[0] or not is_one_of(_client(request), self._trusted):
-            return None  # of two headers, one is from the proxy and one from the client
+            return None  # with two headers, one is from the client
         return User(names[0], self._role, self._queues)
 
 
@@ -266,7 +266,7 @@ def _digest(password: str, salt: bytes) -> bytes:
 
 
 def name_tried(request: Request) -> str | None:
-    """Return the name that a request tried to log in with, empty if it gives none; None if it did not try."""
+    """Return the name that a request tried to log in with, empty if it gives no name; None if it did not try."""
     said = _credentials(request, "basic")
     if said is None:
         return "" if request.headers.get("authorization") else None

@@ -34,7 +34,7 @@ LOOKBACK_S: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """What a chart shows: one gauge, or the quotient of the rates of its counters; ``form`` writes a value."""
+    """What a chart shows: one gauge, or the quotient of two counters' rates; ``form`` writes a value."""
 
     title: str
     about: str
@@ -43,7 +43,7 @@ class _Series:
     counters: tuple[str, ...] = ()
 
     def query_of(self, queues: Sequence[str], step_s: int) -> str:
-        """Write the query; a point covers the time since the point before it, so that no peak is left out.
+        """Write the query. A point covers the time since the previous point, so that no peak is left out.
 
         Of several exporters of a queue the highest value counts.
         """
@@ -115,7 +115,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The charts as of the last reply; ``trouble`` says why there is no newer one."""
+    """The charts of the last reply; ``trouble`` says why there is no newer reply."""
 
     charts: Sequence[Chart] = ()
     colours: Mapping[str, int] = field(default_factory=dict)
@@ -161,7 +161,7 @@ async def charts(call: Call) -> Response:
 
 
 def _look(call: Call, names: Sequence[str], since: str, until: int | None) -> Work:
-    """Return the work that asks Prometheus; it has the last reply until there is a new one."""
+    """Return the work that asks Prometheus; it keeps the last reply until a new one comes."""
     board, key = call.site.board, repr(("charts", since, until, names))
     known = board.lookup(key)
     if known is not None and (known.is_running or time.monotonic() - known.ended_s < KEPT_S):
@@ -173,7 +173,7 @@ def _look(call: Call, names: Sequence[str], since: str, until: int | None) -> Wo
         times = Times(end_s - POINTS * step_s, end_s, step_s)
         try:
             work.result = await _read(call.site.prometheus, names, times)
-        except (OSError, ValueError, OverflowError) as error:  # also an invalid host name, or times beyond the calendar
+        except (OSError, ValueError, OverflowError) as error:  # also a bad host name, or times beyond the calendar
             work.result = replace(work.result or _Told(), trouble=str(error))
         return ""
 
@@ -225,7 +225,7 @@ class _Reply(msgspec.Struct):
 
 
 def _values(body: bytes, times: Times) -> _Values:
-    """Read a reply; ``OSError`` says what Prometheus finds wrong."""
+    """Read a reply; ``OSError`` says what Prometheus objects to."""
     reply = msgspec.json.decode(body, type=_Reply)
     if reply.status != "success":
         raise OSError((reply.error or reply.status)[:LONGEST_ERROR])
@@ -235,7 +235,7 @@ def _values(body: bytes, times: Times) -> _Values:
             points = [(at, float(text)) for at, text in row.values]
         except ValueError as error:
             raise msgspec.DecodeError(str(error)) from None
-        # Without runs, the share of failed ones is not a number.
+        # Without runs, the share of failed runs is not a number.
         found[row.metric.get("queue", "")] = [each for each in points if math.isfinite(each[1])]
     return {queue: points for queue, points in found.items() if points}
 
@@ -260,7 +260,7 @@ def _pieces(points: Sequence[tuple[float, float]], most: float, times: Times) ->
         place = 1000 * (at - times.start) / (times.end - times.start)
         pieces[-1].append(f"{place:g},{100 - 100 * max(0.0, value) / (most or 1):.4g}")
         last = at
-    return tuple(" ".join(piece * 2 if len(piece) == 1 else piece) for piece in pieces)  # one point is a dot
+    return tuple(" ".join(piece * 2 if len(piece) == 1 else piece) for piece in pieces)  # a single point: a dot
 
 
 CHARTS: Final = [Route("GET", "/history/prometheus", charts, live_s=5)]

@@ -105,7 +105,7 @@ async def list_groups(call: Call) -> Response:
 
 
 async def _groups(call: Call, wanted: str | None = None) -> list[dict[str, Any]]:
-    """List about a thousand groups, and the wanted one, which asynqmon's page looks for in the list."""
+    """List about a thousand groups, and the wanted one, since asynqmon's page looks for it in the list."""
     queue = call.names["queue"]
     groups, more = await call.inspector.list_groups(queue, page_size=MOST_GROUPS)
     if more and wanted is not None and all(each.group != wanted for each in groups):

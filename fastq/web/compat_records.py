@@ -20,7 +20,7 @@ SECOND: Final = timedelta(seconds=1)
 
 
 def _time(moment: datetime | None) -> str:
-    """Write a time to the second, Go's zero time for none."""
+    """Write a time to the second; for None, Go's zero time."""
     return ZERO_TIME if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -29,7 +29,7 @@ def _time_or_nothing(moment: datetime | None) -> str:
 
 
 def printable_text(data: bytes) -> str:
-    """Return bytes as text, if all of it can be printed and not all of it is blank."""
+    """Return bytes as text, if all of it can be printed and it is not blank."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

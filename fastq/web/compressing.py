@@ -16,7 +16,7 @@ LEVEL: Final = 4
 _TEXT: Final = ("text/html", "application/json")
 _WINDOW: Final = 16 + 15
 _MEMORY: Final = 6
-"""zlib's memory level: with it, and with the window of text that was sent before, a stream takes 160 kB."""
+"""zlib's memory level. With it and the window of text sent before, a stream takes 160 kB."""
 
 
 def takes_gzip(request: Request) -> bool:
@@ -26,8 +26,8 @@ def takes_gzip(request: Request) -> bool:
 
 
 async def compress(request: Request, response: Response) -> None:
-    """Compress a reply that is worth it."""
-    body = getattr(response, "body", b"")  # a stream has none
+    """Compress a reply if that is worth it."""
+    body = getattr(response, "body", b"")  # a stream has no body
     media = response.headers.get("content-type", "").partition(";")[0]
     if len(body) < LEAST_BYTES or media not in _TEXT or "content-encoding" in response.headers:
         return
@@ -44,7 +44,7 @@ async def compress(request: Request, response: Response) -> None:
 
 
 async def flowing(texts: AsyncIterator[str]) -> AsyncIterator[bytes]:
-    """Compress a stream; each text can be read as soon as it has come."""
+    """Compress a stream so that each text can be read as soon as it has come."""
     packer = zlib.compressobj(LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
     async for text in texts:
         yield packer.compress(text.encode()) + packer.flush(zlib.Z_SYNC_FLUSH)

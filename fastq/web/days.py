@@ -62,7 +62,7 @@ def zone_of(call: Call) -> tzinfo | None:
 
 
 def days_of(points: Sequence[RunStats], step: timedelta, zone: tzinfo) -> list[Day]:
-    """Sum up points by day; a point counts for the day that its middle is in."""
+    """Sum up points by day; a point counts for the day in which its middle lies."""
     grouped = ((day, list(some)) for day, some in groupby(points, _dating(step, zone)))
     return [Day(day, total_of(some), some[-1].start + step) for day, some in grouped]
 
@@ -80,7 +80,7 @@ def _dating(step: timedelta, zone: tzinfo) -> Callable[[RunStats], date]:
 
 
 def note_on(days: Sequence[Day], zone: tzinfo) -> str:
-    """Return a sentence on when these days begin."""
+    """Return a sentence that says when these days begin."""
     begins = {day.stats.start.astimezone(zone) for day in days}
     odd = sorted({f"{begin:%H:%M}" for begin in begins if begin.minute})
     if odd:
@@ -89,7 +89,7 @@ def note_on(days: Sequence[Day], zone: tzinfo) -> str:
 
 
 def total_of(some: Iterable[RunStats]) -> RunStats:
-    """Sum up one or more."""
+    """Sum up the counts of one or more periods."""
     return reduce(plus, some)
 
 

@@ -29,7 +29,7 @@ OUTCOMES: Final[Mapping[str, str]] = {"retry": "task.cancel", "archive": "task.a
 _OPTION: Final = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
 _GO_NAMES: Final = {spec.go: spec for spec in OPTIONS if spec.go}
 _MORE: Final = frozenset({"queue", "headers"})
-"""Options that the list of further options leaves out: the form has fields of its own for them."""
+"""The options that have fields of their own in the form, so that the list of further options leaves them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Filled:
 
 
 def _editable(raw: bytes, seen: bytes) -> str | None:
-    """Return a payload as the text of a form, None if a form would change it or show what is redacted."""
+    """Return a payload as the text of a form. None if a form would change it, or would show what is redacted."""
     if raw != seen or len(raw) > MOST_EDITED or b"\r" in raw or b"\x00" in raw:
         return None
     try:
@@ -132,7 +132,7 @@ def _text_of(spec: OptionSpec, form: str) -> str:
         return form
     try:
         return str(json.loads(form))
-    except ValueError:  # Go quotes some characters in other ways
+    except ValueError:  # Go quotes some characters differently
         return form.strip('"')
 
 
@@ -174,7 +174,7 @@ def _require(call: Call, action: str, status: int = 403) -> None:
 
 
 def _sent(fields: Mapping[str, str]) -> bytes | None:
-    """Return the payload that was typed; browsers send the ends of lines as CRLF."""
+    """Return the typed payload; browsers send line ends as CRLF."""
     return fields["payload"].replace("\r\n", "\n").encode() if "payload" in fields else None
 
 
@@ -209,7 +209,7 @@ def _options_of(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _task_of(call: Call, fields: Mapping[str, str], payload: bytes | None) -> Task:
-    """Return the task without the options of the form; ``MisfitsError`` has all that is wrong with its fields."""
+    """Return the task without the options of the form; ``MisfitsError`` has all that is wrong with the fields."""
     if not (name := fields.get("task")):
         return Task(fields.get("type", ""), payload or None)
     typed = {key: text.replace("\r\n", "\n") for key, text in fields.items()}
@@ -217,7 +217,7 @@ def _task_of(call: Call, fields: Mapping[str, str], payload: bytes | None) -> Ta
 
 
 async def enqueue(call: Call) -> Response:
-    """Enqueue what was typed."""
+    """Enqueue the task that the form describes."""
     fields = dict(await call.form())
     payload, filled = await _source(call, fields)
     if (typed := _sent(fields)) is not None:
@@ -257,7 +257,7 @@ async def _task(call: Call) -> TaskHead:
 
 
 async def edit(call: Call) -> Response:
-    """Show the form for another payload of a scheduled task, or take what was typed."""
+    """Show the form for another payload of a scheduled task, or take the typed payload."""
     _require(call, "task.edit", 404)
     info = await _task(call)
     text = None if info.is_cut else _editable(info.payload, call.site.redaction.data(info.payload))
@@ -274,7 +274,7 @@ async def edit(call: Call) -> Response:
 
 
 async def cancel(call: Call) -> Response:
-    """Ask the server of a task to stop it, and to end it in the way that was chosen."""
+    """Ask the server of a task to stop it, and to end the task in the chosen way."""
     fields = dict(await call.form())
     outcome = fields.get("outcome", "")
     if outcome not in OUTCOMES:
@@ -313,4 +313,4 @@ ENQUEUEING: Final = [
     Route("POST", "/queues/{queue}/tasks/{id}/cancel", cancel, "task.cancel"),
     Route("POST", "/queues/{queue}/tasks/{id}/move", move, "task.move"),
 ]
-"""The form, and what changes one task."""
+"""The form, and the routes that change one task."""

@@ -18,7 +18,7 @@ from fastq.metrics import QueueCollector
 from fastq.web.view import View
 
 OF_NO_QUEUE: Final = "fastq_exporter_"
-"""Users who see only some queues also get metrics without a queue if their names begin with this."""
+"""Users who see only some queues also get those metrics without a queue whose names begin with this."""
 
 
 class Exporter:
@@ -29,12 +29,12 @@ class Exporter:
         self._registry = CollectorRegistry()
         self._registry.register(QueueCollector(self._inspector))
         ProcessCollector(registry=self._registry)
-        # A thread of its own: scrapes wait for one another here, and pages and logins do not wait for scrapes.
+        # A thread of its own: scrapes wait for one another here, while pages and logins do not wait for scrapes.
         self._thread = ThreadPoolExecutor(1, "metrics")
         self._is_closed = False
 
     async def text(self, accept: str, view: View) -> tuple[bytes, str]:
-        """Return the metrics that a user sees, in a format that is accepted, and the format's name."""
+        """Return the metrics that a user sees, in an accepted format, and the format's name."""
         try:
             write, kind = choose_encoder(accept)
         except TypeError:  # the header names a version that does not exist

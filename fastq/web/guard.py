@@ -14,14 +14,14 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
-    # Not no-referrer: under that, browsers send "Origin: null" with our own forms.
+    # Not no-referrer: browsers would then send "Origin: null" even with our own forms.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
 _BROWSERS: Final = "Mozilla/"
-"""The start of every browser's ``User-Agent``; a page can change it only after a preflight request, which we refuse."""
+"""The start of every browser's ``User-Agent``. A page can change it only after a preflight request, which we refuse."""
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([a-z0-9._-]+))(?::\d{1,5})?", re.IGNORECASE | re.ASCII)
 
 
@@ -69,19 +69,19 @@ class Source(Enum):
     OWN = auto()
     """A page of ours, the address bar, a link that somebody clicked, or a program other than a browser."""
     LINK = auto()
-    """Perhaps a page of another site that leads here by itself; over plain HTTP also a bookmark looks like this."""
+    """A page of another site may lead here by itself; over plain HTTP also a bookmark looks like this."""
     EMBEDDED = auto()
-    """A page of another site that asks by itself: an image, a frame, a stream, a fetch.
+    """A page of another site asks by itself, for an image, a frame, a stream, a fetch.
 
-    It could not read the reply, but to make the reply takes time.
+    It could not read the reply, but the reply would take time to make.
     """
 
 
 def source_of(request: Request) -> Source:
     """Return where a request that only reads comes from.
 
-    Browsers send ``Sec-Fetch-Site`` to names only over TLS. Over plain HTTP, our pages are known by ``Referer``, which
-    no other site can send for us; a navigation is known by ``Upgrade-Insecure-Requests``, which no script can set.
+    To host names, browsers send ``Sec-Fetch-Site`` only over TLS. Over plain HTTP, ``Referer`` tells our pages, since
+    no other site can send our name, and ``Upgrade-Insecure-Requests`` tells a navigation, since no script can set it.
     """
     headers = request.headers
     sites, origins = headers.getlist("sec-fetch-site"), headers.getlist("origin")

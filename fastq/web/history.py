@@ -83,7 +83,7 @@ def _bars(stats: Sequence[RunStats], ends: Sequence[datetime], labels: Sequence[
 
 
 def _places(times: Durations) -> tuple[int, int]:
-    """Return the buckets, counted from 1, up to which 50% and 95% of the durations are; 0 without durations."""
+    """Return the buckets, counted from 1, up to which 50% and 95% of the durations lie; 0 without durations."""
     found = []
     for share in (0.5, 0.95):
         passed, place = 0, 0
@@ -95,7 +95,7 @@ def _places(times: Durations) -> tuple[int, int]:
 
 
 async def history(call: Call) -> Response:
-    """Show what became of runs, of one queue or of all."""
+    """Show how runs ended, of one queue or of all."""
     params = call.request.query_params
     wanted, since, asked = params.get("queue", ""), params.get("since", "1h"), zone_of(call)
     if since not in SPANS:
@@ -134,8 +134,8 @@ async def _read(
 ) -> tuple[list[RunStats], list[tuple[str, RunStats]], list[tuple[str, str, RunStats]]]:
     """Return the sum of all queues' points, the total of each queue, and the totals of its types.
 
-    With a ``zone`` the histories are cut to its last days. Points are added up queue by queue, because the points of a
-    thousand queues would not fit into memory.
+    With a ``zone`` the histories are cut to the last days there. Points are added up queue by queue, because the points
+    of a thousand queues would not fit into memory.
     """
     points: dict[datetime, RunStats] = {}
     rows, types = [], []
@@ -148,7 +148,7 @@ async def _read(
         if _is_any(history.total):
             rows.append((name, history.total))
             types += [(name, of, stats) for of, stats in history.types.items()]
-    # If a minute began between two reads, there is one point too many, at the beginning.
+    # If a minute began between two reads, there is one point too many at the beginning.
     return [points[start] for start in sorted(points)[-most:]] if most else [], rows, types
 
 

@@ -1,4 +1,4 @@
-"""The page of a queue's lanes, which says why their tasks wait; its forms; and the same in ``/api/v1``."""
+"""The page of a queue's lanes, which says why their tasks wait, and its forms; and the same in ``/api/v1``."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ LANE_VERBS: Final = tuple(_SAID)
 
 
 async def _page_of(call: Call) -> tuple[list[LaneInfo], str]:
-    """Return the lane that is asked for, or a page of lanes and the cursor of the next one."""
+    """Return the lane that is asked for, or a page of lanes and the cursor of the next page."""
     queue, asked = call.names["queue"], call.request.query_params
     if "lane" in asked:
         return [await call.inspector.get_lane(queue, asked["lane"] or None)], ""

@@ -1,4 +1,4 @@
-"""Links from the page of a task to its trace, its logs, or whatever else is elsewhere."""
+"""Links from the page of a task to its trace, its logs, or anything else that is elsewhere."""
 
 import re
 from collections.abc import Mapping

@@ -22,7 +22,7 @@ MOST_OF_A_USER: Final = 100
 LIFE_S: Final = 600.0
 """After this time a stream ends: the browser connects again, and its user's rights are checked anew."""
 REST: Final = 3
-"""The poller rests for at least this many times as long as its last round took."""
+"""The poller rests for at least this many times the duration of its last round."""
 _ROW: Final = re.compile(r"<tr data-key=.*?</tr>", re.DOTALL)
 _TIME: Final = re.compile(r"(<time [^>]*>)[^<]*")
 
@@ -36,7 +36,7 @@ class TroubleError(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Viewer:
-    """One open stream, and what it has not been sent yet."""
+    """One open stream, and the changes that it has not been sent yet."""
 
     user: str
     parts: dict[str, str]
@@ -58,7 +58,7 @@ class _Viewer:
 
 @dataclass(eq=False, slots=True)
 class _Watched:
-    """A page that is looked at: its parts as they were last sent, and its viewers."""
+    """A page that somebody looks at: its parts as they were last sent, and its viewers."""
 
     render: Render
     ticks: int
@@ -97,7 +97,7 @@ class Live:
         return sum(len(page.viewers) for page in self._pages.values())
 
     def is_full(self, user: str) -> bool:
-        """Return whether a user may open no further stream; ``user`` is empty if there is no login."""
+        """Return whether a user may open no more streams; ``user`` is empty if there is no login."""
         own = sum(viewer.user == user for page in self._pages.values() for viewer in page.viewers)
         return self.viewers >= MOST_VIEWERS or (user != "" and own >= MOST_OF_A_USER)
 
@@ -151,7 +151,7 @@ class Live:
 
 @lru_cache(maxsize=8)
 def changed(html: str, before: str) -> str:
-    """Return a part with ``<tr data-same="N">`` for each row that has not changed; N is its number in ``before``."""
+    """Return a part with ``<tr data-same="N">`` for each unchanged row; N is the row's number in ``before``."""
     known = {_lasting(row): at for at, row in reversed(list(enumerate(_ROW.findall(before))))}
     if not known:
         return html
@@ -164,7 +164,7 @@ def changed(html: str, before: str) -> str:
 
 
 def _lasting(html: str) -> str:
-    """Return a part without the texts of its times, which browsers renew by themselves."""
+    """Return a part without the texts of its times, which browsers update by themselves."""
     return _TIME.sub(r"\1", html)
 
 

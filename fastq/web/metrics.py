@@ -1,4 +1,4 @@
-"""``/metrics``, which Prometheus scrapes: whoever may look at the queues may read their metrics."""
+"""``/metrics``, which Prometheus scrapes: whoever may see the queues may read their metrics."""
 
 import asyncio
 from typing import Final
@@ -25,4 +25,4 @@ async def metrics(call: Call) -> Response:
 
 
 METRICS: Final = [Route("GET", "/metrics", metrics)]
-"""asynqmon's path of its exporter."""
+"""The path of asynqmon's exporter."""

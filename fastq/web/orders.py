@@ -16,7 +16,7 @@ from fastq.web.site import Call, Refusal, Route
 from fastq.web.work import Work, WorkState
 
 QUICK_S: Final = 0.4
-"""A job that ends within this time gets no page of its own; its result is shown on the page before."""
+"""A job that ends within this time gets no page of its own; the previous page shows the result."""
 ASK_ABOVE: Final = 1_000
 """To destroy more tasks than this, their number has to be typed."""
 FAILURES: Final = 10
@@ -27,9 +27,9 @@ MOST_NAMED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An action that was asked for: the job, where its form leads back to, and the queues that it is about.
+    """An action that was asked for: the job, the page to return to, and the queues that it concerns.
 
-    ``query`` is the search whose tasks it is for; it is empty for other orders.
+    ``query`` is the search whose tasks it acts on, empty for other orders.
     """
 
     verb: str
@@ -40,12 +40,12 @@ class Order:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Return what the audit adds about the tasks of a search; for other orders, the path names the queue."""
+        """Return what the audit adds about the tasks of a search. For other orders the path names the queue."""
         return {"query": self.query, "queues": sorted(self.queues)[:MOST_NAMED]} if self.query else {}
 
 
 def ask(call: Call, order: Order, fields: Sequence[tuple[str, str]]) -> Response | None:
-    """Return the question, or None if it was answered."""
+    """Return the question, or None if it has been answered."""
     given = dict(fields)
     asked = given.get("asked", str(order.job.total))
     must_type = order.job.destroys and asked.isdecimal() and int(asked) > ASK_ABOVE
@@ -69,7 +69,7 @@ def ask(call: Call, order: Order, fields: Sequence[tuple[str, str]]) -> Response
 
 
 def did(verb: str, progress: Progress, more: Mapping[str, str] | None = None, *, missing: int = 0) -> str:
-    """Return the query of a URL from which its page says what was done."""
+    """Return the query of a URL; from it, the page tells what was done."""
     failed = len(progress.failures) + missing
     return urlencode({"did": verb, "done": progress.done, "failed": failed, **(more or {})})
 
@@ -93,7 +93,7 @@ async def begin(call: Call, order: Order, more: Mapping[str, str] | None = None)
 async def run_as_job(
     call: Call, action: str, work: Work, do: Callable[[Work], Awaitable[str]], about: Mapping[str, Any] | None = None
 ) -> bool:
-    """Begin a job; return whether it has ended well by now. If it goes on, its end is one more line of the audit.
+    """Begin a job; return whether it has ended well by now. If it goes on, its end adds a line to the audit.
 
     ``about`` is what each line says of the tasks.
     """
@@ -113,7 +113,7 @@ async def run_as_job(
 
 
 async def delete_as_job(call: Call, *, force: bool) -> tuple[Work, bool]:
-    """Begin the job that deletes the queue of the path; return it, and whether it has ended well by now."""
+    """Begin the job that deletes the queue in the path; return it, and whether it has ended well by now."""
     name = call.names["queue"]
 
     async def do(work: Work) -> str:

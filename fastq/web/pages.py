@@ -57,11 +57,11 @@ _FIRST: Final = (
 
 
 _NEWEST_FIRST: Final = (TaskState.ARCHIVED, TaskState.COMPLETED)
-"""States of which people ask what has happened, not what comes next."""
+"""The states in which people look for what has happened, not for what comes next."""
 
 
 def error_page(call: Call, status: int, text: str) -> Response:
-    """Return a page that says what went wrong."""
+    """Return a page with an error."""
     title = _TITLES.get(status, "This did not work")
     return page(call, "error.jinja", status, title=title, text=text, section="", may_pass=status in (429, 503))
 
@@ -87,7 +87,7 @@ class QueueRow:
 
 
 async def overview(call: Call) -> Response:
-    """Show what is wrong, then all queues."""
+    """Show the problems, then all queues."""
     infos, servers = await asyncio.gather(call.view.queue_infos(), call.view.servers())
     days = await call.site.past.days(call.inspector, infos)
     lately = await call.site.past.lately(call.inspector, infos)
@@ -188,7 +188,7 @@ class _Run(NamedTuple):
 
 
 def _runs(servers: Sequence[ServerInfo], queue: str) -> dict[str, _Run]:
-    """Return the runs of a queue's tasks by id; those of one call began at one time."""
+    """Return the runs of a queue's tasks by id; tasks of one call have begun at the same time."""
     calls = Counter(_call(server, worker) for server in servers for worker in server.active_workers)
     return {
         worker.task_id: _Run(server, worker, calls[_call(server, worker)])
@@ -236,7 +236,7 @@ async def task(call: Call) -> Response:
 
 
 def _without_place(error: str) -> str:
-    """Return the first line of an error, without its place in the code, which changes with the code."""
+    """Return the first line of an error, without the place in the code: that changes with every change of the code."""
     return re.sub(r" \([^()]*:\d+\)$", "", error.partition("\n")[0])
 
 
@@ -271,7 +271,7 @@ def _file(call: Call, name: str, data: bytes, size: int) -> Response:
 
 
 async def _parts(call: Call, name: str, data: bytes, size: int) -> AsyncIterator[bytes]:
-    """Yield a payload or a result, whose beginning was read already, a MB at a time."""
+    """Yield a payload or a result, a MB at a time; ``data`` is its beginning, which was read already."""
     yield data
     read = call.inspector.read_payload if name == "payload" else call.inspector.read_result
     at = len(data)
@@ -346,7 +346,7 @@ def _upcoming(found: SchedulerEntry) -> list[datetime]:
     except ValueError:
         return times
     if times and not is_tick(schedule, times[0]):
-        return times  # a Go scheduler has a time zone that it does not tell
+        return times  # a Go scheduler has a time zone that it does not publish
     while times and len(times) < UPCOMING and (after := schedule.next(times[-1])):
         times.append(after)
     return times

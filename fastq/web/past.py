@@ -1,4 +1,4 @@
-"""What queues did before now, kept for a while, since an open page is rendered every two seconds."""
+"""The past of queues, kept for a while, since an open page is rendered every two seconds."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ AT_ONCE: Final = 8
 
 
 class Past:
-    """The last days and the last hour of queues, as they were read; a queue that is gone is forgotten."""
+    """The last days and the last hour of queues, as they were read; a deleted queue is forgotten."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -27,7 +27,7 @@ class Past:
         self._lately: dict[str, tuple[float, RunHistory | None]] = {}
 
     async def days(self, inspector: AsyncInspector, infos: Sequence[QueueInfo]) -> dict[str, Sequence[DailyStats]]:
-        """Return the last UTC days of queues, the oldest first; the days that are over do not change."""
+        """Return the last UTC days of queues, the oldest first; finished days are read only once."""
         now_s = self._clock_s()
         self._days = {queue: kept for queue, kept in self._days.items() if now_s < kept[0] + 2 * DAYS_KEPT_S}
         stale = [info.queue for info in infos if info.processed_total and not self._knows_days(info, now_s)]
@@ -67,7 +67,7 @@ class Past:
 
 
 def _has_failed(info: QueueInfo) -> bool:
-    """Return whether runs have failed on this UTC day; in its first hour, runs on any day before count, too."""
+    """Return whether runs have failed on this UTC day, or, in its first hour, on any earlier day."""
     return info.failed > 0 or (info.timestamp.hour == 0 and info.failed_total > 0)
 
 

@@ -1,4 +1,4 @@
-"""Payloads and results as people read them: JSON set line by line, digit for digit, or text, or hexadecimal."""
+"""Payloads and results as people read them: JSON line by line and digit for digit, or text, or hexadecimal."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ CHARACTER: Final = 4
 ROW: Final = 16
 MOST_INDENTED: Final = 20
 FORMS: Final = ("raw", "hex", "base64", "protobuf")
-"""The forms in which bytes can be shown besides the one that suits them."""
+"""The forms in which bytes can be shown, besides the one that suits them best."""
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 
 
@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 class Shown:
     """Bytes as they are shown: ``kind`` is "JSON", "text", "bytes", one of the other forms, or "empty".
 
-    ``size`` is the number of all bytes. ``others`` are further forms in which they can be shown.
+    ``size`` is the number of all bytes. ``others`` are the other forms in which they can be shown.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Shown:
 
 
 def shown(data: bytes, form: str = "", size: int = 0) -> Shown:
-    """Return the beginning of bytes in a given form, or in the one that suits them if they cannot have that form.
+    """Return the beginning of bytes in a given form; if they cannot have it, in the form that suits them.
 
     ``size`` is the number of all bytes if the rest was not read.
     """
@@ -53,7 +53,7 @@ def shown(data: bytes, form: str = "", size: int = 0) -> Shown:
 
 
 def _formed(data: bytes, form: str) -> Shown | None:
-    """Return bytes in one of the other forms, None if they cannot have it."""
+    """Return bytes in one of the other forms, None if they cannot have that form."""
     match form:
         case "raw" if (text := _text(_beginning(data, MOST_BYTES))) is not None:
             return Shown(form, escape(_visible(text)), len(data), len(data) > MOST_BYTES)
@@ -141,12 +141,12 @@ def _laid_out(text: str) -> Iterator[str]:
             yield f",\n{_indent(depth)}" if token == "," else ": "
         elif token.startswith('"'):
             yield f'<span class="{"jk" if after == ":" else "js"}">{escape(_visible(token))}</span>'
-        else:  # a number or a word of JSON, with nothing to escape
+        else:  # a number or a word of JSON: nothing to escape
             yield f'<span class="{"jn" if token[0] in "-0123456789" else "jl"}">{token}</span>'
 
 
 def _indent(depth: int) -> str:
-    """Return the space before a line; without a limit, 64 kB that are nested deeply would make a page of 60 MB."""
+    """Return the space before a line. It is limited: 64 kB of deep nesting would otherwise make a page of 60 MB."""
     return "  " * min(depth, MOST_INDENTED)
 
 

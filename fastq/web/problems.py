@@ -1,4 +1,4 @@
-"""What is wrong, as far as it is seen without looking at single tasks; ``fastq doctor`` looks closer."""
+"""The problems that can be seen without looking at single tasks; ``fastq doctor`` looks closer."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,10 +26,10 @@ _WORD: Final = re.compile(r"[\w.:-]+")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong with a queue, and what to do about it; ``state`` names the tasks that it is about.
+    """A problem with a queue, and what to do about it; ``state`` is the state of the tasks concerned.
 
-    ``search`` is a search for tasks that say more of it. ``of_many`` is the text for several queues with this problem,
-    ``tasks`` the number of tasks that it is about, and ``folded`` the problems of which this one is the sum.
+    ``search`` finds tasks that tell more. ``of_many`` is the text for several queues with this problem, ``tasks`` the
+    number of tasks concerned, and ``folded`` the problems that this one sums up.
     """
 
     level: Level
@@ -46,7 +46,7 @@ class Problem:
 def problems_of(
     queues: Iterable[QueueInfo], servers: Sequence[ServerInfo], lately: Mapping[str, RunHistory | None]
 ) -> list[Problem]:
-    """Return what is wrong, the worst first.
+    """Return the problems, the worst first.
 
     ``lately`` has the minutes of queues with failed runs; None for a queue that only Go's servers serve.
     """
@@ -135,7 +135,7 @@ def _are_many(failed: int, runs: int) -> bool:
 
 
 def _since(past: RunHistory) -> str:
-    """Return since when runs fail; minutes without a run tell nothing."""
+    """Return since when runs fail; minutes without a run do not count."""
     begin: RunStats | None = None
     for point in reversed(past.points):
         if point.processed and point.failed < FAILED_SHARE * point.processed:

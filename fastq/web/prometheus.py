@@ -56,20 +56,20 @@ def check_server(url: str) -> None:
     try:
         parts = urlsplit(url)
         is_right = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0)
-    except ValueError:  # its port is not a number
+    except ValueError:  # the port is not a number
         is_right = False
     if not is_right:
         raise ValueError("the URL of Prometheus must be like http://prometheus.example:9090")
 
 
 def without_password(url: str) -> str:
-    """Return the URL of a server as it may be shown."""
+    """Return the URL of a server without its password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def selector_of(queues: Iterable[str]) -> str:
-    """Write the selector of some queues, whose names may have any characters; asynqmon escapes none."""
+    """Write the selector of some queues. Their names may have any characters; asynqmon escapes none."""
     names = "|".join(map(re.escape, queues))
     quoted = names.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'queue=~"{quoted}"'
@@ -133,7 +133,7 @@ def _request(server: str, query: str) -> urllib.request.Request:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirects, which could lead to any server, and with the password."""
+    """Follows no redirects: they could lead to any server, and take the password there."""
 
     def redirect_request(self, *_: Any) -> None:
         """Follow nothing."""
@@ -143,7 +143,7 @@ _OPENER: Final = urllib.request.build_opener(_NoRedirects)
 
 
 def _body(reply: Any) -> bytes:
-    """Read a reply for ``LIMIT_S`` at most: the socket's own limit holds for each piece alone."""
+    """Read a reply for ``LIMIT_S`` at most. The socket's own limit holds only for each piece."""
     until_s, body = time.monotonic() + LIMIT_S, bytearray()
     while piece := reply.read1(PIECE_BYTES):
         body += piece
@@ -164,7 +164,7 @@ def _read(request: urllib.request.Request, read: Callable[[bytes], T]) -> T:
             with error:
                 if error.code in REDIRECTS:
                     raise OSError(f"HTTP status {error.code}: redirects are not followed") from None
-                status, body = error.code, _body(error)  # its JSON says what is wrong
+                status, body = error.code, _body(error)  # the JSON of the reply says what is wrong
         return read(body)
     except urllib.error.URLError as error:
         raise OSError(getattr(error.reason, "strerror", None) or str(error.reason)) from None

@@ -20,7 +20,7 @@ MOST_WORDS: Final = 20
 MOST_TEXT_BYTES: Final = 1_000_000
 """Text is looked for in this many bytes at the beginning of a payload."""
 MOST_PARSED_BYTES: Final = 256_000
-"""The values of a larger JSON payload are not looked at: to parse it would keep all pages waiting."""
+"""The values of a larger JSON payload are not looked at, because parsing it would keep all pages waiting."""
 # Most searches are for failed tasks.
 ORDER: Final = (
     TaskState.RETRY,
@@ -37,7 +37,7 @@ _DAYS: Final = re.compile(r"(\d{1,4})d")
 
 @dataclass
 class Subject:
-    """A task that is tested; for all tests together it is decoded, parsed and case-folded once."""
+    """A task that is tested. It is decoded, parsed and case-folded once for all tests together."""
 
     info: TaskInfo
     _values: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ Test: TypeAlias = Callable[[Subject], bool]
 class Query:
     """A search as it was typed, and what it means: queues, states, and tests that a task has to pass.
 
-    ``reads_payloads`` says that tests look at payloads; a test does not see all of one larger than ``most_bytes``.
+    ``reads_payloads`` says that tests look at payloads. A test sees only the first ``most_bytes`` of a payload.
     """
 
     text: str
@@ -117,7 +117,7 @@ class Query:
         return cls(text, queues or ("*",), states, tuple(tests), reads_payloads or bool(free), most_bytes)
 
     def wants(self, info: TaskInfo) -> bool:
-        """Return whether a task, with what may be shown of it, passes all tests."""
+        """Return whether a task passes all tests, as far as the user may see it."""
         subject = Subject(info)
         return all(test(subject) for test in self.tests)
 
@@ -219,7 +219,10 @@ def _has(text: str, wanted: str) -> bool:
 
 
 def _is_like(text: str, pattern: str) -> bool:
-    """Return whether all of a text matches a pattern; unlike a regular expression, it takes no longer than the text."""
+    """Return whether all of a text matches a pattern.
+
+    The time is proportional to the text, unlike a regular expression's.
+    """
     first, *others = pattern.split("*")
     if not others:
         return text == first

@@ -43,7 +43,7 @@ class Redaction:
         return cls(hides, names)
 
     def task(self, info: T) -> T:
-        """Return a task as it may be shown."""
+        """Return a task without the parts to hide."""
         if not self.is_needed:
             return info
         of_payload, of_result = (info.payload_size, info.result_size) if isinstance(info, TaskHead) else (0, 0)
@@ -55,7 +55,7 @@ class Redaction:
         return replace(info, payload=payload, result=result, headers=self._headers(info.headers), **sizes)
 
     def data(self, data: bytes, size: int = 0) -> bytes:
-        """Return a payload or a result as it may be shown; ``size`` is its whole size if it was cut."""
+        """Return a payload or a result without what must be hidden; ``size`` is its whole size if it was cut."""
         if not self.is_needed or not (data or size):
             return data
         if self.hides or max(len(data), size) > MOST_BYTES or size > len(data):
@@ -74,7 +74,7 @@ class Redaction:
         return {name: "[redacted]" if name.casefold() in self.keys else value for name, value in headers.items()}
 
     def _redacted(self, text: str) -> str:
-        """Replace the values of members; all else stays as it was written, digit for digit."""
+        """Replace the values of members; all else stays as written, digit for digit."""
         parts, end, at = [], 0, 0
         while found := _STRING.search(text, at):
             at = found.end()

@@ -50,7 +50,7 @@ def _moment(moment: datetime | None, now: datetime) -> Markup | str:
 
 
 def _latency(info: QueueInfo) -> Markup:
-    """Write for how long the oldest pending task has waited; the script of the page counts on."""
+    """Write for how long the oldest pending task has waited; the page's script counts on."""
     since = info.timestamp - info.latency
     since = since.replace(microsecond=since.microsecond // 100_000 * 100_000)
     return Markup('<time datetime="{}" title="{}" data-form="span">{}</time>').format(
@@ -59,7 +59,7 @@ def _latency(info: QueueInfo) -> Markup:
 
 
 def _facts(info: TaskInfo | TaskLocks, now: datetime) -> list[tuple[str, str]]:
-    """Return titles and values of a task, or of its locks; a value that it does not have is an empty text."""
+    """Return titles and values of a task, or of its locks; a missing value is an empty text."""
 
     def told(field: Field) -> str:
         value = field.read(info)
@@ -70,20 +70,20 @@ def _facts(info: TaskInfo | TaskLocks, now: datetime) -> list[tuple[str, str]]:
 
 
 def _clock(moment: datetime, text: str = "") -> Markup:
-    """Write a time of the clock, in UTC or as it is given; the script writes it anew in the viewer's zone."""
+    """Write a time of the clock, in UTC or as the text says; the page's script rewrites it in the viewer's zone."""
     return Markup('<time datetime="{}" title="{}" data-form="clock">{}</time>').format(
         moment.astimezone(UTC).isoformat(), stamp(moment), text or stamp(moment)
     )
 
 
 def _about(info: QueueInfo) -> str:
-    """Return the sign before a number of tasks that is estimated."""
+    """Return the sign before an estimated number of tasks."""
     return "≈ " if info.groups > MANY_GROUPS else ""
 
 
 @pass_context
 def _part(context: Context, name: str, caller: Callable[[], Markup]) -> Markup:
-    """Mark a part of a page that is renewed while the page is looked at."""
+    """Mark a part of a page that is updated while somebody looks at the page."""
     html = caller()
     context["call"].parts[name] = str(html)
     return Markup('<div data-part="{}">{}</div>').format(name, html)

@@ -1,4 +1,4 @@
-"""The search over all queues and states, and the actions on what it found."""
+"""The search over all queues and states, and the actions on the tasks that it has found."""
 
 import re
 from collections import Counter
@@ -27,7 +27,7 @@ from fastq.web.work import Work
 
 SETTLE_S: Final = 0.5
 MOST_OF_A_TEXT: Final = 300
-"""Characters of a type and of an error that are kept."""
+"""How many characters of a type and of an error are kept."""
 MOST_SHOWN: Final = 200
 MOST_KINDS: Final = 1_000
 KINDS_SHOWN: Final = 20
@@ -39,7 +39,7 @@ _NAMED: Final = re.compile(r"(?:^|\s)([a-z]{2,12}):(?!//)\S")
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A task that was found, as it was then."""
+    """A found task, as it was when it was read."""
 
     queue: str
     state: TaskState
@@ -51,7 +51,7 @@ class Hit:
 
     @classmethod
     def of(cls, info: TaskInfo) -> "Hit":
-        """Keep what the list shows."""
+        """Keep the data that the list shows."""
         error = info.last_err.partition("\n")[0][:MOST_OF_A_TEXT]
         moment = info.completed_at or info.last_failed_at or info.next_process_at
         return cls(info.queue, info.state, info.id, info.type[:MOST_OF_A_TEXT], error, preview(info.payload), moment)
@@ -61,7 +61,7 @@ class Hit:
 class Found:
     """What a search has found: counts of all tasks by error, type, queue and state, and the first of the tasks.
 
-    ``cut`` counts the tasks of whose large payloads only a part was looked at.
+    ``cut`` counts the tasks with large payloads that were not searched to the end.
     """
 
     count: int = 0
@@ -87,7 +87,7 @@ def _count(counts: Counter[str], name: str) -> None:
 
 
 async def search(call: Call) -> Response:
-    """Show what a search has found so far; it goes on while somebody looks at the page."""
+    """Show what a search has found so far; the search goes on while somebody looks at the page."""
     text = call.request.query_params.get("q", "").strip()
     work: Work | None = None
     query: Query | None = None
@@ -129,7 +129,7 @@ def query_for(queue: str, states: str, error: str = "") -> str:
 
 
 def _strange_words(text: str) -> list[str]:
-    """Return the words that look like fields of the search, but name no field, and were searched as text."""
+    """Return the words that look like fields of a search but name none, and so were searched as text."""
     names = (name for name in _NAMED.findall(text) if name not in FIELDS)
     return list(dict.fromkeys(names))
 
@@ -148,7 +148,7 @@ def look(call: Call, query: Query) -> Work:
     key = _key(call, query)
     known = call.site.board.lookup(key)
     if call.is_live and known is not None:
-        return known  # a search that has ended is not begun anew while somebody looks at it
+        return known  # a search that has ended is not begun again while somebody looks at it
 
     async def do(work: Work) -> str:
         await _walk(call, query, work)
@@ -170,7 +170,7 @@ async def _walk(call: Call, query: Query, work: Work) -> None:
             looked = before + progress.done
             work.note(Progress(max(total, looked), looked=looked))
 
-        everything = TaskFilter()  # the tests are made here, where other work gets turns between them
+        everything = TaskFilter()  # the tests are made below, with turns for other work between them
         found = call.inspector.find_tasks(place.queue, place.state, everything, group=place.group, progress=note)
         batch: list[TaskInfo] = []
         with suppress(QueueNotFoundError):  # deleted meanwhile
@@ -183,7 +183,7 @@ async def _walk(call: Call, query: Query, work: Work) -> None:
 
 
 async def _add_those_wanted(call: Call, query: Query, infos: Sequence[TaskInfo], found: Found) -> None:
-    """Test some tasks when it is the turn of this search; between the tests, pages are served."""
+    """Test some tasks when this search has its turn; pages are served between the tests."""
     turns, redaction = call.site.turns, call.site.redaction
     async with turns:
         for info in infos:

@@ -40,14 +40,14 @@ HEAD_S: Final = 10.0
 MOST_CONNECTIONS: Final = 900
 """Below the usual limit of open files, 1024."""
 MOST_OF_AN_ADDRESS: Final = 64
-"""How many connections an address may have that are not let in; a further one ends the oldest."""
+"""How many connections that are not let in an address may have; a further one ends the oldest."""
 BACKLOG: Final = 32
-"""How many connections are accepted in one go; only then are those beyond a limit closed."""
+"""How many connections are accepted in one go; those beyond a limit are closed only after that."""
 MOST_UNACCEPTED: Final = 1_024
 """How many connections may wait to be accepted; the system drops more, and clients try again after a second."""
 UNREAD_S: Final = 30.0
 LEAST_READ_BYTES: Final = 16_384
-"""A client that reads fewer bytes within ``UNREAD_S`` is cut off: its reply would be held for hours."""
+"""A client that reads less within ``UNREAD_S`` is cut off: otherwise its reply would be held for hours."""
 
 
 _log = logging.getLogger("fastq.web")
@@ -55,9 +55,10 @@ _log = logging.getLogger("fastq.web")
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Where to listen; ``port`` 0 is any free one. ``say`` gets the line that says where.
+    """Where to listen; ``port`` 0 is any free one.
 
-    ``trusted`` are the networks of proxies, which may have any number of connections.
+    ``say`` gets the line that tells the address. ``trusted`` are the networks of proxies, which may have any number of
+    connections.
     """
 
     host: str
@@ -68,7 +69,7 @@ class ServeOptions:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only programs of this machine reach an address."""
+    """Return whether only programs of this machine can reach an address."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -86,7 +87,7 @@ def shortened(most: int) -> Formatter:
 
 
 def serve(app: FastqWeb, options: ServeOptions) -> None:
-    """Serve until SIGINT or SIGTERM; ``OSError`` if the port cannot be had."""
+    """Serve until SIGINT or SIGTERM; ``OSError`` if the port is not to be had."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     with socket.create_server((options.host, options.port), family=family) as listener:
         host, port = listener.getsockname()[:2]
@@ -95,7 +96,8 @@ def serve(app: FastqWeb, options: ServeOptions) -> None:
         shown = f"[{host}]" if family is socket.AF_INET6 else host
         where = ", ".join(site.inspector.where for site in (app.site, *app.others.values()))
         options.say(f"http://{shown}:{port}{app.root_path.rstrip('/')}/ shows {where}")
-        # A header with the client's address could be forged, and authentication by a proxy relies on the address.
+        # Headers of proxies are not read: the client's address in one could be forged, and authentication by a proxy
+        # relies on it.
         config = uvicorn.Config(
             app,
             http=type("_Protocol", (Protocol,), {"trusted": options.trusted}),
@@ -114,7 +116,7 @@ def serve(app: FastqWeb, options: ServeOptions) -> None:
 class Protocol(H11Protocol):
     """HTTP on one connection, which is closed if its client keeps the server waiting, or opens too many.
 
-    A connection is let in while the app answers a request of it; until then it counts for its address.
+    A connection counts as let in while the app answers a request on it. Until then it counts against its address.
     """
 
     trusted: Sequence[Network] = ()
@@ -135,7 +137,7 @@ class Protocol(H11Protocol):
         self._wait()
 
     def _make_room(self, is_trusted: bool) -> None:
-        """Close the connection that has been silent for longest, of this address or of all, if there are too many."""
+        """If this address, or all together, have too many connections, close the one that was silent for longest."""
         others = [each for each in self.connections if isinstance(each, Protocol) and each is not self]
         outside = [each for each in others if not each.is_let_in]
         own = [each for each in outside if each.address == self.address]
@@ -149,7 +151,7 @@ class Protocol(H11Protocol):
             self.transport.abort()
             return
         oldest = min([each for each in some if each.is_waiting] or some, key=lambda each: each.began_s)
-        self.connections.discard(oldest)  # it ends a moment later, and must not be chosen again until then
+        self.connections.discard(oldest)  # it will end in a moment, and must not be chosen again until then
         oldest.transport.abort()
 
     @property
@@ -159,7 +161,7 @@ class Protocol(H11Protocol):
 
     @property
     def is_let_in(self) -> bool:
-        """Whether a request is being answered whose user the app has let in."""
+        """Whether a request is being answered whose user was let in by the app."""
         return not self.is_waiting and bool(self.scope.get("state", {}).get(IS_LET_IN))
 
     def on_response_complete(self) -> None:
@@ -183,7 +185,7 @@ class Protocol(H11Protocol):
     def _give_up(self) -> None:
         if self.is_waiting:
             self.transport.close()
-            self._watch()  # a closed connection stays until the client has read the rest of its reply
+            self._watch()  # a closed connection stays until its client has read all of the reply
 
     def pause_writing(self) -> None:
         """Watch whether the client reads."""
@@ -191,7 +193,7 @@ class Protocol(H11Protocol):
         self._watch()
 
     def resume_writing(self) -> None:
-        """Watch no longer: the client has read."""
+        """Stop watching: the client has read."""
         super().resume_writing()
         if self._sends is not None:
             self._sends.cancel()
@@ -211,14 +213,14 @@ class Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """A server that first ends the streams of open pages at its shutdown, since it would wait for them."""
+    """A server that ends the streams of open pages at its shutdown, since it would otherwise wait for them."""
 
     def __init__(self, config: uvicorn.Config, app: FastqWeb) -> None:
         super().__init__(config)
         self._app = app
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen; few connections are accepted at a time, but many may wait for that."""
+        """Begin to listen. Few connections are accepted at a time, but many may wait for that."""
         await super().startup(sockets)
         for each in sockets or ():
             each.listen(MOST_UNACCEPTED)

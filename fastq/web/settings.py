@@ -1,4 +1,4 @@
-"""The page of the settings: what this web process is configured with, and what the browser keeps."""
+"""The page of the settings: those of this web process, and those that the browser keeps."""
 
 import time
 from collections.abc import Iterator

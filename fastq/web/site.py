@@ -47,7 +47,7 @@ class Exporter(Protocol):
     """A writer of the metrics of a Redis; it is in ``fastq.web.exporting``, which needs prometheus_client."""
 
     async def text(self, accept: str, view: View) -> tuple[bytes, str]:
-        """Return the metrics that a user sees, in a format that is accepted, and the format's name."""
+        """Return the metrics that a user sees, in an accepted format, and the format's name."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -57,9 +57,9 @@ class Exporter(Protocol):
 class Site:
     """What a ``FastqWeb`` serves.
 
-    The formatters are None if bytes are shown as they are, ``exporter`` is None if no metrics are served.
-    ``queues`` are patterns of the queues that anyone sees. ``name`` is empty for the first Redis, ``others`` are the
-    names of the further ones. ``app`` has the typed tasks that the form offers, ``login`` says how users log in.
+    The formatters are None if bytes are shown as they are, ``exporter`` is None if no metrics are served. ``queues``
+    are the patterns of the queues that anyone may see. ``name`` is empty for the first Redis, ``others`` are the names
+    of the further ones. ``app`` has the typed tasks that the form offers, ``login`` says how users log in.
     """
 
     name: str
@@ -87,9 +87,9 @@ class Site:
 class Call:
     """One request that was let in.
 
-    ``base`` is the path that all links begin with, ``names`` are the names in the path. ``notes`` is what the route
-    has to add to the audit line; it is None if the route changed nothing. ``parts`` are the parts of the page that
-    change while it is looked at, by name; ``is_live`` says that only these are wanted.
+    ``base`` is the path that all links begin with, ``names`` are the names in the path. ``notes`` are what the route
+    adds to the audit line, None if it has changed nothing. ``parts`` are the parts of the page that change while it is
+    looked at, by name; ``is_live`` says that only these parts are wanted.
     """
 
     site: Site
@@ -104,7 +104,7 @@ class Call:
 
     @property
     def inspector(self) -> AsyncInspector:
-        """Return the inspector, to act on what the user may see; ``view`` is for reading."""
+        """Return the inspector, to act on what the user may see; for reading there is ``view``."""
         return self.site.inspector
 
     @property
@@ -115,18 +115,18 @@ class Call:
 
     @property
     def owner(self) -> str:
-        """Return whose limits count: the user, or the address if there is no login."""
+        """Return the name to which limits apply: the user's, or the address if there is no login."""
         client = self.request.client
         return self.user.name or (address_of(client.host) if client else "")
 
     def check_names(self) -> None:
-        """Refuse the path of a queue that the user does not see, as if there were none."""
+        """Refuse the path of a queue that the user does not see, as if there were no such queue."""
         queue = self.names.get("queue")
         if queue is not None and not self.view.sees(queue):
             raise Refusal(404, str(QueueNotFoundError(queue)))
 
     def require_all_queues(self, what: str) -> None:
-        """Refuse what shows all queues to a user who sees only some."""
+        """Refuse a page about all queues to a user who sees only some."""
         if not self.view.is_of_all:
             raise Refusal(403, f"{what} all queues, and you see some of them")
 
@@ -147,7 +147,7 @@ class Call:
         return self.site.access.may(self.user, action)
 
     def number(self, name: str, default: int, most: int) -> int:
-        """Return a whole number of the query from 1 to ``most``; as in asynqmon, the default if it is not one."""
+        """Return a whole number of the query from 1 to ``most``; the default for anything else, as in asynqmon."""
         try:
             return min(max(1, int(self.request.query_params.get(name, default))), most)
         except ValueError:
@@ -210,7 +210,7 @@ class Route:
 
 
 def find_route(routes: list[Route], method: str, path: str) -> tuple[Route, dict[str, str]]:
-    """Return the route of a path as it was sent, still quoted, and the names in it."""
+    """Return the route for a path as it was sent, still quoted, and the names in the path."""
     path = path.replace("%3A", ":").replace("%3a", ":")
     known = set()
     for route in routes:

@@ -1,4 +1,4 @@
-"""The fields of a form for a typed task: what they take, and the task that they make."""
+"""The fields of a form for a typed task: what they take, and the task made from them."""
 
 import json
 import re
@@ -27,7 +27,7 @@ _HINTS: Final[Mapping[type, str]] = {
     inspect.TimeDeltaType: "duration, such as PT1H30M",
     inspect.UUIDType: "UUID",
 }
-"""The types whose values are one line of text, and how such a value is written; values of other types are JSON."""
+"""The types whose values are one line of text, with a word for such a line. Values of all other types are JSON."""
 _PLACE: Final = re.compile(r"\$\.(\w+)")
 
 
@@ -41,7 +41,7 @@ class MisfitsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A field of the form: ``choices`` are pairs of JSON and text, ``default`` is JSON, or empty."""
+    """A field of the form; ``choices`` are pairs of JSON and text, ``default`` is JSON or empty."""
 
     name: str
     kind: str
@@ -103,12 +103,12 @@ def _default(field: inspect.Field) -> str:
     try:
         value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
         return msgspec.json.encode(value, enc_hook=encode_model).decode()
-    except (TypeError, ValueError):  # a default may be a value that no payload can have
+    except (TypeError, ValueError):  # a default may be a value that no payload can hold
         return "its own"
 
 
 def task_of(task: TaskFunction[..., Any], given: Mapping[str, str]) -> Task:
-    """Return the task of what was typed; ``MisfitsError`` names the fields that do not fit."""
+    """Return the task made from the typed fields; ``MisfitsError`` names the fields that do not fit."""
     types = {info.name: info for info in msgspec.structs.fields(task.payload.struct)}
     values, wrong = {}, {}
     for each in inputs_of(task):

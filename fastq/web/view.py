@@ -18,14 +18,17 @@ ALL_QUEUES: Final = ("*",)
 MOST_LISTED: Final = 4_000
 """The bytes of each payload, result and error that are read for a list."""
 MOST_OF_PAGE: Final = 8_000_000
-"""The bytes that are read of all payloads of a list sent in pieces; as many of its results, and of its errors."""
+"""The most bytes read of all payloads of a list that is sent in pieces; it also holds for results, and for errors."""
 MOST_REDACTED: Final = 64_000
-"""``MOST_LISTED`` where values are redacted: more, since a payload that is cut cannot be redacted and is hidden."""
+"""``MOST_LISTED`` where values are redacted.
+
+It is larger, since a payload that is cut cannot be redacted and is hidden.
+"""
 MOST_OF_ONE: Final = 2_000_000
 WORKING: Final = frozenset(("idle", "busy"))
 UNKNOWN: Final = "unknown"
 PIECE_BYTES: Final = 1_000_000
-"""Few pieces larger than this are read at a time, since they take more memory than the others."""
+"""Few pieces larger than this are read at a time, because they take more memory than others."""
 
 
 class TooLargeError(Exception):
@@ -39,9 +42,9 @@ def matches(queue: str, globs: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything that is read for a user; ``globs`` are sets of patterns, and a queue is seen if each set matches it.
+    """All reading for a user; ``globs`` are sets of patterns, and the user sees a queue if each set matches it.
 
-    ``owner`` is whose limits large payloads count against: the user, or the address if there is no login.
+    Large payloads count against the limits of ``owner``: the user, or the address if there is no login.
     """
 
     inspector: AsyncInspector
@@ -65,7 +68,7 @@ class View:
             raise QueueNotFoundError(queue)
 
     async def queues(self) -> list[str]:
-        """List the queues, but not those whose name is no Unicode text: no request can name them."""
+        """List the queues, without those whose name is no Unicode text: no request can name these."""
         return [queue for queue in await self.inspector.queues() if self.sees(queue) and _is_text(queue)]
 
     async def queue_info(self, queue: str) -> QueueInfo:
@@ -74,7 +77,7 @@ class View:
         return await self.inspector.get_queue_info(queue, estimate=True)
 
     async def queue_infos(self) -> list[QueueInfo]:
-        """Describe the queues, by name; one that is deleted meanwhile is left out."""
+        """Describe the queues, by name; a queue that is deleted meanwhile is left out."""
         return await self.inspector.get_queue_infos(await self.queues(), estimate=True)
 
     async def servers(self) -> list[ServerInfo]:
@@ -91,7 +94,7 @@ class View:
         return found
 
     async def _workers(self, server: ServerInfo) -> tuple[WorkerInfo, ...]:
-        """Return what a server works on, with the beginnings of payloads."""
+        """Return the tasks that a server works on, with the beginnings of payloads."""
         found = []
         async with self.turns as turns:
             for each in filter(lambda each: self.sees(each.queue), server.active_workers):
@@ -116,7 +119,7 @@ class View:
         return self.redaction.task(found)
 
     async def tasks(self, queue: str, state: TaskState, **more: Any) -> Sequence[TaskHead]:
-        """Read a page of tasks with the beginnings of payloads; the further arguments are those of ``list_tasks``."""
+        """Read a page of tasks with the beginnings of payloads; further arguments are as for ``list_tasks``."""
         self.require(queue)
         most = MOST_REDACTED if self.redaction.keys else MOST_LISTED
         heads = await self.inspector.list_task_heads(queue, state, most_bytes=most, **more)
@@ -137,7 +140,7 @@ class View:
     ) -> AsyncIterator[Sequence[TaskHead]]:
         """Read a page of tasks, and return it piece by piece, with at most ``most`` bytes of each payload and result.
 
-        Without ``cuts``, ``TooLargeError`` for a task that has more.
+        Without ``cuts``, a task that has more raises ``TooLargeError``.
         """
         self.require(queue)
         listed = min(MOST_LISTED, MOST_OF_PAGE // max(more["page_size"], 1))

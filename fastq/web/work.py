@@ -20,21 +20,21 @@ from fastq.errors import FastqError
 from fastq.inspector import Progress
 
 UNSEEN_S: Final = 15.0
-"""How long a lookup goes on after it was last looked at."""
+"""How long a lookup goes on after somebody has last looked at it."""
 FRESH_S: Final = 5.0
-"""How long the result of a lookup is given to those who ask for it again."""
+"""How long the result of a lookup is used for the same question."""
 MOST_LOOKUPS: Final = 12
 MOST_OF_A_USER: Final = 3
-"""The lookups of one user at a time; a further one ends the one that they have not looked at for longest."""
+"""The most lookups of one user at a time. A further one ends the lookup that was looked at longest ago."""
 MOST_KEPT: Final = 40
-"""The lookups that are kept, those that have ended included."""
+"""The most lookups that are kept, ended ones included."""
 MOST_AT_ONCE: Final = 4
-"""The requests of a user that are answered at a time; further ones wait."""
+"""The most requests of a user that are answered at a time; further requests wait."""
 MOST_WAITING: Final = 100
 MOST_STREAMS: Final = 20
-"""The streamed replies to a user at a time: each holds about a MB until its client has read it."""
+"""The most streamed replies to a user at a time: each holds about a MB until its client has read it."""
 MOST_LARGE: Final = 4
-"""The payloads of more than a MB that are held at a time, for all users."""
+"""The most payloads of over a MB that are held at a time, for all users."""
 STRETCH_S: Final = 0.01
 """How long a computation may keep all pages waiting."""
 MOST_RUNNING: Final = 20
@@ -53,11 +53,11 @@ class WorkState(StrEnum):
 
 
 class FullError(Exception):
-    """Raised when this user, or all users together, have too much going on to begin more."""
+    """Raised when this user, or all users together, have too much work under way to begin more."""
 
 
 class Shares:
-    """Limits how many requests of a user are answered at a time, so that nobody keeps the others waiting."""
+    """Limits how many requests of a user are answered at a time, so that nobody keeps other users waiting."""
 
     def __init__(self, most_at_once: int = MOST_AT_ONCE) -> None:
         self._most_at_once = most_at_once
@@ -66,7 +66,7 @@ class Shares:
 
     @asynccontextmanager
     async def one_of(self, user: str) -> AsyncIterator[None]:
-        """Wait until few other requests of a user are being answered; ``FullError`` if many wait."""
+        """Wait until few other requests of the user are being answered; ``FullError`` if many wait."""
         semaphore, count = self._users.get(user) or (asyncio.Semaphore(self._most_at_once), 0)
         if count >= MOST_WAITING:
             raise FullError(f"{count} requests of yours are worked on already")
@@ -86,14 +86,14 @@ class Shares:
         self._streams[user] += 1
 
     def end_stream(self, user: str) -> None:
-        """Count a streamed reply no longer, since it has ended."""
+        """Count a streamed reply no longer: it has ended."""
         self._streams[user] -= 1
         if not self._streams[user]:
             del self._streams[user]
 
 
 class Turns:
-    """Lets long computations run one at a time, each in stretches between which the loop does other work."""
+    """Lets long computations run one at a time, in stretches; between two stretches the loop does other work."""
 
     def __init__(self) -> None:
         self._large, self._large_of_each = asyncio.Semaphore(MOST_LARGE), Shares(1)
@@ -117,23 +117,23 @@ class Turns:
             yield
 
     async def breathe(self) -> None:
-        """Let the loop do its other work if it has waited long enough; to be called within a turn."""
+        """Let the loop do its other work if that has waited long enough; to be called within a turn."""
         if time.monotonic() - self._began_s > STRETCH_S:
             await asyncio.sleep(0)
             self._began_s = time.monotonic()
 
 
 class _Stopped(Exception):  # noqa: N818 - no defect
-    """Raised within work to end it between two pieces."""
+    """Raised within work, between two pieces, to end it."""
 
 
 @dataclass(eq=False, slots=True)
 class Work:
     """A piece of work, its progress and its result.
 
-    ``queues`` are what it is about, None for all; only users who see all of them see the work. ``result`` is what a
-    lookup has found so far. ``said`` is a sentence about the end. ``owner`` is the user or address that began a lookup,
-    and whose limits it counts against; it is empty for other work.
+    ``queues`` are the queues concerned, None for all; only users who see all of these see the work. ``result`` is what
+    a lookup has found so far. ``said`` is a sentence about the end. A lookup counts against the limits of its
+    ``owner``, the user or address that began it; other work has none.
     """
 
     title: str
@@ -156,7 +156,7 @@ class Work:
 
     @property
     def is_running(self) -> bool:
-        """Whether it goes on."""
+        """Whether the work goes on."""
         return self.state is WorkState.RUNNING
 
     def note(self, progress: Progress) -> None:
@@ -168,18 +168,18 @@ class Work:
             raise _Stopped
 
     def stop(self, by: str) -> None:
-        """End it before its next piece."""
+        """End the work before its next piece."""
         self.stopped_by = by
 
     async def settle(self, seconds: float) -> None:
-        """Wait for its end, but not for long."""
+        """Wait for the end of the work, but not for long."""
         try:
             await asyncio.wait_for(self.end.wait(), seconds)
         except TimeoutError:
             return
 
     async def run(self, do: Callable[["Work"], Awaitable[str]]) -> None:
-        """Do it, and keep how it ended."""
+        """Do the work, and keep how it ended."""
         try:
             self.said = await do(self)
             self.state = WorkState.DONE
@@ -240,7 +240,7 @@ class Board:
         return work
 
     def _make_room(self, owner: str) -> None:
-        """End a lookup of this user if they have too many, but nobody else's; drop results that are too many."""
+        """End a lookup of this user, but of nobody else, if they have too many; drop results if there are too many."""
         running = [work for work in self._lookups.values() if work.owner and work.is_running and not work.stopped_by]
         own = [work for work in running if work.owner == owner]
         if len(own) >= MOST_OF_A_USER:
@@ -265,7 +265,7 @@ class Board:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """End all work: between two pieces if it gets that far within 2 s, else in the middle of one."""
+        """End all work: between two pieces if that comes within 2 s, else in the middle of one."""
         for work in [*self.jobs.values(), *self._lookups.values()]:
             if work.is_running:
                 work.stop("the end of the web process")
