@@ -13,14 +13,14 @@ def set_up() -> list[str]:
 
 
 def close_all() -> None:
-    """Close the database connections of this thread, except in a transaction: two processes must not share one."""
+    """Close the database connections of this thread, except during a transaction: two processes must not share one."""
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close()
 
 
 class FreshConnections:
-    """A context manager around a task: database connections that are broken or too old are closed before and after.
+    """A context manager around a task: before and after it, database connections that are broken or too old are closed.
 
     A connection is too old after ``CONN_MAX_AGE``. Around a coroutine they are closed in the thread in which its
     queries run.

@@ -6,7 +6,7 @@ from fastq.running import current_task
 
 
 def note_key(function: Callable[..., object]) -> str | None:
-    """Return the key of a function in the running task, which may call several such functions; None outside a task."""
+    """Return the key of a function in the running task; None outside a task. A task may call several such functions."""
     try:
         task = current_task()
     except LookupError:

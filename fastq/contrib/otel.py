@@ -184,7 +184,7 @@ def _with_context(tasks: Sequence[Task]) -> Sequence[Task]:
 
 
 def _sampled_only(traceparent: str) -> str:
-    """Clear all flags but the first one: otel-go before 1.42 ignores the header if another is set."""
+    """Clear all flags but the first: otel-go before 1.42 ignores the header if another flag is set."""
     return f"{traceparent[:-FLAGS]}{int(traceparent[-FLAGS:], 16) & 1:02x}"
 
 
@@ -246,7 +246,7 @@ def _note_error(span: Span, error: BaseException) -> None:
 
 
 def _flush() -> None:
-    """Export the spans that are left; only the SDK's provider has any."""
+    """Export the spans that are left; only the SDK's provider has some."""
     flush = getattr(trace.get_tracer_provider(), "force_flush", None)
     if flush is not None:
         flush(FLUSH_MS)

@@ -63,7 +63,7 @@ class Celery(ServeMux[RunningTask]):
         self._url = broker
         self._retention_s = nanoseconds_of(result_expires, name="result_expires") / 1e9
         self._tasks: dict[str, Task[..., Any]] = {}
-        self._django: Any = None  # once it is set up, fastq.contrib.connections
+        self._django: Any = None  # fastq.contrib.connections, once Django is set up
         self._waiting: list[_Packages] = []  # for Django to be set up
         for task in _shared.values():
             self._add_task(task)
@@ -124,13 +124,13 @@ class Celery(ServeMux[RunningTask]):
             _import_tasks(packages() if callable(packages) else packages, related_name)
 
     def patterns(self) -> dict[str, bool]:
-        """Map each pattern to False; in a Django project, first set up Django and import the tasks of its apps."""
+        """Map each pattern to False; in a Django project, set up Django first, and import the tasks of its apps."""
         if self._django is None and _is_django():
             self._set_up_django()
         return super().patterns()
 
     def _set_up_django(self) -> None:
-        """Do what Celery does in the workers of a Django project, even if it does not use Django's own tasks."""
+        """Do what Celery does in the workers of a Django project, also in one without Django's own tasks."""
         self._django = importlib.import_module("fastq.contrib.connections")  # only Django projects need Django
         apps = self._django.set_up()
         self.around(self._django.FreshConnections)
@@ -141,7 +141,7 @@ class Celery(ServeMux[RunningTask]):
         self._django.close_all()
 
     def check(self) -> None:
-        """Check all handlers before the children are forked, and close connections that children must not share."""
+        """Check all handlers before children are forked, and close connections that children must not share."""
         super().check()
         if self._django is not None:
             self._django.close_all()
@@ -152,7 +152,7 @@ class Celery(ServeMux[RunningTask]):
             self._register(f"{task.name}\0", functools.partial(self._run, task.name), terms=task.settings.terms)
         elif (known.__module__, known.__qualname__) != (task.__module__, task.__qualname__):
             raise ValueError(f"task {task.name!r} is already registered, for {known.run!r}")
-        self._tasks[task.name] = task  # the later one if its module was imported again
+        self._tasks[task.name] = task  # a module that was imported again defines its task again: the later one counts
         if task.settings.limit is not None and self._declare_limits not in self.child_hooks()[0]:
             self.child_start(self._declare_limits)
 
@@ -162,7 +162,7 @@ class Celery(ServeMux[RunningTask]):
         declare_limits(self._url, {place: limit for place, limit in limits.items() if limit is not None})
 
     def _run(self, name: str, running: RunningTask) -> object:
-        """Run a task, and send the tasks linked to it; the options of its decorator apply, whoever has sent it."""
+        """Run a task, and send the tasks linked to it. The options of its decorator apply, whoever has sent it."""
         task, keeps = self._tasks[name], running._message.retention > 0
         running._rule, running._limit = task.rule, task.settings.max_retry
         call = _call_of(running)
@@ -175,24 +175,24 @@ class Celery(ServeMux[RunningTask]):
             self._follow(running, number, link, value)
         if not keeps:
             return value
-        running._rule = _DONE  # as in Celery, a result that cannot be kept fails the task, which is not run again
+        running._rule = _DONE  # as in Celery, a result that cannot be kept fails the task, and it is not run again
         try:
             result: object = encode(value, "the result")
         except ValueError:
-            result = value  # the worker keeps null for NaN, and says so
+            result = value  # the worker keeps null for NaN, and logs that
         context: Any = running._context
         if context.interruption is not None:
-            running.write_result(result)  # the server keeps what a task has written even if it returned too late
+            running.write_result(result)  # the server keeps a written result even if the task returns too late
         return result
 
     def _follow(self, running: RunningTask, number: int, link: dict[str, Any], value: object) -> None:
-        """Send a linked task, under an id made from its predecessor's: if that one runs again, the id is taken."""
+        """Send a linked task under an id made from its predecessor's; if that runs again, the id is taken."""
         args = link["args"] if link["immutable"] else [value, *link["args"]]
         options = {"task_id": f"{running.id}-link-{number}", **link["options"]}
         try:
             self.send_task(link["task"], args, link["kwargs"], **options)
         except TaskIDConflictError:
-            pass  # an earlier run of this task has sent it
+            pass  # an earlier run of this task has sent the linked task
         except BrokerError as error:
             raise Snooze(f"{link['task']} cannot be sent", after=TRY_LINKS_AGAIN_S) from error
 
@@ -252,7 +252,7 @@ def _name_of(function: Callable[..., Any], main: str | None) -> str:
 
 
 def _is_django() -> bool:
-    """Return whether this is a Django project, by the variable that Celery reads, too."""
+    """Return whether this is a Django project, as told by the variable that Celery reads, too."""
     return bool(os.environ.get("DJANGO_SETTINGS_MODULE")) and importlib.util.find_spec("django") is not None
 
 
@@ -264,7 +264,7 @@ def _import_tasks(packages: Iterable[str], related_name: str) -> None:
 
 
 def _called(task: Task[..., Any], call: Mapping[str, Any]) -> object:
-    """Call the function of a task; a retry that it has asked for takes place even if it has caught ``Retry``."""
+    """Call the function of a task. A retry that it has asked for takes place even if it has caught ``Retry``."""
     ASKED.set(None)
     try:
         value = task.run(*call["args"], **call["kwargs"])

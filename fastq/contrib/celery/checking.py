@@ -29,7 +29,7 @@ _SEND: Final = frozenset({"apply_async", "delay"})
 
 
 class Found(NamedTuple):
-    """A use of Celery: its place, its name, and how far it is supported."""
+    """A use of Celery: its place in the source, its name, and how far it is supported."""
 
     path: str
     line: int
@@ -62,7 +62,7 @@ def _is_outside(path: Path) -> bool:
 
 
 def uses_in(files: Sequence[Path], directory: Path) -> list[Found]:
-    """Return the uses of Celery in these files; ``SyntaxError`` for one that is not Python."""
+    """Return the uses of Celery in these files; ``SyntaxError`` for a file that is not Python."""
     trees = {path: ast.parse(path.read_bytes(), str(path)) for path in files}
     project = Project(trees.values())
     found: list[Found] = []
@@ -105,7 +105,7 @@ def _imported(node: ast.ImportFrom) -> Iterator[tuple[int, str, Use]]:
 
 
 def _of_package(module: str) -> Use | None:
-    """Return the use of a module of a package that belongs to Celery, None for any other."""
+    """Return the use of a module whose package belongs to Celery, None for any other module."""
     return next((use for name, use in OF_PACKAGE.items() if f"{module}.".startswith(f"{name}.")), None)
 
 
@@ -157,7 +157,7 @@ def _decorated(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[i
 
 
 def _bound(function: ast.AST, me: str) -> Iterator[tuple[int, str, Use]]:
-    """Yield the uses of a bound task in its own function, where its name is ``me``."""
+    """Yield the uses of a bound task inside its own function, where ``me`` is its name."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == f"{me}.retry":
             yield from _retried(node, me)

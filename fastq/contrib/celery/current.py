@@ -34,7 +34,7 @@ def set_current_app(app: Sender) -> None:
 
 
 def latest_app() -> Sender | None:
-    """Return the app that was made last, None if there is none yet."""
+    """Return the app that was made last, None if there is no app yet."""
     return _current[0] if _current else None
 
 

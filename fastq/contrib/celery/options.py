@@ -19,7 +19,7 @@ from fastq.task import Task as Message
 from fastq.wire.limit import Limit
 
 NO_LIMIT: Final = 2**31 - 1
-"""The ``max_retry`` on the wire of a task without ``max_retries``."""
+"""The ``max_retry`` on the wire for a task without ``max_retries``."""
 CALL_OPTIONS: Final = frozenset(
     {"countdown", "eta", "expires", "headers", "ignore_result", "queue", "soft_time_limit", "task_id", "time_limit"}
 )
@@ -73,9 +73,9 @@ class Settings:
         return Terms(None if limit_s is None else math.ceil(limit_s), not self.reject_on_worker_lost, may_be_late=True)
 
     def rule(self) -> FailureRule:
-        """Return the rule for failures: as in Celery, only what is in ``autoretry_for`` is retried.
+        """Return the rule for failures: as in Celery, only errors in ``autoretry_for`` are retried.
 
-        A soft time limit is an ``Exception`` there; a hard one is never retried.
+        A soft time limit is an ``Exception`` in Celery. A hard one is never retried.
         """
         named = tuple(self.autoretry_for)
         if any(issubclass(Exception, each) for each in named) and (self.soft_time_limit or not self.time_limit):
@@ -149,7 +149,7 @@ def due_after_s(eta: datetime) -> float:
 
 
 def _of_fastq(what: str, given: Mapping[str, Any], known: frozenset[str], uses: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the known options, without those that only confirm what fastq always does."""
+    """Return the known options, without those that only confirm what fastq does anyway."""
     found = {}
     for name, value in given.items():
         if name not in known | _ALWAYS_SO.keys() or (name in _ALWAYS_SO and value != _ALWAYS_SO[name]):

@@ -13,7 +13,7 @@ from fastq.handles.handle import Handle
 
 DEFAULT_QUEUE: Final = "default"
 REVOKED: Final = {"fastq:celery": "REVOKED"}
-"""What is kept in place of the result of a task that has expired."""
+"""What is kept as the result of a task that has expired."""
 _STATES: Final = {
     TaskState.ACTIVE: "STARTED",
     TaskState.RETRY: "RETRY",
@@ -28,12 +28,12 @@ class TaskRevokedError(Exception):
 
 
 def result_id(queue: str, task_id: str) -> str:
-    """Return the id by which Celery's users know a task: it names the queue, unless that is ``default``."""
+    """Return the id by which Celery's users know a task; it names the queue, unless that is ``default``."""
     return task_id if queue == DEFAULT_QUEUE and ":" not in task_id else f"{queue}:{task_id}"
 
 
 def key_of(id: str) -> TaskKey:
-    """Return the queue and the id of a task in it."""
+    """Return the queue and the task's id in it."""
     queue, colon, task_id = id.partition(":")
     return (queue, task_id) if colon else (DEFAULT_QUEUE, id)
 
@@ -42,7 +42,7 @@ class AsyncResult:
     """The state and result of a task.
 
     ``id`` is the ``id`` of the result that ``delay`` returned. ``app`` is the ``Celery`` whose Redis has the task, by
-    default the one that was made last.
+    default the ``Celery`` that was made last.
     """
 
     def __init__(self, id: str, app: Sender | None = None) -> None:
@@ -53,7 +53,7 @@ class AsyncResult:
 
     @property
     def state(self) -> str:
-        """Return PENDING, STARTED, RETRY, FAILURE, SUCCESS or REVOKED; a task that is not known is PENDING.
+        """Return PENDING, STARTED, RETRY, FAILURE, SUCCESS or REVOKED; an unknown task is PENDING.
 
         A task is REVOKED if it has expired, or was revoked by this object.
         """

@@ -36,12 +36,12 @@ class Project:
                     self.tasks.add(node.name)
 
     def kind_of(self, name: str) -> Kind | None:
-        """Return what a name imported from another file stands for: APP, TASK, or None for neither."""
+        """Return what a name imported from another file stands for: APP, TASK, or None for anything else."""
         return Kind.APP if name in self.apps else Kind.TASK if name in self.tasks else None
 
 
 class Scope:
-    """The names that a module, a class or a function binds; a name bound to several kinds of things is OTHER."""
+    """The names that a module, a class or a function binds; a name bound to several kinds is OTHER."""
 
     def __init__(self, project: Project, outer: "Scope | None" = None) -> None:
         self.project = project
@@ -53,7 +53,7 @@ class Scope:
         self._kinds[name] = kind if self._kinds.get(name, kind) is kind else Kind.OTHER
 
     def find(self, name: str) -> Kind | None:
-        """Return what a name stands for here; a name that is bound nowhere may come from an ``import *``."""
+        """Return what a name stands for here; an unbound name may come from an ``import *``."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope._kinds:
@@ -79,7 +79,7 @@ class Scope:
         return self.find(node.id) if isinstance(node, ast.Name) else None
 
     def fill(self, body: Sequence[ast.AST]) -> None:
-        """Bind the names that these statements bind, except those bound inside functions and classes."""
+        """Bind the names that these statements bind, without names inside functions and classes."""
         for node in body:
             self._bind_by(node)
             if not isinstance(node, _OF_THEIR_OWN):
@@ -119,7 +119,7 @@ def nodes_of(tree: ast.Module, project: Project) -> Iterator[tuple[ast.AST, Scop
 
 
 def _walk(node: ast.AST, scope: Scope, around: Scope) -> Iterator[tuple[ast.AST, Scope]]:
-    """Walk a node; ``around`` is the scope that functions in it see, which is never a class."""
+    """Walk a node; ``around`` is the scope that functions in it see. It is never a class."""
     yield node, scope
     inner: Sequence[ast.AST] = []
     if isinstance(node, _Function):

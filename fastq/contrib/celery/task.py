@@ -1,4 +1,4 @@
-"""``Task``: a function that is sent as in Celery, and ``Signature``: a call of it that is yet to be sent."""
+"""``Task``: a function that is sent as in Celery, and ``Signature``: a call of a task that is yet to be sent."""
 
 import functools
 import inspect
@@ -88,7 +88,7 @@ class Task(Generic[P, R]):
 
     @property
     def app(self) -> Sender:
-        """Return the app that sends the task; of a shared task, the one that was made last."""
+        """Return the app that sends the task; for a shared task, the app that was made last."""
         return self._home()
 
     @property
@@ -176,7 +176,7 @@ class Task(Generic[P, R]):
 class Signature:
     """A task with arguments and options; as a ``link``, it gets the result of the other task before its arguments.
 
-    One that is immutable (``task.si(…)``) gets its own arguments only.
+    An immutable signature (``task.si(…)``) gets its own arguments only.
     """
 
     def __init__(
@@ -194,13 +194,13 @@ class Signature:
         return self
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
-        """Send the task; these arguments come before its own."""
+        """Send the task; these arguments come before the signature's."""
         return self.apply_async(args, kwargs)
 
     def apply_async(
         self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> AsyncResult:
-        """Send the task; these arguments come before its own, and these options take precedence."""
+        """Send the task; these arguments come before the signature's, and these options take precedence."""
         if self.immutable:
             args, kwargs = (), None
         merged = {**self.options, **options}
@@ -219,7 +219,7 @@ class Signature:
         raise TypeError(f"chains are not supported: {OF_IMPORT['celery']['chain'].note}: {self!r} | {other!r}")
 
     def as_link(self) -> dict[str, Any]:
-        """Return the form in which it travels with the preceding task."""
+        """Return the form in which the signature travels with the preceding task."""
         options = dict(self.options)
         if "link" in options:
             options["link"] = links_of(options["link"])
@@ -239,7 +239,7 @@ def links_of(given: Any) -> list[dict[str, Any]]:
     """Return the links of an option ``link``: a signature, or a list of them; ``TypeError`` for anything else."""
     links = given if isinstance(given, list | tuple) else [given]
     for link in links:
-        if not isinstance(link, Signature | dict):  # a dict is a link that came with a task
+        if not isinstance(link, Signature | dict):  # a dict is a link that has come with a task
             raise TypeError(f"link takes signatures, as task.s(...) makes them, not {link!r}")
     return [link.as_link() if isinstance(link, Signature) else link for link in links]
 

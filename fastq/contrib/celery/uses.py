@@ -233,7 +233,7 @@ OF_PACKAGE: Final[Mapping[str, Use]] = {
 
 
 def unknown_option(what: str, name: str, value: object, uses: Mapping[str, Use]) -> str:
-    """Return the text of an error: something takes no such option, or not with this value."""
+    """Return the text of an error: something does not take an option, or not with this value."""
     use = uses.get(name)
     if use is not None and use.level is not Level.UNSUPPORTED:
         return f"{what} cannot have {name}={value!r}: {use.note or _FIXED}"

@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 _TYPES: Final[tuple[tuple[str, type, Callable[[Any], Any], Callable[[Any], Any]], ...]] = (
-    ("datetime", datetime, datetime.isoformat, datetime.fromisoformat),  # before date, whose subclass it is
+    ("datetime", datetime, datetime.isoformat, datetime.fromisoformat),  # before date: it is a subclass
     ("date", date, date.isoformat, date.fromisoformat),
     ("time", time, time.isoformat, time.fromisoformat),
     ("decimal", Decimal, str, Decimal),

@@ -32,7 +32,7 @@ else:
 
 
 class _RedisAdmin(_ModelAdmin):
-    """Pages that ask the inspector in place of a table; a list, and a page of one object."""
+    """Pages about objects in Redis, which the inspector reads: a list, and a page of one object."""
 
     def get_urls(self) -> list[Any]:
         """Return the URLs of both pages, under the admin's names for them."""
@@ -150,7 +150,7 @@ class QueuedTaskAdmin(_RedisAdmin):
 
 
 def _sources() -> dict[str, str | None]:
-    """Return the Redis URLs of the backends, by the first backend of each."""
+    """Return the Redis URLs of the backends, by the name of the first backend with each URL."""
     found: dict[str | None, str] = {}
     for backend in fastq_backends():
         found.setdefault(backend.redis, backend.alias)

@@ -127,13 +127,13 @@ class FastqTask(AnyTask):
     def __post_init__(self) -> None:
         Task.__post_init__(self)
         refuse_generator(self.func, f"task {self.module_path!r}")
-        complete({**check_options(self.options), "process": ("in", 1)}, 0)  # each call may have its own time
+        complete({**check_options(self.options), "process": ("in", 1)}, 0)  # a call may set a time
         self._templates()
-        KNOWN_TASKS.setdefault(self.module_path, self)  # the first is the one that @task has made
+        KNOWN_TASKS.setdefault(self.module_path, self)  # the first one was made by @task
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return the options that were given."""
+        """Return the given options."""
         given = {name: getattr(self, name) for name in _OPTIONS}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -228,7 +228,7 @@ class FastqBackend(BaseTaskBackend):
         return result
 
     def _send_after_commit(self, message: Message, result: AnyResult, run_after: datetime | None) -> None:
-        """Send a task whose transaction is committed: an error must not keep the callbacks of others from running."""
+        """Send a task whose transaction is committed. An error must not keep other callbacks from running."""
         try:
             self._send(message, result, run_after)
         except BrokerError as error:
@@ -276,7 +276,7 @@ def _inspector(url: str | None) -> Inspector:
 
 
 def _aware(moment: datetime | None) -> datetime | None:
-    """Return a time with its zone: without USE_TZ, Django's times have none."""
+    """Return a time with its zone: without USE_TZ, Django's times have no zone."""
     return timezone.make_aware(moment) if moment is not None and timezone.is_naive(moment) else moment
 
 

@@ -52,12 +52,12 @@ def redis_of(backends: list[FastqBackend]) -> str | None:
 
 
 def _muxes() -> Iterator[ServeMux[Any]]:
-    """Yield each mux and app of the ``tasks`` modules that no other one includes."""
+    """Yield each mux and app of the ``tasks`` modules that no other mux includes."""
     seen: dict[int, ServeMux[Any]] = {}
     for config in apps.get_app_configs():
         try:
             module = import_string(f"{config.name}.tasks")
-        except ImportError:  # there is none: autodiscover_modules raises errors inside one
+        except ImportError:  # there is no such module: autodiscover_modules raises the errors inside one
             continue
         for value in vars(module).values():
             if isinstance(value, ServeMux) and not value._is_included and id(value) not in seen:

@@ -32,7 +32,7 @@ else:
     from django_tasks.exceptions import TaskResultDoesNotExist
     from django_tasks.signals import task_enqueued, task_finished, task_started
 
-if TYPE_CHECKING:  # only a checker knows their parameters
+if TYPE_CHECKING:  # only a type checker knows their parameters
     AnyTask: TypeAlias = Task[..., Any]
     AnyResult: TypeAlias = TaskResult[..., Any]
 else:

@@ -33,7 +33,7 @@ def handler_of(task: AnyTask) -> Callable[[RunningTask], Any]:
 
 
 def plain_handler_of(task: AnyTask) -> Callable[[RunningTask], Any]:
-    """Return a plain handler of a task; it runs a coroutine as Django does, with the connections of this thread."""
+    """Return a plain handler of a task; it runs a coroutine as Django does, with this thread's connections."""
 
     def run(running: RunningTask) -> dict[str, Any]:
         attempt = _Attempt(task, running)
@@ -99,13 +99,13 @@ class _Attempt:
         self._started_at = started_at
 
     def succeeds(self, value: object) -> dict[str, Any]:
-        """Note the return value; return the record to keep of it."""
+        """Note the return value; return the record that is kept of it."""
         self._end(TaskResultStatus.SUCCESSFUL)
         object.__setattr__(self.result, "_return_value", value)
         return kept_value(value, self._started_at, self.result.worker_ids[-1])
 
     def fails(self, error: BaseException) -> bool:
-        """Note an error; return whether the task has failed with it, and is not retried."""
+        """Note an error; return whether the task has failed for good."""
         if isinstance(error, Snooze):
             return False
         left = self._running.max_retry - self._running.retried

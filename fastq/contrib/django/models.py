@@ -23,7 +23,7 @@ class CommittedTask(models.Model):
 
 
 class _NoRows(models.Manager[Any]):
-    """The manager of models without a table, which ``dumpdata`` asks for rows, too."""
+    """The manager of models without a table; ``dumpdata`` asks for their rows, too."""
 
     def get_queryset(self) -> "models.QuerySet[Any]":
         return super().get_queryset().none()

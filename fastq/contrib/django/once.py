@@ -35,7 +35,7 @@ def once(function: Callable[P, R]) -> Callable[P, R]:
             if key is None:
                 return function(*args, **kwargs)
             notes: Any = apps.get_model("fastq", "CommittedTask")._default_manager.using(DEFAULT_DB_ALIAS)
-            # A rival that runs the same task waits here until this one has been committed or rolled back.
+            # Another process that runs the same task waits here until this one has been committed or rolled back.
             committed, is_new = notes.get_or_create(key=key)
             if is_new:
                 committed.result = function(*args, **kwargs)

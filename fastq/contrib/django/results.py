@@ -1,4 +1,4 @@
-"""Results of Django's tasks, from the data that Redis keeps of them."""
+"""Results of Django's tasks, made from the data in Redis."""
 
 import builtins
 from collections.abc import Sequence
@@ -38,13 +38,13 @@ _STATUS: Final = {
 
 
 def kept_value(value: object, started_at: datetime, worker_id: str) -> dict[str, Any]:
-    """Return the record to keep of a run that has just succeeded."""
+    """Return the record that is kept of a run that has just succeeded."""
     times = {"started_at": started_at.isoformat(), "finished_at": timezone.now().isoformat()}
     return {"value": value, **times, "worker_id": worker_id}
 
 
 def result_id_of(queue: str, task_id: str) -> str:
-    """Return the id of a result; the task's id is escaped in it, since that may be a key with colons."""
+    """Return the id of a result. The task's id is escaped in it, because it may be a key with colons."""
     return f"{queue}:{quote(task_id, safe='')}"
 
 
@@ -55,7 +55,7 @@ def place_of(result_id: str) -> tuple[str, str]:
 
 
 def result_of(backend: BaseTaskBackend, info: TaskInfo, attempts: Sequence[FailedAttempt]) -> AnyResult:
-    """Return the result of a task; ``attempts`` are its failed ones."""
+    """Return the result of a task; ``attempts`` are its failed attempts."""
     status = _STATUS.get(info.state, TaskResultStatus.READY)
     call = orjson.loads(info.payload)
     kept = orjson.loads(info.result) if status == TaskResultStatus.SUCCESSFUL and info.result else {}
@@ -102,7 +102,7 @@ def _finished_at(status: TaskResultStatus, attempts: Sequence[FailedAttempt], ke
 def _worker_ids(
     status: TaskResultStatus, info: TaskInfo, attempts: Sequence[FailedAttempt], kept: dict[str, Any]
 ) -> list[str]:
-    """Return a worker id for each attempt; it is empty if it is not known, as before the last five attempts."""
+    """Return a worker id for each attempt. It is empty if it is not known, as for all but the last five attempts."""
     ids = [one.server for one in attempts]
     if status in (TaskResultStatus.SUCCESSFUL, TaskResultStatus.RUNNING):
         ids.append(kept.get("worker_id", ""))
@@ -115,7 +115,7 @@ def _error_of(attempt: FailedAttempt) -> TaskError:
 
 
 def _path_of(attempt: FailedAttempt) -> str:
-    """Return the path of an error's class from the end of the traceback: the record has only the class's name."""
+    """Return the path of an error's class, from the end of the traceback: the record has only the name of the class."""
     name = attempt.error_class
     for line in reversed((attempt.traceback or "").splitlines()):
         path = line.partition(":")[0]
@@ -132,7 +132,7 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _local(moment: datetime | None) -> datetime | None:
-    """Return a time as the settings have it: without USE_TZ, without its zone."""
+    """Return a time as the settings require: without USE_TZ, without its zone."""
     if moment is None or settings.USE_TZ or timezone.is_naive(moment):
         return moment
     return timezone.make_naive(moment)

@@ -34,8 +34,8 @@ class _Client(InlineClient):
 
     @contextmanager
     def running_after(self) -> Iterator[None]:
-        """Run the tasks that the block enqueues when it ends, so that receivers of ``task_enqueued`` are told first."""
-        if self._is_running:  # this is in a task: what it enqueues runs after it
+        """At its end, run the tasks that the block enqueued, so that receivers of ``task_enqueued`` are told first."""
+        if self._is_running:  # this is inside a task; the tasks that it enqueues run after it
             yield
             return
         with self._working():
@@ -58,7 +58,7 @@ class InlineBackend(FastqBackend):
         super().__init__(alias, {**params, "OPTIONS": options})
         self._mux: ServeMux[Any] = ServeMux()
         self._client = _Client(self._mux, raise_errors=raise_errors)
-        self._times: dict[int, tuple[datetime, datetime]] = {}  # the begin and end of each of the client's runs
+        self._times: dict[int, tuple[datetime, datetime]] = {}  # when each of the client's runs began and ended
 
     @property
     def client(self) -> InlineClient:
@@ -87,7 +87,7 @@ class InlineBackend(FastqBackend):
     def _send(self, message: Message, result: AnyResult, run_after: datetime | None) -> None:
         with self._client.running_after():
             super()._send(message, result, run_after)
-        with suppress(TaskResultDoesNotExist):  # it was revoked
+        with suppress(TaskResultDoesNotExist):  # the task was revoked
             result.refresh()
 
     def _read(self, queue: str, task_id: str) -> tuple[TaskInfo, Sequence[FailedAttempt]]:

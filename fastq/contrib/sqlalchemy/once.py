@@ -21,7 +21,7 @@ A = TypeVar("A", bound=AsyncSession)
 
 
 class _Taken(Exception):  # noqa: N818 - it never leaves this module
-    """Raised when a rival has committed the same function of the same task."""
+    """Raised when another process has committed the same function of the same task."""
 
 
 @overload
@@ -63,7 +63,8 @@ def _plain_once(sessions: sessionmaker[Session], function: Callable[..., Any]) -
                 if (kept := session.execute(_find(key)).one_or_none()) is not None:
                     return kept.result
                 try:
-                    # A rival that runs the same task waits here until this one has been committed or rolled back.
+                    # Another process that runs the same task waits here until this one has been committed or rolled
+                    # back.
                     session.execute(_claim(key))
                 except IntegrityError:
                     raise _Taken from None
@@ -87,7 +88,7 @@ def _async_once(sessions: async_sessionmaker[AsyncSession], function: Callable[.
                 if (kept := (await session.execute(_find(key))).one_or_none()) is not None:
                     return kept.result
                 try:
-                    await session.execute(_claim(key))  # a rival waits here, as above
+                    await session.execute(_claim(key))  # another process waits here, as above
                 except IntegrityError:
                     raise _Taken from None
                 result = await function(session, *args, **kwargs)
@@ -113,7 +114,7 @@ def _keep(key: str, result: Any) -> Update:
 
 
 def _without_session(made: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a wrapper the name and the parameters of a function without the first, as ``App.task`` reads them."""
+    """Give a wrapper the name of a function and its parameters without the first one, as ``App.task`` reads them."""
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
     if not parameters:

@@ -23,7 +23,7 @@ from fastq.task import Task, with_options
 AT_ONCE: Final = 500
 """How many rows are relayed in one transaction."""
 KEPT_S: Final = 3600
-"""How long a relayed task without a retention is kept once completed: meanwhile, to relay it again is a conflict."""
+"""How long a relayed task without a retention is kept once completed. If it is relayed again then, its id is taken."""
 
 _NS: Final = 1_000_000_000
 _TIMES: Final = ("deadline", "process_at")
@@ -32,7 +32,7 @@ _log = logging.getLogger("fastq.outbox")
 
 
 class Relayed(NamedTuple):
-    """What came of a call of ``relay``: how many tasks are in their queues, and how many rows cannot be tasks."""
+    """The result of a call of ``relay``: how many tasks are in their queues, and how many rows cannot be tasks."""
 
     sent: int
     refused: int
@@ -55,8 +55,8 @@ def add_to_outbox(session: Session | AsyncSession, task: Task, **options: Unpack
 def relay(engine: Engine, client: Client, at_once: int = AT_ONCE) -> Relayed:
     """Enqueue the oldest tasks of the outbox, and delete their rows in one transaction.
 
-    A task is enqueued under the id in its row. So a task that an interrupted relay has enqueued is a conflict, and
-    counts as sent, as does a task whose unique lock is held. A row that cannot be a task keeps the error, and is not
+    A task is enqueued under the id in its row. So a task that an interrupted relay has enqueued is an id conflict, and
+    counts as sent. So does a task whose unique lock is held. A row that cannot be a task keeps the error, and is not
     read again. ``BrokerError`` if Redis fails: all rows stay. Several relays may run at once; then tasks may change
     their order.
     """
@@ -103,7 +103,7 @@ def _task_of(row: OutboxTask) -> Task:
         if isinstance(options.get(name), str):
             options[name] = datetime.fromisoformat(options[name])
     task = Task(row.type, row.payload or None, **{**options, "task_id": row.task_id})
-    compose(task, {}, time.time_ns())  # options that do not go together would fail with the tasks of other rows
+    compose(task, {}, time.time_ns())  # options that contradict each other would fail the tasks of other rows, too
     return task
 
 

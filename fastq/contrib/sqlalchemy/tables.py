@@ -24,7 +24,7 @@ class _Base(DeclarativeBase):
 class CommittedTask(_Base):
     """A function of a task, decorated by ``once``, whose effects are committed, with its result."""
 
-    __tablename__ = "fastq_committedtask"  # the same name as in Django
+    __tablename__ = "fastq_committedtask"  # Django's table has this name, too
 
     key: Mapped[str] = mapped_column(String(500), primary_key=True)
     result: Mapped[Any] = mapped_column(JSON(none_as_null=True), nullable=True)

@@ -23,7 +23,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take all that follows as it is."""
+        """Take all further words unchanged."""
         parser.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND ...")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -47,7 +47,7 @@ def _without_djangos(words: list[str]) -> list[str]:
 
 
 def _environment(words: list[str]) -> dict[str, str]:
-    """Return the environment with the project, its Redis and its queues; variables that are set take precedence."""
+    """Return the environment with the project, its Redis and its queues; variables already set take precedence."""
     backends = fastq_backends()
     found = {name: value for name, value in os.environ.items() if value or not name.startswith("FASTQ_")}
     found[ENVIRONMENT_VARIABLE] = settings.SETTINGS_MODULE
