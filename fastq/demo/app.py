@@ -69,14 +69,14 @@ def revoke(task: Task) -> None:
 
 @mux.handler("hang:loop")
 def loop(task: Task) -> None:
-    """Compute forever; the timeout raises in here."""
+    """Compute forever; the exception of the timeout is raised in here."""
     while True:
         pass
 
 
 @mux.handler("hang:sleep")
 def sleep(task: Task) -> None:
-    """Sleep forever; ended by its timeout, or by a cancellation."""
+    """Sleep forever; a timeout or a cancellation ends this."""
     time.sleep(10**6)
 
 

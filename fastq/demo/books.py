@@ -56,7 +56,7 @@ class Books:
         return [task_id for task_id, order in self.by_id.items() if order.queue == queue]
 
     def the(self, name: str) -> str:
-        """Return the id of the only task of a lot."""
+        """Return the id of the only task in a lot."""
         return next(task_id for task_id, order in self.by_id.items() if order.lot.name == name)
 
     def expected(self) -> Counter[Fate]:

@@ -17,7 +17,7 @@ _COLOURS: Final = ("red", "yellow", "blue")
 class Display:
     """The display of the demo's progress; rate and shares are measured over the last three seconds.
 
-    ``before`` are the counts before the first task.
+    ``before`` has the counts before the first task.
     """
 
     def __init__(

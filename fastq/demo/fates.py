@@ -55,7 +55,7 @@ UNIQUE: Final = Lot("unique", Fate.DONE, "text:squeeze", {"unique": 3600}, most=
 DUPLICATE: Final = Lot("duplicate", Fate.REFUSED, runs=0)
 DELAYED: Final = Lot("delayed", Fate.DONE, most=500, one_in=20)
 LATE: Final = Lot("late", Fate.DONE, most=60, one_in=50)
-"""Delayed tasks that are enqueued once the others are done, so that they find an idle server."""
+"""Delayed tasks that are enqueued once all others are done, so that they find an idle server."""
 
 SCATTERED: Final = (
     KEPT,

@@ -13,9 +13,9 @@ from fastq.demo.ledger import Run
 class Figures:
     """Rates in runs a second, shares from 0 to 1, lateness in seconds.
 
-    The busy time lasts from the start of the first run until the first queue has no backlog. ``busy_runs`` started in
-    it; ``shares`` are each queue's part of them. ``late_busy`` and ``late_idle`` tell how late delayed tasks began: in
-    the first wave, behind the backlog, and in the second.
+    The busy time lasts from the start of the first run until the first queue has no backlog. ``busy_runs`` are the runs
+    that started in that time, ``shares`` the parts of the queues in them. ``late_busy`` and ``late_idle`` tell how late
+    delayed tasks began: in the first wave, behind the backlog, and in the second.
     """
 
     runs: int

@@ -24,7 +24,7 @@ _RECORD: Final = Struct("<36sBBxxQ")
 
 
 class Ending(IntEnum):
-    """The end of a run as its handler saw it; a run whose process died has none."""
+    """The end of a run, as its handler saw it. A run whose process died has no end."""
 
     RETURNED = 1
     RAISED = 2
@@ -32,7 +32,10 @@ class Ending(IntEnum):
 
 
 class LedgerWriter:
-    """The writer of the ledger, a record at the begin and end of a run; ``middleware`` is for ``ServeMux.use``."""
+    """The writer of the ledger: a record at the beginning and the end of each run.
+
+    ``middleware`` is for ``ServeMux.use``.
+    """
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -73,7 +76,7 @@ def read_ledger(path: Path) -> dict[str, list[Run]]:
         if not ending:
             of_task.append(Run(retried, at_ns, 0, None))
             continue
-        # Two runs of one task at once would be a defect that this must reveal: end the right one.
+        # Two runs of one task at the same time would be a defect that this must show: end the right one.
         open_at = next((at for at, run in enumerate(of_task) if run.retried == retried and run.ending is None), None)
         if open_at is None:
             raise ValueError(f"the ledger has an end without a beginning for task {task_id}")
@@ -103,6 +106,6 @@ class LedgerTail:
         with self._path.open("rb") as file:
             file.seek(self._read)
             data = file.read()
-        # Only whole records: the rest may be in the middle of a write.
+        # Count only whole records: the last one may still be being written.
         self._read += len(data) // _RECORD.size * _RECORD.size
         return task_id.encode() in data

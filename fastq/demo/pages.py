@@ -25,7 +25,7 @@ class Pages:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             env=environment() | {"FASTQ_REDIS_URL": self._redis},
-            start_new_session=True,  # Ctrl-C is for the demo, which then ends this
+            start_new_session=True,  # Ctrl-C is for the demo, which then ends this process
             preexec_fn=end_with_demo,  # noqa: PLW1509 - the demo has one thread
         )
         assert self._process.stdout is not None

@@ -54,7 +54,7 @@ class Shift:
     def work_off(
         self, workload: Workload, client: Client, weights: Mapping[str, int], before: Mapping[str, QueueCounts]
     ) -> None:
-        """Wait until all is done; raise ``WorkerEndedError``, ``StalledError`` or ``Interrupted`` if that fails."""
+        """Wait until all is done; ``WorkerEndedError``, ``StalledError`` or ``Interrupted`` if that fails."""
         display = Display(self._screen, workload.tasks, weights, before)
         late_are_in = False
         while not self._is_finished:
@@ -87,6 +87,6 @@ class Shift:
     def _cancel_stuck(self) -> None:
         self._stuck_has_begun = self._stuck_has_begun or self._tail.names(self._stuck)
         if self._stuck_has_begun and not self._is_canceled:
-            # The message is lost while the worker renews its subscription, so it is sent again at the next look.
+            # The message is lost while the worker renews its subscription. So it is sent again at the next look.
             cancel = Operation("PUBLISH", (), (keys.CANCEL_CHANNEL, self._stuck), int, idempotent=True)
             self._is_canceled = self._broker.run(cancel) > 0

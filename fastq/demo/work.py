@@ -12,7 +12,7 @@ _SHINGLE: Final = 3
 
 
 def fingerprint(text: bytes) -> Facts:
-    """Hash a text, and find the smallest hash of three words in a row: near-duplicates tend to share that one."""
+    """Hash a text, and find the smallest hash of three words in a row: near-duplicates tend to share that hash."""
     words = text.split()
     shingles = (b" ".join(words[at : at + _SHINGLE]) for at in range(max(1, len(words) - _SHINGLE + 1)))
     smallest = min(blake2b(shingle, digest_size=8).digest() for shingle in shingles)

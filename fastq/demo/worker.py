@@ -105,7 +105,7 @@ def environment() -> dict[str, str]:
 
 def end_with_demo() -> None:
     """Make a child process end with the demo; called between its fork and its exec."""
-    # This matters only for a demo that is killed, which cannot stop its processes.
+    # This matters only for a demo that is killed, since that cannot stop its processes.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -115,5 +115,5 @@ def wait_or_kill(process: subprocess.Popen[bytes]) -> int:
     try:
         return process.wait(_SHUTDOWN_S + _KILL_AFTER_S)
     except subprocess.TimeoutExpired:
-        process.kill()  # its children notice, and end
+        process.kill()  # its children notice, and end, too
         return process.wait()

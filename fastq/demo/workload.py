@@ -18,7 +18,7 @@ from fastq.options import EnqueueOptions
 from fastq.task import Task
 
 LEAST_TASKS: Final = 1_000
-"""With fewer tasks, not every lot would find a place."""
+"""With fewer tasks, some lots would have no place."""
 
 WEIGHTS: Final = {"critical": 6, "default": 3, "low": 1}
 
@@ -61,7 +61,7 @@ class Workload:
         self._rng = random.Random(seed)
         self._corpus = Corpus(seed)
         self._clock = clock or SystemClock()
-        # A small demo should not wait as long for its delayed tasks.
+        # A small demo must not wait as long for its delayed tasks as a big one.
         self._spread_s = max(2, min(10, tasks // 10_000))
 
     def first_wave(self) -> Iterator[Offer]:
@@ -99,7 +99,7 @@ class Workload:
         if unique_key:
             options["unique_key"] = unique_key
         if lot in (DELAYED, LATE):
-            # On the second, like cron: asynq's times have no fractions.
+            # On the full second, as with cron: asynq's times have no fractions.
             due_s = self._clock.unix_ns() // _SECOND_NS + rng.randint(2, 1 + spread_s)
             due_ns = due_s * _SECOND_NS
             options["process_at"] = datetime.fromtimestamp(due_s, UTC)

@@ -136,7 +136,7 @@ def server_of(samples: Samples, costs: Costs, children: int) -> ServerFacts:
 
 
 def asleep(part: float) -> float:
-    """Invert ``model.awake``: return the seconds per second of wake-ups, given the awake part of the idle time."""
+    """Return the seconds of wake-ups per second, from the awake part of idle time; the inverse of ``model.awake``."""
     return min(part, _MOST_AWAKE) / (1 - min(part, _MOST_AWAKE))
 
 
@@ -158,7 +158,7 @@ def fit_wakes(points: Sequence[tuple[float, float]]) -> Wakes:
     determinant = aa * bb - ab * ab
     constant = (a * bb - b * ab) / determinant if determinant else 0.0
     first_s = min(most_s, 1 / constant) if constant > 0 else most_s
-    # With first_s fixed, fit only the slope: the saving per task for one more task per second.
+    # With first_s fixed, fit only the slope: how much a task saves for each further task per second.
     slope = sum(x * y * (1 - y / first_s) for x, y in kept) / bb
     return Wakes(first_s, max(0.0, slope * first_s))
 
@@ -171,6 +171,6 @@ def crowding_of(samples: Samples) -> float:
 
 
 def others_of(samples: Samples) -> float:
-    """Return the number of cores that other processes kept busy meanwhile."""
+    """Return how many cores other processes kept busy during the measurement."""
     every = [sample.others_cores for trial in samples.by_trial.values() for sample in trial]
     return median(every)

@@ -15,7 +15,7 @@ MOST_PAYLOAD: Final = 512 * 2**20
 class Load:
     """Similar tasks: ``rate`` per second; handlers take ``duration`` seconds, ``cpu`` of them computing.
 
-    ``cpu`` None means all of it for a plain handler, none of it for an ``async def`` one. ``payload`` is in bytes.
+    ``cpu`` None means all of the time for a plain handler, and none for an ``async def`` one. ``payload`` is in bytes.
     ``result`` is the size kept beside the payload of a task with ``retention`` seconds. ``ValueError`` names a bad
     value.
     """

@@ -14,7 +14,7 @@ from fastq.planning.load import Load, scaled, total_rate
 from fastq.planning.profile import Profile
 
 SHARPNESS: Final = 6.0
-"""Two parts that are both full do 12 % less than either alone, because each sometimes waits for the other."""
+"""Two parts that are both full do 12 % less than one alone, because each sometimes waits for the other."""
 _STEPS: Final = 45
 _MOST_FACTOR: Final = 1e12
 
@@ -33,7 +33,7 @@ class Part(Enum):
 class Fleet:
     """Identical servers: the cores and children of each, and the bytes per second of Redis' network.
 
-    ``shares_redis``: Redis runs on the cores of the one server. ``ValueError`` names a bad value.
+    ``shares_redis`` says that Redis runs on the cores of the only server. ``ValueError`` names a bad value.
     """
 
     servers: int
@@ -54,8 +54,8 @@ class Fleet:
 class Use(NamedTuple):
     """The utilization of a fleet by a load: the shares, and the figures behind them.
 
-    ``slots`` is how many plain handlers run at once, ``coroutines`` how many ``async def`` ones. ``*_cores`` are CPU
-    seconds per second of the whole fleet. ``waiting`` is the part of the slots' time in which handlers wait.
+    ``slots`` is how many plain handlers run at once, ``coroutines`` how many ``async def`` handlers. ``*_cores`` are
+    CPU seconds per second of the whole fleet. ``waiting`` is the part of the slots' time in which handlers wait.
     """
 
     shares: Mapping[Part, float]
@@ -111,7 +111,7 @@ def use(profile: Profile, loads: Sequence[Load], fleet: Fleet, *, backlog: bool 
 
 
 def awake(waking: float) -> float:
-    """Return the part of its idle time in which a process is awake, given the cost of wake-ups in seconds per second.
+    """Return the part of its idle time in which a process is awake, given the seconds per second that wake-ups cost.
 
     A process that is awake need not be woken up.
     """
@@ -129,7 +129,7 @@ def _redis_s(profile: Profile, load: Load) -> float:
 
 
 def _child_s(profile: Profile, load: Load) -> float:
-    """Return the CPU seconds of a child per task, without the handler's own."""
+    """Return the CPU seconds that a child takes per task, without the handler's own."""
     costs = profile.costs
     extra_s = costs.coroutine_child_s if load.is_async else costs.wait_child_s if load.wait_s else 0.0
     return costs.process_child.at(load.payload) + extra_s
@@ -149,13 +149,13 @@ def _held(profile: Profile, loads: Sequence[Load]) -> tuple[float, float]:
 
 
 def _coroutine_gap_s(profile: Profile, load: Load) -> float:
-    """Return the gap between two coroutines in a place; it does not grow beyond the longest measured wait."""
+    """Return the gap between two coroutines in a place. It does not grow beyond that of the longest measured wait."""
     gaps = profile.server.coroutine_gap_s
     return gaps.at(min(load.wait_s, gaps.points[-1][0]))
 
 
 def _children_for_coroutines(profile: Profile, loads: Sequence[Load], fleet: Fleet, coroutines: float) -> float:
-    """Return the number of children that the coroutines keep busy, by their number or by their CPU time on one core."""
+    """Return the number of children that coroutines keep busy, by the number of coroutines or by their CPU time."""
     crowding = profile.machine.crowding
     computing = sum(load.rate * (load.cpu_s * crowding + _child_s(profile, load)) for load in loads if load.is_async)
     return max(coroutines / fleet.async_concurrency, computing)
@@ -164,7 +164,7 @@ def _children_for_coroutines(profile: Profile, loads: Sequence[Load], fleet: Fle
 def combined(found: Use) -> float:
     """Return one share for the whole: parts that are nearly full at once slow each other down.
 
-    Children that compute do not count as a part beside their cores; children that wait do.
+    Children that compute do not count as a part, since their cores do; children that wait count.
     """
     shares = dict(found.shares)
     children, cores = shares.pop(Part.CHILDREN), shares.pop(Part.CORES)
@@ -183,7 +183,7 @@ def capacity(profile: Profile, loads: Sequence[Load], fleet: Fleet, *, backlog: 
 
 
 def factor_until(profile: Profile, loads: Sequence[Load], fleet: Fleet, part: Part, share: float = 1.0) -> float:
-    """Return the multiple of the loads' rates at which a part alone would reach a share; infinite if never."""
+    """Return the multiple of the loads' rates at which a part alone reaches a share; infinite if it never does."""
     return _solve(lambda factor: use(profile, scaled(loads, factor), fleet).shares[part], share)
 
 

@@ -23,7 +23,7 @@ class Wish:
     """The input of a plan: the loads, and the given parts of the fleet; None means to be determined.
 
     ``utilization`` is the largest share of any part. ``burst`` is a number of tasks that arrive at once on top of the
-    loads, to be processed in ``within`` seconds, if given. ``redis_memory`` and ``child_memory`` (used by the app
+    loads; ``within``, if given, is the seconds to process them. ``redis_memory`` and ``child_memory`` (used by the app
     itself, in each child) are in bytes. ``ValueError`` names a bad value.
     """
 
@@ -157,7 +157,7 @@ def make_plan(profile: Profile, wish: Wish) -> Plan:
 
 
 def _to_carry(wish: Wish, mix: Sequence[Load]) -> Sequence[Load]:
-    """Return the loads with the additional rate of a burst that has a time limit."""
+    """Return the loads, with the additional rate of a burst that has a time limit."""
     more = wish.burst / wish.within if wish.within else 0.0
     return scaled(mix, (total_rate(wish.loads) + more) / total_rate(mix))
 
@@ -180,9 +180,9 @@ def _needed(profile: Profile, wish: Wish, loads: Sequence[Load]) -> tuple[int, i
     one = Fleet(1, cores, 1, wish.async_concurrency)
     plain = use(profile, [load for load in loads if not load.is_async], one).shares[Part.CHILDREN]
     coroutines = use(profile, [load for load in loads if load.is_async], one).shares[Part.CHILDREN]
-    # Separately, because a child runs only one sort at a time.
+    # Computed separately, because a child runs only one sort at a time.
     children = math.ceil(plain / wish.utilization - 1e-9) + math.ceil(coroutines / wish.utilization - 1e-9)
-    children = children or max(1, int(cores))  # a burst without a time limit: as many as a server has by default
+    children = children or max(1, int(cores))  # without a time limit for a burst: as many as a server has by default
 
     def is_enough(servers: int) -> bool:
         fleet = Fleet(servers, cores, math.ceil(children / servers), wish.async_concurrency, wish.shares_redis)
@@ -196,7 +196,7 @@ def _needed(profile: Profile, wish: Wish, loads: Sequence[Load]) -> tuple[int, i
 
 
 def _least(is_enough: Callable[[int], bool], most: int) -> int | None:
-    """Return the least number that is enough, assuming that more never carry less."""
+    """Return the least number that is enough; more are assumed never to carry less."""
     high = 1
     while not is_enough(high):
         high *= 2
@@ -210,7 +210,7 @@ def _least(is_enough: Callable[[int], bool], most: int) -> int | None:
 
 
 def _wait(wish: Wish, fleet: Fleet, found: Use) -> Waiting:
-    """Estimate the waiting of plain tasks; coroutines begin at once unless all are in use."""
+    """Estimate how long plain tasks wait; coroutines begin at once unless all are in use."""
     plain = [load for load in wish.loads if not load.is_async]
     rate = total_rate(plain)
     if not rate:

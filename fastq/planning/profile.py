@@ -1,6 +1,6 @@
 """A profile: the facts that ``fastq bench`` measured, as a JSON file that ``fastq plan`` reads.
 
-Costs are CPU seconds per task. Those that depend on the payload are curves through the measurements at some sizes.
+Costs are CPU seconds per task. A cost that depends on the payload is a curve through the measurements at some sizes.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A value by payload or wait: straight lines through rising points of (bytes or seconds, value)."""
+    """A value by payload or wait: straight lines through points of (bytes or seconds, value), in ascending order."""
 
     points: Sequence[tuple[float, float]]
 
@@ -84,7 +84,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class RedisFacts:
-    """The Redis of the measurement; ``is_here``: on the same machine. ``limit_bytes`` 0: it has no maxmemory."""
+    """The Redis that was measured. ``is_here``: it is on this machine. ``limit_bytes`` is 0 without a maxmemory."""
 
     version: str
     is_here: bool
@@ -141,7 +141,10 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """All measurements, with so many ``children``; ``loop_s`` is the time of one loop of a handler that runs alone."""
+    """All measurements, made with ``children`` children.
+
+    ``loop_s`` is the time of one loop of a handler that runs alone.
+    """
 
     version: int
     fastq: str
@@ -156,7 +159,7 @@ class Profile:
     server: ServerFacts
 
     def as_record(self) -> dict[str, Any]:
-        """Return it in a form that JSON can hold."""
+        """Return the profile in a form that JSON can hold."""
         return dataclasses.asdict(self)
 
 

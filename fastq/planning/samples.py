@@ -9,9 +9,9 @@ SIZES: Final = {100: 40_000, 1_000: 30_000, 10_000: 6_000, 100_000: 600}
 SINGLY: Final = {100: 800, 10_000: 500}
 WAIT_S: Final = 0.005
 COROUTINE_WAITS: Final = {"quick coroutines": 0.005, "coroutines": 0.05}
-"""Coroutines that wait briefly keep the cores busy; those that wait longer end and begin all at once."""
+"""Coroutines that wait briefly keep the cores busy; coroutines that wait longer begin and end all at once."""
 BURSTS: Final = {"50us": (50e-6, 0.4), "1ms": (1e-3, 0.7)}
-"""The CPU times of short handlers, and the seconds for which they are run."""
+"""The CPU times of short handlers, and for how many seconds each is run."""
 PACES: Final = {"slow": 250.0, "quick": 2_500.0}
 _ROUND_S: Final = 15.0
 _BYTES: Final = 80_000_000
@@ -20,7 +20,7 @@ _BYTES: Final = 80_000_000
 class Sample(NamedTuple):
     """The resources that some work used, per task, except ``rate``, ``calls_a_s`` and ``others_cores``.
 
-    ``rate`` is tasks per second after the first ones have finished; seconds are CPU seconds, bytes are Redis' network
+    ``rate`` is tasks per second, from the end of the first tasks on; seconds are CPU seconds, bytes are Redis' network
     traffic and memory.
     """
 
@@ -46,7 +46,7 @@ class Extent:
 
     @classmethod
     def of(cls, seconds: float) -> "Extent":
-        """Return the extent that takes about this long."""
+        """Return the extent of a measurement that takes about this long."""
         rounds = max(2, round(seconds / _ROUND_S))
         return cls(rounds, min(1.0, seconds / (_ROUND_S * rounds)))
 

@@ -37,7 +37,7 @@ NEEDED: Final = (
 _APP: Final = "fastq.planning.handlers:mux"
 _POLL_S: Final = 0.01
 _CHECK_S: Final = 0.05
-"""How often the server polls the paused queue; a running queue is not polled, so no figure depends on it."""
+"""How often the server polls the paused queue. A running queue is not polled, so no figure depends on this."""
 
 
 class _Moment(NamedTuple):
@@ -189,7 +189,7 @@ class Testbed:
         return self._broker.run(server_version()) or "Redis"
 
     def is_here(self) -> bool:
-        """Return whether Redis runs on this machine: whether the process id that it reports belongs to a Redis here."""
+        """Return whether Redis runs on this machine: whether its process id is that of a Redis here."""
         try:
             name = Path(f"/proc/{int(self.info().get('process_id', '0'))}/comm").read_text()
         except (OSError, ValueError):

@@ -24,7 +24,7 @@ def busy_probability(slots: int, offered: float) -> float:
     """Return Erlang C: the probability that all slots are busy, given the mean number of handlers; 1 if overloaded."""
     if offered >= slots:
         return 1.0
-    inverse = 1.0  # of Erlang's B, by its recursion over the slots
+    inverse = 1.0  # the inverse of Erlang's B, by recursion over the slots
     for count in range(1, slots + 1):
         inverse = 1 + inverse * count / offered if offered else math.inf
         if inverse > 1e300:
