@@ -48,7 +48,7 @@ def refuse_unrun(value: object, what: str) -> None:
 
 
 def _body_of(function: Any) -> Any:
-    """Return the function or method that a call runs."""
+    """Return the function or method whose code a call runs."""
     while True:
         if isinstance(function, functools.partial):
             function = function.func

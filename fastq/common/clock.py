@@ -1,4 +1,4 @@
-"""Time as the rest of fastq sees it: wall time for what is stored, monotonic time for differences."""
+"""Time for all of fastq: wall time for stored times, monotonic time for differences."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ class Clock(Protocol):
 
 
 class Moment(NamedTuple):
-    """A point in time by both clocks: the monotonic one stands still while the machine is suspended."""
+    """A point in time on both clocks. The monotonic clock stands still while the machine is suspended."""
 
     monotonic_s: float
     unix_ns: int

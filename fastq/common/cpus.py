@@ -1,7 +1,7 @@
 """How many processors this process may use: its affinity, and the CPU quotas of its control groups.
 
 A container with two CPUs on a machine with 64 has a quota, but sees 64 processors. Both versions of cgroups are read.
-Every group from this process' own up to the mounted root is read, because the smallest quota counts.
+All groups are read from this process' own up to the mounted root, because the smallest quota counts.
 """
 
 import math
@@ -49,7 +49,7 @@ def _groups(root: Path) -> Iterator[Path]:
         group = own.get("cpu" if is_v1 else "", "")
         if not group:
             continue
-        # In a container, the mount may begin at the container's group, while proc has the path of that group outside.
+        # In a container, the mount may begin at the container's group, while proc gives the group's path on the host.
         inside = os.path.relpath(group, top) if f"{group}/".startswith(f"{top.rstrip('/')}/") else "."
         directory = root / mount.lstrip("/")
         yield directory

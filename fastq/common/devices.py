@@ -1,6 +1,6 @@
 """GPUs: which ones this machine offers, and which one a child process has been given.
 
-No driver is asked, since that would open it: what the environment and the driver's files say is enough.
+No driver is asked, since that would open it. The environment and the driver's files tell enough.
 """
 
 import os
@@ -16,16 +16,16 @@ _ROOT: Final = Path("/")
 _NVIDIA: Final = re.compile(r"nvidia\d+")
 _RENDER: Final = re.compile(r"renderD\d+")
 _IN_USE: Final = frozenset({"/dev/nvidia-uvm", "/dev/kfd"})
-"""The files that a driver opens once a device is used; other files are opened by mere looks at a device, too."""
+"""The files that a driver opens once a device is used; it opens other files even to look at a device."""
 _OWN: Final[list[str]] = []
 
 
 def find_devices(root: Path = _ROOT, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Return the devices that a process here may use; ``root`` is where dev, proc and sys are.
 
-    They are those that ``CUDA_VISIBLE_DEVICES`` or ``HIP_VISIBLE_DEVICES`` names. Without these variables, they are the
-    numbers of the devices for which the driver has files. As the driver does, this counts from 0, also in a container
-    that has been given the third device.
+    ``CUDA_VISIBLE_DEVICES`` or ``HIP_VISIBLE_DEVICES`` names them. Without these variables, they are the numbers of the
+    devices for which the driver has files. The numbers begin at 0, as for the driver, even in a container that has been
+    given only the third device.
     """
     for name in VARIABLES:
         if name in environment:
@@ -35,7 +35,7 @@ def find_devices(root: Path = _ROOT, environment: Mapping[str, str] = os.environ
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    """Return the devices of a variable; as in CUDA, those from the first invalid one on are not visible."""
+    """Return the devices in a variable; as in CUDA, an invalid one hides itself and all after it."""
     devices: list[str] = []
     for device in map(str.strip, text.split(",")):
         if not device or device.startswith("-"):
@@ -45,7 +45,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def hidden(devices: Iterable[str], environment: Mapping[str, str] = os.environ) -> str:
-    """Return why some of these devices cannot be used, "" if all can: a variable may name only others."""
+    """Return why some of these devices cannot be used, "" if all can: a variable may name only other devices."""
     for name in VARIABLES:
         if name in environment and (others := set(devices).difference(visible := _listed(environment[name]))):
             named = ", ".join(sorted(others))
@@ -65,7 +65,7 @@ def _files_of_amd(root: Path) -> int:
     gpus = 0
     for node in (root / "sys/class/kfd/kfd/topology/nodes").glob("*/gpu_id"):
         with suppress(OSError):
-            gpus += node.read_text().strip() not in ("", "0")  # a processor has 0
+            gpus += node.read_text().strip() not in ("", "0")  # for a processor, it is 0
     return _least(_count(root / "dev/dri", _RENDER), gpus)
 
 
@@ -93,7 +93,7 @@ def share(devices: Iterable[str], children: int) -> dict[str, int]:
 
 
 def assign(device: str) -> None:
-    """Give this process a device, before anything looks for one; those that it starts inherit it."""
+    """Give this process a device, before anything looks for devices; child processes inherit it."""
     _OWN[:] = [device]
     for name in VARIABLES:
         os.environ[name] = device
@@ -105,7 +105,7 @@ def assigned() -> str | None:
 
 
 def used_by_this_process() -> str:
-    """Return what has begun to use a device in this process, "" if nothing has; forks could then use none."""
+    """Return what has begun to use a device in this process, "" if nothing has. After that, forks can use no device."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     with suppress(Exception):  # another module may have the name torch
         if cuda is not None and cuda.is_initialized():
@@ -115,7 +115,7 @@ def used_by_this_process() -> str:
 
 
 def _open_files() -> Iterator[str]:
-    with suppress(OSError):  # there is no /proc here
+    with suppress(OSError):  # without /proc
         for number in os.listdir("/proc/self/fd"):
             with suppress(OSError):  # closed meanwhile
                 yield os.readlink(f"/proc/self/fd/{number}")

@@ -23,7 +23,7 @@ _TERM = re.compile(r"([0-9]*)(\.[0-9]*)?([^.0-9]*)")
 
 
 def nanoseconds_of(value: object, *, name: str) -> int:
-    """Return a ``timedelta``, or seconds, in nanoseconds; ``name`` is that of the option, for the errors.
+    """Return a ``timedelta``, or seconds, in nanoseconds; ``name`` is the option's name, for the errors.
 
     Raises ``TypeError`` for anything else, including bools, and ``ValueError`` for durations that Go cannot hold: NaN,
     infinity, or more than 292 years.

@@ -3,7 +3,7 @@
 Parts that JSON cannot hold are refused or replaced, and reported with their path.
 
 orjson silently writes NaN and infinity as null, and names neither path nor value of a part that it refuses. So values
-with such parts are walked. All others cost only a search for "null" in the output.
+with such parts are walked. All other values cost only a search for "null" in the output.
 """
 
 import dataclasses
@@ -17,13 +17,13 @@ from typing import Any, Final, Protocol
 import orjson
 
 UNENCODABLE: Final = "fastq:unencodable"
-"""The key that tells a marker, which stands for a value that JSON cannot hold, from other objects."""
+"""The key that tells a marker from other objects. A marker stands for a value that JSON cannot hold."""
 MAX_DEPTH: Final = 250
 """orjson takes 254 levels."""
 
 
 class PayloadCodec(Protocol):
-    """A way to write payloads other than as JSON.
+    """A way to write payloads in another form than JSON.
 
     ``content_type`` names the codec in the header ``content-type`` of the tasks, for the decoding side.
     """
@@ -51,7 +51,7 @@ class Fault:
     path: str
     why: str
     is_number: bool = False
-    """Whether it is NaN or infinity."""
+    """Whether the part is NaN or infinity."""
 
     def __str__(self) -> str:
         path = self.path if len(self.path) <= 200 else f"{self.path[:100]} … {self.path[-100:]}"
@@ -111,14 +111,14 @@ def _encode_by_parts(value: object) -> tuple[bytes, list[Fault]]:
 
 
 def _dumps(value: object) -> bytes:
-    # With this option orjson imports numpy at the first type that it does not know, which takes long.
+    # With this option orjson imports numpy at the first unknown type, which takes long.
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY if "numpy" in sys.modules else None)
 
 
 def _holds_odd_number(value: object) -> bool:
     """Return whether NaN or infinity is anywhere in a value that orjson took."""
     seen: list[Any] = [value]
-    for part in seen:  # which grows meanwhile
+    for part in seen:  # ``seen`` grows meanwhile
         kind = type(part)
         if kind in _PLAIN:
             continue
@@ -155,7 +155,7 @@ def _copy(value: object, path: str, depth: int, faults: list[Fault]) -> Any:
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, object]] | None:
-    """Return the items of a container by key or place; None for a value that orjson does not see as a container."""
+    """Return the items of a container by key or index; None for a value that orjson does not treat as a container."""
     if isinstance(value, dict):
         return value.items()
     if isinstance(value, list) or type(value) is tuple:
@@ -163,7 +163,7 @@ def _parts(value: Any) -> Iterable[tuple[Any, object]] | None:
     if isinstance(value, Enum):
         return [("", value.value)]
     if _is_array(value):
-        # An array that orjson accepts is not walked, which saves minutes for a large one.
+        # An array that orjson accepts is not walked: for a large one, that saves minutes.
         return enumerate(value) if _is_odd_number(value) or not _is_taken(value) else None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = dict.fromkeys([*(field.name for field in dataclasses.fields(value)), *getattr(value, "__dict__", ())])
@@ -172,7 +172,7 @@ def _parts(value: Any) -> Iterable[tuple[Any, object]] | None:
 
 
 def _flaw(value: object, parts: Iterable[tuple[Any, object]] | None, depth: int) -> str:
-    """Return why a value cannot be written, apart from its parts; "" if it can."""
+    """Return why a value itself cannot be written, without its parts; "" if it can be."""
     if parts is None:
         return "" if _is_taken(value) else _reason(value)
     if depth >= MAX_DEPTH:

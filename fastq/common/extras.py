@@ -8,7 +8,7 @@ from fastq.errors import FastqError
 
 
 def import_extra(module: str, packages: Collection[str], text: str) -> Any:
-    """Import a module; if one of ``packages`` is missing, raise ``FastqError`` with its name for ``{}`` in the text."""
+    """Import a module; if one of ``packages`` is missing, raise ``FastqError`` with its name in place of ``{}``."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -38,7 +38,7 @@ _KINDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """The values that a field matches; ``has_star`` is true if one of its items is a bare ``*`` or ``?``."""
+    """The values that a field matches; ``has_star`` says that one of its items is a bare ``*`` or ``?``."""
 
     kind: _Kind
     values: frozenset[int]
@@ -66,11 +66,11 @@ class Fields:
         """Return an expression that means the same to croniter, None if it can never be due.
 
         If both day fields are restricted, a match of either is enough, as in croniter. As in robfig, a field with a
-        star is not restricted, but a field that lists all values is; with such a field, every day matches.
+        star is not restricted. A field that lists all values is; with it, every day matches.
         """
         day = self.day.text
         if day != "*":
-            # Leave out days that none of these months has: croniter would search all years for them.
+            # Leave out days that none of these months has: croniter would search all years for such days.
             days = frozenset(number for number in self.day.values if number <= self._longest_month())
             day = _Field(self.day.kind, days, has_star=False).text
         weekday = self.weekday.text

@@ -1,8 +1,8 @@
 """Schedules: the next due time after a moment.
 
 croniter steps a calendar schedule on the wall clock of its zone, one stretch of constant UTC offset after the other; in
-each stretch the wall clock runs evenly. So a time that a clock change skips is not due that day, and a time that it
-repeats is due twice, as with robfig.
+each stretch the wall clock runs evenly. So a time that a clock change skips is not due that day, and a time that a
+clock change repeats is due twice, as with robfig.
 """
 
 from abc import ABC, abstractmethod
@@ -91,7 +91,7 @@ class CalendarSchedule(Schedule):
             if change is None:
                 return due
             after, offset = change, self._offset(change)
-            wall = _wall(change, offset) - SECOND  # the first moment after the change may be due itself
+            wall = _wall(change, offset) - SECOND  # the first moment after the change may be due
 
     def _offset(self, moment: datetime) -> timedelta:
         return moment.astimezone(self.zone).utcoffset() or timedelta(0)
@@ -108,7 +108,7 @@ class CalendarSchedule(Schedule):
         return None
 
     def _bisect(self, start: datetime, end: datetime, offset: timedelta) -> datetime:
-        """Return the first second with another offset, given that ``start`` has this one and ``end`` has not."""
+        """Return the first second with another offset; ``start`` has this offset, ``end`` has not."""
         while end - start > SECOND:
             middle = start + (end - start) // 2
             middle = middle.replace(microsecond=0)
@@ -124,8 +124,7 @@ def _wall(moment: datetime, offset: timedelta) -> datetime:
 
 
 def _step(expression: str, wall: datetime) -> datetime | None:
-    # Imported here, because every importer of fastq, including each child of a server, would pay for it and few need
-    # it.
+    # Imported here: few need it, but every importer of fastq, including each child of a server, would pay for it.
     from croniter import CroniterBadDateError, croniter
 
     try:

@@ -22,7 +22,7 @@ def words_of(spec: str, tick: datetime | None = None) -> str:
     """Return a spec in words; empty if that takes too many words, or if the text is not a spec.
 
     A spec without a zone is in UTC, as fastq's schedulers publish it. Go's schedulers leave out their zone, whatever it
-    is. If ``tick`` is no tick of the spec in UTC, the zone must be another one.
+    is. If ``tick`` is not a tick of the spec in UTC, the zone must be another.
     """
     try:
         schedule = parse(spec)
@@ -41,7 +41,7 @@ def words_of(spec: str, tick: datetime | None = None) -> str:
         return ""
     if times.startswith("at "):
         return f"{days or 'every day'} {times}{zone}"
-    if zone == " UTC":  # the zone does not matter to what is done every few minutes of all hours
+    if zone == " UTC":  # the zone does not matter for a task that runs every few minutes of all hours
         zone = " in UTC" if days or " from " in times else ""
     return f"{times}{f', {days}' if days else ''}{zone}"
 
@@ -76,13 +76,13 @@ def _within(hours: list[int], text: str) -> str:
 
 
 def _step(values: list[int], size: int) -> int:
-    """Return the distance of values that are evenly spread over all, 0 if they are not."""
+    """Return the distance of values that are evenly spread over the whole range, 0 if they are not."""
     step = values[1] - values[0] if len(values) > 1 else 0
     return step if step > 1 and size % step == 0 and values == list(range(0, size, step)) else 0
 
 
 def _days(fields: Fields) -> str | None:
-    """Return the days in words, empty for all, None if they take too many."""
+    """Return the days in words, empty for all days, None if the words would be too many."""
     days, weekdays = sorted(fields.day.values), sorted(fields.weekday.values)
     all_days, all_weekdays, all_months = len(days) == 31, len(weekdays) == 7, len(fields.month.values) == 12
     months = "" if all_months else f" of {_listed(_MONTHS[number - 1] for number in sorted(fields.month.values))}"

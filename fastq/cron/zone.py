@@ -13,7 +13,7 @@ def load_zone(name: str | tzinfo) -> tzinfo:
         raise TypeError(f"a time zone must be a name such as 'Europe/Paris', or a tzinfo, not {name!r}")
     if name == "UTC":
         return UTC
-    # Looked up in the list, because a case-insensitive file system, or a path with dots, would find more.
+    # The name is looked up in the list: a case-insensitive file system, or a path with dots, would find more names.
     if name not in _names():
         raise ValueError(f"unknown time zone {name!r}{_hint(name)}")
     return ZoneInfo(name)

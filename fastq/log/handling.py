@@ -16,7 +16,7 @@ def _handle_with(self: Handler, record: LogRecord) -> Any:
     kind = type(self)
     if self.lock is None or kind.acquire is not Handler.acquire or kind.release is not Handler.release:
         return _handle(self, record)
-    kept: Any = self.filter(record)  # since 3.12 it may be another record
+    kept: Any = self.filter(record)  # from 3.12 on, it may be another record
     if isinstance(kept, LogRecord):
         record = kept
     if kept:

@@ -29,7 +29,7 @@ class LogLimit(Generic[K]):
         self._ends_s = 0.0
 
     def allows(self, kind: K | None, now_s: float, *, most: int = LINES) -> bool:
-        """Return whether a line of a kind may be logged now; if not, it is counted."""
+        """Return whether a line of a kind may be logged now; if not, count it."""
         if now_s >= self._ends_s:
             self._turn(now_s)
         passed = self._passed.get(kind)
@@ -51,7 +51,7 @@ class LogLimit(Generic[K]):
 
     @property
     def holds_back(self) -> bool:
-        """Return whether any line was held back whose count has not been logged."""
+        """Return whether a line was held back and has not been counted in the log."""
         return bool(self._held_back or self._ended)
 
     def ended(self, now_s: float) -> list[tuple[K | None, int]]:

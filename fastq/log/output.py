@@ -23,16 +23,16 @@ _log = logging.getLogger("fastq.log")
 
 
 class UnblockedOutput:
-    """Lines to a file descriptor that never make their writer wait.
+    """Lines to a file descriptor; they never make the thread that adds them wait.
 
     ``dropped`` counts the lines that were dropped, because the buffer was full or the descriptor took no more.
-    ``linger_s`` is how long lines wait for others to be written with them.
+    ``linger_s`` is how long a line waits for more lines, to be written together.
     """
 
     most_waiting: int
     linger_s = 0.0
     is_told_elsewhere = False
-    """Whether its losses are reported in another output; then they are reported at once, too, and at the end."""
+    """Whether its losses are reported in another output. If so, they are reported at once and at the end, too."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -46,7 +46,7 @@ class UnblockedOutput:
         threading.Thread(target=self._hand_on, name="fastq log", daemon=True).start()
 
     def _grew_to(self, size: int) -> None:
-        """Note how many bytes wait now, and wake the thread if none did; the caller has the lock."""
+        """Note how many bytes wait now, and wake the thread if none waited before. The caller has the lock."""
         if not self._size:  # otherwise the thread knows
             self._changed.notify_all()
         self._size = size
@@ -77,10 +77,10 @@ class UnblockedOutput:
                 self._is_writing = True
                 lines, self._size = self._take(), 0
             lost = self._write(lines)
-            with self._changed:  # dropped lines are reported now: another line may never come
+            with self._changed:  # report dropped lines now: another line may never come
                 self.dropped += lost
                 news, dropped = self.dropped - told, self.dropped
-                has_room = self._size <= self.most_waiting // 2  # without room, the report would be dropped, too
+                has_room = self._size <= self.most_waiting // 2  # without room, the report itself would be dropped
                 is_first, self._is_losing = lost and not self._is_losing, lost > 0
             if is_first and self.is_told_elsewhere:
                 self._tell_losing()
@@ -121,12 +121,12 @@ class UnblockedOutput:
         """Report that lines are lost from now on."""
 
     def _tell_dropped(self, count: int) -> None:
-        """Report lines that were dropped, once others can be written again."""
+        """Report dropped lines, once other lines can be written again."""
         raise NotImplementedError
 
 
 class UnblockedStderr(UnblockedOutput, io.TextIOBase):
-    """A text stream for the log and all else that is written to stderr."""
+    """A text stream for the log and all other output to stderr."""
 
     encoding = "utf-8"
     errors = "backslashreplace"
@@ -147,7 +147,7 @@ class UnblockedStderr(UnblockedOutput, io.TextIOBase):
         return True
 
     def isatty(self) -> bool:
-        """Return whether it is a terminal."""
+        """Return whether the output is a terminal."""
         return os.isatty(self._fd)
 
     def flush(self) -> None:
@@ -155,10 +155,10 @@ class UnblockedStderr(UnblockedOutput, io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Buffer text to be written soon, or drop it if the buffer is full."""
-        if not isinstance(text, str):  # as in any text stream; click tries it with bytes
+        if not isinstance(text, str):  # as in any text stream; click tries bytes, to find out
             raise TypeError(f"write takes a str, not {type(text).__name__}")
         data = text.encode(self.encoding, self.errors)
-        if os.getpid() != self._pid:  # a fork of this process has no such thread
+        if os.getpid() != self._pid:  # a fork of this process lacks the thread
             os.write(self._fd, data)
             return len(text)
         with self._changed:
@@ -181,7 +181,7 @@ class UnblockedStderr(UnblockedOutput, io.TextIOBase):
 def unblocked_stderr() -> Iterator[None]:
     """Keep the log and tracebacks of this process from waiting for stderr during the block.
 
-    At the end, the rest of the output gets one second.
+    At the end, the output that is left gets one second.
     """
     before = sys.stderr
     if isinstance(before, UnblockedStderr):

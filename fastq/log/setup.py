@@ -72,8 +72,8 @@ _OTHERS: Final = ("fastq", logging.WARNING, "others")
 class _StderrHandler(logging.Handler):
     """A handler that writes to the current ``sys.stderr``: of fastq's warnings and errors, ten of a kind in 10 s.
 
-    The others are counted, and the counts go before the next line. A record with ``is_limited`` always passes: its
-    author limits such lines.
+    Further ones are counted, and the counts are written before the next line. A record with ``is_limited`` always
+    passes: the code that logs it limits such lines.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -133,7 +133,7 @@ def log_text(logger: logging.Logger, level: int, text: str) -> None:
 def set_up_logging(level: str, form: str, about: About = dict, clock: Clock | None = None) -> None:
     """Send fastq's log to stderr; called once in each process of a server.
 
-    Lines in JSON also say what ``about`` returns.
+    Lines in JSON also contain what ``about`` returns.
     """
     handler = _StderrHandler(clock or SystemClock())
     handler.setFormatter(JsonFormatter(about) if form == "json" else TextFormatter())
@@ -144,7 +144,7 @@ def set_up_logging(level: str, form: str, about: About = dict, clock: Clock | No
 
 
 def log_apps_lines() -> None:
-    """Send the app's own lines where fastq's go, if those are JSON and the app has not set up the root logger itself.
+    """Send the app's own lines where fastq's go, if fastq's are JSON and the app has not set up the root logger.
 
     The level of the root logger stays as it is.
     """

@@ -12,7 +12,7 @@ _MACHINERY: Final = frozenset({"fastq", "importlib"})
 
 
 def own_trace(error: BaseException) -> str:
-    """Return the traceback of an error with only the frames of the user's code, and a hint where one helps.
+    """Return the traceback of an error with only the frames of the user's code, and a hint if one helps.
 
     If no frame is the user's, those of libraries are shown.
     """
@@ -30,7 +30,7 @@ def own_trace(error: BaseException) -> str:
 
 def is_ours(frame: FrameType) -> bool:
     """Return whether a frame is fastq's."""
-    # Not by its path: compiled code knows none, and the user's package may lie beside ours.
+    # The module's name decides, not the path: compiled code has no path, and the user's package may lie beside ours.
     name = frame.f_globals.get("__name__")
     return name == "fastq" or (isinstance(name, str) and name.startswith("fastq."))
 

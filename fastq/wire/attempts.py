@@ -56,7 +56,10 @@ def own_traceback(kept: str, error: str) -> str:
 
 
 def server_name(host: str, pid: int) -> str:
-    """Return "host:pid" as records have it: of a long name only the end, which differs between pods of a deployment."""
+    """Return "host:pid" as records have it.
+
+    Of a long host name only the end is kept: it differs between pods of a deployment.
+    """
     name = f"{host}:{pid}".encode("utf-8", "replace")
     if len(name) <= _SERVER_BYTES:
         return name.decode()
@@ -64,7 +67,7 @@ def server_name(host: str, pid: int) -> str:
 
 
 def _cut(error: str) -> bytes:
-    # Cut before it is encoded: the text may have 64 000 characters.
+    # The text is cut before it is encoded, since it may have 64 000 characters.
     text = error[: _ERROR_BYTES + 1].encode("utf-8", "replace")
     if len(text) <= _ERROR_BYTES:
         return text

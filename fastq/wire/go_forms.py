@@ -1,7 +1,7 @@
 """The forms in which Go writes the values of a task's options into scheduler entries: ``"low"``, a time, a header.
 
-asynq cuts a value at its first ``)``, and reads every zone except UTC as one at offset 0. So that it reads these values
-correctly, ``)`` is written as an escape, and times are written in UTC.
+asynq cuts a value at its first ``)``, and reads every zone except UTC as if its offset were 0. So ``)`` is written as
+an escape, and times are written in UTC.
 """
 
 import json

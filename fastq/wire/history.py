@@ -10,7 +10,7 @@ from string import ascii_letters
 from typing import Final
 
 OUTCOMES: Final = ("done", "failed", "retried", "archived", "lost")
-"""The first counters. The buckets of run times follow, then the buckets of waits."""
+"""The first counters. The buckets of run times follow, and then the buckets of waits."""
 BOUNDS_S: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0
 )  # fmt: skip
@@ -28,8 +28,10 @@ MINUTE_S: Final = 60
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400
 STEP_OF_TYPES: Final = 10
-"""How many minutes a record of a single type stands for; its number is the first of them. A record for each minute
-would take 25 MB for 20 queues of 50 types."""
+"""How many minutes a record of a single type covers; its number is the first of these minutes.
+
+A record for each minute would take 25 MB for 20 queues of 50 types.
+"""
 MINUTES_KEPT_S: Final = 8 * HOUR_S
 HOURS_KEPT_S: Final = 14 * DAY_S
 
@@ -45,7 +47,7 @@ def encode_counts(counts: Sequence[int]) -> str:
 
 
 def decode_records(value: bytes) -> dict[int, tuple[int, ...]]:
-    """Return the counts of each minute or hour; what is not known, such as a letter of a later version, is skipped."""
+    """Return the counts of each minute or hour. Unknown parts, such as a letter of a later version, are skipped."""
     found: dict[int, tuple[int, ...]] = {}
     for number, text in _RECORD.findall(value):
         counts = [0] * COUNTERS

@@ -22,9 +22,9 @@ INBOX_HEADER: Final = "fastq-inbox"
 SUBMIT_HEADER: Final = "fastq-submit"
 _NAME: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 MAX_ERROR: Final = 300
-"""Characters of an error in a message; the task in the archive has all of it."""
+"""How many characters of an error a message has; the task in the archive has all of it."""
 MAX_RESULT: Final = 500
-"""Bytes of a result in a message; a longer one, or one that is not UTF-8, is read from the task."""
+"""How many bytes of a result a message has. A longer result, or one that is not UTF-8, is read from the task."""
 
 
 class EndKind(StrEnum):
@@ -41,7 +41,7 @@ class EndKind(StrEnum):
 
 
 class TaskEnd(NamedTuple):
-    """The end of a task, as far as it is known; with ``is_whole``, Redis has no more to tell of it.
+    """The end of a task, as far as it is known; ``is_whole`` says that Redis knows no more.
 
     ``fingerprint`` is that of the last error; ``traceback`` is empty unless one is kept for this fingerprint.
     """
@@ -94,7 +94,7 @@ def encode_ends(queue: str, ends: Iterable[tuple[str, TaskEnd, str]]) -> bytes:
 
 
 def opening_of(queue: str) -> bytes:
-    """Return the beginning of a message, up to where its first end stands."""
+    """Return the beginning of a message, before its first end."""
     return b'{"queue":%b,"ended":[' % orjson.dumps(queue)
 
 

@@ -83,13 +83,13 @@ OWN_ASIDE: Final = (
     r"again|moved|archive_rule|scheduled_groups|lost:\d{4}-\d\d-\d\d|history:\d{4}-\d\d-\d\d(T\d\d)?"
     r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}|limits|app_limits|quota|turns|full|rates|bell|(h|pool):.*"
 )
-"""The names of a queue's keys that asynq does not know, except those of tasks and groups; a regular expression."""
+"""A regular expression for the names of a queue's keys that asynq does not know, except those of tasks and groups."""
 
 CANCEL_CHANNEL = "asynq:cancel"
 """The pub/sub channel whose messages are ids of tasks to cancel."""
 
 CANCEL_AS_CHANNEL = "asynq:cancel:as"
-"""fastq's own channel for this: JSON objects with a task's ``id``, its ``queue``, and the wanted ``outcome``."""
+"""fastq's own channel for cancellations: JSON with a task's ``id``, its ``queue``, and the wanted ``outcome``."""
 
 
 def control_channel(server_id: str) -> str:
@@ -157,7 +157,7 @@ def signers() -> str:
 
 
 def takeovers() -> str:
-    """Name the list of the last times when fastq servers took over tasks of a server that was gone; not asynq's.
+    """Name the list of the last takeovers, when fastq servers took the tasks of a server that was gone; not asynq's.
 
     Its elements are JSON.
     """
@@ -250,13 +250,13 @@ def moved(queue: str) -> str:
 def again(queue: str) -> str:
     """Name the hash of messages that were enqueued by key while the task with that key ran, by task id; not asynq's.
 
-    A value is ``run_at:latest:message``: the time to run, the latest such time, each in Unix seconds or empty.
+    A value is ``run_at:latest:message``: the time to run and the latest such time, each in Unix seconds or empty.
     """
     return f"asynq:{{{queue}}}:again"
 
 
 def never(key: str) -> str:
-    """Name a key of a queue that nobody ever writes, by another key of that queue; not asynq's.
+    """Name a key of a queue that nobody ever writes, given another key of that queue; not asynq's.
 
     A script that makes the names of keys itself declares it. While the slot moves, Redis refuses a script that declares
     a missing key, so none runs with only a part of its keys.

@@ -14,7 +14,7 @@ from fastq.common.durations import parse_duration
 MAX_COUNT: Final = 1_000_000
 MAX_WEIGHT: Final = 1_000
 MAX_BURST_US: Final = 366 * 86_400_000_000
-"""A year: enough for any burst, and exact in a script, which adds it to a time in microseconds."""
+"""A year. That is enough for any burst, and exact in a script, which adds it to a time in microseconds."""
 
 EACH_LANE: Final = "*"
 """Stands for each lane that has no limit of its own."""
@@ -122,7 +122,7 @@ class LimitParts(TypedDict, total=False):
 
 
 class Rule(NamedTuple):
-    """The rule of one name in the hash of limits; ``limit`` is None if the rule only pauses."""
+    """The rule of one name in the hash of limits; ``limit`` is None if the rule is only for a pause."""
 
     limit: Limit | None
     is_paused: bool
@@ -135,7 +135,7 @@ def write_rule(limit: Limit) -> str:
 
 
 def read_rule(text: str) -> Rule | None:
-    """Read a rule; None if the text is not a rule, which fastq never writes."""
+    """Read a rule; None if the text is not a rule. fastq never writes such text."""
     found = _RULE.fullmatch(text)
     if found is None:
         return None
@@ -181,7 +181,7 @@ def check_limited(name: object, limit: object = None) -> str:
 
 
 def check_shown(name: object) -> str:
-    """Return the field of a lane to look at, "" for None; other producers' groups may have any name."""
+    """Return the field of a lane to look at, "" for None. Groups of other producers may have any name."""
     if name is None:
         return WHOLE_QUEUE
     if not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""Marks: what fastq's own headers of a task ask of the server that runs it."""
+"""Marks: what fastq's own headers of a task require of the server that runs the task."""
 
 from enum import IntFlag
 from typing import Final, NamedTuple
@@ -13,19 +13,19 @@ class Mark(IntFlag):
     """The marks of a task."""
 
     KEYED = 1
-    """It was enqueued by key: another run of it may have been asked for."""
+    """The task was enqueued by key: another run of it may have been asked for."""
     UNLOCK_AT_START = 2
-    """Its unique lock is released before it runs, or when it is archived."""
+    """The task's unique lock is released before the task runs, or when it is archived."""
     UNLOCK_AT_END = 4
-    """Its unique lock is released not only when it completes, but also when it is archived."""
+    """The task's unique lock is released not only when the task completes, but also when it is archived."""
 
 
 EARLY_UNLOCK: Final = Mark.UNLOCK_AT_START.value | Mark.UNLOCK_AT_END.value
-"""The marks of tasks whose unique locks do not outlast their archiving."""
+"""The marks of tasks whose unique locks are released, at the latest, when they are archived."""
 
 
 class Asked(NamedTuple):
-    """The client that waits for a task, and the marks of the task; 0 for none."""
+    """The client that waits for a task, and the marks of the task, 0 for none."""
 
     awaiter: Awaiter | None = None
     marks: int = 0
@@ -36,7 +36,7 @@ _UNTIL = {"start": Mark.UNLOCK_AT_START.value, "end": Mark.UNLOCK_AT_END.value}
 
 
 def asked_of(data: bytes) -> Asked:
-    """Return what a task's message asks of its server."""
+    """Return what a task's message requires of the server."""
     try:
         headers = decode_task_message(data).headers
     except InvalidMessageError:

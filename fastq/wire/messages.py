@@ -71,7 +71,8 @@ class WorkerInfo:
 class Places(NamedTuple):
     """The places of one kind on a fastq server: ``size`` tasks may run in them at once, ``busy`` tasks run now.
 
-    ``kind`` is "process", "thread" or "coroutine". A task can use one kind only, so free places of another do not help.
+    ``kind`` is "process", "thread" or "coroutine". A task can use one kind only, so free places of another kind do not
+    help it.
     """
 
     kind: str

@@ -11,14 +11,14 @@ from fastq.errors import InvalidMessageError
 from fastq.wire.messages import ChildInfo, Places
 
 FORMAT: Final = 1
-"""Changes only if present readers would misread the new form; new fields do not change it."""
+"""This changes only if present readers would misread the new form; new fields do not change it."""
 DATA_FORMAT: Final = 1
 """The format of the data that fastq keeps in Redis beyond asynq's; docs/upgrading.md says when it changes."""
 MAX_NAME_BYTES: Final = 64_000
-"""Bounded, because every server writes its notice every 5 s, and readers read the notices of all servers at once."""
+"""The bytes of names are limited: every server writes its notice every 5 s, and readers read all notices at once."""
 MAX_CHILDREN_BYTES: Final = 32_000
 CHILD_BYTES: Final = 100
-"""About how many bytes a child takes without the ids of its tasks."""
+"""About how many bytes a child takes, without the ids of its tasks."""
 
 
 @dataclass(frozen=True, slots=True)

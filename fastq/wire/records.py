@@ -1,9 +1,9 @@
 """Encoding and decoding of asynq's messages about servers, running tasks and schedulers.
 
 Each is a record of ``fastq.wire.messages``; on the wire it is a ``protobuf`` message with fields of the same names.
-Times have nanoseconds on the wire and microseconds here: reading cuts off the rest, and a time beyond the years 1 to
-9999 becomes the nearest that Python has. ``None`` stands for Go's zero time. Every time is written; one that is missing
-reads as the epoch, as in Go. This is not a part of ``codec``, because a producer needs no ``protobuf``.
+Times have nanoseconds on the wire and microseconds here: reading cuts off the rest. A time outside of the years 1 to
+9999 becomes the nearest time that Python has. ``None`` stands for Go's zero time. Every time is written. A missing time
+is read as the epoch, as in Go. This is not a part of ``codec``, because a producer needs no ``protobuf``.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ def decode_scheduler_enqueue_event(data: bytes) -> SchedulerEnqueueEvent:
 
 
 class _Kind(Generic[R]):
-    """A kind of record: its class, its protobuf message, its fields, and those of them that are times."""
+    """A kind of record: its class, its protobuf message, its fields, and which of the fields are times."""
 
     def __init__(self, record: type[R], message: type[Message]) -> None:
         self.record = record

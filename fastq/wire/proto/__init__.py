@@ -1,1 +1,1 @@
-"""The messages that are read and written now and then, by the ``protobuf`` package and a generated module."""
+"""The messages that are needed now and then, read and written by the ``protobuf`` package and a generated module."""
