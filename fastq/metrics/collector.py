@@ -32,7 +32,7 @@ _log = logging.getLogger("fastq.metrics")
 
 
 class _Reading(NamedTuple):
-    """The data of Redis at one time; None for what could not be read."""
+    """The data that Redis had at one time; a field is None if its data could not be read."""
 
     is_up: bool = False
     queues: Sequence[QueueInfo] = ()
@@ -67,7 +67,7 @@ class QueueCollector(Collector):
         return self._metrics(_Reading(servers=(), entries=(), ticks={}))
 
     def collect(self) -> Iterable[Metric]:
-        """Return the metrics as of the last reading of Redis, which is made anew if it is too old."""
+        """Return the metrics of the last reading of Redis; read anew if that is too old."""
         with self._turn:
             kept_s = max(KEPT_S, KEPT_READS * self._reading.took_s)
             if self._read_s is None or time.monotonic() - self._read_s >= kept_s:
@@ -105,7 +105,7 @@ class QueueCollector(Collector):
         return self._inspector.get_queue_info(queue)
 
     def _try(self, what: str, read: Callable[[], T]) -> T | None:
-        """Return what was read; None if it cannot be read, which is counted, and logged the first time."""
+        """Return the result of a read. None if it fails; a failure is counted, and logged the first time."""
         try:
             found = read()
         except QueueNotFoundError:
@@ -120,7 +120,7 @@ class QueueCollector(Collector):
         return found
 
     def _note_paces(self, reading: _Reading, now_s: float) -> None:
-        """Learn how long runs take, from the queues and servers that were read; forget queues that are gone."""
+        """Learn how long runs take, from the queues and servers in a reading; forget deleted queues."""
         if reading.servers is None:
             return
         running = [worker.queue for server in reading.servers for worker in server.active_workers]
@@ -164,12 +164,12 @@ class QueueCollector(Collector):
 
 
 def _written(name: str) -> str:
-    """Return a name as Unicode text, which a scrape must be; asynq takes any bytes as the name of a queue."""
+    """Return a name as Unicode text, which a scrape requires; asynq takes any bytes as the name of a queue."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _of_queues(queues: Sequence[QueueInfo]) -> Iterator[Metric]:
-    """Yield the metrics of the table of fields, and asynq's gauge of states; asynq names some gauges ``_total``."""
+    """Yield the metrics of the table of fields, and asynq's gauge of states. asynq names some gauges ``_total``."""
     tasks = GaugeMetricFamily(
         "asynq_tasks_enqueued_total", "Tasks of a queue in each state.", labels=["queue", "state"]
     )
@@ -189,7 +189,7 @@ def _of_queues(queues: Sequence[QueueInfo]) -> Iterator[Metric]:
 
 
 def _of_pools(pools: Iterable[PoolInfo]) -> Sequence[Metric]:
-    """Return the figures of lanes, by pool: there may be any number of lanes."""
+    """Return the figures of lanes by pool, because the number of lanes is unlimited."""
     labels = ["queue", "pool"]
     waiting = GaugeMetricFamily("fastq_lane_tasks_waiting", "Tasks that wait in the lanes of a pool.", labels=labels)
     running = GaugeMetricFamily("fastq_lane_tasks_running", "Tasks that have the places of a pool.", labels=labels)
@@ -225,7 +225,10 @@ def _of_schedulers(entries: Sequence[SchedulerEntry], now: datetime) -> list[Met
 
 
 def _ticks(counts: Mapping[str, Mapping[str, int]], entries: Sequence[SchedulerEntry]) -> CounterMetricFamily:
-    """Return the counters of ticks; a running entry without ticks has 0, so that its first tick is an increase."""
+    """Return the counters of ticks.
+
+    A running entry without ticks has 0, so that its first tick shows as an increase.
+    """
     ticks = CounterMetricFamily(
         "fastq_scheduler_ticks",
         "Ticks of periodic tasks that were enqueued, duplicate, failed or missed.",

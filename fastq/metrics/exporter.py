@@ -14,7 +14,7 @@ from fastq.inspector import Inspector
 from fastq.metrics.collector import QueueCollector
 
 MOST_CONNECTIONS: Final = 16
-"""One more ends the oldest. prometheus_client's own server takes any number, and waits for each without a limit."""
+"""The most connections: a further one ends the oldest. prometheus_client's own server has no limits."""
 PATIENCE_S: Final = 10.0
 """The time limit for a request, and for a client to read the answer."""
 
@@ -57,13 +57,13 @@ class Server(ThreadingMixIn, WSGIServer):
         self._lock = Lock()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer on a connection, after the oldest was ended if there are too many."""
+        """Answer on a connection; if there are too many, end the oldest one first."""
         with self._lock:
             if len(self._open) >= MOST_CONNECTIONS:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
                 with suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)  # its thread closes it
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread closes the socket
             self._open[request] = None
         super().process_request(request, client_address)
 
@@ -74,4 +74,4 @@ class Server(ThreadingMixIn, WSGIServer):
             super().close_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Leave clients that are slow or gone out of the log; the app answers for its own errors."""
+        """Do not log clients that are slow or gone; the app reports its own errors."""

@@ -7,7 +7,7 @@ HALF_S: Final = 60.0
 
 
 class Pace:
-    """The mean run time of a queue's tasks, by Little's law: how many run, over how many end in a second.
+    """The mean run time of a queue's tasks, by Little's law: how many run, divided by how many end in a second.
 
     So it needs no report of run times, which Go's servers do not make.
     """
@@ -22,7 +22,7 @@ class Pace:
         """Note how many tasks run, and how many runs have ended so far."""
         if self._seen_s is not None:
             passed_s = now_s - self._seen_s
-            # At least one end is remembered. Otherwise the times of long runs would be forgotten before they end.
+            # At least one end is remembered: otherwise the times of long runs would be forgotten before the runs end.
             kept = 1.0 if self._ended <= 1 else max(0.5 ** (passed_s / HALF_S), 1 / self._ended)
             self._ran_s = self._ran_s * kept + running * passed_s
             self._ended = self._ended * kept + max(0, processed - self._processed)

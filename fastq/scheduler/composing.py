@@ -15,7 +15,7 @@ LAST_TICK_TTL_S = 90 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class TickTask:
-    """One tick's task, ready to be enqueued; ``named`` is None if each scheduler enqueues its own."""
+    """The task of one tick, ready to be enqueued; ``named`` is None if each scheduler enqueues its own task."""
 
     entry: Entry
     attempt: Attempt

@@ -34,7 +34,7 @@ LONGEST_BACKOFF_S: Final = 5.0
 MOST_AT_ONCE: Final = 100
 MOST_TOLD: Final = 20
 BEAT_AFTER_TICK_S: Final = 1.0
-"""The least pause from a heartbeat to one that publishes what a tick has changed."""
+"""The least pause between a heartbeat and the next one that publishes a tick's changes."""
 
 _log = logging.getLogger("fastq.scheduler")
 
@@ -116,7 +116,7 @@ class Engine:
             for at in range(0, len(tasks), MOST_AT_ONCE):
                 self._enqueue(tasks[at : at + MOST_AT_ONCE])
             picked = [(entry, ticks) for entry, ticks in picked if ticks and not entry.failures]
-            # Their published entries are outdated now, above all their next times.
+            # The published entries are outdated now, mainly their next times.
             self._beat_at_s = min(self._beat_at_s, self._beaten_s + BEAT_AFTER_TICK_S)
         self._counts.write(self._broker, self._clock.monotonic_s())
         if self._clock.monotonic_s() >= self._beat_at_s:
@@ -141,7 +141,8 @@ class Engine:
     def _recall(self, entries: Sequence[Entry]) -> None:
         """Ask for the last tick of entries that make up for missed ones.
 
-        So a scheduler that was suspended or cut off does not repeat ticks that others enqueued and Redis has forgotten.
+        So a scheduler that was suspended or cut off does not repeat ticks that others have enqueued and Redis has
+        forgotten.
         """
         operations = [read_last_tick(entry.registration.queue, entry.registration.name or "") for entry in entries]
         results = self._broker.run_many(operations) if operations else []
@@ -208,7 +209,7 @@ class Engine:
             return False
         error = error_of(outcome, info.queue, info.id)
         if isinstance(error, TaskIDConflictError) and attempt.maybe_applied and attempt.is_id_ours:
-            error = None  # an earlier try with a lost reply enqueued it
+            error = None  # an earlier try, whose reply was lost, has enqueued it
         if error is not None:
             self._refuse(entry, attempt.due, error)
             return False
@@ -264,7 +265,7 @@ class Engine:
     def _beat(self) -> None:
         heartbeat_s, now = self._options.heartbeat_s, self.now()
         began_s = self._clock.monotonic_s()
-        with self._lock:  # first: entries added or removed from here on cause another heartbeat
+        with self._lock:  # done first: entries added or removed after this cause another heartbeat
             self._beat_at_s, self._beaten_s = began_s + heartbeat_s, began_s
             entries = sorted(self._entries.values(), key=lambda entry: (entry.next is None, entry.next or now))
         encoded = [encode_scheduler_entry(entry.message()) for entry in entries]
@@ -304,7 +305,7 @@ class Engine:
         for entry in self._followed():
             wait_s = entry.retry_at_s - now_s if entry.failures else 0.0
             if entry.next is not None and not (entry.failures and entry.must_recall(now)):
-                # An entry that failed also waits for its tick: the clock may have been set back since.
+                # An entry that failed waits for its tick, too: the clock may have been set back since then.
                 wait_s = max(wait_s, (entry.next - now).total_seconds())
             elif not entry.failures:
                 continue

@@ -26,7 +26,7 @@ from fastq.task import Task
 from fastq.wire.messages import SchedulerEntry
 
 SET_BACK: Final = timedelta(hours=1)
-"""If the clock is this far before the last tick, it was wrong then, and the entry starts over."""
+"""If the clock is this far before the last tick, it was wrong at that tick, and the entry starts over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class Registration:
 
     @property
     def plan(self) -> str:
-        """Return a text for the schedule: schedulers whose plans differ do not share their missed ticks."""
+        """Return a text for the schedule: schedulers with different plans do not share their missed ticks."""
         return f"{self.schedule.zone} {self.schedule.spec}"
 
     @property
     def recalls(self) -> bool:
-        """Return whether ticks that were due before the scheduler started are made up for."""
+        """Return whether the scheduler makes up for ticks that were due before it started."""
         return self.name is not None and self.missed is not Missed.SKIP
 
 
@@ -103,7 +103,7 @@ class Entry:
         self.failures = 0
         self.retry_at_s = 0.0
         self.is_behind = False
-        """Whether the last finished tick left others out, which is logged once."""
+        """Whether ticks were left out before the last finished tick; that is logged once."""
         self._attempt: Attempt | None = None
         self._pick: Pick | None = None
         self._begin(now)
@@ -121,12 +121,12 @@ class Entry:
         self.next = next_tick(self.registration.schedule, position)
 
     def begin(self, now: datetime) -> None:
-        """Count ticks from now on, not from the registration, unless earlier ones are made up for."""
+        """Count ticks from now on, not from the registration, unless missed ticks are made up for."""
         if not self.registration.recalls:
             self._begin(now)
 
     def must_recall(self, now: datetime) -> bool:
-        """Return whether to look up the last tick: at first, and when other schedulers may be far ahead."""
+        """Return whether to look up the last tick: at the start, and when other schedulers may be far ahead."""
         if not self.recalled:
             return True
         makes_up_all = self.registration.recalls and self.registration.missed is Missed.ALL

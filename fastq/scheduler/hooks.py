@@ -9,7 +9,7 @@ from fastq.info import TaskInfo
 from fastq.task import Task
 
 PreEnqueue: TypeAlias = Callable[[Task, Mapping[str, Any]], object]
-"""Called before a tick's task is enqueued, with the options given to ``register``; an exception stops that tick.
+"""Called before a tick's task is enqueued, with the options given to ``register``. An exception stops the tick.
 
 A ``Task`` that it returns is enqueued in place of the entry's.
 """

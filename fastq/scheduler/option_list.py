@@ -1,4 +1,4 @@
-"""The options of an entry as text, in asynq's form and the order given; and asynq's hash of a configuration."""
+"""The options of an entry as text, in asynq's form and in the given order; and asynq's hash of a configuration."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
@@ -12,7 +12,7 @@ _LISTED: Final = {spec.name: spec for spec in OPTIONS if spec.go}
 
 
 def option_strings(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return options as ``Queue("low")``, ``Timeout(20s)``, without those that asynq has no form for.
+    """Return options as ``Queue("low")``, ``Timeout(20s)``; options for which asynq has no form are left out.
 
     Raises the ``TypeError`` or ``ValueError`` of the options' checks.
     """
@@ -42,7 +42,8 @@ def _forms(spec: OptionSpec, value: Any) -> Iterator[str]:
 def config_hash(cronspec: str, task_type: str, payload: bytes | None, listed: Iterable[str]) -> str:
     """Return asynq's hash of a configuration; the order of options does not count, ``None`` is an empty payload.
 
-    The parts are joined without separators, as asynq does: type ``t`` with payload ``p`` is type ``tp`` with none.
+    The parts are joined without separators, as in asynq, so type ``t`` with payload ``p`` has the hash of type ``tp``
+    without payload.
     """
     text = sha256(cronspec.encode() + task_type.encode() + (payload or b""))
     for option in sorted(option.encode() for option in listed):

@@ -187,12 +187,12 @@ def _configs_of(answer: object) -> list[tuple[Hashable, PeriodicTaskConfig]]:
 
 
 def _identity(config: PeriodicTaskConfig) -> Hashable:
-    """Return what distinguishes a configuration from a changed one: asynq's hash, and the parts that it leaves out."""
+    """Return what tells a configuration from a changed one: asynq's hash, and the parts that the hash leaves out."""
     try:
         task = config.task if isinstance(config.task, Task) else Task(config.task)
         known = config_hash(config.cronspec, task.type, task.payload, option_strings(config.options))
     except (TypeError, ValueError):
-        return repr(config)  # it cannot be registered; only its repr is known
+        return repr(config)  # it cannot be registered, so its repr is enough
     unlisted = [config.options.get(spec.name) for spec in OPTIONS if not spec.go]
     further = {**task.headers}, {**task.options}, lock_payload(task) is None, unlisted
     return known, config.cronspec, task.type, repr(further), config.name, str(config.tz), config.missed

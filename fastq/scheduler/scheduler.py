@@ -112,7 +112,7 @@ class Scheduler:
                 stop.wait()
                 self.shutdown()
             finally:
-                self._stop = None  # its file descriptors will soon be reused
+                self._stop = None  # its file descriptors may soon be reused
 
     def start(self) -> None:
         """Start on a separate thread, and return."""
@@ -122,7 +122,7 @@ class Scheduler:
             if self._state is _State.ACTIVE:
                 raise RuntimeError("the scheduler is already running")
             self._engine.begin()
-            self._state = _State.ACTIVE  # before the thread starts: it sets CLOSED when it ends
+            self._state = _State.ACTIVE  # set before the thread starts, which sets CLOSED when it ends
             self._loop.start()
 
     def shutdown(self) -> None:
@@ -153,7 +153,7 @@ class Scheduler:
         if tz is None:
             return parse(cronspec, self._zone)
         schedule = parse(cronspec, tz)
-        # Inspectors see only the spec, so the entry's zone is made a part of it where possible.
+        # Inspectors see only the spec, so the entry's zone is put into it where possible.
         try:
             return parse(f"CRON_TZ={schedule.zone} {cronspec}")
         except CronSpecError:
@@ -163,7 +163,7 @@ class Scheduler:
         self._state = _State.CLOSED
         self._broker.close()
         if self._stop is not None:
-            self._stop.tell()  # a hook may have stopped it
+            self._stop.tell()  # a hook may have stopped the scheduler
 
 
 def _closed() -> ServerClosedError:

@@ -11,7 +11,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
-    """A stop flag to wait for; a pipe, because the code that a signal interrupts may hold any lock."""
+    """A stop flag to wait for. It is a pipe, because the code that a signal interrupts may hold any lock."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd = read_fd

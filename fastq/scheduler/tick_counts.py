@@ -16,7 +16,7 @@ _log = logging.getLogger("fastq.scheduler")
 class TickCounts:
     """The ticks of a scheduler that are not counted in Redis yet.
 
-    A count whose write may have been carried out is not written again, so none is ever counted twice.
+    A count whose write may have been carried out is not written again, so no tick is counted twice.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class TickCounts:
         self._waiting[outcome, task_type] += count
 
     def write(self, broker: BlockingBroker, now_s: float) -> None:
-        """Write what was noted; after an error it is tried again, at most every 5 s. ``now_s`` is monotonic."""
+        """Write the noted ticks. After an error this is tried again, at most every 5 s. ``now_s`` is monotonic."""
         if not self._waiting or now_s < self._write_at_s:
             return
         counts, self._waiting = self._waiting, Counter()

@@ -13,29 +13,29 @@ from fastq.cron.schedule import IntervalSchedule, Schedule
 MAX_MADE_UP: Final = 1000
 """The largest number of missed ticks of an entry that are enqueued."""
 MAX_LEFT_OUT: Final = 1000
-"""The largest number of missed ticks of an entry that are counted at once, since each takes a step."""
+"""The largest number of missed ticks of an entry that are counted at once, because counting steps through them."""
 GIVE_UP_AFTER: Final = timedelta(seconds=60)
-"""With ``Missed.SKIP``, a tick is tried for this long after its first failure."""
+"""With ``Missed.SKIP``, how long a tick is tried after its first failure."""
 
 _FIRST_SPAN: Final = timedelta(hours=1)
 _MIN_TTL_S: Final = 3600
 _MAX_TTL_S: Final = 90 * 86_400
 
 SURELY_KNOWN: Final = timedelta(seconds=_MIN_TTL_S // 2)
-"""For this long after a tick's due time, Redis surely knows that it was enqueued, even if clocks differ."""
+"""For this long after a tick is due, Redis surely knows whether it was enqueued, even if clocks differ."""
 
 
 class Missed(StrEnum):
     """The policies for ticks that were due while no scheduler ran, or while Redis did not answer."""
 
     SKIP = "skip"
-    """Leave them out. A running scheduler that wakes late enqueues the latest one, as in asynq."""
+    """Leave missed ticks out. A running scheduler that wakes late enqueues the latest one, as in asynq."""
 
     ONCE = "once"
-    """Enqueue the latest one, late, for all of them."""
+    """Enqueue only the latest missed tick, late."""
 
     ALL = "all"
-    """Enqueue each of them, the oldest first, but only the latest 1000."""
+    """Enqueue each missed tick, the oldest first, but only the latest 1000."""
 
 
 class Pick(NamedTuple):
@@ -53,7 +53,7 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
 
 
 def pick_ticks(schedule: Schedule, after: datetime, now: datetime, missed: Missed) -> Pick | None:
-    """Choose among the ticks due after ``after`` and not after ``now``; None if there are none."""
+    """Choose among the ticks later than ``after`` and not later than ``now``; None if there are none."""
     most = MAX_MADE_UP if missed is Missed.ALL else 1
     due = _latest(schedule, after, now, most + 1)
     if not due:
@@ -108,8 +108,8 @@ def begin_at(schedule: Schedule, now: datetime, *, shared: bool) -> datetime:
 def tick_ttl_s(schedule: Schedule, tick: datetime, missed: Missed) -> int:
     """Return how long Redis must know that a tick was enqueued: about as long as another scheduler may still try it.
 
-    This is too short if later ticks are denser than the gap after this one. So with ``Missed.ALL``, a late scheduler
-    first asks for the last tick.
+    This is too short if later ticks are closer together than this tick and the next. So with ``Missed.ALL``, a late
+    scheduler first asks for the last tick.
     """
     following = next_tick(schedule, tick)
     gap_s = _MAX_TTL_S if following is None else int((following - tick).total_seconds())
