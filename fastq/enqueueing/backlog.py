@@ -1,4 +1,4 @@
-"""Back-pressure for producers: they wait, or are refused, while a queue has more pending tasks than they want.
+"""Back-pressure for producers: they wait, or are refused, while a queue has too many pending tasks.
 
 A client looks at a queue at most once a second, and counts what it sends itself between two looks. A client without
 ``max_pending`` does none of this.
@@ -68,7 +68,7 @@ def calling_with(limit: MaxPending | None) -> "Iterator[None]":
 
 @dataclass(slots=True)
 class _Seen:
-    """A queue at the last look at it; ``length`` includes what this client has sent since."""
+    """A queue as last seen; ``length`` includes what this client has sent since."""
 
     at_s: float
     length: int = 0
@@ -106,7 +106,7 @@ class Backlog:
             yield Wait(max(0.0, min(pause_s, until_s - now_s if seen.is_known else pause_s)))
 
     def _look(self, queue: str, seen: _Seen, now_s: float) -> Flow[None]:
-        """Ask for the length of a queue; meanwhile other calls of this client wait for the answer and do not ask."""
+        """Ask for the length of a queue. Other calls of this client wait for the answer, and do not ask."""
         seen.is_asking = True
         try:
             seen.length = yield Operation("LLEN", (keys.pending(queue),), (), int, idempotent=True)

@@ -35,11 +35,14 @@ SEED_SIZE: Final = 16
 
 
 class Chunk:
-    """The composed tasks of one round trip; turns its report into their results."""
+    """The composed tasks of one round trip.
+
+    It turns the report of the round trip into the results of the tasks.
+    """
 
     def __init__(self, now_ns: int, seed: bytes) -> None:
         self._now_ns = now_ns
-        self._seed = seed  # of the ids, empty once a task has an id that is not derived from it
+        self._seed = seed  # the seed of the ids; empty once a task has an id that is not derived from it
         self._new_tasks: list[NewTask] = []
         self._tasks: list[Task] = []
         self._options: list[TaskOptions] = []
@@ -69,7 +72,7 @@ class Chunk:
         return {queue for queue, *_ in self._places}
 
     def batches(self) -> list[EnqueueBatch]:
-        """Return one batch for each queue, starting state and whether in lanes; each keeps the order of its tasks."""
+        """Return a batch for each combination of queue, starting state, and in lanes or not; tasks stay in order."""
         new_tasks = self._new_tasks
         return [
             EnqueueBatch(queue, state, [new_tasks[at] for at in positions], self._now_ns, in_lane)
@@ -110,7 +113,7 @@ class Chunk:
 
 
 def _columns(options: Sequence[TaskOptions]) -> dict[str, Column]:
-    """Return the fields in which the options differ, each as a column."""
+    """Return the fields that are not equal in all options, each as a column."""
     first = options[0]
     if all(each is first for each in options):
         return {}
@@ -191,13 +194,13 @@ def enqueue_many(producer: Producer, tasks: Iterable[Task], options: Mapping[str
 
 
 def put_part(producer: Producer, tasks: Sequence[Task]) -> Flow[EnqueueResults]:
-    """Enqueue a part of the tasks of a call; the caller notes on an error how far the whole call came."""
+    """Enqueue a part of a call's tasks. On an error, the caller notes how far the whole call came."""
     composer = BulkComposer(NO_OPTIONS, producer.clock, min(len(tasks), _most_of(producer)))
     return _put_chunks(producer, composer.chunks(tasks), keep_tasks=True, is_part=True)
 
 
 def _most_of(producer: Producer) -> int:
-    """Return how many tasks a chunk may have: no more than a queue may have pending."""
+    """Return how many tasks a chunk may have: at most as many as a queue may have pending."""
     limit = limit_of_call(producer.max_pending)
     return MAX_CHUNK_TASKS if limit is None else limit.most
 
@@ -205,7 +208,7 @@ def _most_of(producer: Producer) -> int:
 def _put_chunks(
     producer: Producer, chunks: Iterator[Chunk], *, keep_tasks: bool, is_part: bool = False
 ) -> Flow[EnqueueResults]:
-    """Send a chunk, compose the next while Redis works on it, receive; one at a time, so the order is kept."""
+    """Send a chunk, compose the next one while Redis works, receive. There is one at a time, so the order is kept."""
     results: list[ChunkResult] = []
     limit = limit_of_call(producer.max_pending)
     chunk, failure = _next(chunks)
@@ -243,12 +246,12 @@ def _next(chunks: Iterator[Chunk]) -> tuple[Chunk | None, BaseException | None]:
 
 
 def _redis_failure(outcomes: Sequence[Sequence[object]]) -> BrokerError | None:
-    """Return the error of a failed round trip, to be raised: later chunks would fail, too, maybe unnoticed."""
+    """Return the error of a failed round trip, to be raised: later chunks would fail, too, perhaps unnoticed."""
     return next((each for batch in outcomes for each in batch if isinstance(each, BrokerError)), None)
 
 
 def note_progress(error: BaseException, sent: EnqueueResults, *, is_part: bool = False) -> None:
-    """Note on the error that ended an ``enqueue_many`` what had been sent; for a part, add no text to it."""
+    """Note what had been sent on the error that ended an ``enqueue_many``; for a part, add no text to the error."""
     if isinstance(error, BrokerError):
         error.results = sent
         note = (

@@ -25,7 +25,7 @@ from fastq.wire.codec import encode_task_message
 from fastq.wire.messages import CHECKPOINT_HEADER, KEY_HEADER, UNTIL_HEADER, TaskMessage
 
 SECOND_NS = 1_000_000_000
-PENDING = TaskState.PENDING  # used for each task, and slow to look up in its class
+PENDING = TaskState.PENDING  # needed for each task, and slow to look up in the enum
 
 
 class Producer:
@@ -56,7 +56,7 @@ class Producer:
 
 
 def as_task(task: Task | str, payload: Any, codec: PayloadCodec | None = None) -> Task:
-    """Return the task that is meant by the first arguments of ``enqueue``."""
+    """Return the task that the first arguments of ``enqueue`` describe."""
     if isinstance(task, Task):
         if payload is not None:
             raise TypeError(f"a Task already has a payload; payload={payload!r} goes only with a type name")
@@ -67,12 +67,13 @@ def as_task(task: Task | str, payload: Any, codec: PayloadCodec | None = None) -
 
 
 def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = "") -> tuple[EnqueueBatch, TaskInfo]:
-    """Return a batch of one task, and the task's description; ``given`` are checked options that win over the task's.
+    """Return a batch of one task, and the task's description.
 
-    ``task_id`` wins over all options. ``ValueError`` for a message above Redis' size limit.
+    ``given`` are checked options; they take precedence over the task's. ``task_id`` takes precedence over all options.
+    ``ValueError`` for a message above Redis' size limit.
     """
     options = complete({**task.options, **given} if task.options else given, now_ns)
-    # Within a second, a lane starts its tasks by their ids.
+    # A lane starts tasks of the same second in the order of their ids.
     own_id = task_id or options.task_id or (next_task_id(now_ns) if options.in_lane else new_task_id())
     message = message_of(task, options, own_id)
     new = new_task_of(message, options, now_ns)
@@ -87,7 +88,7 @@ def message_of(task: Task, options: TaskOptions, task_id: str) -> TaskMessage:
         message.unique_key = _lock(task, options)
     if task.headers or options.headers:
         message.headers = {**task.headers, **options.headers} if options.headers else task.headers
-        if not _OWN.isdisjoint(message.headers):  # they were copied from a running task, and are only about that one
+        if not _OWN.isdisjoint(message.headers):  # they were copied from a running task, and concern only that task
             message.headers = {name: text for name, text in message.headers.items() if name not in _OWN}
     if options.if_there:
         message.headers = {**message.headers, KEY_HEADER: token_urlsafe(9)}
@@ -109,7 +110,7 @@ def new_task_of(message: TaskMessage, options: TaskOptions, now_ns: int) -> NewT
     """Encode a message, and add the other arguments of the scripts; ``ValueError`` above Redis' size limit."""
     lock = message.unique_key
     if options.until == "expiry":
-        message.unique_key = ""  # a server releases the lock that the message names; nobody is to release this one
+        message.unique_key = ""  # a server releases the lock that the message names; nobody may release this one
     data = encode_task_message(message)
     if len(data) > MAX_MESSAGE_BYTES:
         raise ValueError(
@@ -150,7 +151,7 @@ def enqueued_info(message: TaskMessage, options: TaskOptions, now_ns: int) -> Ta
 
 
 def found_info(info: TaskInfo, outcome: object) -> TaskInfo:
-    """Return the description of a task that was enqueued by key, with what became of it."""
+    """Return the description of a task that was enqueued by key, with the outcome for the key."""
     if not isinstance(outcome, Found):
         return info
     if outcome.state is None:

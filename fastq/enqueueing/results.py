@@ -1,7 +1,7 @@
-"""The results of ``enqueue_many``: a TaskInfo or an error for each task, made when asked for.
+"""The results of ``enqueue_many``: a TaskInfo or an error for each task, made on access.
 
-The results are kept in columns, not objects: about 1 byte per task with generated ids, 41 with ids of the caller's,
-under 100 if every option differs.
+The results are kept in columns, not objects. A task takes about 1 byte with a generated id, 41 with an id of the
+caller's, and under 100 if every option differs.
 """
 
 from array import array
@@ -23,14 +23,14 @@ from fastq.task import Task
 
 
 class Texts:
-    """Strings in one buffer: their length plus 4 bytes each, where separate objects would take over 50."""
+    """Strings in one buffer: each takes its length plus 4 bytes, where a separate object would take over 50."""
 
     __slots__ = ("_data", "_ends")
 
     def __init__(self, texts: Iterable[str]) -> None:
         encoded = [text.encode() for text in texts]
         self._data = b"".join(encoded)
-        self._ends = array("I", list(accumulate(map(len, encoded))))  # of an iterator it would keep spare room
+        self._ends = array("I", list(accumulate(map(len, encoded))))  # made of an iterator, it would keep spare space
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -40,7 +40,7 @@ class Texts:
 
 
 class SeededIds:
-    """The generated ids of a chunk: UUIDs that are derived from a random seed when they are asked for.
+    """The generated ids of a chunk: UUIDs, derived from a random seed when somebody asks for them.
 
     Only the seed is kept, so a million ids take as much memory as the seeds of their chunks.
     """
@@ -58,7 +58,7 @@ class SeededIds:
         return _grown(self._seed, self._count)[index]
 
     def all(self) -> list[str]:
-        """Return the ids, which are not kept."""
+        """Return the ids, made anew by each call."""
         return format_ids(shake_128(self._seed).digest(16 * self._count))
 
 
@@ -74,8 +74,8 @@ Column: TypeAlias = "array[int] | Texts"
 class ChunkResult:
     """A chunk of tasks and their results, in columns; a column of equal values is one value.
 
-    ``options`` are those of the first task. ``columns`` hold the fields that differ. One of them is ``process_at_us``,
-    with 0 for None. It is in microseconds, as a datetime, because nanoseconds exceed 64 bits after 2262.
+    ``options`` are the first task's, ``columns`` hold the fields that differ. The column ``process_at_us`` has 0 for
+    None. It is in microseconds, like a datetime, because nanoseconds exceed 64 bits after 2262.
     """
 
     now_ns: int
@@ -99,7 +99,7 @@ class ChunkResult:
         return self.ids[index]
 
     def options_of(self, index: int) -> TaskOptions:
-        """Return a task's options, without those that only its lock needs."""
+        """Return a task's options, except those that only its lock needs."""
         if not self.columns:
             return self.options
         fields: dict[str, Any] = {name: column[index] for name, column in self.columns.items()}
@@ -115,7 +115,7 @@ class ChunkResult:
         return self.options.queue if column is None else str(column[index])
 
     def error(self, index: int) -> FastqError | None:
-        """Return what went wrong with a task, None if it was enqueued."""
+        """Return the error of a task, None if it was enqueued."""
         if self.outcomes is None:
             return None
         outcome = self.outcomes[index]
@@ -132,12 +132,12 @@ class ChunkResult:
         return info if self.outcomes is None else found_info(info, self.outcomes[index])
 
     def without_tasks(self) -> "ChunkResult":
-        """Return the same without payloads and headers."""
+        """Return the same part without payloads and headers."""
         return replace(self, tasks=None, options=replace(self.options, headers=None))
 
 
 class ResultPart(Protocol):
-    """The results of some tasks that follow one another."""
+    """The results of some consecutive tasks."""
 
     def __len__(self) -> int: ...
     @property
@@ -151,17 +151,17 @@ class ResultPart(Protocol):
         """Return the queue of a task."""
 
     def error(self, index: int) -> FastqError | None:
-        """Return what went wrong with a task, None if it was enqueued."""
+        """Return the error of a task, None if it was enqueued."""
 
     def info(self, index: int) -> TaskInfo:
         """Describe a task that was enqueued."""
 
     def without_tasks(self) -> "ResultPart":
-        """Return the same without payloads and headers."""
+        """Return the same part without payloads and headers."""
 
 
 class EnqueueResults(Sequence[TaskInfo | FastqError]):
-    """The results of ``enqueue_many``: a ``TaskInfo`` or the error of each task, in order, made when asked for.
+    """The results of ``enqueue_many``: a ``TaskInfo`` or the error of each task, in order, made on access.
 
     The tasks of a list or tuple are kept, since the caller keeps them anyway, so their infos have payload and headers.
     The tasks of an iterator are not kept, so their infos have an empty payload and no headers.

@@ -101,7 +101,7 @@ class _Draining:
     def _forward(self, queue: str, early: Sequence[TaskState]) -> None:
         now_ns = time.time_ns()
         for state in early:
-            with suppress(QueueNotFoundError):  # no task has been enqueued into it yet
+            with suppress(QueueNotFoundError):  # no task has been enqueued into this queue yet
                 self._broker.drive(run_all_tasks(queue, state, None, now_ns))
         while self._run(forward(queue, now_ns, FORWARDED_AT_ONCE)).taken:
             pass
@@ -127,7 +127,7 @@ class _Draining:
         return [] if isinstance(taken, NoTasks) else taken.leased.tasks
 
     def _hasten(self, queue: str) -> None:
-        """Give each lane with tasks a turn now, as if time had passed."""
+        """Give each lane with tasks a turn now, as if its time had come."""
         cursor = 0
         self._broker.run(forget_rates(queue))
         while cursor := self._broker.run(sweep_lanes(queue, cursor)).cursor:
@@ -136,7 +136,7 @@ class _Draining:
             pass
 
     def _work_off(self, queue: str, leased: Sequence[LeasedTask]) -> Iterator[TaskRun]:
-        """Run tasks, those of a batch handler by one call; after an exception, requeue those that have not run."""
+        """Run tasks, those of a batch handler by one call. After an exception, requeue the tasks that have not run."""
         tasks = InFlightTasks()
         waiting: list[InFlightTask] = []
         for one in leased:
@@ -167,7 +167,7 @@ class _Draining:
         return task
 
     def _next_call(self, waiting: list[InFlightTask]) -> list[InFlightTask]:
-        """Return the first task with those behind it that its handler gets in the same call."""
+        """Return the first task, and the tasks behind it that its handler gets in the same call."""
         pattern, most = self._runner.batch_of(waiting[0].view.type)
         if most == 1:
             return waiting[:1]

@@ -89,7 +89,7 @@ class _InlineTasks:
         return list(self._waiting.values())
 
     def _end_of(self, task: TaskKey) -> TaskEnd:
-        """Return how a task has ended; ``TimeoutError`` for one that waits."""
+        """Return how a task has ended; ``TimeoutError`` if it waits."""
         if task in self._waiting:
             raise TimeoutError(f"task {task[1]} of queue {task[0]!r} waits: it runs by run_waiting()")
         for run in reversed(self.runs):
@@ -100,7 +100,7 @@ class _InlineTasks:
         return TaskEnd(EndKind.GONE, is_whole=True)
 
     def _drop(self, task: TaskKey) -> None:
-        """Delete a task that waits."""
+        """Delete a waiting task."""
         if (message := self._waiting.pop(task, None)) is not None:
             self._kept.discard(task)
             self._locks.pop(message.unique_key, None)
@@ -128,7 +128,7 @@ class _InlineTasks:
         if lock:
             self._locks[lock] = key
         self.enqueued.append(info)
-        # A task in a lane has its turn at once, since nothing else runs.
+        # A task in a lane gets its turn at once, since nothing else runs.
         if info.state is TaskState.PENDING or (batch.in_lane and info.state is TaskState.AGGREGATING):
             self._backlog.append(message)
         else:
@@ -137,11 +137,11 @@ class _InlineTasks:
 
     @property
     def _waits_for_more(self) -> bool:
-        """Return whether the last task put is for a batch handler, which should get the following tasks, too."""
+        """Return whether the last task put is for a batch handler, which should get the following tasks as well."""
         return bool(self._backlog) and self._runner.batch_of(self._backlog[-1].type)[1] > 1
 
     def _next_call(self) -> list[TaskMessage]:
-        """Return the first task that is to run, with those that its handler gets in the same call."""
+        """Return the tasks of the next call: the first task, and the others that its handler gets together with it."""
         first = self._backlog[0]
         pattern, most = self._runner.batch_of(first.type)
         call = [first]
@@ -174,7 +174,7 @@ class _InlineTasks:
             raise errors[0]
 
     def _put_again(self, key: TaskKey) -> None:
-        """Put the task that was enqueued by a key while the task of that key ran."""
+        """Put the task that was enqueued by key while the task with that key ran."""
         message = self._keys.again.pop(key, None)
         if message is not None and key in self._waiting:
             self._waiting[key] = message
@@ -183,7 +183,7 @@ class _InlineTasks:
             self._backlog.append(message)
 
     def _put_each(self, tasks: Sequence[Task]) -> Iterator[TaskInfo | DuplicateTaskError | TaskIDConflictError]:
-        """Put tasks one after the other, and yield each result; the caller runs the task before it continues."""
+        """Put tasks one after the other, and yield each result; the caller runs a task before it asks for the next."""
         for task in tasks:
             try:
                 yield self._put(task)
@@ -252,14 +252,14 @@ class InlineClient(_InlineTasks, Client):
     def __init__(
         self, mux: ServeMux, *, hooks: Hooks = NO_HOOKS, raise_errors: bool = False, codec: PayloadCodec | None = None
     ) -> None:
-        # Not Client.__init__: there is no Redis to open.
+        # Client.__init__ is not called: there is no Redis to open.
         _InlineTasks.__init__(self, mux, hooks, raise_errors=raise_errors)
         self._codec = codec
         self._through = self._send
         self._waiter = InlineWaiter(self._end_of, self._drop)
 
     def _send(self, tasks: Sequence[Task]) -> EnqueueResults:
-        """Put tasks, and run each unless it is to wait."""
+        """Put tasks, and run each unless it must wait."""
         results = []
         for result in self._put_each(tasks):
             results.append(result)
@@ -285,7 +285,7 @@ class InlineClient(_InlineTasks, Client):
         """Do nothing."""
 
     def _work(self) -> None:
-        """Run the backlog, unless it is being run: then a handler in it has called this."""
+        """Run the backlog, unless it is running already and one of its handlers has called this."""
         if self._is_running:
             return
         with self._working():
@@ -318,14 +318,14 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
     def __init__(
         self, mux: ServeMux, *, hooks: Hooks = NO_HOOKS, raise_errors: bool = False, codec: PayloadCodec | None = None
     ) -> None:
-        # Not AsyncClient.__init__: there is no Redis to open.
+        # AsyncClient.__init__ is not called: there is no Redis to open.
         _InlineTasks.__init__(self, mux, hooks, raise_errors=raise_errors)
         self._codec = codec
         self._through = self._send
         self._waiter = AsyncInlineWaiter(self._end_of, self._drop)
 
     async def _send(self, tasks: Sequence[Task]) -> EnqueueResults:
-        """Put tasks, and run each unless it is to wait."""
+        """Put tasks, and run each unless it must wait."""
         results = []
         for result in self._put_each(tasks):
             results.append(result)
@@ -351,7 +351,7 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
         """Do nothing."""
 
     async def _work(self) -> None:
-        """Run the backlog, unless it is being run: then a handler in it has called this."""
+        """Run the backlog, unless it is running already and one of its handlers has called this."""
         if self._is_running:
             return
         with self._working():

@@ -1,4 +1,4 @@
-"""What an inline client does with a task that is enqueued by key, as the scripts do it in Redis."""
+"""Tasks enqueued by key in an inline client: it treats them as the scripts do in Redis."""
 
 from collections import deque
 
@@ -10,7 +10,7 @@ Key = tuple[str, str]
 
 
 class InlineKeys:
-    """The tasks of one inline client by key: those that wait, are next, or run."""
+    """The tasks of one inline client by key: waiting, next, or running."""
 
     def __init__(self, waiting: dict[Key, TaskMessage]) -> None:
         self._waiting = waiting
@@ -18,7 +18,7 @@ class InlineKeys:
         self.again: dict[Key, TaskMessage] = {}
 
     def find(self, key: Key, message: TaskMessage, terms: KeyTerms, backlog: deque[TaskMessage]) -> Found | None:
-        """Settle a task if another one with its key is there, and return how; None if there is none."""
+        """Settle a task if another task with its key exists, and return how; None if there is none."""
         state = self._state(key, backlog)
         if state is None:
             return None

@@ -1,4 +1,4 @@
-"""How handles of the inline clients wait: their tasks have run, or would wait for ever."""
+"""How handles of the inline clients wait: a task has run already, or would wait for ever."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import TypeAlias, TypeVar
@@ -15,22 +15,22 @@ from fastq.wire.inbox import EndKind, TaskEnd
 
 R = TypeVar("R")
 EndOf: TypeAlias = Callable[[TaskKey], TaskEnd]
-"""Tells how a task has ended; ``TimeoutError`` for one that waits."""
+"""Tells how a task has ended; ``TimeoutError`` if it waits."""
 
 
 class InlineWaiter(BlockingWaiter):
-    """What an ``InlineClient`` and its handles wait with."""
+    """The waiter of an ``InlineClient`` and its handles."""
 
     def __init__(self, end_of: EndOf, drop: Callable[[TaskKey], None]) -> None:
         self._end_of = end_of
         self._drop = drop
 
     def open_inbox(self) -> Inbox:
-        """Return an inbox that nothing is sent to."""
+        """Return an inbox to which nothing is sent."""
         return Inbox("inline")
 
     def _why(self, task: SubmitKey, deadline: Deadline) -> str:
-        return ""  # the error says it
+        return ""  # the error tells the reason
 
     def _collect(self, collection: Collection[Handle[R]], deadline: Deadline) -> Iterator[Handle[R]]:
         yield from collection.ended
@@ -48,19 +48,19 @@ class InlineWaiter(BlockingWaiter):
         """Return None: a task that has begun has also ended."""
 
     def cancel(self, task: SubmitKey) -> None:
-        """Delete a task that waits."""
+        """Delete a waiting task."""
         self._drop(task[:2])
 
 
 class AsyncInlineWaiter(AsyncWaiter):
-    """What an ``AsyncInlineClient`` and its handles wait with."""
+    """The waiter of an ``AsyncInlineClient`` and its handles."""
 
     def __init__(self, end_of: EndOf, drop: Callable[[TaskKey], None]) -> None:
         self._end_of = end_of
         self._drop = drop
 
     async def open_inbox(self) -> Inbox:
-        """Return an inbox that nothing is sent to."""
+        """Return an inbox to which nothing is sent."""
         return Inbox("inline")
 
     async def _wait_for(self, task: SubmitKey, deadline: Deadline) -> TaskEnd:
@@ -84,7 +84,7 @@ class AsyncInlineWaiter(AsyncWaiter):
         """Return None: a task that has begun has also ended."""
 
     async def cancel(self, task: SubmitKey) -> None:
-        """Delete a task that waits."""
+        """Delete a waiting task."""
         self._drop(task[:2])
 
 

@@ -1,8 +1,8 @@
 """Runs a task's handler in this process, through the mux, its middleware and the hooks, and returns the outcome.
 
 The message is encoded and decoded, the handler called, and the outcome determined by the code of a server's child and
-main process. Only the effects of a separate process are missing: the handler sees its time limits, but they do not end
-it.
+main process. Only the effects of a separate process are missing: the handler sees its time limits, but is not ended by
+them.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 NO_HOOKS: Final = Hooks()
 A_FAILURE: Final = frozenset({TaskTimeout, TaskCanceled, SystemExit})
-"""Exceptions beside ``Exception`` that only fail the handler; Ctrl-C and pytest's own exceptions reach the test."""
+"""Exceptions beside ``Exception`` that only fail the handler. Ctrl-C and pytest's own exceptions reach the test."""
 
 
 class RunOutcome(StrEnum):
@@ -50,7 +50,7 @@ class RunOutcome(StrEnum):
     RETRY = "retry"
     """Retried later."""
     ARCHIVE = "archive"
-    """Kept in the archive: out of retries, or by SkipRetry."""
+    """Kept in the archive: it is out of retries, or raised SkipRetry."""
     REVOKE = "revoke"
     """Deleted, by RevokeTask."""
 
@@ -231,7 +231,7 @@ class _Call:
         )
 
     def _error_handler(self, task: RunningTask, error: BaseException) -> None:
-        self._recorder = self._recorders[task.id]  # the other hooks are called for this task next
+        self._recorder = self._recorders[task.id]  # the next hooks are called for this task
         self._recorder._error_handler(task, error)
 
     def _is_failure(self, error: BaseException) -> bool:
@@ -282,7 +282,7 @@ def _outcome(kind: EventKind, disposition: Disposition) -> RunOutcome:
         return RunOutcome.REVOKE
     if isinstance(disposition, Archived):
         return RunOutcome.ARCHIVE
-    return RunOutcome.DONE if FATES[type(disposition)].told else RunOutcome.RETRY  # it comes back
+    return RunOutcome.DONE if FATES[type(disposition)].told else RunOutcome.RETRY  # the task comes back
 
 
 class _Context(Unserved):
@@ -301,7 +301,7 @@ class _Context(Unserved):
         self.written.append(data)
 
     def write_progress(self, data: bytes, is_soon: bool) -> None:
-        """Drop it: nobody can ask for it."""
+        """Drop the progress: nobody can ask for it."""
 
     def save(self, data: bytes) -> int:
         self.checkpoint = data
