@@ -272,10 +272,10 @@ _LATER: Final = {
     "WorkerInfo": "fastq.wire.messages",
     "current_task": "fastq.running",
 }
-"""The module of each name that is imported when it is first used; all others are in ``fastq.errors``."""
+"""The module of each name that is imported only when first used; all other names are in ``fastq.errors``."""
 
 
-if not TYPE_CHECKING:  # a type checker that saw it would accept any name
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
@@ -286,14 +286,14 @@ if not TYPE_CHECKING:  # a type checker that saw it would accept any name
 
 
 _importing: Final = RLock()
-# A child that is forked while another thread imports a module would wait for ever for that module's import lock.
+# If a child were forked while another thread imports a module, it would wait for ever for that module's import lock.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
     )
 
 
-if os.path.exists(os.path.join(os.path.dirname(__file__), "_fastq.py")):  # only the other project has this file
+if os.path.exists(os.path.join(os.path.dirname(__file__), "_fastq.py")):  # a file of another project of this name
     warnings.warn(
         "the PyPI project 'fastq', which reads DNA data, is installed into the same package as fastq-worker: removing "
         "or upgrading one of them breaks the other. Give each an environment of its own, here with: "

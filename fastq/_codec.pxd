@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 
 cdef extern from *:
-    # Raw pointers: slots count their references by hand.
+    # Raw pointers: the code below counts the slots' references by hand.
     void Py_INCREF(PyObject *)
     void Py_XDECREF(PyObject *)
 
@@ -30,8 +30,8 @@ cdef enum:
 
 
 cdef enum:
-    # A view has no payload and no headers. Their slots are flags instead: whether there is any header, and whether any
-    # header is fastq's own. NULL means no.
+    # A view has no payload and no headers. Their slots are flags instead: the first says whether there is any header,
+    # the second whether one is fastq's own. NULL means no.
     ANY_HEADER = HEADERS
     FASTQ_HEADER = PAYLOAD
 
@@ -64,7 +64,7 @@ cdef enum Kind:
 
 
 cdef class TaskMessage:
-    # NULL is a deleted field. The class needs no cycle collection: texts, bytes and numbers make no cycle.
+    # NULL is a deleted field. The class needs no cycle collection, since texts, bytes and numbers make no cycle.
     cdef PyObject *slots[SLOTS]
 
 

@@ -125,13 +125,13 @@ cdef inline void clear(PyObject **slots) noexcept:
         Py_XDECREF(slots[number])
 
 
-# The types point to these for as long as they live.
+# The types point to these tables for as long as they live.
 cdef PyMemberDef MESSAGE_MEMBERS[SLOTS]
 cdef PyMemberDef VIEW_MEMBERS[SLOTS]
 
 
 cdef int expose(type owner, PyMemberDef *members, Py_ssize_t offset, tuple names, int flags) except -1:
-    """Make slots attributes, by the descriptor that a class with __slots__ has.
+    """Make slots attributes, by the descriptor that classes with __slots__ use.
 
     CPython has a specialized instruction for this descriptor; reading a Cython property costs five times more.
     """

@@ -5,7 +5,7 @@
 
 cdef extern from *:
     object _PyObject_New(PyTypeObject *)
-    # Raw pointers from here on, like the slots.
+    # Raw pointers from here on, because slots are raw pointers.
     void Py_XINCREF(PyObject *)
     PyObject *PyDict_New() except NULL
     PyObject *new_bytes "PyBytes_FromStringAndSize" (const char *, Py_ssize_t) except NULL
@@ -41,7 +41,7 @@ cdef PyObject *VIEW_DEFAULTS[SLOTS]
 cdef int add_field(int number, Kind kind, bint viewed) except -1:
     cdef int tag = number << 3 | (VARINT if kind < NAME else LENGTH)
     cdef Kind unread = UNREAD_NUMBER if kind < NAME else FLAGGED_ENTRY if kind == ENTRY else UNREAD
-    # An empty dict is made anew for each message.
+    # An empty dict has to be made anew for each message.
     default = None if kind == ENTRY else NO_BYTES if kind == BYTES else ZERO if kind < NAME else NO_TEXT
     DECODED[tag] = kind
     VIEWED[tag] = kind if viewed else unread
@@ -81,7 +81,7 @@ cdef int refuse_text(int number) except -1:
 cdef inline PyObject *read_text(Reader span, int number) except NULL:
     cdef Py_ssize_t size = span.end - span.at
     cdef PyObject *text
-    # Texts of one character are left to CPython, which has a shared object for each.
+    # CPython has a shared object for each text of one character, so it makes these.
     if size > 1 and is_ascii(span.at, size):
         text = PyUnicode_New(size, 127)
         memcpy(PyUnicode_DATA(text), span.at, size)
@@ -93,7 +93,7 @@ cdef inline PyObject *read_text(Reader span, int number) except NULL:
 
 
 # Recent types and queue names, by a hash of their bytes; at most SHARED_NAMES_SIZE short texts. The same few come again
-# and again. To find such an object is cheaper than to make it anew, and it has its hash already.
+# and again. Finding such an object is cheaper than making one, and its hash is computed already.
 cdef PyObject *SHARED_NAMES[SHARED_NAMES_SIZE]
 
 
@@ -125,7 +125,7 @@ cdef uint64_t SHARED_SECONDS[SHARED_DURATIONS_SIZE]
 cdef inline PyObject *read_number(uint64_t value, int kind) except NULL:
     cdef int place = value % SHARED_DURATIONS_SIZE
     if kind == INT32:
-        # Go, too, truncates a number that does not fit.
+        # Like Go, truncate a number that does not fit.
         return PyLong_FromLongLong(<int32_t> value)
     if kind == INT64:
         return PyLong_FromLongLong(<int64_t> value)
@@ -170,7 +170,7 @@ cdef Error read_header(Reader entry, PyObject *headers) except RAISED:
 
 
 cdef Error flag_header(Reader entry, PyObject **slots) noexcept:
-    """Skip one entry of the map, and flag in a view that there are headers, and whether this is one of fastq's own."""
+    """Skip one entry of the map, and flag in a view that there are headers, and whether this one is fastq's own."""
     cdef uint32_t number = 0
     cdef Reader span
     cdef Error error
@@ -212,7 +212,7 @@ cdef inline Error take_span(int kind, int number, Reader span, PyObject **slots)
 
 
 cdef Error read_long_tag(Reader *r, int *kind, int *number, const uint8_t *kinds) noexcept:
-    """Read a tag that is not one plain byte, and skip the value of an unknown field."""
+    """Read a tag of several bytes, and skip the value if the field is unknown."""
     cdef uint32_t field_number = 0
     cdef int wire_type = 0
     cdef Error error = read_tag(r, MAX_FIELD_NUMBER, &field_number, &wire_type)
@@ -314,6 +314,6 @@ def view_task_message(bytes data not None, /):
 
 
 def check_task_message(bytes data not None):
-    """Raise InvalidMessageError where decode_task_message would, but make no message."""
+    """Raise InvalidMessageError where decode_task_message would, without making a message."""
     cdef PyObject *unused[SLOTS]
     read_message(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), unused, CHECKED)

@@ -41,7 +41,7 @@ cdef inline Py_ssize_t measure_number(int number, PyObject *value, Part *part) e
 
 
 cdef int refuse_written_text(int number, object text) except -1:
-    """Replace the current UnicodeEncodeError by an InvalidMessageError that names the field."""
+    """Replace the current UnicodeEncodeError with an InvalidMessageError that names the field."""
     if PyErr_ExceptionMatches(UnicodeEncodeError):
         PyErr_Clear()
         shown = text if len(text) < 1_000 else text[:1_000] + "..."
@@ -139,7 +139,7 @@ def encode_task_message(TaskMessage msg not None):
     cdef int number
     cdef Py_ssize_t size = 0
     cdef uint8_t *at
-    # These two may run Python code, so they come before any pointer is taken.
+    # These two may run Python code, so they come before any pointer into the message is taken.
     cdef bytes entries = encode_headers(value_of(msg, HEADERS))
     cdef bytes payload = flat_payload(value_of(msg, PAYLOAD))
     cdef bytes data
@@ -177,7 +177,7 @@ cdef Py_ssize_t splice(bytes data, uint8_t *out, Part *parts, uint32_t changed) 
             if changed >> next_number & 1:
                 out = write_part(out, next_number, &parts[next_number])
             next_number += 1
-        # A field that has the number of a changed field, but another wire type, is unknown, and stays.
+        # A changed field's number with another wire type is an unknown field, and stays.
         if number < SLOTS and changed >> number & 1 and wire_type == (VARINT if NUMBERS >> number & 1 else LENGTH):
             continue
         memcpy(out, field, r.at - field)
@@ -210,7 +210,7 @@ def rewrite_task_message(bytes data not None, **changes):
             value = flat_payload(value)
         elif number == HEADERS:
             value = encode_headers(value)
-        # The parts point into these.
+        # The parts point into these values, which must stay alive.
         values.append(value)
         size += measure(number, <PyObject *> value, &parts[number])
         changed |= 1 << number

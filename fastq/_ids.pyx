@@ -49,7 +49,7 @@ def new_task_id():
     return format_id(<const uint8_t *> PyBytes_AS_STRING(random))
 
 
-# The time of the newest id of next_task_id: Unix milliseconds, then 12 bits for the fraction of the millisecond.
+# The time of the newest id of next_task_id: Unix milliseconds, then 12 bits for the fraction of a millisecond.
 cdef uint64_t newest = 0
 
 
@@ -76,7 +76,7 @@ def new_task_ids(n):
     """Return ``n`` new ids."""
     if n < 0:
         raise ValueError(f"n must not be negative: {n}")
-    # A product of Python ints: too big is an error, where a C product would wrap.
+    # The size is a product of Python ints: too large a one is an error, while a C product would wrap.
     return format_ids(_urandom(n * RANDOM_SIZE))
 
 

@@ -23,11 +23,11 @@ cdef enum:
 cdef struct Node:
     const uint8_t *label  # a slice of a pattern's bytes, which self.owners keeps alive
     Py_ssize_t length
-    uint32_t pattern  # place in self.patterns, or NONE
-    uint32_t name  # place in self.patterns of the full name that ends here, or NONE
+    uint32_t pattern  # index in self.patterns, or NONE
+    uint32_t name  # index in self.patterns of the full name that ends here, or NONE
 
 cdef struct Edge:
-    uint64_t key  # parent node and first byte of the label, + 1; 0 is a free place
+    uint64_t key  # parent node and first byte of the label, + 1; 0 for an unused entry
     uint32_t child
 
 
@@ -136,7 +136,7 @@ cdef class PatternIndex:
         return edge.child if edge.key else <uint32_t> NONE
 
     cdef Edge *place(self, uint64_t key) noexcept:
-        """Return the key's edge, or the free place for it; at least half of the table is free."""
+        """Return the key's edge, or an unused entry for it; at least half of the table is unused."""
         cdef uint64_t at = (key * <uint64_t> 0x9E3779B97F4A7C15) >> 20
         while True:
             at &= self.edge_mask
@@ -188,7 +188,7 @@ cdef class PatternIndex:
         return self.node_count - 1
 
     cdef int reserve_nodes(self) except -1:
-        """Make room for the two nodes that a pattern adds at most."""
+        """Make space for two nodes, the most that a pattern adds."""
         if self.node_count + 2 <= self.node_room:
             return 0
         cdef uint32_t room = max(16, 2 * self.node_room)
@@ -202,7 +202,7 @@ cdef class PatternIndex:
         return 0
 
     cdef int reserve_edges(self) except -1:
-        """Keep half of the table free; every node but the root has one edge."""
+        """Keep half of the table unused; every node except the root has one edge."""
         if 2 * (<uint64_t> self.node_count + 2) <= self.edge_mask + 1:
             return 0
         cdef Edge *old = self.edges

@@ -65,11 +65,11 @@ cdef class Prioritizer:
     is the queue's weighted share of the tasks of all these splits. As long as the same queues are asked, every count is
     less than two helpings from fair.
 
-    How far credit is carried over. A split charges the tasks that it asks for. ``give_back`` takes back those that did
-    not come. It leaves no more credit than tasks did come, and a fraction of a task: a call that brought nothing was
-    a turn all the same. A queue that is skipped is charged whole tasks until its credit is less than one. So an hour of
-    being empty or failing earns less than a task, and an hour of being served alone costs nothing. A queue whose calls
-    are cut by bytes catches up as far as it can.
+    How far credit is carried over. A split charges the tasks that it asks for. ``give_back`` takes back the tasks that
+    did not come. It leaves at most as much credit as there were tasks, plus a fraction of a task: a call that brought
+    nothing still was a turn. A queue that is skipped is charged whole tasks until its credit is less than one. So an
+    hour of being empty or failing earns less than a task, and an hour of being served alone costs nothing. A queue
+    whose calls are cut by bytes catches up as far as it can.
     """
 
     cdef Entry *entries
@@ -110,12 +110,13 @@ cdef class Prioritizer:
     def order(self):
         """Return all queues: by weight if strict, else in a new weighted random order without replacement.
 
-        The chance of a queue to be next is its weight divided by the sum of those not yet drawn, as in asynq's shuffle.
+        The chance of a queue to be next is its weight divided by the sum of the weights not yet drawn, as in asynq's
+        shuffle.
         """
         cdef double draw
         if self.strict or self.size == 1:
             return self.names
-        # A race: each queue draws an exponential time of rate w. Queue i has the least with the chance w/W.
+        # A race: each queue draws an exponentially distributed time of rate w. Queue i wins with probability w/W.
         times = []
         for place in range(self.size):
             draw = self.random()
@@ -141,7 +142,7 @@ cdef class Prioritizer:
             entry = &self.entries[place]
             # In strict order, all queues behind the first open one count as skipped.
             entry.skipped = self.names[place] in skip or (self.strict and weight != 0)
-            if not entry.skipped:  # a skipped queue keeps ``asked``: these tasks may still be on their way
+            if not entry.skipped:  # a skipped queue keeps ``asked``: its tasks may still be on their way
                 entry.asked = 0
                 weight += entry.weight
                 served += entry.served
@@ -180,8 +181,8 @@ cdef class Prioritizer:
     cdef Py_ssize_t help(self, Py_ssize_t n, int64_t served, int64_t weight, int64_t cycle) noexcept:
         """Distribute up to n tasks in helpings, each a queue's share of ``cycle`` tasks; return how many.
 
-        Once half is given and the rest is too little for a helping, the rest is added in proportion to the helpings
-        given so far: a call for a small rest would cost as much as one for many tasks.
+        Once half is given and the rest is too little for a helping, the rest is added to the helpings given so far, in
+        proportion: a separate call for a few tasks would cost as much as one for many.
         """
         cdef Entry *entry
         cdef Entry *best
@@ -237,7 +238,7 @@ cdef class Prioritizer:
         entry = &self.entries[<Py_ssize_t> self.places[queue]]
         if not 0 <= count <= entry.asked:
             raise ValueError(f"queue {queue!r} was asked for {entry.asked} tasks and cannot give back {count}")
-        entry.asked -= count  # from here on the number of tasks that came
+        entry.asked -= count  # from here on, ``asked`` is the number of tasks that came
         # If nothing came there is no credit: otherwise a failing queue would keep the others from their turns for ever.
         if entry.asked and count:
             entry.served = max(entry.served - count, entry.weight * self.fair_served // self.fair_weight - entry.asked)

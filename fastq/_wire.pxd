@@ -13,7 +13,7 @@ cdef enum Error:
     BAD_WIRE_TYPE = 4
     UNMATCHED_GROUP = 5
     TOO_DEEP = 6
-    # For callers that build Python objects: an exception is set.
+    # For callers that build Python objects: it says that an exception is set.
     RAISED = 7
 
 
@@ -28,7 +28,7 @@ cdef enum WireType:
 
 cdef enum:
     MAX_FIELD_NUMBER = (1 << 29) - 1
-    # Go allows one more than its limit of 10 000.
+    # Go allows one level more than its limit of 10 000.
     MAX_GROUP_DEPTH = 10001
 
 
@@ -77,7 +77,7 @@ cdef inline Error read_span(Reader *r, Reader *span) noexcept nogil:
     cdef Error error = read_varint(r, &size)
     if error:
         return error
-    # Compared unsigned, so that a length above 2**63 is not a small negative number.
+    # The comparison is unsigned, so that a length above 2**63 is not taken for a small negative number.
     if size > <uint64_t> (r.end - r.at):
         return TRUNCATED
     span.at = r.at
@@ -115,7 +115,7 @@ cdef inline Error skip_group(Reader *r, uint32_t number) noexcept nogil:
     cdef Error error
     open_groups[0] = number
     while depth:
-        # Inside a group Go lets field numbers reach 2**31 - 1.
+        # Inside a group Go accepts field numbers up to 2**31 - 1.
         error = read_tag(r, 0x7FFFFFFF, &number, &wire_type)
         if error:
             return error
@@ -174,7 +174,7 @@ cdef inline bint is_ascii(const uint8_t *at, Py_ssize_t size) noexcept nogil:
         while end - at > 8:
             seen |= load(at, 8)
             at += 8
-        # The last word may overlap the one before, which costs less than a loop over the rest.
+        # The last word may overlap the previous one: this costs less than a loop over the remaining bytes.
         seen |= load(end - 8, 8)
     else:
         while at < end:

@@ -25,7 +25,7 @@ else:
 MAX_BATCH: Final = 1000
 MAX_WAIT_S: Final = 3600.0
 MAX_BATCH_BYTES: Final = 1_000_000
-"""How many bytes the messages of a batch may have together, unless the handler's ``max_bytes`` says otherwise."""
+"""The most bytes of all messages of a batch together, unless the handler's ``max_bytes`` says otherwise."""
 _ELSEWHERE: Final = dict.fromkeys(
     ("id", "queue", "payload", "headers", "retried"),
     ".contexts, the running task of each item; mux.around enters each of them, mux.use gets the batch",
@@ -33,10 +33,12 @@ _ELSEWHERE: Final = dict.fromkeys(
 
 
 class Batch(list[T], Generic[T, Env]):
-    """The items of one call, as a list; ``contexts`` has the running task of each item, ``env`` is that of the app.
+    """The items of one call, as a list.
 
-    In a ``ServeMux.handler`` the items are the running tasks themselves, in an ``App.task`` their arguments. For an
-    item, ``fail`` and ``retry`` win over what the handler returns or raises.
+    ``contexts`` has the running task of each item, ``env`` is the app's.
+
+    In a ``ServeMux.handler`` the items are the running tasks themselves, in an ``App.task`` their arguments. What
+    ``fail`` and ``retry`` set for an item takes precedence over what the handler returns or raises.
     """
 
     if not TYPE_CHECKING:  # type parameters have defaults only from Python 3.13 on
@@ -75,7 +77,7 @@ class Batch(list[T], Generic[T, Env]):
         self._told[place % self._size] = error
 
     def _end(self) -> dict[int, BaseException]:
-        """Return the errors set by ``fail`` and ``retry``, by the items' places; refuse further ones."""
+        """Return the errors set by ``fail`` and ``retry``, by the index of the item; refuse further ones."""
         self._has_ended = True
         return self._told.copy()
 
@@ -96,7 +98,7 @@ def as_it_is(message: TaskMessage, context: Context) -> tuple[RunningTask, Any]:
 
 
 class Batching(NamedTuple):
-    """How the tasks of a pattern are put into batches, and what item each becomes.
+    """How the tasks of a pattern are put into batches, and which item each task becomes.
 
     ``unpack`` returns a task and its item; if it raises, only this task fails. ``encode`` encodes each result.
     """
@@ -109,7 +111,7 @@ class Batching(NamedTuple):
 
     @property
     def limits(self) -> tuple[int, float, int]:
-        """Return the most tasks, seconds of waiting and bytes of a batch; the main process must know these."""
+        """Return the most tasks, the seconds of waiting and the most bytes of a batch, for the main process."""
         return self.size, self.max_wait_s, self.max_bytes
 
 

@@ -1,4 +1,4 @@
-"""Long tasks that survive their server: a flag for its coming stop, checkpoints, and loops that resume.
+"""Long tasks that survive their server: a flag for a coming stop of the server, checkpoints, and loops that resume.
 
 The checkpoint is a header of the task's message. So any server that runs the task next gets it with the message, and
 each script that writes the message keeps it. A task without checkpoints costs no reads and no writes.
@@ -85,7 +85,7 @@ class Unserved:
 
 
 class _Task(Protocol):
-    """What a loop needs of its running task."""
+    """The methods of its running task that a loop uses."""
 
     @property
     def id(self) -> str: ...
@@ -99,7 +99,7 @@ class _Task(Protocol):
 class Resumable(Generic[T]):
     """A loop over items whose position is the task's checkpoint, for ``for`` and ``async for``.
 
-    It begins after the items that are done. Once the server is about to stop, it saves its position and raises
+    The loop begins after the items that are done. Once the server is about to stop, it saves its position and raises
     ``Snooze``, so that the task goes on elsewhere.
     """
 
@@ -146,7 +146,7 @@ class Resumable(Generic[T]):
         self._saved, self._saved_s = self._done, time.monotonic()
 
     def _stop_if_told(self) -> None:
-        # Only once the position is saved: the flag may have been set after ``_must_save`` looked at it.
+        # Stop only once the position is saved: the flag may have been set after ``_must_save`` looked at it.
         if self._done == self._saved and self._stopping:
             raise Snooze(f"its worker process stops; {self._done} items are done", after=0)
 

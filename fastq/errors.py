@@ -303,7 +303,7 @@ class BrokerError(FastqError):
 
     transient = False
     results: Sequence[Any] | None = None
-    # Set where a reply was lost: the error to raise if the request turns out to have been carried out.
+    # Set if a reply was lost: the error to raise if it turns out that the request was carried out.
     if_applied: "BrokerError | None" = None
     # How often an enqueue is tried: more than once after a refusal that passes within seconds.
     tries = 1
@@ -391,7 +391,7 @@ class Snooze(Exception):  # noqa: N818 - as above
 
 
 class RateLimited(Snooze):
-    """Raised by a handler that was told to slow down: its lane rests for ``after`` (seconds or a ``timedelta``).
+    """Raised by a handler that was told to slow down. Its lane rests for ``after`` (seconds or a ``timedelta``).
 
     No task of the lane starts meanwhile. Afterwards this task is the first; no attempt is counted. A task without a
     lane runs again after that time, as after ``Snooze``.

@@ -26,7 +26,7 @@ class Hooks:
 
 
 class FailureRule(NamedTuple):
-    """A typed task's own rule for its failures; ``delay`` is called instead of the ``retry_delay`` hook.
+    """A typed task's rule for its failures; ``delay`` is called instead of the ``retry_delay`` hook.
 
     The rule decides about errors of the classes in ``judges``; other errors are retried. ``names`` are the names by
     which users know ``retry_on`` and ``dont_retry_on``.

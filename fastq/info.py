@@ -17,7 +17,7 @@ _ELSEWHERE: Final = {
     **dict.fromkeys(("ready", "status", "get_status", "is_finished", "successful", "done"), ".state"),
     **dict.fromkeys(("revoke", "abort", "cancel"), ".submit(...).cancel(), or Inspector().cancel_processing(id)"),
 }
-"""Attributes of what other libraries return from enqueueing, and how to write the same here."""
+"""Attributes that other libraries' results of enqueueing have, and their equivalents here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class TaskInfo:
 
 @dataclass(frozen=True, slots=True)
 class TaskHead(TaskInfo):
-    """A task whose payload, result and error may be cut; ``payload_size`` and ``result_size`` are from before the cut.
+    """A task whose payload, result and error may be cut; ``payload_size`` and ``result_size`` are the full sizes.
 
     ``cut_size`` is the size of the whole message if the message was cut, else 0.
     """
@@ -76,7 +76,7 @@ class TaskHead(TaskInfo):
     def of(
         cls, info: TaskInfo, payload_size: int | None, result_size: int | None, message_size: int | None = None
     ) -> "TaskHead":
-        """Add the sizes to a description; a size of None means that the part was not cut."""
+        """Add the full sizes to a description; None says that the part was not cut."""
         values = {each.name: getattr(info, each.name) for each in fields(TaskInfo)}
         values["payload_size"] = len(info.payload) if payload_size is None else payload_size
         values["result_size"] = len(info.result or b"") if result_size is None else result_size

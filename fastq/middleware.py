@@ -17,7 +17,7 @@ from fastq.task import Task, with_options
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    # So that ``Sender`` needs no parameter; the language has defaults from 3.13 on only.
+    # ``Sender`` needs no parameter. Type parameters have defaults only from Python 3.13 on.
     SentT = TypeVarWithDefault("SentT", default=EnqueueResults)
 else:
     SentT = TypeVar("SentT")
@@ -25,7 +25,7 @@ else:
 Sender: TypeAlias = Callable[[Sequence[Task]], SentT]
 """A function that enqueues up to 500 tasks and returns their ``EnqueueResults``; an ``AsyncClient`` awaits these."""
 ClientMiddleware: TypeAlias = Callable[[Sender[SentT]], Sender[SentT]]
-"""A function that takes the next sender and returns the sender to call in its place."""
+"""A function that takes the next sender, and returns the sender to call in its place."""
 
 _CLOCK: Final = SystemClock()
 
@@ -45,7 +45,7 @@ def chained(
 
 
 def _checked(results: EnqueueResults, count: int) -> EnqueueResults:
-    """Return the results of ``count`` tasks; ``TypeError`` or ``ValueError`` if a middleware lost some of them."""
+    """Return the results of ``count`` tasks; ``TypeError`` or ``ValueError`` if a middleware lost some results."""
     if not isinstance(results, EnqueueResults):
         raise TypeError(f"a client's middleware returned {results!r}, not the sender's EnqueueResults")
     if len(results) != count:
@@ -70,7 +70,8 @@ def _with_options(task: Task, checked: Mapping[str, object]) -> Task:
 class SentChunks:
     """The tasks of one ``enqueue_many`` on their way through middleware, chunk by chunk, and their results so far.
 
-    Iterate over it, send each chunk, and ``add`` its results. Its context notes on an error how far the call came.
+    Iterate over the chunks, send each, and ``add`` its results. As a context manager, it notes on an error how far the
+    call came.
     """
 
     def __init__(self, tasks: Iterable[Task], options: EnqueueOptions) -> None:

@@ -18,13 +18,13 @@ from fastq.errors import HandlerNotFoundError
 from fastq.running import RunningTask
 
 MAX_ROUTES: Final = 1000
-"""How many types have their handler cached; types that contain an id would be endless."""
+"""The most types whose handler is cached: types that contain an id are unlimited in number."""
 
 _log = logging.getLogger("fastq.mux")
 
 
 class _Typed(Protocol):
-    """Anything with a type, as a task has."""
+    """An object with a type, as a task has."""
 
     @property
     def type(self) -> str: ...
@@ -33,7 +33,7 @@ class _Typed(Protocol):
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    # So that ``ServeMux()`` and ``Handler`` need no parameter; type parameters have defaults only from Python 3.13 on.
+    # ``ServeMux()`` and ``Handler`` need no parameter. Type parameters have defaults only from Python 3.13 on.
     TaskT = TypeVarWithDefault("TaskT", bound=_Typed, default=RunningTask)
 else:
     TaskT = TypeVar("TaskT", bound=_Typed)
@@ -42,7 +42,7 @@ Handler: TypeAlias = Callable[[TaskT], object]
 """A function, ``def`` or ``async def``, that takes the ``RunningTask`` and returns its result."""
 Middleware: TypeAlias = Callable[[Handler[TaskT]], Handler[TaskT]]
 """A function that takes the next handler and returns the handler to call in its place."""
-# Any function of one parameter: a bound cannot name the mux's own type of task.
+# Any function of one parameter, since a bound cannot name the mux's own type of task.
 H = TypeVar("H", bound=Callable[[Never], object])
 E = TypeVar("E", bound=Callable[[Never], object])
 C = TypeVar("C", bound=Callable[[], object])
@@ -52,7 +52,7 @@ def _check_takes_a_task(pattern: str, handler: Callable[..., object]) -> None:
     """Raise ``TypeError`` for a handler that cannot be called with one argument."""
     try:
         signature = inspect.signature(handler)
-    except (TypeError, ValueError):  # some callables written in C have none
+    except (TypeError, ValueError):  # some callables written in C have no signature
         return
     try:
         signature.bind(None)
@@ -81,7 +81,7 @@ def _middleware_of(enter: Callable[[Any], Any]) -> Callable[[Callable[..., Any]]
 
     def middleware(handler: Callable[..., Any]) -> Callable[..., Any]:
         if handler is _not_found:
-            return handler  # no handler runs, so there is nothing to wrap, and its error must stay as it is
+            return handler  # no handler runs, so there is nothing to wrap, and the error must stay unchanged
         if is_async(handler):
 
             @functools.wraps(handler)
@@ -124,7 +124,7 @@ def _not_found(task: _Typed) -> object:
 
 
 def _is_alone(registered: "_Registered") -> bool:
-    """Return whether a handler, or any handler of a mux that is the handler, must run alone in its child."""
+    """Return whether a handler must run alone in its child; a mux as handler must if any of its handlers must."""
     nested = registered.handler
     return not registered.threads or (isinstance(nested, ServeMux) and bool(nested.alone()))
 
@@ -140,15 +140,15 @@ def _place_of(handler: Any) -> str:
 
 
 def _twin(pattern: str) -> str:
-    """Return the other pattern with the same text: the exact one for a prefix, the prefix for an exact one."""
+    """Return the other pattern with the same text: the exact pattern for a prefix, the prefix for an exact pattern."""
     return pattern[:-1] if pattern.endswith("\0") else f"{pattern}\0"
 
 
 class Terms(NamedTuple):
     """Rules that servers apply to the tasks of a handler, whoever enqueued them.
 
-    ``limit_s`` is the time limit of tasks without one of their own. With ``ends_with_process``, a task whose process
-    dies or is killed is not run again. With ``may_be_late``, a task that returns after its time was up has succeeded.
+    ``limit_s`` is the time limit of tasks that have none. With ``ends_with_process``, a task whose process dies or is
+    killed is not run again. With ``may_be_late``, a task that returns after its time was up has succeeded.
     """
 
     limit_s: int | None = None
@@ -185,10 +185,10 @@ class ServeMux(Generic[TaskT]):
         self._middleware: tuple[Middleware[TaskT], ...] = ()
         self._start_hooks: tuple[Callable[[], object], ...] = ()
         self._stop_hooks: tuple[Callable[[], object], ...] = ()
-        self._built: dict[str | None, Handler[TaskT]] = {}  # by pattern, in their middleware; None: no pattern matches
-        self._routes: dict[str, Handler[TaskT]] = {}  # the same by type
-        self._noted: set[str] = set()  # prefixes that need no log line about the longer types that they take
-        self._included: tuple[ServeMux[TaskT], ...] = ()  # in this one, directly or through another
+        self._built: dict[str | None, Handler[TaskT]] = {}  # by pattern, in middleware; None: no pattern matches
+        self._routes: dict[str, Handler[TaskT]] = {}  # the same handlers by type
+        self._noted: set[str] = set()  # prefixes that need no log line about longer types
+        self._included: tuple[ServeMux[TaskT], ...] = ()  # the muxes in this one, directly or through another
         self._is_included = False
 
     def handler(
@@ -226,10 +226,10 @@ class ServeMux(Generic[TaskT]):
         Where a child has several threads (``--threads``), a plain handler runs beside others. With ``threads=False``
         it runs alone in its child: for a handler that computes, or is not thread-safe.
 
-        With ``batch``, it gets up to that many tasks at once, as a ``Batch``: those that are there, and those that come
-        within ``max_wait`` of the first, with at most ``max_bytes`` together (1 MB by default). It returns None, or a
-        list with a result for each task; an exception in the list lets its task fail. All else is each task's own, as
-        without ``batch``.
+        With ``batch``, it gets up to ``batch`` tasks at once, as a ``Batch``: tasks that are there, and tasks that come
+        within ``max_wait`` of the first. Together they have at most ``max_bytes`` (1 MB by default). It returns None,
+        or a list with a result for each task; an exception in the list lets its task fail. All else is each task's
+        own, as without ``batch``.
 
         A blank or already registered pattern raises ``ValueError``. A generator function, or an object that cannot be
         called, raises ``TypeError``.
@@ -270,7 +270,7 @@ class ServeMux(Generic[TaskT]):
             raise TypeError(f"mux.include takes a ServeMux, not {other!r}")
         if other is self:
             raise ValueError("a ServeMux cannot include itself")
-        other.patterns()  # one that imports its handlers on demand does so now
+        other.patterns()  # a mux that imports its handlers on demand does so now
         with other._lock, self._lock:
             self._check_open()
             for pattern in other._handlers:
@@ -327,7 +327,7 @@ class ServeMux(Generic[TaskT]):
         return self._start_hooks, self._stop_hooks
 
     def match(self, task_type: str) -> tuple[Handler[TaskT], str]:
-        """Return the handler as it was registered, and its pattern; if none matches, one that raises, and ``""``."""
+        """Return the handler as registered, and its pattern; if none matches, a handler that raises, and ``""``."""
         with self._lock:
             pattern = self._index.find(task_type)
             return (_not_found, "") if pattern is None else (self._handlers[pattern].handler, pattern)
@@ -370,7 +370,7 @@ class ServeMux(Generic[TaskT]):
             return {pattern: found.batching for pattern, found in handlers if found.batching is not None}
 
     def _check_open(self) -> None:
-        """Raise ``RuntimeError`` if this mux is included in another one, which would not see later additions."""
+        """Raise ``RuntimeError`` if this mux is included in another mux, which would not see later additions."""
         if self._is_included:
             raise RuntimeError(
                 "this ServeMux is included in another one; add handlers, middleware and hooks before mux.include"
@@ -406,9 +406,9 @@ class ServeMux(Generic[TaskT]):
             raise ValueError(f"{what} {pattern.removesuffix(chr(0))!r} is already registered, for {ours}")
         self._index.add(pattern)
         self._handlers[pattern] = registered
-        self._routes = {}  # some of these types may be the new pattern's now
+        self._routes = {}  # some of these types may now belong to the new pattern
         if not pattern[-1].isalnum():
-            self._noted.add(pattern)  # it ends in a separator, so it is intended as a prefix
+            self._noted.add(pattern)  # it ends in a separator, so it is meant as a prefix
 
     def _route(self, task_type: str) -> Handler[TaskT]:
         """Find the handler of a type that is not cached, and cache it while there is room."""
@@ -419,7 +419,7 @@ class ServeMux(Generic[TaskT]):
             built = self._built.get(pattern)
             return self._build(pattern) if built is None else built
         with self._lock:
-            handler = self._build(self._index.find(task_type))  # a handler may have been added meanwhile
+            handler = self._build(self._index.find(task_type))  # a handler may have been added since the look-up
             self._routes[task_type] = handler
             return handler
 

@@ -1,7 +1,7 @@
 """The options of a task: one table of them, checked where they are given, merged, and completed with the defaults.
 
 ``check_options`` turns the user's values into exact values, or raises before anything is sent. Options of ``Task`` come
-first, then those of ``enqueue``; the last of a kind wins. ``process_at`` and ``process_in`` are of one kind, as in
+first, then those of ``enqueue``. Of one kind, the last counts. ``process_at`` and ``process_in`` are of one kind, as in
 asynq.
 
 An option is one entry of ``OPTIONS`` and one key of ``EnqueueOptions``. The clients, the scheduler and the command all
@@ -39,7 +39,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "result_expires": "retention",
     "result_ttl": "retention",
 }
-"""What other libraries call some options."""
+"""The names that other libraries have for some options."""
 
 
 Until: TypeAlias = Literal["done", "start", "end", "expiry"]
@@ -78,10 +78,10 @@ class EnqueueOptions(TypedDict, total=False):
 class TaskOptions:
     """The options of one task, complete.
 
-    ``fields`` are the fields of the message that options set. ``headers`` are those given to ``enqueue``. ``in_lane``
-    says that the group is a lane, where ``priority`` counts. ``unique_ttl_ns`` is 0 for "not unique",
-    ``unique_key`` is None for the key of the payload, ``process_at_ns`` is None for "now". ``if_there`` is "" for a
-    task without a key, and ``latest_ns`` is 0 for no latest time.
+    ``fields`` are the message's fields that options set. ``headers`` are the headers given to ``enqueue``. ``in_lane``
+    says that the group is a lane, where ``priority`` counts. ``unique_ttl_ns`` is 0 for "not unique", ``unique_key`` is
+    None for the key of the payload, ``process_at_ns`` is None for "now". ``if_there`` is "" for a task without a key,
+    and ``latest_ns`` is 0 for no latest time.
     """
 
     fields: Mapping[str, Any]
@@ -157,7 +157,7 @@ def complete(checked: Mapping[str, Any], now_ns: int) -> TaskOptions:
 
 
 def _if_there(checked: Mapping[str, Any]) -> str:
-    """Return what to do if a task with the key waits or runs, "" without a key; refuse options that do not fit."""
+    """Return what to do if a task with the key waits or runs, "" without a key; refuse options that contradict it."""
     key, if_there = checked.get("key"), checked.get("if_there")
     if key is None:
         if if_there is not None:
@@ -177,7 +177,7 @@ def _if_there(checked: Mapping[str, Any]) -> str:
 
 
 def starting_state(process_at_ns: int | None, group: str) -> TaskState:
-    """Return where a new task starts: a time in the future means scheduled, even with a group."""
+    """Return the state in which a new task starts: a time in the future means scheduled, even with a group."""
     if process_at_ns is not None:
         return TaskState.SCHEDULED
     return TaskState.AGGREGATING if group else TaskState.PENDING
@@ -205,7 +205,7 @@ def check_text(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {type(value).__name__}: {value!r}")
     if value.__class__ is not str:
-        value = str.__str__(value)  # a plain str, as the message holds it: an enum would put its own name into a key
+        value = str.__str__(value)  # a plain str, as in the message: an enum would put its own name into a key
     if not value.isascii():
         try:
             value.encode()

@@ -6,5 +6,5 @@ __all__ = ["DEFAULT_URL", "ConnectionSpec", "is_cluster", "parse_redis_uri", "ur
 
 
 def is_cluster(url: str) -> bool:
-    """Return whether a URL is that of a cluster."""
+    """Return whether a URL leads to a cluster."""
     return parse_redis_uri(url).kind is ConnectionKind.CLUSTER

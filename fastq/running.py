@@ -33,17 +33,17 @@ class Context(Protocol):
 
     @property
     def started_ns(self) -> int:
-        """Return when it started, on CLOCK_MONOTONIC."""
+        """Return when the task started, on CLOCK_MONOTONIC."""
 
     @property
     def deadline_ns(self) -> int:
-        """Return when its time is up, on CLOCK_MONOTONIC, 0 for never."""
+        """Return when the task's time is up, on CLOCK_MONOTONIC, 0 for never."""
 
     def write_result(self, data: bytes) -> None:
         """Send an intermediate result."""
 
     def write_progress(self, data: bytes, is_soon: bool) -> None:
-        """Send the handler's progress; if it is too soon, only with the end of the task."""
+        """Send the handler's progress; if that is too soon, send it only with the end of the task."""
 
     @property
     def is_stopping(self) -> bool:
@@ -61,13 +61,13 @@ class RunningTask(Task):
 
     __slots__ = ("_context", "_limit", "_loop", "_message", "_rule", "_told_s")
 
-    # Set only where a task has one, so that other tasks need not set them to None.
+    # Set only where a task has such a value, so that other tasks need not set None.
     _rule: Any  # a FailureRule
-    _limit: int  # the handler's max_retry, which wins over the message's
+    _limit: int  # the handler's max_retry, which takes precedence over the message's
     _loop: Resumable[Any]
 
     def __init__(self, message: TaskMessage, context: Context) -> None:
-        # Not Task.__init__: data from the codec needs no checks, and this is on the hot path.
+        # Task.__init__ is not called: data from the codec needs no checks, and this is on the hot path.
         self.type = message.type
         self.payload = message.payload
         self.headers = message.headers
@@ -83,17 +83,17 @@ class RunningTask(Task):
 
     @property
     def queue(self) -> str:
-        """Return the queue it came from."""
+        """Return the queue that the task came from."""
         return self._message.queue
 
     @property
     def retried(self) -> int:
-        """Return how often it was retried before this attempt."""
+        """Return how often the task was retried before this attempt."""
         return self._message.retried
 
     @property
     def max_retry(self) -> int:
-        """Return how often it may be retried."""
+        """Return how often the task may be retried."""
         return getattr(self, "_limit", self._message.retry)
 
     @property
@@ -220,7 +220,7 @@ class GroupedTask(Task):
     __slots__ = ("id",)
 
     def __init__(self, message: TaskMessage) -> None:
-        # Not Task.__init__: data from the codec needs no checks, and a peer's type may be blank.
+        # Task.__init__ is not called: data from the codec needs no checks, and a peer's type may be blank.
         self.id = message.id
         self.type = message.type
         self.payload = message.payload

@@ -22,7 +22,7 @@ from fastq.options import check_text
 from fastq.running import RunningTask, current_task
 
 MOST_S: Final = 60.0
-"""The most that the shortest pause before a task asks again grows to."""
+"""The longest that the shortest pause before another try becomes."""
 MOST_TIMES: Final = 3.0
 """The longest pause is this many times as long as the shortest."""
 
@@ -73,7 +73,7 @@ class Semaphore:
             raise
 
     def release(self, task: RunningTask | None = None) -> bool:
-        """Give back the token of a task, the current one unless given; False if it has none any more."""
+        """Give back the token of a task, the current one unless given; False if it has no token any more."""
         holder = task or current_task()
         return self._broker.run(release_token(self.scope, holder.id))
 
@@ -124,7 +124,7 @@ class Semaphore:
         entering = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
         try:
             return await asyncio.shield(entering)
-        except BaseException:  # an exception raised by a signal may appear here as well as a cancellation
+        except BaseException:  # a signal may raise here, as well as a cancellation
             while not entering.done():
                 with suppress(asyncio.CancelledError):  # once more; the first is raised below
                     await asyncio.wait({entering})
@@ -140,10 +140,10 @@ class Semaphore:
     def _delay_s(self) -> float:
         """Return a random pause: 1 to 3 times an eighth of the time for which this process has found no token."""
         now_s = self._clock.monotonic_s()
-        # Time beyond the longest pause does not count: maybe nobody asked in it.
+        # Time beyond the longest pause does not count, since perhaps nobody asked then.
         self._full_s += min(now_s - self._refused_s, MOST_TIMES * self._least_s)
         self._refused_s = now_s
-        # Random, so that not all ask at once: a task that finds no token takes a place in vain.
+        # Random, so that not all tasks ask at once: a task that finds no token has taken a place in vain.
         return self._least_s * random.uniform(1.0, MOST_TIMES)
 
     @property
@@ -154,7 +154,7 @@ class Semaphore:
         try:
             self.release(holder)
         except BrokerError as failure:
-            # The work is done and must not be repeated because of the token, which expires by itself.
+            # The work is done. It must not be repeated because of the token, which expires by itself.
             _log.warning(
                 "could not release a token of semaphore %r; it stays taken until its task's deadline: %s",
                 self.scope,

@@ -11,10 +11,10 @@ from fastq.common.encoding import PayloadCodec, encode_strictly
 from fastq.options import NO_OPTIONS, EnqueueOptions, check_headers, check_options, check_text
 
 MAX_MESSAGE_BYTES: Final = 512 * 1024 * 1024
-"""Redis takes no value above this (proto-max-bulk-len's default)."""
+"""Redis takes no larger value (proto-max-bulk-len's default)."""
 
 CONTENT_TYPE: Final = "content-type"
-"""The header that names the codec of a payload; one without it is JSON."""
+"""The header that names the codec of a payload; a payload without it is JSON."""
 JSON: Final = "application/json"
 
 _BYTES: Final = (bytes, bytearray, memoryview)
@@ -62,7 +62,7 @@ class Task:
         self, type: str, payload: Any = None, codec: PayloadCodec | None = None, **options: Unpack[EnqueueOptions]
     ) -> None:
         self.type = check_text(type, "task type")
-        # The common case first: encode_payload returns bytes as they are, but checks more than a short payload needs.
+        # The common case first: encode_payload returns bytes unchanged, but checks more than a short payload needs.
         self.payload: bytes = (
             payload
             if payload.__class__ is bytes and len(payload) < MAX_MESSAGE_BYTES
@@ -131,7 +131,7 @@ def lock_payload(task: Task) -> bytes | None:
 
 
 def with_options(task: Task, checked: Mapping[str, Any]) -> Task:
-    """Return a task with the checked options of a call, which win over its own."""
+    """Return a task with the checked options of a call, which take precedence over the task's own."""
     if not checked:
         return task
     made, options = copy(task), dict(checked)

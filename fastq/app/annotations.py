@@ -14,7 +14,7 @@ from msgspec.inspect import CustomType, DateTimeType, Field, Type, type_info
 from fastq.common.encoding import UNENCODABLE
 
 _MARKER: Final = f'"{UNENCODABLE}"'.encode()
-# Not TimeType: orjson takes no time with a zone.
+# Not TimeType, because orjson takes no time with a zone.
 _KEPT_AS_IT_IS: Final = frozenset(
     {
         *(inspect.AnyType, inspect.NoneType, inspect.BoolType, inspect.IntType, inspect.FloatType, inspect.StrType),

@@ -35,19 +35,19 @@ _SETTINGS_ELSEWHERE: Final = {
     "autoretry_for": "write retry_on=(...)",
     "retry_backoff": "write backoff=...",
 }
-"""Settings of other libraries, and how to write the same here."""
+"""Settings of other libraries, and their equivalents here."""
 
 
 class TaskSettings(EnqueueOptions, total=False):
     """The settings of ``App.task``: the options of ``Client.enqueue``, and these.
 
-    ``aliases`` are further names of the task, for example its names before a rename. ``strict`` refuses payloads with
-    fields for which the function has no parameter. ``retry_on`` and ``dont_retry_on`` are classes of errors; an error
-    outside the first, or inside the second, archives the task at once. ``backoff`` is the delay before the next
-    attempt: one for all, a sequence with one for each attempt, or a function of the number of retries. ``lane`` may
-    have parameters in braces, as in "openai:{tenant}": then each call is in the lane that its arguments name. ``cron``
-    is a spec as for ``Scheduler.register``, by which ``fastq scheduler module:app`` enqueues the task, without
-    arguments. ``threads`` is as for ``ServeMux.handle``.
+    ``aliases`` are further names of the task, for example older ones. ``strict`` refuses payloads with fields for which
+    the function has no parameter. ``retry_on`` and ``dont_retry_on`` are classes of errors; an error outside the first,
+    or inside the second, archives the task at once. ``backoff`` is the delay before the next attempt: one for all, a
+    sequence with one for each attempt, or a function of the number of retries. ``lane`` may have parameters in braces,
+    as in "openai:{tenant}": then each call is in the lane that its arguments name. ``cron`` is a spec as for
+    ``Scheduler.register``, by which ``fastq scheduler module:app`` enqueues the task, without arguments. ``threads`` is
+    as for ``ServeMux.handle``.
     """
 
     aliases: Sequence[str]
@@ -87,7 +87,7 @@ class App(ServeMux):
         self._lifespan: Lifespan | None = None
         self._crons: dict[str, str] = {}
         self._limits: dict[tuple[str, str], Limit] = {}
-        self._wants: list[tuple[str, Any, App]] = []  # tasks whose context must have an env
+        self._wants: list[tuple[str, Any, App]] = []  # the tasks whose context must have an env
         self._parent: App | None = None  # the app that has included this one
 
     @property
@@ -244,7 +244,7 @@ class App(ServeMux):
             raise no_attribute(self, "an App", name, _ELSEWHERE)
 
     def _env(self) -> Any:
-        """Return what the lifespan of this app, or without one the outer app's, has yielded in this process."""
+        """Return the value that this app's lifespan, or without one the outer app's, has yielded in this process."""
         if self._lifespan is not None:
             return self._lifespan.env()
         return None if self._parent is None else self._parent._env()
@@ -270,7 +270,7 @@ class App(ServeMux):
         task: TaskFunction[..., Any] = kind(self, name, function, payload, options)
         if cron is not None:
             parse(cron)
-            task.task()  # raises if it needs arguments: a scheduler has none
+            task.task()  # it raises if the task needs arguments, which a scheduler does not have
         handler: Callable[..., object] = function
         if batching is None:
             handler = handler_of(function, payload, self._env, rule)

@@ -15,7 +15,7 @@ else:
 class Context(RunningTask, Generic[Env]):
     """The running task of a typed function; ``env`` is the value that the app's ``lifespan`` yielded (else ``None``).
 
-    A function gets it if its first parameter has this annotation; producers leave that parameter out.
+    A function gets the context if its first parameter has this annotation. Producers leave that parameter out.
     """
 
     __slots__ = ("env",)

@@ -1,4 +1,4 @@
-"""A run of one task in this process, for ``fastq run``: with lifespan and middleware; errors propagate."""
+"""A run of one task in this process, for ``fastq run``, with lifespan and middleware; errors propagate."""
 
 import asyncio
 import sys
@@ -54,7 +54,7 @@ def run_in_foreground(mux: ServeMux, task_type: str, payload: bytes) -> bytes | 
 
 
 def _call(loop: asyncio.Runner, function: Callable[[], Any]) -> Any:
-    """Call a function, and await its result if it is awaitable."""
+    """Call a function, and await its result if it can be awaited."""
     outcome = function()
     return loop.run(_wait_for(outcome)) if isawaitable(outcome) else outcome
 

@@ -33,7 +33,7 @@ _ELSEWHERE: Final = {
     "kiq": ".aenqueue(...)",
     "defer": ".enqueue(...)",
 }
-"""Names of other libraries, and how to write the same here."""
+"""Names of other libraries, and their equivalents here."""
 
 
 class _Home(Protocol):
@@ -82,7 +82,7 @@ class TaskFunction(Generic[P, R]):
 
     @property
     def task_options(self) -> Mapping[str, Any]:
-        """Return the checked options of its tasks."""
+        """Return the checked options of this function's tasks."""
         return self._options
 
     @overload
@@ -148,14 +148,17 @@ class TaskFunction(Generic[P, R]):
         return changed
 
     def _templates_of(self, options: Mapping[str, Any]) -> dict[str, Template]:
-        """Return the templates of key and lane; ``ValueError`` if one is bad, or if an option needs a missing one."""
+        """Return the templates of key and lane.
+
+        ``ValueError`` if one is bad, or if an option needs another option that is missing.
+        """
         if not _OF_KEYS_OR_LANES.isdisjoint(options):
             complete(options, 0)
         names, about = self.payload.names, f"task {self.type!r}"
         return {option: Template(option, options[option], names, about) for option in TEMPLATES if option in options}
 
     def _filled(self, task: Task, options: Mapping[str, Any]) -> dict[str, str]:
-        """Return the key and lane of a task, filled with its arguments, as far as they are among the options."""
+        """Return a task's key and lane, filled with its arguments, if they are among the options."""
         templates = {option: one for option, one in self._templates.items() if option in options}
         arguments = self.payload.decode(task.payload) if templates else {}
         return {option: template.fill(arguments) for option, template in templates.items()}

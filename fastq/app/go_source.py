@@ -1,4 +1,4 @@
-"""Go source for an app's tasks: for each a struct of its arguments, its type, and a function that enqueues it."""
+"""Go source for an app's tasks: for each, a struct of its arguments, its type, and a function that enqueues it."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,10 @@ from fastq.app.function import TaskFunction
 
 
 class _Line(NamedTuple):
-    """A field of a struct; with ``is_filled``, nil is written as an empty value, since the Python app takes no null."""
+    """A field of a struct.
+
+    If it ``is_filled``, nil is written as an empty value, since the Python app takes no null.
+    """
 
     field: str
     kind: str
@@ -110,7 +113,7 @@ class _Source:
     def _class(self, info: Any) -> str:
         if info.cls not in self._names:
             name = self._names[info.cls] = self._free_name(_exported(info.cls.__name__))
-            self._structs[name] = ""  # it may contain itself
+            self._structs[name] = ""  # reserved now, because the struct may contain itself
             fields = list(self._fields(info.fields))
             self._structs[name] = _struct(name, f"{name} is {info.cls.__name__} of the Python app.", fields)
         return self._names[info.cls]
@@ -149,7 +152,7 @@ def _may_be_null(info: inspect.Type) -> bool:
 
 
 def _options(task: TaskFunction[..., Any]) -> Iterator[str]:
-    """Yield those options of a task's decorator that asynq has, as Go code."""
+    """Yield the options of a task's decorator that asynq has, too, as Go code."""
     given = task.task_options
     if queue := given.get("queue"):
         yield f"asynq.Queue({_quoted(queue)})"

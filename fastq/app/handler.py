@@ -15,7 +15,7 @@ from fastq.running import RunningTask
 def handler_of(
     function: Callable[..., Any], payload: Payload, env: Callable[[], Any], rule: FailureRule | None
 ) -> Handler:
-    """Return a mux's handler for a function, async if the function is; ``env`` returns the ``env`` of its context."""
+    """Return a mux's handler for a function, async if the function is; ``env`` returns the value for its context."""
     call = _calling_with_context(function, payload, env) if payload.takes_context else payload.caller(function)
     if rule is not None:
         call = _ruled(call, rule)

@@ -17,7 +17,7 @@ class Lifespan:
         self._has_begun = False
         self.start: Callable[[], object]
         self.stop: Callable[[], object]
-        # Each start makes a new generator, so that an app may start again in the same process.
+        # Each start makes a new generator, so that an app may start more than once in the same process.
         managers: list[Any] = []
         if inspect.isasyncgenfunction(function):
 

@@ -106,7 +106,8 @@ class Payload:
     def caller(self, function: Callable[..., Any]) -> Callable[[Any], Any]:
         """Return a callable that calls a function with the arguments in a task's payload; errors as in ``decode``.
 
-        It repeats ``decode``, since each task passes here: one call less saves a tenth of a child's work for a task.
+        The code of ``decode`` is repeated here, because each task passes: one call less saves a tenth of a child's work
+        for a task.
         """
         decode = self._decode
         if self._has_keywords:
@@ -149,7 +150,7 @@ class Payload:
 
 
 def hints_of(about: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function; ``TypeError`` tells what the task is ``about`` if one is not known."""
+    """Return the annotations of a function; if one is unknown, ``TypeError`` says what the task is ``about``."""
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -163,13 +164,13 @@ def _field(parameter: inspect.Parameter, annotation: Any) -> tuple[str, Any] | t
     default = parameter.default
     if default is parameter.empty:
         return parameter.name, annotation
-    # A mutable default is the function's own object, as in a call.
+    # A mutable default is the function's own object, as when the function is called.
     field = default if type(default) in _PLAIN else msgspec.field(default_factory=lambda: default)
     return parameter.name, annotation, field
 
 
 def _is_method(function: Any, first: inspect.Parameter) -> bool:
-    """Return whether a function stands in a class and takes its object; ``self: Context`` is the context instead."""
+    """Return whether a function is a method that takes its object; a ``self`` that is a Context is no object."""
     holder = getattr(function, "__qualname__", "").rpartition(".")[0]
     is_inside = bool(holder) and not holder.endswith("<locals>") and not inspect.ismethod(function)
     return is_inside and first.name in ("self", "cls") and first.annotation is first.empty

@@ -33,7 +33,7 @@ def _model_schema(kind: Any) -> dict[str, Any]:
 
 
 def _hoisted(schema: Any) -> Mapping[str, Any]:
-    """Move the definitions of models from the places of their use to the top."""
+    """Move the definitions of models to the top, from where they are used."""
     found: dict[str, Any] = {}
     parts = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
     for part in list(parts):

@@ -15,7 +15,7 @@ _SAME: Final = ("format", "contentEncoding", "pattern", "multipleOf")
 
 
 def breaking_changes(old: Schema, new: Schema) -> list[str]:
-    """Return a line for each change that breaks; both schemas are as ``schema_of`` returns them."""
+    """Return a line for each breaking change; both schemas are as ``schema_of`` returns them."""
     served = {name: name for name in new["tasks"]}
     for name, task in new["tasks"].items():
         served.update(dict.fromkeys(task["aliases"], name))
@@ -46,7 +46,7 @@ class _Comparison:
                 yield from self._best(each, theirs, path)
 
     def _best(self, old: Schema, news: list[Schema], path: str) -> Iterator[str]:
-        """Yield the breaks of the best alternative, none if one accepts everything that the old schema did."""
+        """Yield the breaks of the best alternative; none if an alternative accepts all that the old schema did."""
         if _is_anything(old):
             yield f"{path} took anything, and is {_words(news)} now"
             return
@@ -58,7 +58,7 @@ class _Comparison:
         yield from min(faults, key=len)
 
     def _simple(self, old: Schema, new: Schema, path: str) -> Iterator[str]:
-        """Compare two schemas of one type each; a recursive class only once."""
+        """Compare two schemas of one type each; a recursive class is compared only once."""
         if (id(old), id(new)) in self._seen:
             return
         self._seen.add((id(old), id(new)))
@@ -109,7 +109,7 @@ def _bounds(old: Schema, new: Schema) -> Iterator[str]:
 
 
 def _alternatives(schema: Schema, root: Schema) -> list[Schema]:
-    """Return the alternatives of a schema, of which one must hold, with references resolved."""
+    """Return the alternatives of a schema, of which one must match, with references resolved."""
     while "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:
@@ -118,13 +118,13 @@ def _alternatives(schema: Schema, root: Schema) -> list[Schema]:
 
 
 def _kind(schema: Schema) -> frozenset[str]:
-    """Return the JSON types of a schema; an integer is a number, too."""
+    """Return the JSON types of a schema; an integer counts as a number, too."""
     if (choices := _choices(schema)) is not None:
         kinds = {_type_of(choice) for choice in choices}
     else:
         given = schema.get("type", ())
         kinds = {given} if isinstance(given, str) else set(given)
-    # A number may be an integer: so "number" includes "integer".
+    # A number may be an integer, so "number" includes "integer".
     return frozenset(kinds | {"integer"} if "number" in kinds else kinds)
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from fastq.options import check_options
 
 TEMPLATES: Final = ("key", "lane")
-"""The options that may name arguments."""
+"""The options whose text may name arguments."""
 
 _PARSER: Final = string.Formatter()
 

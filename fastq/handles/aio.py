@@ -1,4 +1,4 @@
-"""How an ``AsyncClient`` waits: in each event loop, one coroutine hears of ends, another looks for missed ones."""
+"""How an ``AsyncClient`` waits: in each event loop, one coroutine hears of ends, another looks for missed ends."""
 
 import asyncio
 import logging
@@ -70,7 +70,7 @@ class AsyncWaiter:
         return handle.end
 
     async def _wait_for(self, task: SubmitKey, deadline: Deadline) -> TaskEnd:
-        # Many wait at once, so a wait consists of few objects: the garbage collector visits them again and again.
+        # Many calls wait at once, so a wait consists of few objects: the garbage collector visits them again and again.
         listener = self._listener()
         waits = await listener.listening(deadline)
         heard: asyncio.Future[Ends] = asyncio.get_running_loop().create_future()
@@ -93,7 +93,7 @@ class AsyncWaiter:
         """Return why a task has not ended in time, "" if that is not known."""
         try:
             return await self._broker.drive(read_why(*task[:2], int(time.time()))) if deadline.is_long else ""
-        except BrokerError:  # the Redis user may lack the right to read what servers publish
+        except BrokerError:  # the Redis user may lack the right to read the servers' notices
             return ""
 
     def as_completed(self, handles: Iterable[AsyncHandle[R]], timeout: Timeout) -> AsyncIterator[AsyncHandle[R]]:
@@ -119,7 +119,7 @@ class AsyncWaiter:
                         yield handle
 
     async def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
-        """Wait for a task that names no inbox, or another client's, and return its result."""
+        """Wait for a task that names no inbox, or another client's inbox, and return its result."""
         refuse_in_handler()
         deadline, listener = Deadline(timeout), self._listener()
         while not listener.is_over:
@@ -155,7 +155,7 @@ class AsyncWaiter:
         listener = self._by_loop.get(loop)
         if listener is None or listener.is_over:
             for other in [other for other in list(self._by_loop) if other.is_closed()]:
-                self._by_loop.pop(other, None)  # another thread may have seen it, too
+                self._by_loop.pop(other, None)  # another thread may have removed it already
             listener = self._by_loop[loop] = _Listener(self._broker, self._look_every_s)
         return listener
 
@@ -166,7 +166,7 @@ def _give(heard: asyncio.Future[Ends], ends: Ends) -> None:
 
 
 class _Ends:
-    """The ends of tasks that one wait has not taken yet."""
+    """The ends that have come for one wait, and that it has not taken yet."""
 
     __slots__ = ("_heard", "_waiting")
 
@@ -181,7 +181,7 @@ class _Ends:
             self._waiting.set_result(None)
 
     async def get(self, within_s: float | None) -> dict[SubmitKey, Outcome]:
-        """Return some ends once there are any; none if none come in time."""
+        """Return some ends once there are any, or no ends if none come in time."""
         if not self._heard and within_s != 0:
             self._waiting = asyncio.get_running_loop().create_future()
             with suppress(TimeoutError):
@@ -208,7 +208,7 @@ class _Listener:
         self.is_over = False
 
     async def listening(self, deadline: Deadline) -> Waits:
-        """Return the waits once the inbox is subscribed to, or once that has failed or takes too long."""
+        """Return the waits once the inbox is subscribed to, or the subscription has failed or takes too long."""
         if not self._tasks:
             works = self._hear, self._look
             self._tasks = [asyncio.create_task(self._guarded(work), name="fastq waits") for work in works]
@@ -265,7 +265,7 @@ class _Listener:
             await asyncio.sleep(self._failures.pause_s)
 
     def look_soon(self, task: SubmitKey) -> None:
-        """Look at a task whose wait begins now, together with others; at a just submitted one only after a while."""
+        """Look at a task whose wait begins now, together with others; if it was just submitted, only after a while."""
         if self._waits.is_new((task,)):
             asyncio.get_running_loop().call_later(NEW_WITHIN_S, self._look_at, task)
         else:
@@ -291,7 +291,7 @@ class _Listener:
                 await self._look_through(self._waits.tasks, unseen)
 
     async def _look_through(self, tasks: Iterable[SubmitKey], unseen: Sequence[SubmitKey]) -> None:
-        """Look at tasks. If Redis does not answer, the waits for ``unseen`` fail; after another error, all of them."""
+        """Look at tasks. If Redis does not answer, the waits for ``unseen`` fail; after another error, all fail."""
         try:
             for part in parts_of(tasks):
                 if gone := self._waits.settle(await self._broker.drive(look_at(part))):

@@ -1,4 +1,4 @@
-"""How a ``Client`` waits: a thread hears of ends, and looks for ends that it has not heard of.
+"""How a ``Client`` waits: a thread hears of ends, and looks for missed ends.
 
 The thread starts with the first submitted task. A forked process has a thread of its own, with another inbox.
 """
@@ -70,7 +70,7 @@ class BlockingWaiter:
 
     @property
     def own(self) -> "_Own":
-        """Return the inbox and listener of this process; after a fork, thread and locks of the parent are of no use."""
+        """Return the inbox and listener of this process: a fork cannot use the thread and the locks of its parent."""
         pid = os.getpid()
         return self._by_pid.get(pid) or self._by_pid.setdefault(pid, _Own())
 
@@ -94,7 +94,7 @@ class BlockingWaiter:
         try:
             now_s = self._clock.unix_ns() // 1_000_000_000
             return self._broker.drive(read_why(*task[:2], now_s)) if deadline.is_long else ""
-        except BrokerError:  # the Redis user may lack the right to read what servers publish
+        except BrokerError:  # the Redis user may lack the right to read the servers' notices
             return ""
 
     def as_completed(self, handles: Iterable[Handle[R]], timeout: Timeout) -> Iterator[Handle[R]]:
@@ -116,7 +116,7 @@ class BlockingWaiter:
                         reply = _heard(ended, step.within_s) if isinstance(step, Hear) else self._broker.drive(step)
 
     def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
-        """Wait for a task that names no inbox, or another client's, and return its result."""
+        """Wait for a task that names no inbox, or another client's inbox, and return its result."""
         refuse_in_handler()
         deadline, own = Deadline(timeout), self.own
         closings = own.closings
@@ -152,12 +152,12 @@ class BlockingWaiter:
             listener.close()
 
     def _listening(self, deadline: Deadline) -> Waits:
-        """Return the waits of the listener once it is subscribed, or once that has failed or takes too long."""
+        """Return the waits once the inbox is subscribed to; also once the subscription has failed or takes too long."""
         own = self.own
         with own.lock:
             if own.listener is None or not own.listener.is_alive:
                 own.listener = _Listener(self._broker, own.inbox, self._clock, self._look_every_s)
-                weakref.finalize(self, own.listener.is_closing.set)  # for a client that nobody closes
+                weakref.finalize(self, own.listener.is_closing.set)  # in case nobody closes the client
             listener = own.listener
         within_s = deadline.within_s(OPEN_WITHIN_S)
         if not listener.is_ready.wait(within_s) and within_s == OPEN_WITHIN_S:
@@ -202,14 +202,14 @@ class _Listener:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether it listens."""
+        """Return whether the thread listens."""
         return self._thread.is_alive()
 
     def close(self) -> None:
         """End the thread and all waits."""
         self.is_closing.set()
         try:
-            self._broker.run(tell_inbox(self._inbox, "", ()))  # so that it need not wait for its next look
+            self._broker.run(tell_inbox(self._inbox, "", ()))  # wakes the thread before its next look
         except BrokerError:
             _log.debug("the client cannot wake its listener; it ends by itself")
         self._thread.join(CLOSE_WITHIN_S)
@@ -241,7 +241,7 @@ class _Listener:
             hear = partial(self._hear, subscription)
             while not self.is_closing.is_set():
                 self._look_if_due(hear)
-                while hinted := self.waits.take_hinted():  # while it looks, it hears more
+                while hinted := self.waits.take_hinted():  # during a look, more is heard
                     self._look_at(hinted, hear)
                 message = subscription.next(self._look_at_s - self._clock.monotonic_s())
                 if message is not None:
@@ -250,7 +250,10 @@ class _Listener:
             subscription.close()
 
     def _hear(self, subscription: BlockingSubscription, within_s: float) -> None:
-        """Hear messages for ``within_s``, and then those that have come already, for at most a second more."""
+        """Hear messages for ``within_s``.
+
+        Messages that have come by then are still heard, for at most a second.
+        """
         until_s = self._clock.monotonic_s() + within_s
         while (left_s := until_s - self._clock.monotonic_s()) > -HEAR_MOST_S:
             message = subscription.next(left_s)

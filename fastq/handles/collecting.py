@@ -16,14 +16,14 @@ from fastq.wire.inbox import TaskEnd
 H = TypeVar("H", bound=AnyHandle)
 
 READ_AT_ONCE: Final = 500
-"""How many ends have their results read together."""
+"""For how many ends the results are read together."""
 
 NEW_WITHIN_S: Final = 0.05
 """How long to wait for a message about a task that was just submitted, before the first look at it."""
 
 
 class Hear(NamedTuple):
-    """A request to wait for ends, without a limit if None; the answer is some ends, or none when the time is up."""
+    """A request to wait for ends, with no time limit if None; the answer is some ends, or none when the time is up."""
 
     within_s: float | None
 
@@ -33,7 +33,7 @@ Steps: TypeAlias = Generator[Hear | Flow[Any] | list[H], Any, None]
 
 
 class Collection(Generic[H]):
-    """The handles of one wait; ``pending`` has those whose tasks are not known to have ended, by task."""
+    """The handles of one wait; ``pending`` has, by task, the handles whose tasks are not known to have ended."""
 
     def __init__(self, handles: Iterable[H], waiter: object, what: str = "") -> None:
         refuse_in_handler()
@@ -63,7 +63,7 @@ class Collection(Generic[H]):
         return taken
 
     def describe(self) -> str:
-        """Return the subject of an error: the tasks that are pending."""
+        """Return the pending tasks, as the subject of an error's text."""
         return self._what or f"{len(self.pending)} tasks have"
 
 
@@ -95,7 +95,7 @@ def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadl
 
 
 def _hear(collection: Collection[H], deadline: Deadline, within_s: float | None) -> Steps[H]:
-    """Pass on handles as their ends come, until none has come for ``within_s``; None: until all have."""
+    """Pass on handles as their ends come, until none has come for ``within_s``; with None, until all have come."""
     while collection.pending:
         heard: dict[SubmitKey, Outcome] = yield Hear(
             deadline.left_s() if within_s is None else deadline.within_s(within_s)

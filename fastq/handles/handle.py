@@ -15,14 +15,14 @@ Decode = Callable[[bytes | None], Any]
 """The function that turns the kept result of a task into the value that the handler returned."""
 Timeout = float | timedelta | None
 Outcome = TaskEnd | Exception
-"""The end of a task, or why the client waits no longer."""
+"""The end of a task, or the error because of which the client waits no longer."""
 
 _ELSEWHERE: Final = {
     **dict.fromkeys(("get", "wait", "wait_result", "return_value", "get_result"), ".result(timeout=...)"),
     **dict.fromkeys(("ready", "status", "get_status", "is_finished", "successful", "done"), ".state()"),
     **dict.fromkeys(("revoke", "abort"), ".cancel()"),
 }
-"""The names of other libraries, and ours for the same."""
+"""The names of other libraries, and their equivalents here."""
 
 
 class _BlockingWaiter(Protocol):
@@ -159,7 +159,7 @@ AnyHandle = Handle[Any] | AsyncHandle[Any]
 
 
 def value_of(task: TaskKey, end: Outcome) -> bytes | None:
-    """Return the result of a task that has ended, or raise the error by which it has."""
+    """Return the result of a task that has ended, or raise the error with which it has ended."""
     if isinstance(end, Exception):
         raise end
     if end.kind is EndKind.FAILED:

@@ -1,4 +1,4 @@
-"""What a task and its options need, so that a client can wait for it."""
+"""What must be added to a task and its options, so that a client can wait for it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -15,7 +15,7 @@ KEPT_S: Final = 3600
 
 
 def awaited(task: Task, checked: Mapping[str, Any], inbox: Inbox) -> Task:
-    """Return a task with the checked options of a call, so that it is kept, and its end is told to an inbox."""
+    """Return a task with the checked options of a call, changed so that it is kept, and an inbox is told of its end."""
     if not isinstance(task, Task):
         raise not_a_task(task)
     made = with_options(task, {"retention": KEPT_S, **task.options, **checked})
@@ -25,7 +25,7 @@ def awaited(task: Task, checked: Mapping[str, Any], inbox: Inbox) -> Task:
 
 
 def awaited_together(tasks: Iterable[Task], options: EnqueueOptions, inbox: Inbox) -> tuple[list[Task], EnqueueOptions]:
-    """Return tasks, and options of a call that make each of them what ``awaited`` makes.
+    """Return tasks, and options for all of them: together they have the effect of ``awaited`` on each task.
 
     Options of one call cost much less than options of each task.
     """

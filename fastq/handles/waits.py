@@ -1,4 +1,4 @@
-"""The waits of one client: the calls to make when tasks end."""
+"""The waits of one client: which functions to call when which tasks end."""
 
 import logging
 import threading
@@ -29,15 +29,15 @@ HEARD_WITHIN_S: Final = 0.2
 """How long to wait for a message about a task that was found gone: a full archive drops a failed task at once."""
 
 MAX_TOLD: Final = 100_000
-"""How many failures to remember of tasks that nobody waits for yet; the oldest are forgotten first."""
+"""The most failures that are remembered of tasks that nobody waits for yet; the oldest are forgotten first."""
 
 Ends: TypeAlias = Sequence[tuple[SubmitKey, Outcome]]
-"""Ends that were heard of, or found, together."""
+"""Ends that came in one message, or were found by one look."""
 Call: TypeAlias = Callable[[Ends], object]
 
 
 class Waits:
-    """The calls to make when tasks end, each once; thread-safe."""
+    """The functions to call when tasks end, once for each task; thread-safe."""
 
     def __init__(self) -> None:
         self._calls: dict[SubmitKey, list[Call]] = {}
@@ -65,7 +65,7 @@ class Waits:
         return len(tasks) == 1 and self._last in tasks
 
     def remove(self, tasks: Iterable[SubmitKey], call: Call) -> None:
-        """Have ``call`` called no more for those of these tasks that have not ended."""
+        """Do not call ``call`` for these tasks any more."""
         with self._lock:
             for task in tasks:
                 calls = self._calls.get(task, [])
@@ -81,7 +81,7 @@ class Waits:
             return list(self._calls)
 
     def take_hinted(self) -> list[SubmitKey]:
-        """Return the tasks to look at: a message without a nonce says that they, or earlier ones of the id, ended."""
+        """Return the tasks to look at: a message without a nonce says that they, or earlier tasks of the id, ended."""
         hints, self._hints = self._hints, set()
         return [task for task in self.tasks if task[:2] in hints] if hints else []
 
@@ -107,7 +107,7 @@ class Waits:
         return gone
 
     def settle_gone(self, gone: Iterable[SubmitKey]) -> None:
-        """Take tasks as gone, except those of which a message has told more meanwhile."""
+        """Take tasks as gone, unless a message has told more of them meanwhile."""
         self._settle([(task, self._told.get(task, _GONE)) for task in gone])
 
     def take_message(self, data: bytes | str) -> None:
@@ -143,7 +143,7 @@ class Waits:
         self.fail(error, self.tasks)
 
     def _settle(self, ends: Iterable[E]) -> list[E]:
-        """Make the calls for tasks; return the ends of those that nobody waits for."""
+        """Make the calls for ended tasks; return the ends for which nobody waits."""
         by_call = defaultdict[Call, list[E]](list)
         unknown = []
         with self._lock:
@@ -164,7 +164,7 @@ _GONE: Final = TaskEnd(EndKind.GONE, is_whole=True)
 
 
 class Inbox(NamedTuple):
-    """The inbox that the tasks of a submit name, the nonce of the submit, and the waits that hear of the ends."""
+    """The inbox that the tasks of a submit name, the nonce of the submit, and the waits to which ends are reported."""
 
     name: str
     submit: str = ""
@@ -210,7 +210,7 @@ class Deadline:
 
     @property
     def is_long(self) -> bool:
-        """Return whether a ``TimeoutError`` says why: not if the timeout is so short that the caller will ask again."""
+        """Return whether an error gives a reason: not if the timeout is so short that the caller will ask again."""
         return self._timeout_s >= 1.0
 
     def over(self, what: str) -> TimeoutError:
@@ -219,12 +219,12 @@ class Deadline:
 
 
 def describe(task: SubmitKey | TaskKey) -> str:
-    """Return the words for a task in an error."""
+    """Return the name of a task for the text of an error."""
     return f"task {task[1]} of queue {task[0]!r} has"
 
 
 class Failures:
-    """The failures to subscribe, one after the other."""
+    """The failures to subscribe since the last success."""
 
     def __init__(self) -> None:
         self._count = 0

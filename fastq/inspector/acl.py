@@ -50,8 +50,8 @@ ROLES: Final = {
 def acl_rules(roles: Sequence[str], queues: Sequence[str] = ("*",)) -> str:
     """Return the rules of a user with these roles, for ACL SETUSER or an ACL file.
 
-    ``queues`` are names or glob patterns. The rules replace those that the user had; its password and whether it is on
-    are left alone. ``ValueError`` for a queue whose keys no pattern can name.
+    ``queues`` are names or glob patterns. The rules replace the user's old rules; its password stays, and so
+    does "on" or "off". A queue whose keys no pattern can name raises ``ValueError``.
     """
     for queue in queues:
         if not queue or "}" in queue or any(char.isspace() or char in "\"'" for char in queue):

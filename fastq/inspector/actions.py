@@ -49,7 +49,7 @@ class ActionMethods(Driver):
 
     @action
     def archive_task(self, queue: str, task_id: str, *, expected: TaskState | str | None = None) -> Flow[None]:
-        """Move a task to the archive; ``TaskStateError`` if it is active, there already, or not ``expected``."""
+        """Move a task to the archive; ``TaskStateError`` if it is active, archived already, or not ``expected``."""
         return archive(queue, task_id, self._now_ns(), _known(expected))
 
     @action
@@ -62,7 +62,7 @@ class ActionMethods(Driver):
         check_task_id(task_id)
         data = encode_payload(payload)
         outcome: int | str = CHANGED
-        while outcome == CHANGED:  # another program rewrote it between our read and our write
+        while outcome == CHANGED:  # another program has changed it between our read and our write
             message = yield from _message(queue, task_id)
             outcome = yield update_payload(queue, task_id, message, rewrite_task_message(message, payload=data))
         _settle(queue, task_id, "update", outcome)
@@ -79,9 +79,9 @@ class ActionMethods(Driver):
 
 
 def cancel(task_id: str, outcome: str | None, queue: str | None) -> Flow[None]:
-    """Ask the server that runs a task to stop it, and to end it in the given way.
+    """Ask the server that runs a task to stop it, and to end the task in the given way.
 
-    asynq's servers are told only the id, so not while a task of another queue runs under the same id.
+    asynq's servers are told only the id. They are told nothing while a task of another queue runs under the same id.
     """
     check_task_id(task_id)
     by_id = queue is None or not (yield from _runs_elsewhere(check_queue(queue), task_id))
@@ -92,7 +92,7 @@ def _runs_elsewhere(queue: str, task_id: str) -> Flow[bool]:
     names: list[str] = yield list_queues()
     reads = tuple(read_state(name, task_id) for name in names if name != queue)
     states: list[TaskState | BrokerError | None] = (yield reads) if reads else []
-    return TaskState.ACTIVE in states  # errors are skipped: not every Redis user may read the other queues
+    return TaskState.ACTIVE in states  # errors are skipped: not every Redis user may read other queues
 
 
 def _known(expected: TaskState | str | None) -> TaskState | None:

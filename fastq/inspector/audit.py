@@ -24,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 HAS_AUDIT: Final[ContextVar[bool]] = ContextVar("fastq_has_audit", default=False)
-"""Whether the caller writes a line of its own, which also names the user that the call was made for."""
+"""Whether the caller writes an audit line of its own, which also names the user behind the call."""
 _SECRET: Final = frozenset({"payload"})
 
 _log = logging.getLogger("fastq.audit")
@@ -62,7 +62,7 @@ def note_change(action: str, where: str, notes: dict[str, Any]) -> None:
     """Write the line of a change."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # no user has this number
+    except (KeyError, OSError):  # there is no user with this number
         user = str(os.getuid())
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     who = {"time": now, "user": user, "host": socket.gethostname(), "pid": os.getpid(), "redis": where}
@@ -78,6 +78,6 @@ def _plain(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _count_of(result: object) -> dict[str, int]:
-    """Return how many tasks were changed, if the method returns that."""
+    """Return how many tasks were changed, if the method's result says so."""
     counts = (result, getattr(result, "count", None), getattr(result, "done", None))
     return next(({"count": n} for n in counts if isinstance(n, int) and not isinstance(n, bool)), {})

@@ -193,7 +193,7 @@ def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
     if not closing.closed:
         in_groups = 0 if any(closing.sizes.values()) else (yield from _count_grouped(queue))
         raise _not_empty(queue, closing.sizes, in_groups)
-    if force:  # without it, tasks that are here arrived after the queue was found empty
+    if force:  # without it, the tasks here have arrived after the queue was found empty
         yield from delete_contents(queue)
     swept = yield from sweep_queue(queue)
     yield from forget_queue(queue)

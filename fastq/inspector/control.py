@@ -15,7 +15,7 @@ from fastq.options import check_text
 
 LOOK_EVERY_S: Final = 0.2
 AS_FAR_AS: Final = {"quiet": {"quiet", "stopping"}, "stopping": {"stopping"}}
-"""For each state that is waited for, the states which show that the server has reached it."""
+"""For each state that can be waited for, the states in which the server has surely reached it."""
 
 
 class ControlMethods(Driver):
@@ -63,7 +63,7 @@ def _tell(server_id: str, order: ServerOrder) -> Flow[None]:
     try:
         listeners: int = yield count_listeners(server_id)
     except BrokerAuthError:
-        listeners = 1  # not every Redis user may count them; the wait will show it
+        listeners = 1  # not every Redis user may count them; if nobody listens, the wait will show it
     if not listeners:
         raise ServerNotListeningError(server_id)
     yield send_order(server_id, order)

@@ -16,7 +16,7 @@ from fastq.wire import keys
 
 SECOND_NS: Final = 1_000_000_000
 POLL_S: Final = 0.25
-"""The shortest time between two looks. It is longer where a look takes long because there are many groups."""
+"""The shortest time between two looks. Looks at many groups take longer, and so does the time between them."""
 LOOK_SHARE: Final = 0.1
 DRAINABLE: Final = (
     TaskState.PENDING,
@@ -130,7 +130,7 @@ class _Drain:
 
 
 def _count(queue: str, now_ns: int) -> Flow[_Counts]:
-    """Count the tasks of a queue; groups are counted separately, in pieces."""
+    """Count the tasks of a queue; groups are counted separately, in several calls."""
     exists, stats, sets = yield from together(
         queue_exists(queue),
         queue_stats(queue, now_ns / SECOND_NS),

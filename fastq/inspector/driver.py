@@ -1,8 +1,8 @@
 """The definitions of an inspector's methods, and the two drivers that turn them into methods: blocking and asyncio.
 
 A method is written once, as a flow of broker operations. ``operation`` marks a method that returns a value, ``stream``
-one that yields items. A class that inherits such definitions and a driver gets a plain function for each of them. Type
-checkers learn the same from the overloads of ``__get__``.
+one that yields items. A class that inherits such definitions and a driver gets a plain function for each definition.
+Type checkers learn the same from the overloads of ``__get__``.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
@@ -86,7 +86,7 @@ class stream(Generic[P, T]):  # noqa: N801 - used as a decorator
 
 
 def alias(flow: Callable[Concatenate[Any, S, P], Flow[T]], first: S, doc: str) -> operation[P, T]:
-    """Define a method as a flow whose first argument is given."""
+    """Define a method as a flow with its first argument filled in."""
 
     def method(self: Driver, /, *args: P.args, **named: P.kwargs) -> Flow[T]:
         return flow(self, first, *args, **named)
@@ -106,7 +106,7 @@ def _set_name(flow: Callable[..., Any], owner: type, name: str) -> None:
 
 
 class Driver:
-    """The part of a driver that the definitions of methods use; they inherit it."""
+    """The part of a driver that the definitions of methods use: they inherit from it."""
 
     where: str
     """The address of Redis, without secrets."""
@@ -119,7 +119,7 @@ class _Driving(Driver):
     """A driver, which makes a function from each definition that its subclass inherits."""
 
     _iterator: Any
-    """The type of its streams' iterators."""
+    """The type of the iterators of streams."""
 
     @staticmethod
     def _value_of(flow: Callable[..., Flow[Any]]) -> Callable[..., Any]:

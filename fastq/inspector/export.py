@@ -15,7 +15,7 @@ from fastq.inspector.search import sources_of
 from fastq.inspector.task_lines import lines_of
 from fastq.options import check_text
 
-# Changes of state mostly lead down this list, so a task that changes meanwhile comes twice rather than never.
+# Most changes of state lead down this list. So a task that changes meanwhile comes twice rather than never.
 EXPORTED: Final = (
     TaskState.SCHEDULED,
     TaskState.AGGREGATING,

@@ -1,6 +1,6 @@
 """Tables of the values of queues and tasks that JSON, metrics, commands, dashboard, web UI and Django's admin show.
 
-An output that shows more than these values, or must have asynq's form, adds rows of its own.
+An output adds rows of its own if it shows more than these values, or must have asynq's form.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,7 +31,7 @@ class Kind(Enum):
 
 
 class Metric(NamedTuple):
-    """A metric of Prometheus; one that ``counts`` never falls."""
+    """A metric of Prometheus; if it ``counts``, it never falls."""
 
     name: str
     help: str
@@ -41,7 +41,7 @@ class Metric(NamedTuple):
 Place: TypeAlias = tuple[int, str] | None
 """The place of a value among others, and its title there.
 
-In ``stats`` and on the dashboard, a narrow terminal leaves out the columns with the highest places first.
+In ``stats`` and on the dashboard, a narrow terminal leaves out columns, the highest place first.
 """
 
 
@@ -50,8 +50,8 @@ class Field(NamedTuple):
 
     ``key`` is its key in JSON: "" stands for ``name``, None for no key. ``help`` is its text in the schema. ``facts``
     and ``stats`` are its places in the output of commands, ``dash`` on the dashboard, ``web`` in the web UI, ``admin``
-    in Django's admin. ``shown`` returns what people see, if that is not the value in JSON. A value that ``warns`` is
-    colored. An ``optional`` value is null in JSON if it is zero or empty.
+    in Django's admin. ``shown`` returns what people see, if it differs from the value in JSON. A value that ``warns``
+    is colored. An ``optional`` value is null in JSON if it is zero or empty.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Field(NamedTuple):
         return self.key or self.name
 
     def read(self, record: Any) -> Any:
-        """Return what people see."""
+        """Return the value as people see it."""
         return getattr(record, self.name) if self.shown is None else self.shown(record)
 
 

@@ -67,7 +67,7 @@ class TaskFilter:
 
 
 def _check_types(type_: object, error: object, since: object) -> None:
-    """Refuse values of other types, which would match every task, or fail only at the first one."""
+    """Refuse values of other types: they would match every task, or fail only at the first task."""
     if not isinstance(type_, str | None):
         raise TypeError(f"type must be a str, not {type_!r}")
     if not isinstance(error.pattern if isinstance(error, re.Pattern) else error, str | None):

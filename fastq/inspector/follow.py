@@ -77,7 +77,10 @@ class FollowMethods(Driver):
 
 
 class Follower:
-    """The follower of a queue, which compares each snapshot with the previous one; the first yields nothing."""
+    """The follower of a queue, which compares each snapshot with the previous one.
+
+    The first snapshot yields nothing.
+    """
 
     def __init__(self, queue: str) -> None:
         self._queue = check_queue(queue)
@@ -111,7 +114,7 @@ class Follower:
         return []
 
     def _look_up(self, ids: Sequence[bytes], now_ns: int) -> Flow[dict[bytes, TaskInfo | None]]:
-        """Describe some tasks; if they are many or large, only the first of them."""
+        """Describe some tasks; if they are many or large, only the first ones."""
         asked = ids[:LOOKED_UP]
         found: list[FoundTask] = (yield read_tasks(self._queue, asked)) if asked else []
         pairs = zip(asked, found, strict=False)
@@ -127,13 +130,13 @@ class Follower:
             yield from self._left(peek, state)
 
     def _came(self, peek: Peek, state: TaskState) -> Iterable[bytes]:
-        """Return the ids that are new in a state; none of a big set that is not in the order of arrival."""
+        """Return the ids that are new in a state, but none of a big set that is not in the order of arrival."""
         is_whole = state in (TaskState.ACTIVE, TaskState.ARCHIVED) or peek.sizes[state] <= WINDOW
         ids = peek.ids[state] if is_whole else []
         return [task_id for task_id in ids if not self._is_known_in(task_id, state)]
 
     def _new_in_pending(self, peek: Peek) -> Iterator[bytes]:
-        """Return the ids before the first known one; those behind it are older."""
+        """Return the ids before the first known one; all ids behind that are older."""
         for task_id in peek.ids[TaskState.PENDING]:
             if self._is_known_in(task_id, TaskState.PENDING):
                 return
@@ -170,6 +173,6 @@ class Follower:
         return TaskEvent(_NAMES[info.state], name, info.type, info.state, previous, info.last_err if failed else "")
 
     def _is_old(self, info: TaskInfo, peek: Peek) -> bool:
-        """Return whether a task was already in a big archive, and only comes into view because others were removed."""
+        """Return whether a task was in a big archive before, and comes into view only because others were removed."""
         is_big = info.state is TaskState.ARCHIVED and peek.sizes[TaskState.ARCHIVED] > WINDOW
         return is_big and info.last_failed_at is not None and info.last_failed_at < self._looked - CLOCKS_APART

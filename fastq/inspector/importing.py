@@ -25,7 +25,7 @@ from fastq.options import check_queue_name
 LINES_A_CALL: Final = 200
 MAX_CALL_BYTES: Final = 256_000
 NAMED: Final = 20
-"""The number of omitted lines that are listed, of each kind."""
+"""The most left-out lines that are listed, of each kind."""
 
 
 class ImportMethods(Driver):
@@ -105,7 +105,7 @@ class _Importing:
         """Import all lines; the report is always the same object."""
         if isinstance(lines, str | bytes):
             raise TypeError("lines must be an iterable of lines; use text.splitlines()")
-        yield list_queues()  # fail early if there is no Redis, before waiting for a line
+        yield list_queues()  # fail early if Redis is away, before waiting for a line
         if iter(lines) is not lines and not self._wishes.skip_bad:
             yield from self._check(lines)
         for first, chunk in _chunks(lines):

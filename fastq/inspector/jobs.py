@@ -1,4 +1,4 @@
-"""Jobs: actions on tasks or queues, each with a question to confirm, and work that is done in counted pieces.
+"""Jobs: actions on tasks or queues, each with a question to confirm, and work done in counted pieces.
 
 ``Inspector.carry_out`` runs a job. It stops between two pieces when ``progress`` raises; each task is then done or
 unchanged.
@@ -89,7 +89,7 @@ class Deed:
 
 
 AGGREGATION: Final = "aggregation"
-"""The state that an error names for a task that is being combined into another one."""
+"""The state that an error names for a task that is being combined with others into one."""
 IDLE: Final = frozenset(TaskState) - {TaskState.ACTIVE}
 
 RUN: Final = Deed(
@@ -145,7 +145,7 @@ def canceling(infos: Sequence[TaskInfo]) -> Job:
 
 
 def doing_all(name: str, place: Place, count: int) -> Job:
-    """Act on all tasks of a state, some hundreds at a time; while Redis is down, wait for it, however long."""
+    """Act on all tasks of a state, some hundreds at a time. While Redis is down, wait for it, however long."""
     deed = DEEDS[name]
 
     def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[int]:

@@ -29,7 +29,7 @@ from fastq.inspector.runs import Durations, RunHistory, RunStats
 from fastq.wire.messages import ChildInfo, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 Row: TypeAlias = tuple[str, str, Callable[..., Any] | None]
-"""The key of a value in JSON, its attribute, and the function that converts it, None for none."""
+"""The key of a value in JSON, its attribute, and the function that converts it, None for no conversion."""
 
 
 def time_text(moment: datetime | None) -> str | None:
@@ -144,7 +144,7 @@ def task_record(info: TaskInfo) -> dict[str, Any]:
 
 
 def locks_record(locks: TaskLocks) -> dict[str, Any]:
-    """Describe the lease and lock of a task, and the run that is to follow it."""
+    """Describe the lease and lock of a task, and the run that will follow the present one."""
     return _record(_LOCKS, locks)
 
 

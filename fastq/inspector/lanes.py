@@ -1,4 +1,4 @@
-"""The inspector's methods for lanes: what they wait for, their limits, and their pauses."""
+"""The inspector's methods for lanes: why their tasks wait, their limits, and their pauses."""
 
 import math
 import re
@@ -31,8 +31,8 @@ class LaneMethods(Driver):
     def lanes(self, queue: str, *, cursor: str = "", page_size: int = 100) -> Flow[tuple[list[LaneInfo], str]]:
         """Read about ``page_size`` of a queue's lanes, and the cursor of the next page, "" after the last one.
 
-        Those with limits of their own come first, with "*" and pools among them, then those that have tasks. While
-        lanes come and go, one may appear twice. There are none in a queue without limits.
+        Lanes with limits of their own come first, "*" and pools among them. Lanes that have tasks follow. While lanes
+        come and go, one may appear twice. A queue without limits lists none.
         """
         found = _CURSOR.fullmatch(cursor or "r:0")
         if found is None or int(found[2]) >= 2**64:
@@ -162,7 +162,7 @@ def _pause(queue: str, lane: str, change: Change) -> Flow[None]:
 
 
 def _read(queue: str, names: Sequence[str], *, with_rule: bool | None = None) -> Flow[list[LaneInfo]]:
-    """Describe the named lanes: all, or only those with, or without, a rule of their own.
+    """Describe the named lanes: all, only those with a rule of their own, or only those without.
 
     If ``with_rule`` is given, groups that are not lanes are left out.
     """
@@ -181,7 +181,7 @@ def _waits_for(name: str) -> str:
 
 
 class _Wait(NamedTuple):
-    """Why tasks wait, until when, and for which lane, pool or queue; of several, the greatest is shown."""
+    """Why tasks wait, until when, and for which lane, pool or queue. Of several such waits the greatest is shown."""
 
     rank: int
     until_us: float
@@ -230,13 +230,13 @@ class _Look:
         )
 
     def is_of_its_own(self, name: str) -> bool | None:
-        """Return whether a lane has a rule of its own; None if no rule holds for it, so that it is a mere group."""
+        """Return whether a lane has a rule of its own; None if no rule holds for it, so that it is just a group."""
         if self._row_of[name].rule:
             return True
         return False if self._row_of[EACH_LANE].rule or self._row_of[pool_of(name) or EACH_LANE].rule else None
 
     def _rule(self, name: str) -> Rule:
-        """Return the rule that holds for a name: its own, or for a lane without its own limit the rule of "*"."""
+        """Return the rule that holds for a name: its own. A lane without a limit of its own has the rule of "*"."""
         own = _rule_of(self._row_of[name])
         if own.limit is not None or _is_wide(name):
             return own
@@ -247,7 +247,7 @@ class _Look:
         return self._rows.running if name == WHOLE_QUEUE else self._row_of[name].running
 
     def _wait(self, name: str) -> _Wait | None:
-        """Return why a lane, a pool or the queue makes tasks wait; None if it does not."""
+        """Return why a lane, a pool or the queue makes tasks wait; None if it makes none wait."""
         limit, is_paused = self._rule(name)
         row, now_us = self._row_of[name], self._rows.now_us
         if is_paused or (name == WHOLE_QUEUE and self._rows.is_paused):
@@ -257,7 +257,7 @@ class _Look:
         until_us = row.turn_us or 0.0
         if limit is not None and limit.rate and row.arrival_us:
             token_us = row.arrival_us - (limit.burst - 1) * limit.interval_us
-            # A later token was computed under another limit; take.lua does not wait for it.
+            # A later token was computed under an earlier limit; take.lua does not wait for it.
             until_us = max(until_us, token_us if token_us <= now_us + limit.interval_us else 0.0)
         return _Wait(_RANKS.index(LaneState.RATE), until_us, name) if until_us > now_us else None
 

@@ -66,7 +66,7 @@ class LeavingMethods(Driver):
 
 
 def _find() -> Flow[tuple[set[NamedKey], set[str], set[str]]]:
-    """Find fastq's own keys, the queues with tasks in a move, and the queues with tasks that wait for a run to end."""
+    """Find fastq's own keys, the queues with tasks in a move, and the queues with tasks that wait for a run's end."""
     found, between, behind = set[NamedKey](), set[str](), set[str]()
     for tag in (yield from find_nodes()):
         cursor: str | None = "0"

@@ -49,7 +49,7 @@ class Line:
 
     @property
     def group(self) -> str:
-        """Return the group that the task is in or will join."""
+        """Return the group that the task is in, or will join."""
         named = self.fields.get(b"group")
         return self.decoded.group_key if named is None else named.decode("utf-8", "surrogateescape")
 
@@ -197,7 +197,7 @@ def _check_agreement(line: Line, found: Read) -> None:
     hash_fields = {**line.fields, b"msg": line.message, b"state": line.state.value.encode()}
     listed = WalkedTask(id_word(line.id), score or b"", hash_fields)
     info = describe_listed(line.queue, line.state, listed, _ANY_TIME)
-    assert info is not None  # its message was decoded, and its state is the requested one
+    assert info is not None  # its message can be decoded, and it has the state that was asked for
     for name, value in readable(info, line.decoded.unique_key).items():
         said = found.values.get(name, value)
         if said != value:

@@ -36,7 +36,7 @@ MOST_NAMED: Final = 20
 class Move:
     """A move of the ``wanted`` tasks of ``origin`` to ``target``; ``token`` is different for each move.
 
-    ``stayed`` counts the tasks that could not be moved, by reason (``PutOutcome``); ``named`` are the first of them.
+    ``stayed`` counts the tasks that could not be moved, by reason (``PutOutcome``); ``named`` are the first such tasks.
     """
 
     origin: str
@@ -75,7 +75,7 @@ class Move:
             walk.passed(page, [task for task in page.tasks if task.id not in gone])
 
     def _finish(self) -> Flow[set[bytes]]:
-        """Finish the parked tasks; returns the ids of those that had to be put back."""
+        """Finish the moves of parked tasks; returns the ids of tasks that had to be put back."""
         back: set[bytes] = set()
         for token, tasks in (yield from self._parked(self.origin, b"move_to", self.target)).items():
             back |= yield from self._bring(token, tasks)
@@ -86,8 +86,8 @@ class Move:
     def _tidy(self) -> Flow[None]:
         """Delete the notes on tasks that have arrived.
 
-        The notes are read before the parked tasks. A task is parked before its note is written, so a task with a note
-        that is not parked has arrived.
+        A task is parked before its note is written, and the notes are read before the parked tasks. So a task with a
+        note that is not parked has arrived.
         """
         notes: dict[bytes, bytes] = yield read_notes(self.origin)
         parked = yield from self._parked(self.target, b"move_from", self.origin)
@@ -112,7 +112,7 @@ class Move:
                 return found
 
     def _bring(self, token: str, tasks: Sequence[WalkedTask]) -> Flow[set[bytes]]:
-        """Park tasks in the other queue; those that it cannot take are put back."""
+        """Park tasks in the other queue; put back the tasks that it cannot take."""
         locks = [_lock_of(self.origin, task) for task in tasks]
         left = yield from together(*(read_lock(lock, task.id) for task, lock in zip(tasks, locks, strict=True) if lock))
         each_left = iter(left)
@@ -166,7 +166,7 @@ class Move:
 
 
 def _lock_of(queue: str, task: WalkedTask) -> str:
-    """Return the unique lock that a task's message names, if it is one of the queue's."""
+    """Return the unique lock that a task's message names, if it is a lock of the queue."""
     try:
         return lock_of(queue, view_task_message(task.message or b"").unique_key)
     except InvalidMessageError:

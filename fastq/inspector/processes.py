@@ -37,7 +37,7 @@ from fastq.wire.records import (
 SECOND_NS: Final = 1_000_000_000
 MOST_SLOT: Final = 16_383
 SHOWN_STATUS: Final = {"stopped": "quiet", "closed": "stopping"}
-"""fastq's words for asynq's states, because ``stop`` means "shut down" everywhere else."""
+"""fastq's words for asynq's states. In asynq, "stopped" does not mean shut down, as "stop" does everywhere else."""
 
 T = TypeVar("T")
 

@@ -18,14 +18,14 @@ T = TypeVar("T")
 ASKED_EVERY_S: Final = 0.5
 
 PIECES: Final = frozenset({"delete_tasks", "run_tasks", "archive_tasks", "claim_tasks", "run_chosen", "sweep_queue"})
-"""Work may end before one of these operations: the piece before it is then finished."""
+"""Work may end only before one of these operations: the piece before it is then finished."""
 
 
 @dataclass(slots=True)
 class Progress:
     """The progress of work: ``done`` of the ``total`` tasks at its start; the same object each time.
 
-    ``looked`` counts the tasks that were read, by work that changes only those that match. ``unsure`` counts further
+    Work that changes only matching tasks counts in ``looked`` the tasks that it has read. ``unsure`` counts further
     tasks that may be done, because a reply about them was lost. ``trouble`` is the reason why the work waits for Redis,
     None while it continues. ``failures`` are the errors of single tasks.
     """
@@ -39,7 +39,7 @@ class Progress:
 
     @property
     def doubt(self) -> str:
-        """Text about further tasks that may be done, if any."""
+        """A text about further tasks that may be done, if there are any."""
         return f"; up to {self.unsure:,} more, because an answer was lost" if self.unsure else ""
 
     def _add(self, result: Any) -> None:
@@ -139,10 +139,13 @@ def _lost(error: BrokerError, now: Progress, progress: OnProgress) -> None:
 
 
 def _until_it_answers(step: Step, now: Progress, progress: OnProgress) -> Flow[None]:
-    """Ask the node of the step with a harmless call: a Redis that hangs would later do each piece that it was sent."""
+    """Ask the node of the step, by a harmless call, until it answers.
+
+    A Redis that hangs would later carry out each piece that it was sent.
+    """
     first = step[0] if isinstance(step, tuple) else step
     key = first.keys[:1] if isinstance(first, Operation) else ()
-    # Not marked idempotent, so that the broker does not retry it, which would delay a user who wants to stop.
+    # Not marked idempotent: the broker would retry it, and so delay a user who wants to stop.
     question: Operation[Any] = Operation("EXISTS" if key else "PING", key, ())
     while True:
         yield Pause(ASKED_EVERY_S)

@@ -39,7 +39,7 @@ MANY_GROUPS: Final = 1_000
 SAMPLED_GROUPS: Final = 200
 DAYS_A_TRIP: Final = 3_000
 QUEUES_A_TRIP: Final = 8
-"""Few, because Redis does the whole round trip before anything else, and each queue takes it some milliseconds."""
+"""Few, because Redis does nothing else during the whole round trip, and each queue takes some milliseconds."""
 
 
 class QueueMethods(Driver):
@@ -173,7 +173,7 @@ def _describe(queue: str, read: Sequence[Any], now_ns: int, *, search: bool, est
     if search:
         aggregating = sum(group.size for group in (yield from find_groups(queue)).values())
     elif estimate and stats.groups > MANY_GROUPS:
-        # SSCAN goes by the hashes of names, so its first groups are a fair sample, and the same ones each time.
+        # SSCAN goes by the hashes of names. So its first groups are a fair sample, and always the same.
         sizes = (yield from read_groups(queue, most=SAMPLED_GROUPS)).sizes.values()
         aggregating = round(stats.groups * sum(sizes) / max(len(sizes), 1))
     elif stats.groups:

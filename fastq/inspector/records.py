@@ -244,9 +244,10 @@ class TaskEvent:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The result of a move: ``count`` tasks were moved; others stayed, because the other queue has their ids or locks.
+    """The result of a move: ``count`` tasks were moved.
 
-    ``failed`` lists the first of those, with the reason.
+    The others stayed, because the other queue has their ids or locks. ``failed`` lists the first that stayed, with the
+    reason.
     """
 
     count: int
@@ -262,7 +263,7 @@ class ImportReport:
     They were left out because their ids exist already (``exists``), because they were ``active``, because their
     retention has ``expired``, because the archive had no room (``archive_full``), or because they cannot be read
     (``bad``). The tasks in ``locks_held`` and ``locks_expired`` were imported without their unique locks. ``checked``
-    lines were read before anything was written; ``warnings`` announce the ones that will be left out.
+    lines were read before anything was written; ``warnings`` announce the lines that will be left out.
     """
 
     checked: int = 0

@@ -106,7 +106,7 @@ def _job(queue: str, states: Sequence[TaskState], total: int, flow: Callable[[in
 def _choose(
     sources: Sequence[Source], where: TaskFilter, now: Progress, progress: OnProgress | None, now_ns: int
 ) -> Flow[list[list[Chosen]]]:
-    """Read all tasks, and keep those that match, as they were then."""
+    """Read all tasks, and keep those that match, as they were when read."""
     found = []
     for source in sources:
         chosen: list[Chosen] = []

@@ -53,7 +53,7 @@ class SearchMethods(Driver):
                 progress(now)
             return Given([info for info in infos if where.wants(info)])
 
-        if source.state is TaskState.ACTIVE:  # few, and their leases are stored elsewhere
+        if source.state is TaskState.ACTIVE:  # active tasks are few, and their leases are stored elsewhere
             listing = Listing(source.queue, source.state, "")
             ids = yield from listing.ids()
             while now.done < len(ids):
@@ -67,14 +67,14 @@ class SearchMethods(Driver):
 
 
 def described(source: Source, page: WalkPage, now_ns: int) -> list[tuple[WalkedTask, TaskInfo]]:
-    """Return the tasks of a page that are really in the state, with their description."""
+    """Return the tasks of a page that are really in the state, with their descriptions."""
     now = at_unix_ns(now_ns)
     found = ((task, describe_listed(source.queue, source.state, task, now)) for task in page.tasks)
     return [(task, info) for task, info in found if info is not None]
 
 
 def sources_of(queue: str, states: Sequence[TaskState], group: str | None = None) -> Flow[list[Source]]:
-    """Return the sources of the tasks of some states; for aggregating, each group or the given one."""
+    """Return the sources of the tasks of some states. For aggregating these are all groups, or the given one."""
     sources: list[Source] = []
     for state in states:
         names = [""]

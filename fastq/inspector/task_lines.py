@@ -48,7 +48,7 @@ def lines_of(
 
 
 def _lock_ends(queue: str, found: list[tuple[WalkedTask, str]]) -> Flow[list[datetime | None]]:
-    """Return until when tasks hold their unique locks; asynq does not note the locks of grouped tasks in the hash."""
+    """Return until when tasks hold their unique locks. asynq does not note the lock of a grouped task in its hash."""
     left = [task.lock_ms for task, _ in found]
     asked = [at for at, (task, key) in enumerate(found) if lock_of(queue, key) and b"unique_key" not in task.fields]
     if asked:

@@ -75,7 +75,7 @@ class Listing:
         return [info for info in infos if info is not None and info.state is self.state]
 
     def read_some(self, ids: Sequence[bytes], now_ns: int) -> Flow[tuple[list[TaskInfo], int]]:
-        """Read the first of the tasks, fewer if they are large; return those in this state, and how many were read."""
+        """Read the first of the tasks, fewer if they are large. Return those in this state, and how many were read."""
         found = yield read_tasks(self.queue, ids)
         infos = (describe(self.queue, task_id, task, now_ns) for task_id, task in zip(ids, found, strict=False))
         return [info for info in infos if info is not None and info.state is self.state], len(found)
@@ -83,8 +83,8 @@ class Listing:
     def ids(self) -> Flow[list[bytes]]:
         """Read the ids of all tasks in this state, in the order of the pages.
 
-        Tasks leave a state at its oldest end, so it is read from the newest on. Then a task that leaves shifts none of
-        the unread ones, and a task that arrives makes one be read twice, which is counted once.
+        Tasks leave a state at its oldest end, so it is read from the newest on. Then a task that leaves shifts no
+        unread task. A task that arrives makes another be read twice; that counts once.
         """
         yield from require_queue(self.queue)
         ids: dict[bytes, None] = {}

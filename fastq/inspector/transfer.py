@@ -111,7 +111,7 @@ def _plan(
     sources = yield from sources_of(origin, known)
     total = yield from sizes_of(*sources)
     parked = sum((yield from together(count_parked(origin), count_parked(target))))
-    if not parked:  # otherwise all its tasks may be parked, and Go's tools may have unlisted it since
+    if not parked:  # else all of its tasks may be parked, and Go's tools may have unlisted the queue
         yield from require_queue(origin)
     move = Move(origin, target, secrets.token_hex(8), _wanted(origin, where or TaskFilter(), now_ns))
     rule: ArchiveRule = yield read_archive_rule(target)

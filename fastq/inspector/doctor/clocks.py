@@ -9,7 +9,7 @@ from fastq.inspector.doctor.vitals import Vitals
 
 WARN_S: Final = 2.0
 BAD_S: Final = 10.0
-"""A lease lasts 30 s by its owner's clock; others wait 30 s more, by their clocks, before they take it over."""
+"""A lease lasts 30 s by its owner's clock. Other servers wait 30 s more, by their clocks, before they take it over."""
 RENEWED_S: Final = 6.0
 """A server renews its entry within this time."""
 WHY: Final = (
@@ -58,8 +58,8 @@ def check_renewal(
 ) -> list[Finding]:
     """Look again at servers whose clocks seem wrong, ``RENEWED_S`` after the first look, which was ``before``.
 
-    A wrong clock differs as much as before. If Redis takes only a part of each heartbeat, the TTL of the entry is
-    renewed but its expiry is not, so the clock seems to fall behind.
+    A wrong clock differs as much as before. If Redis takes only a part of each heartbeat, the entry's TTL is renewed
+    but its expiry is not: then the clock seems to fall behind.
     """
     first, between_s = _skews(before, vitals), passed_s - before_passed_s
     stuck = {

@@ -1,4 +1,4 @@
-"""The doctor's examination: checks everything, and whatever looks wrong a second time before it is reported."""
+"""The doctor's examination: checks everything, and checks again what looks wrong before it is reported."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class Order:
 
 @dataclass
 class Report:
-    """The findings, the possible repairs, and the extent of the examination."""
+    """The findings, the possible repairs, and how much was examined."""
 
     findings: list[Finding] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)
@@ -100,12 +100,12 @@ class _Round:
         self._queues = list(order.queues) or [name for name in listed if is_sendable(name) and name.strip()]
 
     def _now_s(self) -> int:
-        """Return Redis' time, because many machines compare the times stored there."""
+        """Return Redis' time, since the times stored in Redis come from many machines."""
         skew_s = 0.0 if isinstance(self._vitals.skew_s, Refused) else self._vitals.skew_s
         return int(self._order.now_ns() / 1e9 + skew_s)
 
     def look_at_nodes(self) -> Flow[None]:
-        """Look at the memory of each master of a cluster; INFO came from one of them."""
+        """Look at the memory of each master of a cluster, since INFO came from only one of them."""
         if not self._is_cluster:
             return
         ranges = yield from ask(cluster_slots())
@@ -209,7 +209,7 @@ class _Round:
         report.is_partial = survey.is_partial
         if survey.suspects:
             yield Pause(SECOND_LOOK_S)
-            self._listed = yield list_queues()  # a queue may have been created since
+            self._listed = yield list_queues()  # a queue may have been created meanwhile
             again = Survey(among=survey.suspects)
             queues = {suspect.queue for suspect in survey.suspects if suspect.kind not in KEY_KINDS}
             keys_too = any(suspect.kind in KEY_KINDS for suspect in survey.suspects)

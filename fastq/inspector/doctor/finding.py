@@ -15,9 +15,9 @@ class Level(StrEnum):
 
     OK = "ok"
     WARNING = "warning"
-    """It works today, but may fail some day or for some users."""
+    """All works today, but may fail some day or for some users."""
     PROBLEM = "problem"
-    """Tasks are lost, stuck or late, or will be after an event that does happen."""
+    """Tasks are lost, stuck or late, or will be after an event that does occur."""
     UNSEEN = "unseen"
     """It was not checked."""
 
@@ -26,7 +26,7 @@ class Level(StrEnum):
 class Finding:
     """The result of one check, for one queue if ``queue`` is not None.
 
-    ``count`` is the number of cases found, None if they are not counted; ``examples`` are a few of them.
+    ``count`` is the number of cases, None if they are not counted; ``examples`` are a few of them.
     """
 
     check: str
@@ -49,8 +49,8 @@ class Refused:
 def ask(operation: Operation[T], *, may_be_away: bool = False) -> Flow[T | Refused]:
     """Ask Redis for something that not every user may read; returns ``Refused`` if Redis replies with an error.
 
-    If Redis does not answer, this raises; with ``may_be_away`` it returns ``Refused``, because only one node of a
-    cluster is asked, and others may answer.
+    If Redis does not answer, this raises. With ``may_be_away`` it then returns ``Refused``: the question is for one
+    node of a cluster, and other nodes may answer.
     """
     return attempt(_one(operation), may_be_away=may_be_away)
 

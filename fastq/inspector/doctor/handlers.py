@@ -16,7 +16,7 @@ from fastq.wire.codec import view_task_message
 from fastq.wire.notice import ServerNotice
 
 SAMPLED: Final = 100
-"""How many tasks of each state are checked; these are the next ones to run."""
+"""How many tasks of each state are checked: the next ones to run."""
 SHOWN: Final = 5
 
 

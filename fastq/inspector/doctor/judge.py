@@ -107,7 +107,7 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Make one finding for each kind and queue with suspects, and one for each kind without any."""
+    """Make one finding for each kind and queue with suspects, and one for each kind without suspects."""
     findings = []
     for kind in Kind:
         found = survey.of_kind(kind)

@@ -13,9 +13,9 @@ class KeyKind(Enum):
     TASK = auto()
     LOCK = auto()
     PLACE = auto()
-    """A list or set of ids, or of groups: a queue that has one has tasks."""
+    """A list or set of ids or of groups. A queue that has such a key has tasks."""
     ASIDE = auto()
-    """A counter, a mark: it may stay when the queue is gone."""
+    """A counter or a mark, which may stay when the queue is gone."""
     SHARED = auto()
     """Belongs to no queue."""
     UNKNOWN = auto()

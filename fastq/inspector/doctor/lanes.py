@@ -44,7 +44,7 @@ def check_lanes(queues: Sequence[str]) -> Flow[list[Finding]]:
 
 
 def _forgotten(queue: str) -> Flow[list[str]]:
-    """Look at some lanes; return the ones that have tasks, but have no turn and do not wait for one."""
+    """Look at some lanes; return the names of those that have tasks, but neither have a turn nor wait for one."""
     page: NamePage = yield scan_lanes(queue, "0", SAMPLED)
     if not page.names:
         return []

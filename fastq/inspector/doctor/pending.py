@@ -24,7 +24,7 @@ class Pending(NamedTuple):
 def read_pending(queue: str, limit: int | None, now_s: Callable[[], int]) -> Flow[Pending]:
     """Read the ids from the newest on, so that no id that stays in the list is missed.
 
-    It reads about ``limit`` of them at most, or ``MAX_SEARCHED`` if that is more.
+    It stops after about ``limit`` or ``MAX_SEARCHED`` ids, whichever is more.
     """
     found: set[bytes] = set()
     read_ns = now_s() * SECOND_NS

@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places of a queue that can be walked, the keys of a wrong type, and the overdue sets."""
+    """The lists and sets of a queue that can be walked, the keys of a wrong type, and the overdue sets."""
 
     places: list[Place]
     wrong: dict[str, str]
@@ -57,7 +57,7 @@ class Places:
 
 
 def find_places(queue: str, now_s: int) -> Flow[Places]:
-    """Find the places of a queue: the list or set of each state, the groups, and the aggregation sets."""
+    """Find the lists and sets of a queue: one for each state, the groups, and the aggregation sets."""
     expected = {container(queue, state): ("list", state) for state in LISTS}
     expected |= {container(queue, state): ("zset", state) for state in SETS}
     others = {keys.lease(queue): "zset", keys.groups(queue): "set", keys.aggregation_sets(queue): "zset"}
@@ -91,13 +91,13 @@ def _sets(queue: str, now_s: int) -> Flow[tuple[list[Place], list[AggregationSet
             continue
         if score < now_s - OVERDUE_S:
             overdue.append(one)
-        if not math.isinf(score):  # otherwise its tasks were aggregated, and are being deleted
+        if not math.isinf(score):  # at infinity, the set's tasks were aggregated and are being deleted
             places.append(Place(queue, one.key, TaskState.AGGREGATING))
     return places, overdue
 
 
 def walk(place: Place, see: Callable[[Stretch], bool], *, repair: bool = False) -> Flow[int]:
-    """Go through a place until ``see`` returns False; returns the number of ids dropped."""
+    """Go through a list or set until ``see`` returns False; returns the number of ids dropped."""
     start: str | None = "0"
     dropped = 0
     while start is not None:
@@ -108,5 +108,5 @@ def walk(place: Place, see: Callable[[Stretch], bool], *, repair: bool = False) 
 
 
 def is_sendable(name: str) -> bool:
-    """Return whether a name read from Redis is valid text; other names are not sent back."""
+    """Return whether a name read from Redis is valid text; other names are never sent back."""
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)

@@ -10,17 +10,17 @@ from fastq.inspector.doctor.finding import Finding, Level
 from fastq.inspector.doctor.vitals import Vitals
 
 STALE_S: Final = 60
-"""A live server renews its entry, which lasts 10 s, every 5 s; a scheduler renews its own, of 20 s, every 10 s."""
+"""A live server renews its entry every 5 s, and the entry lasts 10 s; for a scheduler it is 10 s and 20 s."""
 LATELY_S: Final = 3600
 
 
 def stale_before(vitals: Vitals) -> int:
-    """Return a Unix second; members that expired before it are stale."""
+    """Return the Unix second before which a member that expired is stale."""
     return int(vitals.redis_now_s) - STALE_S
 
 
 def check_registry(registry: Sequence[RegistryEntry], vitals: Vitals) -> Finding:
-    """Find members that their owners have not renewed for a while; Go's members are never removed by themselves."""
+    """Find members that their owners have not renewed for a while. Go never removes its members by itself."""
     stale = [one for one in registry if one.expires_s < stale_before(vitals)]
     live = Counter(one.listed_in for one in registry if one not in stale)
     if not stale:

@@ -25,7 +25,7 @@ SECOND_NS: Final = 1_000_000_000
 
 @dataclass(frozen=True)
 class Repair:
-    """A possible repair: its subject, its effect, the least number of cases, and the work itself."""
+    """A possible repair: what it repairs, what that changes, the least number of cases, and the work itself."""
 
     check: str
     queue: str | None
@@ -156,4 +156,4 @@ _REPAIRS: Final[dict[Kind, tuple[str, RepairFlow]]] = {
     Kind.LOST_LOCK: ("locks released", _release),
     Kind.FOLLOW_UP: ("follow-ups made pending", _follow),
 }
-"""For each kind, the words for the result, and the repair; repairs are made in this order."""
+"""For each kind, the words for the result, and the repair. Repairs are made in this order."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 MOST_REMEMBERED: Final = 10_000
-"""The limit per kind and queue; beyond it, the report says "at least"."""
+"""The most suspects remembered per kind and queue; above that, the report says "at least"."""
 
 
 class Kind(StrEnum):
@@ -50,7 +50,7 @@ class Suspect:
 
 @dataclass
 class Survey:
-    """The results of a walk; a second walk counts only what the first one also found."""
+    """The results of a walk. A second walk counts only what the first one has found, too."""
 
     among: Collection[Suspect] | None = None
     suspects: dict[Suspect, None] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Survey:
     keys_looked_at: int = 0
     is_partial: bool = False
     refused: dict[str, str] = field(default_factory=dict)
-    """The parts that Redis did not let us examine, and why."""
+    """The parts that Redis did not let fastq examine, and why."""
 
     def suspect(self, suspect: Suspect) -> None:
         """Note a suspect, if it is not noted yet."""

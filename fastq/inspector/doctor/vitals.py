@@ -56,7 +56,7 @@ def read_vitals(now_ns: Callable[[], int]) -> Flow[Vitals]:
     """Read all vitals; a Redis that does not answer, or refuses the login, is an error."""
     info = yield from ask(redis_info())
     if isinstance(info, Refused):
-        yield ping()  # raises for a wrong password, but not for a user who may not read INFO
+        yield ping()  # raises for a wrong password, and needs no right to read INFO
     elif info.get("loading", "0").strip() == "1":
         loading = Refused("Redis is loading its data")
         return Vitals(info, loading, loading, loading, loading, loading, now_ns() / NS, loading, 0.0)
@@ -80,7 +80,7 @@ def read_vitals(now_ns: Callable[[], int]) -> Flow[Vitals]:
 def _skew(now_ns: Callable[[], int]) -> Flow[tuple[float | Refused, float]]:
     """Compare the clocks: Redis read its own at some moment between request and reply."""
     time: Operation[float] = read_time()
-    yield from ask(time)  # so that no connection is opened within the measured time
+    yield from ask(time)  # opens the connection, so that this does not fall within the measured time
     before_s = now_ns() / NS
     theirs_s = yield from ask(time)
     after_s = now_ns() / NS

@@ -23,7 +23,7 @@ KEYS_A_TASK: Final = 3
 LASTING: Final = frozenset(
     {"paused", "archive_rule", "scheduled_groups", "processed", "failed", "limits", "app_limits", "quota"}
 )
-"""Keys of a queue that never expire, and hold no tasks."""
+"""The keys of a queue that never expire and hold no tasks."""
 STUCK_S: Final = 120
 """A lease is taken over 30 s after its end; Go's recoverers look every 60 s."""
 
@@ -40,7 +40,7 @@ class Scope:
     nodes: Sequence[str] = ("fastq",)
     """Names of queues, one on each node of a cluster."""
     served: Collection[str] = ()
-    """Queues that live servers take tasks from, listed or not: servers write archive rules before there are tasks."""
+    """Queues that live servers serve, unlisted ones too, since servers write archive rules before there are tasks."""
 
 
 def find_nodes() -> Flow[Sequence[str]]:
@@ -126,7 +126,7 @@ def survey_keys(listed: Collection[str], survey: Survey, scope: Scope) -> Flow[N
 
 
 class _Sweep:
-    """A walk through keys; pending ids are read once for each queue, since they cannot be looked up one by one."""
+    """A walk through keys. Pending ids are read once for each queue, since they cannot be looked up one by one."""
 
     def __init__(self, listed: frozenset[str], survey: Survey, scope: Scope) -> None:
         self._listed = listed
@@ -171,7 +171,7 @@ class _Sweep:
         return queue in self._listed or queue in self._scope.served
 
     def _kept(self, queue: str, flow: Flow[None]) -> Flow[None]:
-        """Do a part of the walk; if Redis refuses it, note why and go on. Places report their keys of a wrong type."""
+        """Do a part of the walk. If Redis refuses, note why and go on. Keys of a wrong type are reported elsewhere."""
         done: object = yield from attempt(flow)
         if isinstance(done, Refused):
             self._survey.refused[queue] = done.why
