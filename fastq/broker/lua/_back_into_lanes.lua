@@ -1,4 +1,4 @@
--- Moves tasks from pending, where the script has put them, to the front of their lanes. Uses ended, order, groups,
+-- The script has put tasks into pending; moves them to the front of their lanes. Uses ended, order, groups,
 -- only_lanes, orders_of, rank, pending_since.
 local back = only_lanes(order)
 local orders = orders_of(back)
@@ -8,7 +8,7 @@ for _, lane in ipairs(back) do
   local above = is_lifo and (tonumber(redis.call("ZRANGE", waiting, -1, -1, "WITHSCORES")[2]) or 0) + 1
   for _, id in ipairs(ended[lane]) do
     if is_lifo then
-      -- What comes later with a lower priority stays behind it, too.
+      -- Later tasks with a lower priority stay behind this one, too.
       local priority = redis.pcall("HGET", task_prefix .. id, "priority")
       local ranked = rank(pending_since / 1000000000, type(priority) == "string" and tonumber(priority) or 0, "lifo")
       front = string.format("%.0f", math.max(above, ranked))

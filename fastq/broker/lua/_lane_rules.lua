@@ -1,4 +1,4 @@
--- Returns those of the names that are lanes. A group is one if it, its pool, or "*" (all lanes) has a rule.
+-- Returns which of the names are lanes. A group is a lane if it, its pool, or "*" (all lanes) has a rule.
 -- Uses rules_of.
 local function only_lanes(names)
   if #names == 0 then return names end

@@ -1,4 +1,5 @@
--- Reads the tasks to schedule, their lanes (as lanes_of does) and priorities. The plain script gets no priorities.
+-- Reads the tasks to schedule, their lanes (as lanes_of does) and priorities. The plain script, which knows no
+-- priorities, gets the arguments without them.
 local named_ids, words, priorities = {}, {}, {}
 local lane_of = {}
 for at = 4, #ARGV, 7 do

@@ -1,4 +1,4 @@
--- Reads the tasks to park, and how long their lanes rest; the plain script is given the ids alone.
+-- Reads the tasks to park, and how long their lanes rest. The plain script is given the ids alone.
 local named_ids, rests = {}, {}
 for at = 5, #ARGV, 2 do
   named_ids[#named_ids + 1] = ARGV[at]

@@ -1,4 +1,4 @@
--- Lets the lanes of parked tasks rest. They get a turn after that, wherever they waited before. Uses named_ids,
+-- Lets the lanes of parked tasks rest: their next turn is at the end of the rest, wherever they waited. Uses named_ids,
 -- lane_of, outcomes, rests, order, only_lanes.
 local until_us, is_lane, began = {}, {}, now_us()
 for _, lane in ipairs(only_lanes(order)) do is_lane[lane] = true end

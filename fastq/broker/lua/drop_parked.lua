@@ -1,4 +1,4 @@
---[[ drop_parked: delete tasks that a move parked, with their locks, because the other queue does not know that move.
+--[[ drop_parked: delete tasks that a move has parked, and their locks, because the other queue does not know the move.
 KEYS[1] moving       asynq:{q}:moving
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] token        the move's

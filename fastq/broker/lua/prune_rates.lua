@@ -1,6 +1,6 @@
---[[ prune_rates: forget the arrival times of lanes and pools that have passed, as they limit nothing any more.
+--[[ prune_rates: forget arrival times of lanes and pools that are in the past: they limit nothing any more.
 KEYS[1] rates          asynq:{q}:rates
-ARGV[1] cursor         HSCAN's: 0 at first, then the one returned, until that is 0
+ARGV[1] cursor         HSCAN's: 0 at first, then the cursor returned, until that is 0
 ARGV[2] count          fields to look at, about
 builds  none
 returns cursor

@@ -11,7 +11,7 @@ local turns, full, bell = KEYS[1], KEYS[2], KEYS[3]
 local count = tonumber(ARGV[1])
 local time = redis.call("TIME")
 local now = string.format("%.0f", time[1] * 1000000 + time[2])
--- The bell raises for a key of another type before anything is written.
+-- LLEN raises if the bell has a wrong type, before anything is written.
 local has_bell, due, lanes = redis.call("LLEN", bell) > 0, {}, {}
 redis.call("ZCARD", turns)
 for _, name in ipairs(redis.call("ZRANGE", full, "(" .. now, "+inf", "BYSCORE", "LIMIT", 0, count)) do

@@ -1,4 +1,4 @@
---[[ set_limit: change the rule of a lane, a pool, each lane or the queue; what waits for it is looked at again.
+--[[ set_limit: change the rule of a lane, a pool, all lanes or the queue; lanes that wait for it are looked at again.
 KEYS[1] groups        asynq:{q}:groups
 KEYS[2] limits        asynq:{q}:limits
 KEYS[3] turns         asynq:{q}:turns
@@ -13,7 +13,7 @@ KEYS[11] scheduled    asynq:{q}:scheduled
 KEYS[12] retry        asynq:{q}:retry
 ARGV[1] name          the field of the rule
 ARGV[2] pool          the field of a lane's pool, or ""
-ARGV[3] change        set | declare (an app's; changes nothing if declared the same before) | remove | pause | resume
+ARGV[3] change        set | declare (by an app; a rule declared unchanged changes nothing) | remove | pause | resume
 ARGV[4] rule          concurrency:interval_us:burst:weight, then perhaps :order, for set and declare, else ""
 ARGV[5] due_channel   asynq:{q}:due, told of the change
 builds  none
@@ -39,13 +39,13 @@ if change == "pause" or change == "resume" then
 else
   kept = rule
 end
--- These raise for a key of another type before anything is written.
+-- These raise if a key has a wrong type, before anything is written.
 local is_lane = name ~= "" and name ~= "*" and string.sub(name, -2) ~= ":*"
 local has_turn, is_full = redis.call("ZSCORE", turns, name), redis.call("ZSCORE", full, name)
 local has_bell, has_tasks = redis.call("LLEN", bell) > 0, redis.call("ZCARD", group) > 0
 local has_lanes = redis.call("SCARD", groups) > 0
--- A group is a lane only while it has a rule. So a lane that has tasks, or may get some back, keeps a rule that limits
--- nothing.
+-- A group is a lane only while it has a rule. So if a lane has tasks, or may get some back, its rule is not deleted but
+-- replaced by a rule that limits nothing.
 local is_used = is_lane and has_tasks or not is_lane and has_lanes
   or redis.call("EXISTS", pending, active, scheduled, retry) > 0
 if kept == "" and not is_paused and name ~= "" and is_used then
@@ -61,8 +61,8 @@ elseif kept ~= "" then
 else
   redis.call("HDEL", limits, name)
 end
--- A lane that is full or waits for its time gets a turn. A pool is looked at again by the next call of take. The queue
--- is not full any more. A lane that waits for its pool stays there. One that was a group gets its turn by a sweep.
+-- A lane that is full or waits for its time gets a turn; a lane that waits for its pool goes on waiting. The next call
+-- of take looks at a pool again. The queue counts as not full. A lane that was a group gets its turn by a sweep.
 if is_lane and (has_turn or is_full) then
   if is_full then redis.call("ZREM", full, name) end
   redis.call("ZADD", turns, 0, name)

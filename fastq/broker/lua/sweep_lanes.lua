@@ -5,7 +5,7 @@ KEYS[3] turns          asynq:{q}:turns
 KEYS[4] full_lanes     asynq:{q}:full
 KEYS[5] bell           asynq:{q}:bell
 ARGV[1] task_prefix    asynq:{q}:t:
-ARGV[2] cursor         SSCAN's: 0 at first, then the one returned, until that is 0
+ARGV[2] cursor         SSCAN's: 0 at first, then the cursor returned, until that is 0
 ARGV[3] count          groups to look at, about
 builds  queue_prefix .. "g:" .. lane, queue_prefix .. "pool:" .. pool, same hash tag
 returns list: cursor, number of lanes that have got a turn

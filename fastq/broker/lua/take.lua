@@ -11,8 +11,8 @@ KEYS[9] rates          asynq:{q}:rates
 KEYS[10] bell          asynq:{q}:bell
 ARGV[1] task_prefix    asynq:{q}:t:
 ARGV[2] count          tasks at most, 1 to 500
-ARGV[3] max_bytes      bytes of messages at most; the first that goes beyond it is the last one taken
-ARGV[4] lease_score    unix seconds at which the leases end, plus the owner's fraction
+ARGV[3] max_bytes      bytes of messages; the message that exceeds them is the last one taken
+ARGV[4] lease_score    unix seconds at which the leases end, plus the owner's mark
 ARGV[5] look_again     microseconds after which a full lane, pool or queue is looked at again
 builds  task_prefix .. id, queue_prefix .. "g:" .. lane, queue_prefix .. "h:" .. a lane or pool,
   queue_prefix .. "pool:" .. pool, same hash tag
@@ -43,8 +43,8 @@ local now, had_bell = now_us(), not is_quiet and redis.call("EXISTS", bell) == 1
 local function first(of) return redis.call("ZRANGE", of, "0", "0", "WITHSCORES") end
 local first_turn, first_full = first(turns), first(full_lanes)
 
--- Returns after how many microseconds a lane is due, given the first of turns and of full. Servers wait for the bell,
--- which stands for a lane that is ready now. A later time they know from the reply.
+-- Returns after how many microseconds a lane is due, given the first entries of turns and full. A lane that is ready
+-- now rings the bell, for which servers wait. The reply tells them a later time.
 local function next_due(turn, look, visited, is_full)
   local next_turn, next_look = tonumber(turn[2] or nil) or NEVER, tonumber(look[2] or nil) or NEVER
   if is_full or next_turn > now + visited then
@@ -53,13 +53,13 @@ local function next_due(turn, look, visited, is_full)
     redis.call("LPUSH", bell, "1")
   end
   if is_full then next_turn = NEVER end
-  -- Full lanes are looked at by calls that come anyway: for a look alone no server is woken more than once a second.
+  -- Calls that come anyway look at full lanes. A server is woken only for a look at most once a second.
   local due = math.min(next_turn - now, math.max(1000000, next_look - now))
   return due < NEVER and microseconds(math.max(0, due)) or ""
 end
 local function is_due(one) return one[2] and tonumber(one[2]) <= now end
--- A queue whose lanes are full or wait for their time is asked often, so this ends early. Not if the queue has a rule
--- of its own: then the leases must be counted.
+-- A queue whose lanes are full or wait for their time is asked often, so the call ends early here. If the queue has a
+-- rule of its own, it goes on: the leases must be counted.
 if has_pending == 0 and not common[1] and not is_due(first_turn) and not is_due(first_full) then
   return {0, "", "", next_due(first_turn, first_full, 0, false), 0, {}}
 end
@@ -70,17 +70,18 @@ local function text_of(number)
   return texts[number]
 end
 -- rights
--- (Asked here, not first: it takes longer than all the rest of a call that ends above, which writes once at most.)
+-- (Rights are asked for here, not first: asking takes longer than a whole call that ends above, and such a call writes
+-- at most once.)
 
--- These raise for a key of another type before anything is taken off, since it could not be stored then.
+-- These raise if a key has a wrong type, before anything is taken off: it could not be stored then.
 redis.call("LLEN", active)
 redis.call("SCARD", groups)
 redis.call("HGET", rates, "")
 local leased = redis.call("ZCARD", lease)
 
--- A level is a lane or a pool, with the free places and the tokens that its rule leaves; without a rule it is open.
+-- A level is a lane or a pool, with the places and tokens that its rule leaves free. Without a rule it is open.
 
-local parsed = {} -- rules repeat
+local parsed = {} -- by text: many lanes have the same rule
 local function parse(rule)
   local found = parsed[rule]
   if not found then
@@ -95,8 +96,8 @@ local function parse(rule)
   return found
 end
 
--- Returns whether a task without a lease keeps its place in its sequence: it does while it is to run again. A task that
--- is back in its lane is moved to the front there; it needs no place.
+-- Returns whether a task without a lease keeps its place in its sequence: it does while it has yet to run again. A
+-- task that is back in its lane is moved to the front there; it needs no place.
 local function keeps_place(lane, id)
   local state = redis.pcall("HGET", task_prefix .. id, "state")
   if state == "aggregating" then redis.pcall("ZADD", queue_prefix .. "g:" .. lane, "XX", 0, id) end
@@ -104,7 +105,7 @@ local function keeps_place(lane, id)
 end
 
 local looks, looked_at = 0, 0
--- Frees the places of tasks whose lease is gone: whatever ended them, nobody runs them now.
+-- Frees the places of tasks that have no lease any more: nobody runs them.
 local function look(level)
   looks = looks + 1
   -- Of a large set only a part is read. Its cursor, a place in the set, comes from the clock, so all come up in time.
@@ -138,22 +139,22 @@ local function level_of(name, rule, arrival)
     local interval, burst = found.interval, found.burst
     level.interval, level.burst = interval, burst
     level.arrival = math.max(tonumber(arrival or 0) or 0, now)
-    -- So late an arrival is from an earlier limit: the present one begins with one token.
+    -- An earlier limit left so late an arrival; the present limit begins with one token.
     if level.arrival > now + burst * interval then level.arrival = now + (burst - 1) * interval end
     level.tokens = math.floor((level.burst * level.interval - (level.arrival - now)) / level.interval)
   end
   return level
 end
 local function is_open(level) return level.free > 0 and level.tokens > 0 end
--- When to look at a closed level again: at its next token, later if it is full, much later while it is paused.
+-- Returns when to look at a closed level again: at its next token, later if it is full, much later while paused.
 local function again_at(level)
   if level.is_paused then return now + 12 * look_again end
   if level.free <= 0 then return now + look_again end
   return level.arrival - (level.burst - 1) * level.interval
 end
 
-local pools, met = {}, {} -- pools by name; names that were asked for
--- Reads the rules of lanes, and of pools not met before.
+local pools, met = {}, {} -- pools by name; names whose rules have been read
+-- Reads the rules of lanes, and of pools whose rules have not been read.
 local function levels_of(names, more)
   local asked, new_pools = {unpack(names)}, {}
   local function meet(pool)
@@ -178,7 +179,7 @@ local function levels_of(names, more)
   end
   local arrivals = #rated > 0 and redis.call("HMGET", rates, unpack(rated)) or {}
   local function level(at) return level_of(asked[at], rules[at], place[at] and arrivals[place[at]]) end
-  -- A pool of `more` counts even without a rule: lanes may wait for it since it had one.
+  -- A pool of `more` counts even without a rule: it may have had one, and lanes may still wait for it.
   for nth, pool in ipairs(new_pools) do
     local at = #names + nth
     if rules[at] or nth <= #more then pools[pool] = level(at) end
@@ -198,7 +199,7 @@ if own > 0 then left = math.min(left, own - leased) end
 
 local function lease_task(id, was_pending, is_rated)
   local task = task_prefix .. id
-  -- An error here, for a key that is not a hash, would lose the whole batch, which is off its list already.
+  -- The batch is off its list already, so an error here, for a key that is not a hash, would lose it.
   local message = redis.pcall("HGET", task, "msg")
   if type(message) ~= "string" then
     reply[1] = reply[1] + 1
@@ -224,7 +225,7 @@ local function pending_since(id)
 end
 local function take_pending(most)
   if most <= 0 or has_pending == 0 then return end
-  -- The pop comes first: it frees memory, so a Redis that is out of memory lets the writes after it pass.
+  -- The pop comes first: it frees memory, so that a Redis without memory lets later writes pass.
   local ids = redis.call("RPOP", pending, most) or {}
   has_pending = has_pending - #ids
   if #ids == 0 then return end
@@ -286,7 +287,7 @@ local function wait_for_pool(pool, name)
   push(waiting[pool], text_of(now), name)
 end
 
--- Notes what becomes of a lane after its turn: `at` orders those that go on.
+-- Notes whether a lane is empty, is closed or goes on after its turn; `at` orders lanes that go on.
 local function settle(lane, at, share)
   if lane.is_spent then push(spent, lane.name, text_of(lane.arrival)) end
   if lane.is_empty or redis.call("EXISTS", lane.key) == 0 then
@@ -332,7 +333,7 @@ end
 -- Full lanes and pools whose time has come are looked at again: somebody else may have ended their tasks.
 local due_again = redis.call("ZRANGE", full_lanes, "-inf", text_of(now), "BYSCORE", "LIMIT", "0", MOST_LOOKS)
 local visited, again, pools_again = 0, {}, {}
--- The first write frees memory, so a Redis that is out of memory lets those after it pass.
+-- The first write frees memory, so that a Redis without memory lets later writes pass.
 redis.call("ZREM", full_lanes, "", unpack(due_again))
 for _, name in ipairs(due_again) do
   if string.sub(name, -2) == ":*" then
@@ -370,8 +371,8 @@ if #off_turns > 0 then redis.call("ZREM", turns, unpack(off_turns)) end
 for pool, lanes in pairs(waiting) do
   redis.pcall("ZADD", queue_prefix .. "pool:" .. pool_of(pool.name), "NX", unpack(lanes))
 end
--- As many lanes that wait for a pool get a turn as it has places and tokens. If others remain, the pool is looked at
--- again: now if it is still open, else when it is due.
+-- For each free place and token of a pool, one of its waiting lanes gets a turn. If others remain, the pool is looked
+-- at again: now if it is still open, else when it is due.
 for name, pool in pairs(pools) do
   local queue = queue_prefix .. "pool:" .. name
   if pool.is_spent then push(spent, pool.name, text_of(pool.arrival)) end
