@@ -37,7 +37,7 @@ EXIT_FAILED = 1
 EXIT_MISUSED = 2
 EXIT_UNFINISHED = 3
 GC_THRESHOLDS = (50_000, 20, 50)
-"""The first one allows five objects per task, for 10 000 tasks in flight."""
+"""The first threshold allows five objects per task, for 10 000 tasks in flight."""
 
 _log = logging.getLogger("fastq")
 
@@ -45,8 +45,8 @@ _log = logging.getLogger("fastq")
 def run_server(options: ProcessOptions) -> int:
     """Serve until told to stop, and return the exit code.
 
-    1 when it cannot begin or go on, 2 for a bad app path, 3 when a server that would end by itself (``idle_s`` above 0,
-    ``max_tasks``) was told to stop earlier, else 0.
+    It is 1 if the server cannot begin or go on, 2 for a bad app path, and 3 if a server that would end by itself
+    (``idle_s`` above 0, ``max_tasks``) was told to stop before that; else 0.
     """
     try:
         has_finished = serve(options)
@@ -86,7 +86,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 def _loop_factory(wanted: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes the loop; no code of users runs in it, so uvloop may be taken just because it is there."""
+    """Return the maker of the loop. No code of users runs in this loop, so uvloop is taken wherever it is installed."""
     if wanted != "asyncio":
         try:
             return cast("Callable[[], asyncio.AbstractEventLoop]", import_module("uvloop").new_event_loop)
