@@ -85,16 +85,15 @@ class _Loop(asyncio.SelectorEventLoop):
     time = staticmethod(time.monotonic)
 
 
-def _loop_factory(wanted: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return the maker of the loop. No code of users runs in this loop, so uvloop is taken wherever it is installed."""
-    if wanted != "asyncio":
-        try:
-            return cast("Callable[[], asyncio.AbstractEventLoop]", import_module("uvloop").new_event_loop)
-        except ImportError as error:
-            if wanted == "uvloop":
-                text = f"the event loop uvloop cannot be imported ({error}): pip install 'fastq-worker[uvloop]'"
-                raise ServerStartError(text) from None
-    return _Loop
+def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return what makes the loop of this process."""
+    if name == "asyncio":
+        return _Loop
+    try:
+        return cast("Callable[[], asyncio.AbstractEventLoop]", import_module("uvloop").new_event_loop)
+    except ImportError as error:
+        text = f"the event loop uvloop cannot be imported ({error}): pip install 'fastq-worker[uvloop]'"
+        raise ServerStartError(text) from None
 
 
 async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> bool:

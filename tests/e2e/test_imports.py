@@ -32,7 +32,7 @@ def test_the_main_process_imports_what_is_listed_and_no_more(workers: Workers, c
     client.enqueue("ok", retention=600)
     code = "import atexit, sys; from fastq.cli.worker import main;"
     code += "atexit.register(lambda: print('imported:', *sys.modules)); main()"
-    worker = workers.start("--burst", "--concurrency", "1", "--loop", "asyncio", program=(sys.executable, "-c", code))
+    worker = workers.start("--burst", "--concurrency", "1", program=(sys.executable, "-c", code))
     assert worker.ended() == 0, worker.text
     imported = set(worker.text.partition("imported:")[2].split())
     ours = {module for module in imported if module.split(".")[0] == "fastq"}

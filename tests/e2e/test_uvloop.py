@@ -36,7 +36,7 @@ def workers(url: str, tmp_path: Path) -> Iterator[Workers]:
         yield workers
 
 
-@pytest.mark.parametrize("loop", ["auto", "uvloop", "asyncio"])
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_the_first_line_names_uvloop_where_it_is_taken(workers: Workers, client: Client, view: View, loop: str) -> None:
     task = client.enqueue("ok", retention=600)
     worker = workers.start("--loop", loop, "--concurrency", "1", "--burst")
@@ -45,10 +45,7 @@ def test_the_first_line_names_uvloop_where_it_is_taken(workers: Workers, client:
     assert ("with uvloop serves" in worker.text) == (loop != "asyncio")
 
 
-def test_without_uvloop_a_worker_takes_asyncio_unless_told_otherwise(workers: Workers) -> None:
-    worker = workers.start("--loop", "auto", "--concurrency", "1", "--burst", program=WITHOUT)
-    assert worker.ended() == 0, worker.text
-    assert "uvloop" not in worker.text
+def test_without_uvloop_a_worker_that_is_told_to_take_it_says_what_to_install(workers: Workers) -> None:
     refused = workers.start("--concurrency", "1", "--burst", program=WITHOUT)
     assert refused.ended() == 1
     assert "uvloop cannot be imported" in refused.text

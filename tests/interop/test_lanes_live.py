@@ -19,7 +19,7 @@ from tests.e2e.harness import Workers
 from tests.e2e.test_death import SHORT
 from tests.e2e.view import View
 from tests.interop.peer import SECOND_NS, GoPeer
-from tests.interop.records import GoTask
+from tests.interop.records import GoOptions, GoTask
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.interop
@@ -150,7 +150,7 @@ def test_sequences_of_a_go_producer_keep_their_order_while_servers_are_killed(
     fails, names = (1, 0, 0, 2, 0), ("acme", "other", "third")
     for number, times in enumerate(fails * 2):
         for lane in names:
-            options = {"group": lane, "task_id": f"{lane}-{number:02}"}
+            options: GoOptions = {"group": lane, "task_id": f"{lane}-{number:02}"}
             go.enqueue(GoTask("stumble", b"%d" % times, None, options))
     quick = {"retry_delay": "tests.e2e.apps:quick_retry", "delayed_task_check_interval": 0.05, "concurrency": 2}
     serving = [workers.start_timed(SHORT, **quick).is_ready() for _ in range(2)]

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from fastq.broker.inspect.examine import TASKS_A_CALL, Stretch, examine_leases, examine_lock, examine_tasks, list_parked
 from fastq.broker.inspect.keyspace import KEYS_A_CALL, KeyPage, glob_of, node_tags, scan_keys
@@ -72,8 +72,8 @@ def _survey_follow_ups(queue: str, survey: Survey) -> Flow[None]:
     """Look at what was enqueued by key while a task ran: at all of it, or at 200 of more."""
     ids: list[bytes] = yield list_again(queue)
     names = [one.decode("utf-8", "replace") for one in ids]
-    reads = (Operation("HGET", (keys.task(queue, one),), ("state",), idempotent=True) for one in names)
-    states = yield from together(*reads)
+    fields = [(keys.task(queue, one),) for one in names]
+    states = yield from together(*(Operation[Any]("HGET", field, ("state",), idempotent=True) for field in fields))
     for name, state in zip(names, states, strict=True):
         if state != b"active":
             survey.suspect(Suspect(Kind.FOLLOW_UP, queue, "", name))

@@ -23,7 +23,7 @@ Duration: TypeAlias = float | timedelta
 Hook: TypeAlias = str | Callable[..., Any] | None
 
 START_METHODS: Final = ("forkserver", "spawn")
-LOOPS: Final = ("auto", "asyncio", "uvloop")
+LOOPS: Final = ("asyncio", "uvloop")
 UNKNOWN_TASKS: Final = ("auto", "retry", "return")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
@@ -167,9 +167,7 @@ class ServerConfig:
     )
     async_concurrency: int = _setting("count", 100, "coroutines that one child runs at once", least=1, most=100_000)
     prefetch_time: Duration = _setting("seconds", 0.05, "how much work to prefetch for a child", least=0.001)
-    loop: str = _setting(
-        "choice", "auto", "event loop of the main process; auto: uvloop where it is installed, else asyncio", of=LOOPS
-    )
+    loop: str = _setting("choice", "asyncio", "event loop of the main process", of=LOOPS)
     history: bool = _setting("flag", True, "keep what tasks did in Redis: 8 hours by minute, 14 days by hour")
     metrics_listen: str | None = _setting(
         "address", None, "serve /metrics, /healthz and /readyz here, for example 127.0.0.1:9464; port 0: any free one"

@@ -42,7 +42,7 @@ def test_the_defaults_are_asynqs_where_asynq_has_them() -> None:
     assert (config.janitor_batch_size, config.group_max_size) == (100, 0)
     assert (config.max_tasks_per_child, config.max_memory_per_child, config.async_concurrency) == (0, 0, 100)
     assert (config.start_method, config.log_level, config.log_format) == ("forkserver", "info", "text")
-    assert config.loop == "auto"
+    assert config.loop == "asyncio"
     hooks = ("health_check", "group_aggregator", "retry_delay", "is_failure", "error_handler")
     assert [getattr(config, name) for name in hooks] == [None] * 5
 

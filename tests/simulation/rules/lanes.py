@@ -60,7 +60,7 @@ class Level:
 
 def _comes_again(history: History) -> Iterator[Placed]:
     """Yield the ends of leases after which the same Redis gives the task to somebody once more."""
-    later = set()
+    later: set[str] = set()
     for one in reversed(history.lanes):
         match one:
             case Switched():
