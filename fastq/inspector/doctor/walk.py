@@ -73,7 +73,8 @@ def _survey_follow_ups(queue: str, survey: Survey) -> Flow[None]:
     ids: list[bytes] = yield list_again(queue)
     names = [one.decode("utf-8", "replace") for one in ids]
     fields = [(keys.task(queue, one),) for one in names]
-    states = yield from together(*(Operation[Any]("HGET", field, ("state",), idempotent=True) for field in fields))
+    reads: list[Operation[Any]] = [Operation("HGET", field, ("state",), idempotent=True) for field in fields]
+    states = yield from together(*reads)
     for name, state in zip(names, states, strict=True):
         if state != b"active":
             survey.suspect(Suspect(Kind.FOLLOW_UP, queue, "", name))
