@@ -47,8 +47,8 @@ def retry(
 ) -> int:
     """Run failed tasks again now: they go to pending, from retry and from the archive.
 
-    They keep their number of attempts, as with task run. With a filter, all tasks are read first, and the number of
-    matches is shown. A task that ran and failed again before its turn is left out.
+    They keep their number of attempts, as with task run. With a filter, all tasks are read first. The number of matches
+    is shown. A match that has run and failed again since it was read is left out.
     """
     as_json = bool(more.pop("as_json"))
     known = [state for state in FAILED if state in states or not states]

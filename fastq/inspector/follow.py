@@ -121,7 +121,11 @@ class Follower:
         return {task_id: describe(self._queue, task_id, task, now_ns) for task_id, task in pairs}
 
     def _in_question(self, peek: Peek) -> Iterator[bytes]:
-        """Return the ids to look up: first tasks that ran, then tasks that came, then tasks that left."""
+        """Yield the ids to look up.
+
+        First those that left active: they ran. Then those that are new in a state. Last those that left pending, retry
+        or scheduled.
+        """
         yield from self._left(peek, TaskState.ACTIVE)
         for state in (TaskState.ACTIVE, TaskState.ARCHIVED, TaskState.RETRY, TaskState.COMPLETED, TaskState.SCHEDULED):
             yield from self._came(peek, state)

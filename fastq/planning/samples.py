@@ -52,12 +52,12 @@ class Extent:
 
     @property
     def bytes(self) -> int:
-        """Return the largest size in Redis, in bytes."""
+        """Return the most bytes that the measurement keeps in Redis at a time."""
         return round(_BYTES * max(self.scale, 0.05))
 
     @property
     def megabytes(self) -> int:
-        """Return the largest size in Redis, in MB."""
+        """Return the same in MB, rounded up."""
         return math.ceil(self.bytes / 2**20)
 
     @property

@@ -43,9 +43,10 @@ class _Series:
     counters: tuple[str, ...] = ()
 
     def query_of(self, queues: Sequence[str], step_s: int) -> str:
-        """Write the query. A point covers the time since the previous point, so that no peak is left out.
+        """Return the query.
 
-        Of several exporters of a queue the highest value counts.
+        A rate covers the step, but at least ``LOOKBACK_S``. A point of a gauge is the highest value of a step that is
+        longer than ``LOOKBACK_S``, else the last value. If several exporters report a queue, the highest value counts.
         """
         selector = selector_of(queues)
         if self.counters:

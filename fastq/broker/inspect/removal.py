@@ -140,7 +140,10 @@ def sweep_queue(queue: str) -> Flow[int]:
 
 
 def keys_of_queue(queue: str) -> list[str]:
-    """Name the keys of a queue that has had tasks for less than a day, without the keys of tasks, groups and locks."""
+    """Return the keys of a queue whose first task came less than a day ago: of counters, today's and yesterday's.
+
+    Keys of tasks, groups, lanes, locks and tracebacks are not among them.
+    """
     now = datetime.now(UTC)
     counters = (keys.processed, keys.failed, keys.lost, keys.history_hours)
     return [

@@ -8,7 +8,8 @@ for _, lane in ipairs(back) do
   local above = is_lifo and (tonumber(redis.call("ZRANGE", waiting, -1, -1, "WITHSCORES")[2]) or 0) + 1
   for _, id in ipairs(ended[lane]) do
     if is_lifo then
-      -- Later tasks with a lower priority stay behind this one, too.
+      -- A lifo lane begins with its highest score. `above` is before all that wait now. `ranked` is before tasks with a
+      -- lower priority that come later.
       local priority = redis.pcall("HGET", task_prefix .. id, "priority")
       local ranked = rank(pending_since / 1000000000, type(priority) == "string" and tonumber(priority) or 0, "lifo")
       front = string.format("%.0f", math.max(above, ranked))

@@ -45,7 +45,7 @@ def in_lanes(operation: Operation[T], queue: str) -> Operation[T]:
 
 
 def has_rules(queue: str) -> Operation[int]:
-    """Count the rules for the lanes of a queue."""
+    """Count the limits of a queue: those of its lanes, its pools, all its lanes, and the queue as a whole."""
     return Operation("HLEN", (keys.limits(queue),), (), int, idempotent=True)
 
 

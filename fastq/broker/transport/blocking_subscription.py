@@ -73,7 +73,7 @@ class BlockingSubscription:
 
     def _read(self, within_s: float) -> Any:
         try:
-            # A timeout of 0 would mean none to redis-py.
+            # At least 1 ms: with 0, redis-py would not wait at all.
             reply = self._connection.read_response(
                 disable_decoding=True, disconnect_on_error=False, timeout=max(within_s, 0.001), push_request=True
             )

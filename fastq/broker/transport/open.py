@@ -83,7 +83,7 @@ def _reply_s(client: BlockingRedis | AsyncRedis) -> float:
 
 
 def _limits(confirm: Confirm | None, at_most_s: float | None) -> dict[str, float]:
-    """Return the arguments of ``connect`` for the time of a reply, including the reply to WAIT."""
+    """Return the time limits of ``connect``: ``at_most_s`` for each step, or else more time for what WAIT takes."""
     if at_most_s is not None:
         return {"at_most_s": at_most_s}
     return {} if confirm is None else {"more_s": confirm.timeout_s}

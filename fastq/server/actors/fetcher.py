@@ -266,7 +266,7 @@ class Fetcher(PerNodeActor):
         self._dequeues.begin(calls)
         try:
             if self._dequeues.brought:
-                await asyncio.sleep(0)  # sends it in this turn of the loop
+                await asyncio.sleep(0)  # lets this request go out first
                 self._hand_on()
             results = await answer
         except BaseException:

@@ -1,4 +1,6 @@
-"""The task log: a line of JSON for each attempt whose end is written to Redis, in a file or on stdout.
+"""The task log: a line of JSON for each attempt, in a file or on stdout.
+
+The line is added once Redis has the end, or once the lease is known to be lost.
 
 A thread does the writing, so the main process never waits for a disk.
 """
