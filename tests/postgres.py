@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,9 +50,9 @@ class Postgres:
         assert self._process is not None
         return self._process.pid
 
-    def start(self, connections: int, *, is_synced: bool = False) -> None:
+    def start(self, connections: int, durability: Sequence[str]) -> None:
         options = ["-D", str(self._data), "-p", str(self.port), "-h", "127.0.0.1", "-k", ""]
-        options += ["-c", f"max_connections={connections}", *([] if is_synced else ["-F"])]
+        options += ["-c", f"max_connections={connections}", *durability]
         with self._log.open("wb") as file:
             program = self._programs / "postgres"
             self._process = subprocess.Popen([program, *options], user=self._user, cwd="/", stdout=file, stderr=file)
@@ -81,13 +81,13 @@ def _programs() -> Path:
 
 
 @contextmanager
-def postgres(connections: int = 20, *, is_synced: bool = False) -> Iterator[Postgres]:
-    """Run a server that takes so many connections; with ``is_synced`` its writes survive a crash of the machine."""
+def postgres(connections: int = 20, durability: Sequence[str] = ("-F",)) -> Iterator[Postgres]:
+    """Run a server that takes so many connections; as it comes, a crash of the machine may lose what it wrote."""
     programs = _programs()
     with tempfile.TemporaryDirectory(prefix="fastq-postgres-") as directory:
         server = Postgres(programs, Path(directory))
         try:
-            server.start(connections, is_synced=is_synced)
+            server.start(connections, durability)
             yield server
         finally:
             server.stop()

@@ -53,7 +53,8 @@ class Forked:
     def send_signal(self, signum: int) -> None:
         """Send a signal, if it runs."""
         if self.poll() is None:
-            os.kill(self.pid, signum)
+            with suppress(ProcessLookupError):  # it has just ended, and its starter has waited for it
+                os.kill(self.pid, signum)
 
     def kill(self) -> None:
         """Kill it."""

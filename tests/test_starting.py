@@ -25,7 +25,7 @@ json.dump(
         "directory": os.getcwd(),
         "environment": {name: os.environ[name] for name in os.environ if name != "_"},
         "path": sys.path,
-        "open": [fd for fd in range(3, 256) if os.path.exists(f"/proc/self/fd/{fd}") and not os.get_inheritable(fd)],
+        "open": [fd for fd in range(3, 256) if os.path.exists(f"/proc/self/fd/{fd}")],
         "main": [__spec__.name, "teller" in sys.modules],
         "streams": [[each.encoding, each.errors, each.line_buffering] for each in (sys.stdin, sys.stdout, sys.stderr)],
         "input": sys.stdin.read(),

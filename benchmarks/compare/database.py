@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
-import psycopg
+import pytest
 
 from benchmarks.compare.conditions import Condition, There, proxy
 from benchmarks.compare.family import TICK, processes
+from benchmarks.compare.producer import TurnError
 from tests.postgres import Postgres, postgres
 
 
@@ -21,6 +22,8 @@ class Database:
     @contextmanager
     def client(self) -> Iterator["Database"]:
         """Connect the harness."""
+        import psycopg  # noqa: PLC0415 - only who compares with PostgreSQL needs it
+
         with psycopg.connect(self._server.dsn, autocommit=True) as self._connection:
             yield self
 
@@ -42,8 +45,14 @@ class Database:
 
 @contextmanager
 def postgres_server(condition: Condition) -> Iterator[There]:
-    """Run PostgreSQL, and what is before it: with fsync where Redis would keep its data, too."""
+    """Run PostgreSQL, and what is before it; it may lose as much as Redis: all, or the last second."""
+    if condition.is_tls:
+        raise TurnError("PostgreSQL has no TLS here")
+    durability = ("-c", "synchronous_commit=off") if condition.config else ("-F",)
     with ExitStack() as stack:
-        server = stack.enter_context(postgres(100, is_synced=bool(condition.config)))
+        try:
+            server = stack.enter_context(postgres(100, durability))
+        except pytest.skip.Exception as error:
+            raise TurnError(str(error)) from None
         far = proxy(server.port, condition.away_ms) if condition.away_ms else nullcontext(server.port)
         yield There(Database(server), stack.enter_context(far), "postgresql")

@@ -13,7 +13,7 @@ from fastq.app.function import TaskFunction
 from fastq.app.payload import Payload, hints_of
 from fastq.batch import Batch, Batching
 from fastq.hooks import FailureRule
-from fastq.running import Context as Attempt
+from fastq.running import Context as RunContext
 from fastq.running import RunningTask
 from fastq.wire.messages import TaskMessage
 
@@ -94,8 +94,8 @@ def typed_batching(limits: Batching, payload: Payload, env: Callable[[], Any], r
     """Return how batches of typed tasks are made: each task becomes a context with ``env``, and its argument."""
     argument = payload.caller(lambda item: item)
 
-    def unpack(message: TaskMessage, attempt: Attempt) -> tuple[RunningTask, Any]:
-        task: Context[Any] = Context(message, attempt)
+    def unpack(message: TaskMessage, context: RunContext) -> tuple[RunningTask, Any]:
+        task: Context[Any] = Context(message, context)
         item = argument(task)
         task.env = env()
         if rule is not None:

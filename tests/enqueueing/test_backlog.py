@@ -249,7 +249,7 @@ def test_submitted_tasks_wait_as_others(clients: Callable[..., Any], db: Redis) 
 def test_the_wait_is_no_part_of_the_time_of_a_call(clients: Callable[..., Any], db: Redis) -> None:
     fill(db, 5)
     with pytest.raises(QueueFullError):  # not BrokerTimeoutError
-        clients({"max_pending": 5, "full_timeout": 1.2, "timeout": 1}, "enqueue", "t")
+        clients({"max_pending": 5, "full_timeout": 2.1, "timeout": 2}, "enqueue", "t")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import (
 const tracked = 200 * time.Millisecond
 
 func main() {
-	if len(os.Args) < 2 {
+	if len(os.Args) < 2 || os.Args[1] != "produce" && len(os.Args) < 3 {
 		fail(fmt.Errorf("usage: goasynq produce|work CONCURRENCY"))
 	}
 	redis, err := asynq.ParseRedisURI(os.Getenv("COMPARE_REDIS_URL"))

@@ -10,8 +10,8 @@ for _, lane in ipairs(back) do
     if is_lifo then
       -- A lifo lane begins with its highest score. `above` is before all that wait now. `ranked` is before tasks with a
       -- lower priority that come later.
-      local priority = redis.pcall("HGET", task_prefix .. id, "priority")
-      local ranked = rank(pending_since / 1000000000, type(priority) == "string" and tonumber(priority) or 0, "lifo")
+      local word = redis.pcall("HGET", task_prefix .. id, "priority")
+      local ranked = rank(pending_since / 1000000000, type(word) == "string" and word or "", "lifo")
       front = string.format("%.0f", math.max(above, ranked))
     end
     if type(redis.pcall("ZADD", waiting, front, id)) == "number" then

@@ -374,8 +374,8 @@ class AsyncBroker:
         finally:
             flow.close()  # close it now: an exception that is still held would keep the flow open
 
-    def _limit(self, beside_s: float = 0.0) -> Limit | None:
-        return None if self._timeout_s is None else Limit.from_now(self._timeout_s + beside_s)
+    def _limit(self, after_s: float = 0.0) -> Limit | None:
+        return None if self._timeout_s is None else Limit.from_now(self._timeout_s, after_s)
 
     async def _take(self, step: Step, limit: Limit | None) -> Any:
         match step:

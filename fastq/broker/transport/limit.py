@@ -27,9 +27,9 @@ class Limit(NamedTuple):
     """Whether each round trip is made on a new connection."""
 
     @classmethod
-    def from_now(cls, timeout_s: float) -> "Limit":
-        """Return the limit of a call that begins now."""
-        return cls(timeout_s, time.monotonic() + timeout_s)
+    def from_now(cls, timeout_s: float, after_s: float = 0.0) -> "Limit":
+        """Return the limit of a call whose time begins now, or after a wait of so many seconds."""
+        return cls(timeout_s, time.monotonic() + after_s + timeout_s)
 
     @classmethod
     def of_rest(cls, soon: Soon, reply_s: float, before: "Limit | None") -> "Limit":

@@ -429,6 +429,15 @@ def test_what_comes_back_into_a_lifo_lane_is_before_what_comes_with_a_lower_prio
     assert lanes.take() == ["a", "low"]
 
 
+def test_what_comes_back_into_a_lifo_lane_keeps_its_priority_beside_a_deadline(lanes: LaneBench) -> None:
+    lanes.rule("x", LIFO)
+    lanes.add("x", "a", priority=by(NOW_S + 60, 3))
+    assert lanes.take() == ["a"]
+    lanes.bench.run(in_lanes(requeue(QUEUE, ["a"], NOW_NS, Guard(OURS, NOW_S + 60)), QUEUE))
+    lanes.add("x", "low", priority=1)
+    assert lanes.take() == ["a", "low"]
+
+
 def test_a_task_that_was_there_keeps_its_priority(lanes: LaneBench) -> None:
     lanes.add("x", "a", priority=1)
     lanes.add("x", "b", state=TaskState.SCHEDULED, run_at_s=NOW_S + 60, priority=1)
