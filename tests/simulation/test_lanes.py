@@ -200,6 +200,9 @@ def in_turn(*turns: str, at_s: float = 1.0) -> tuple[InRedis, ...]:
 
 
 CAME_BACK = (Waiting(1, "p:1", ("a",)), A, Waiting(1, "p:1", ()), A_ENDS, Waiting(1.2, "p:1", ("a",)))
+E_WAITED = (Waiting(1, "p:1", ("e",)), Placed(1.1, "e", True), Waiting(1.1, "p:1", ()))
+E_WAITS = (Placed(1.2, "e", False), Waiting(1.2, "p:1", ("e",)), Waiting(1.3, "p:1", ("a", "e")))
+A_FIRST = (Placed(1.4, "a", True), Waiting(1.4, "p:1", ("e",)))
 OF_B, OF_C = ((one, Waiting(one.at_s, "p:1", ("a",))) for one in (B, C))
 
 
@@ -226,6 +229,9 @@ OF_B, OF_C = ((one, Waiting(one.at_s, "p:1", ("a",))) for one in (B, C))
             (LIFO, *CAME_BACK, Waiting(1.3, "p:1", ("a", "e")), Placed(1.5, "e", True), Waiting(1.5, "p:1", ("a",))),
             False,
         ),
+        # Only its take was lost, with the former master: it waits where it was. Seed 400433 of any-lanes.
+        ((*E_WAITED, Switched(1.2), *E_WAITS, *A_FIRST), True),
+        ((*E_WAITED, *E_WAITS, *A_FIRST), False),
     ],
 )
 def test_a_lane_keeps_its_order(lanes: tuple[InRedis, ...], is_kept: bool) -> None:

@@ -69,7 +69,7 @@ class Orders:
                 }
             case Placed(is_taken=True):
                 self.taken.setdefault(one.id, []).append(one.at_s)
-            case Placed():
+            case Placed() if one.at_s != self.lanes.switched_s:  # what lost its take with a master did not come back
                 self.freed_s[one.id] = one.at_s
             case Waiting():
                 yield from self._changes(one)
