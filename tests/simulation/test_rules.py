@@ -56,6 +56,7 @@ BY_KEY = tuple(
     )
 )
 LATE_ONE = (*BY_KEY, Began(6, "k#1", "s", 0, "s"), Ended(7, "k#1", "s", "DONE", "s", 25.0))
+LATE_WITHOUT = (Struck(5, 40, "s", "stop"), Began(40, "k#1", "s", 0, ""), Ended(41, "k#1", "s", "CANCELED", "", 0))
 STORED = (Keyed(1, "k", 1, True), Keyed(2, "k", 2, True))
 SAVED = (Wrote(1.2, "k#1", "CHECKPOINT", "one"), Saved(1.3, "k#1", "one"))
 FEW_TICKS = (Ticked(1, "t", 6, "a"), Ticked(2, "t", 12, "a"), Ticked(3, "t", 24, "a"))
@@ -129,6 +130,10 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
         ((*DONE, *BY_KEY), (*STORED, Keyed(3, "k", 3, None)), KEPT, ""),
         ((*DONE, *BY_KEY), (*STORED, Keyed(3, "k", 3, False)), KEPT, ""),
         ((*DONE, *LATE_ONE), STORED, KEPT, "in_turn"),
+        # It woke after its lease had ended, and was stopped: seed 400589 of any-lanes.
+        ((*DONE, *BY_KEY, *LATE_WITHOUT), STORED, KEPT, ""),
+        ((*DONE, *BY_KEY[:3], *LATE_WITHOUT), STORED[:1], KEPT, ""),
+        ((*DONE, BY_KEY[0], *LATE_WITHOUT), STORED[:1], KEPT, "newest"),
         ((*DONE, RolledBack(5, "k"), RolledBack(5, "k#1"), *LATE_ONE), STORED, KEPT, ""),
         ((*DONE, RolledBack(5, "k"), RolledBack(5, "k#1"), *LATE_ONE), (*STORED, *SAVED), KEPT, ""),
         ((*DONE, *LATE_ONE), (*STORED, *SAVED), KEPT, "checkpoints"),

@@ -1,4 +1,7 @@
-"""What is promised of tasks that are enqueued by key: the newest is run last, and none comes after a newer one."""
+"""What is promised of tasks that are enqueued by key: the newest is run last, and none comes after a newer one.
+
+A server that stood still may begin, for a moment, what others have run meanwhile; that counts for nothing here.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -9,14 +12,15 @@ from tests.simulation.judge import History, Run
 
 
 def _by_key(history: History) -> Iterator[tuple[str, list[Keyed], list[tuple[int, Run]]]]:
-    """Yield each key with what was sent, and its runs in order, each with the number of what it ran."""
+    """Yield each key with what was sent, and its runs with a lease in order, each with the number of what it ran."""
     sent = defaultdict(list)
     for one in history.all_of(Keyed):
         sent[one.key].append(one)
     for key, all_sent in sent.items():
         if key not in history.rolled_back:
             runs = [(one.number, run) for one in all_sent for run in history.runs.get(f"{key}#{one.number}", ())]
-            yield key, all_sent, sorted(runs, key=lambda pair: pair[1].began_s)
+            owned = [(number, run) for number, run in runs if run.owner == run.server]
+            yield key, all_sent, sorted(owned, key=lambda pair: pair[1].began_s)
 
 
 def newest(history: History) -> Iterator[str]:
