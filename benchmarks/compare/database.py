@@ -22,7 +22,7 @@ class Database:
     @contextmanager
     def client(self) -> Iterator["Database"]:
         """Connect the harness."""
-        import psycopg  # noqa: PLC0415 - only who compares with PostgreSQL needs it
+        import psycopg
 
         with psycopg.connect(self._server.dsn, autocommit=True) as self._connection:
             yield self

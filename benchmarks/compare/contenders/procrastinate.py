@@ -22,8 +22,8 @@ PROCRASTINATE = Contender(
     guarantee=Guarantee.LEAST,
     detail="a row that is deleted at the end; what a dead worker had is started again by a periodic task of the user's",
     settings="two workers of concurrency 32, jobs deleted when they end; bulk by `batch_defer`; it keeps no "
-    "results. PostgreSQL is without fsync where Redis keeps nothing, and without synchronous commit where Redis syncs every "
-    "second; what is said of Redis is said of PostgreSQL",
+    "results. PostgreSQL is without fsync where Redis keeps nothing, and commits asynchronously where Redis syncs "
+    "every second; what is said of Redis is said of PostgreSQL",
     guess=Rates(each=500, many=3_000, noop=300),
     produce=module("procrastinate_app"),
     work=_work,

@@ -249,6 +249,7 @@ class _AsyncSentinels(AsyncSentinel):
             try:
                 answers = await search.ask(sentinel.pipeline(transaction=False)).execute(raise_on_error=False)
             except CONNECT_FAULTS as error:
+                _let_go_of_callers(sentinel)
                 search.note(sentinel, error)
                 continue
             if search.take(sentinel, answers):
@@ -257,6 +258,18 @@ class _AsyncSentinels(AsyncSentinel):
             for call in self.on_switch:
                 asyncio.get_running_loop().call_soon(call)  # called later, when the pool has the address, too
         return self.known.address
+
+
+def _let_go_of_callers(sentinel: AsyncRedis) -> None:
+    """Drop the tracebacks that connections keep which are broken.
+
+    A connection's stream keeps the fault until the connection is made anew, which may be never for a sentinel that
+    nobody asks. From Python 3.12 on, the traceback of a fault keeps all callers, with the tasks that they work on.
+    """
+    for connection in sentinel.connection_pool._available_connections:
+        stream = connection._parser._stream  # type: ignore[attr-defined]  # that of its asyncio parsers
+        if stream is not None and (fault := stream.exception()) is not None:
+            fault.__traceback__ = None
 
 
 class _MasterConnection(SentinelManagedConnection):
