@@ -50,7 +50,7 @@ class Postgres:
         assert self._process is not None
         return self._process.pid
 
-    def start(self, connections: int, durability: Sequence[str]) -> None:
+    def start(self, connections: int, durability: Sequence[str] = ("-F",)) -> None:
         options = ["-D", str(self._data), "-p", str(self.port), "-h", "127.0.0.1", "-k", ""]
         options += ["-c", f"max_connections={connections}", *durability]
         with self._log.open("wb") as file:

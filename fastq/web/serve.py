@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -132,7 +133,7 @@ class Protocol(H11Protocol):
         """Wait for the first request, unless there are too many connections."""
         super().connection_made(transport)
         host = self.client[0] if self.client else ""
-        self.address, self.began_s = address_of(host), self.loop.time()
+        self.address, self.began_s = address_of(host), time.monotonic()  # uvloop's clock has milliseconds
         self._make_room(is_one_of(host, self.trusted))
         self._wait()
 
@@ -167,7 +168,7 @@ class Protocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         super().on_response_complete()
-        self.began_s = self.loop.time()
+        self.began_s = time.monotonic()
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:

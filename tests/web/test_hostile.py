@@ -521,9 +521,8 @@ def rest_of(connection: socket.socket) -> bytes:
 def test_one_address_has_few_connections_that_are_not_let_in(
     url: str, db: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "HEAD_S", 1e6)
-    monkeypatch.setattr(serve, "MOST_OF_AN_ADDRESS", 5)
-    monkeypatch.setattr(serve, "MOST_CONNECTIONS", 9)
+    for name, value in (("HEAD_S", 1e6), ("MOST_OF_AN_ADDRESS", 5), ("MOST_CONNECTIONS", 9)):
+        monkeypatch.setattr(serve, name, value)
     with serving(FastqWeb(url, auth=None), http=serve.Protocol) as served, ExitStack() as stack:
 
         def half_a_head(source: str) -> socket.socket:
