@@ -24,6 +24,7 @@ from fastq.broker.operations.aggregate import (
     take_set,
 )
 from fastq.broker.operations.enqueue import register_queue
+from fastq.broker.operations.lanes import in_lanes
 from fastq.broker.operations.lease import LeasedTask
 from fastq.common.clock import Clock
 from fastq.errors import BrokerError
@@ -188,7 +189,9 @@ class Aggregator(Actor):
         now_s = self._now_s()
         self.get_on()
         self._open.add(one)
-        taken = await self._commands.run(take_set(one, self._rule, now_s, now_s + self._timing.aggregation_s))
+        take = take_set(one, self._rule, now_s, now_s + self._timing.aggregation_s)
+        # Redis decides whether the group is a lane: this server may have been cut off when its queue got lanes.
+        taken = await self._commands.run(in_lanes(take, queue))
         turn = await self._aggregate(one, taken) if taken else Turn.OVER
         self._open.discard(one)
         return turn

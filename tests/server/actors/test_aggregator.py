@@ -19,6 +19,7 @@ from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.base.commands import Commands
 from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.wire import keys
+from fastq.wire.limit import Limit, write_rule
 from tests.broker.harness import NOW_S, QUEUE
 from tests.manual_clock import ManualClock
 from tests.server.actors.groups import aggregator_on, concat, in_process, join, leftovers, outcome
@@ -28,7 +29,7 @@ from tests.waiting import PATIENCE_S, until
 DUE_S = NOW_S - 60
 SCRIPTS = (
     "scan_groups",
-    "aggregation_check",
+    "aggregation_check_lanes",
     "read_aggregation_set",
     "commit_aggregation_set",
     "delete_aggregation_set",
@@ -47,6 +48,19 @@ def test_the_tasks_of_a_due_group_become_one_in_the_order_in_which_they_joined(d
         assert (leftovers(bench.queue), len(bench.queue.states())) == ({}, 1)
         assert (bench.stats.aggregated, aggregating.is_busy) == (1, False)
         assert bench.db.smembers(keys.all_queues()) == {QUEUE.encode()}
+
+    on_bench(db, url, test)
+
+
+def test_a_group_that_became_a_lane_unheard_is_not_combined(db: Redis, url: str) -> None:
+    """Found by seed 410100 of any-lanes: a fail-over cut servers off while the first task came into a lane."""
+
+    async def test(bench: Bench) -> None:
+        join(bench.queue, {"a": DUE_S})
+        bench.db.hset(keys.limits(QUEUE), "g", write_rule(Limit(1)))
+        await aggregator_on(bench).tick()
+        assert outcome(bench.queue) == {}
+        assert bench.queue.states() == {"a": "aggregating"}
 
     on_bench(db, url, test)
 

@@ -21,7 +21,7 @@ from tests.server.harness import Bench, ScriptFault, logged, no_news, on_bench
 DUE_S = NOW_S - 60
 SCRIPTS = (
     "scan_groups",
-    "aggregation_check",
+    "aggregation_check_lanes",
     "read_aggregation_set",
     "commit_aggregation_set",
     "delete_aggregation_set",
