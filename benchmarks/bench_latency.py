@@ -33,6 +33,14 @@ IDLE_S = 30.0
 AT_FIRST_S = 18.0
 """So that all that happens once has happened: a recoverer takes nothing before Redis has answered it for 15 s."""
 QUEUES = ("critical", "default", "low")
+BRPOP_LOOP = """
+import sys, time, redis
+db = redis.Redis(port=int(sys.argv[1]))
+print("ready", flush=True)
+while True:
+    task = db.brpop(["brpop:critical", "brpop:default", "brpop:low"])[1]
+    db.hset("brpop:began", task, time.time_ns())
+"""
 
 
 @contextmanager
@@ -81,6 +89,22 @@ def latencies_ms(client: Client, db: Any, queues: Sequence[str] = QUEUES, count:
     return sorted((one.began - one.called) / 1e6 for one in samples(client, db, queues, count))
 
 
+def brpop_latencies_ms(db: Any, port: int) -> list[float]:
+    """Return the milliseconds until each task of a bare loop over BRPOP began, shortest first; it loses what it has."""
+    sent: dict[bytes, int] = {}
+    with subprocess.Popen([sys.executable, "-c", BRPOP_LOOP, str(port)], stdout=subprocess.PIPE) as loop:
+        assert loop.stdout is not None
+        loop.stdout.readline()
+        for number in range(SAMPLES):
+            pause()
+            sent[b"%d" % number] = time.time_ns()
+            db.lpush(f"brpop:{random.choice(QUEUES)}", number)
+        wait_until(lambda: db.hlen("brpop:began") == SAMPLES, 30.0)
+        loop.kill()
+    began = db.hgetall("brpop:began")
+    return sorted((int(began[task]) - at) / 1e6 for task, at in sent.items())
+
+
 def told(title: str, found: list[float]) -> str:
     p50, p99 = found[len(found) // 2], found[len(found) * 99 // 100]
     return f"  {title:<28} p50 {p50:6.2f} ms   p99 {p99:6.2f} ms   longest {found[-1]:6.2f} ms"
@@ -106,8 +130,11 @@ def test_pick_up(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str]) ->
         idle = latencies_ms(client, db)
         with half_load(tcp_server):
             loaded = latencies_ms(client, db)
+    with redis.Redis(port=tcp_server.port) as db:
+        bare = brpop_latencies_ms(db, tcp_server.port)
     with capsys.disabled():
         print(f"\npick-up latency of {SAMPLES} tasks, two children, three queues")
+        print(told("a bare BRPOP loop, idle", bare))
         print(told("idle", idle))
         print(told("at half load", loaded))
         print(f"  an idle server sends {asked:.1f} commands a second")
