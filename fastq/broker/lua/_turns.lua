@@ -20,7 +20,10 @@ local function give_turns(lanes)
   for at, lane in ipairs(lanes) do
     local pool = pool_of(lane)
     if not scores[at] and pool and scores[pools[pool]] then
-      redis.pcall("ZADD", queue_prefix .. "pool:" .. pool, "NX", since, lane)
+      -- A lane that has a turn may rest until then; it waits for the pool after that.
+      if not redis.call("ZMSCORE", turns, lane)[1] then
+        redis.pcall("ZADD", queue_prefix .. "pool:" .. pool, "NX", since, lane)
+      end
     elseif not scores[at] then
       due[#due + 1] = since
       due[#due + 1] = lane

@@ -419,6 +419,21 @@ def test_a_lane_that_rests_does_not_wait_for_its_pool(lanes: LaneBench) -> None:
     assert lanes.take() == []
 
 
+def test_a_lane_that_rests_gets_no_turn_when_its_pool_has_a_token(lanes: LaneBench) -> None:
+    """Found by seed 410124 of the simulation's any-lanes: it waited for the token, and its rest was forgotten."""
+    lanes.rule("pool:*", "0:60000000:1:1")
+    lanes.add("pool:a", "a")
+    lanes.add("pool:b", "b")
+    assert lanes.take() == ["a"]
+    assert lanes.take() == []
+    assert lanes.bench.run(park(QUEUE, [Parked("a", 30_000_000)], NOW_NS, Guard(OURS))) == [1]
+    lanes.add("pool:a", "c")
+    assert lanes.db.zrange(keys.pool_waiting(QUEUE, "pool"), 0, -1) == [b"pool:b"]
+    lanes.db.delete(keys.rates(QUEUE))
+    lanes.db.zadd(keys.full(QUEUE), {"pool:*": 1})  # the time of a token has come
+    assert lanes.take() + lanes.take() == ["b"]
+
+
 def test_what_is_in_no_lane_any_more_is_pending_and_what_is_not_ours_stays(lanes: LaneBench) -> None:
     lanes.rule("x", "0:0:1:1")
     lanes.add("x", "a")
