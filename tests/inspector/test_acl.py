@@ -22,6 +22,7 @@ from fastq.server.wiring.process import ProcessOptions, ServerProcess
 from fastq.wire import keys
 from tests.broker.harness import until
 from tests.cli.commands import Fastq, fill
+from tests.inspector.doctor.harness import DEFECTS, sound
 from tests.pool.harness import run
 from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import PATIENCE_S, wait_until
@@ -192,6 +193,22 @@ def test_an_inspector_reads_all_and_changes_nothing(server: RedisServer) -> None
             assert command.run(*words.split()).exit_code != MISUSED, words
         assert "extend its ACL rules" in command.failure("queue", "pause", "default")
         assert db.dbsize() == before
+
+
+@pytest.mark.parametrize("role", ["inspector", "admin"])
+def test_the_doctor_of_a_role_looks_at_tasks(server: RedisServer, role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.inspector.doctor.examination.SECOND_LOOK_S", 0.0)
+    with as_role(server, role, queues=("*",)) as (url, db):
+        DEFECTS["dangling in retry"].make(sound(db))
+        seen = levels(url)
+    assert ("ids without task", "problem") in seen
+    assert ("tasks", "unseen") not in seen
+
+
+def levels(url: str) -> set[tuple[str, str]]:
+    """Return what the doctor finds, as a user with this URL."""
+    with Inspector(url) as inspector:
+        return {(finding.check, finding.level.value) for finding in inspector.examine().findings}
 
 
 def test_an_admin_reads_and_acts(server: RedisServer) -> None:

@@ -14,6 +14,10 @@ local source, lease = KEYS[1], KEYS[2]
 local task_prefix, state, start, count, repair = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 -- include: has_message
 
+if repair == "1" then -- a look needs no right to write
+-- rights
+end
+
 local ids = redis.call("LRANGE", source, start, start + count - 1)
 local reply, dangling = {#ids, 0}, {}
 for at, id in ipairs(ids) do

@@ -10,6 +10,10 @@ local unique = KEYS[1]
 local task_prefix, repair = ARGV[1], ARGV[2]
 -- include: has_message
 
+if repair == "1" then -- a look needs no right to write
+-- rights
+end
+
 local owner = redis.pcall("GET", unique)
 if type(owner) ~= "string" or has_message(task_prefix .. owner) then return false end
 if repair == "1" then redis.call("DEL", unique) end

@@ -17,6 +17,10 @@ local task_prefix, state, group, cursor, count, repair = ARGV[1], ARGV[2], ARGV[
 
 -- include: has_message
 
+if repair == "1" then -- a look needs no right to write
+-- rights
+end
+
 -- The type is the first field of a message. Big messages are skipped, since reading them would take long.
 local function is_undecodable(task)
   if state ~= "archived" or redis.call("HSTRLEN", task, "msg") > 65536 then return false end
