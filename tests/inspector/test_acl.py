@@ -205,6 +205,20 @@ def test_the_doctor_of_a_role_looks_at_tasks(server: RedisServer, role: str, mon
     assert ("tasks", "unseen") not in seen
 
 
+@pytest.mark.parametrize("role", ["inspector", "admin"])
+def test_the_doctor_of_a_role_sees_follow_ups(server: RedisServer, role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.inspector.doctor.examination.SECOND_LOOK_S", 0.0)
+    with as_role(server, role, queues=("*",)) as (url, db):
+        queue = sound(db)
+        DEFECTS["follow-ups"].make(queue)
+        DEFECTS["dangling in pending"].make(queue)
+        assert levels(url) >= {("follow-ups without a run", "warning"), ("ids without task", "problem")}
+        db.acl_setuser("fastq", enabled=True, commands=["-hscan"])
+        seen = levels(url)
+    assert seen >= {("follow-ups without a run", "unseen"), ("ids without task", "problem")}
+    assert not seen & {("follow-ups without a run", "ok"), ("tasks", "unseen")}
+
+
 def levels(url: str) -> set[tuple[str, str]]:
     """Return what the doctor finds, as a user with this URL."""
     with Inspector(url) as inspector:

@@ -14,6 +14,8 @@ from fastq.wire import keys
 
 IDS_A_CALL: Final = 500
 LEASES_A_CALL: Final = 500
+FOLLOW_UPS_A_CALL: Final = 100
+"""Redis reads their messages, too."""
 TASKS_A_CALL: Final = 200
 MAX_SEARCHED: Final = 20_000
 """Redis scans this many list elements in a ms or two, for each id that it looks for."""
@@ -73,6 +75,20 @@ def examine_leases(queue: str, cursor: str, expired_before_s: int) -> Operation[
     script_keys = (keys.lease(queue), keys.active(queue))
     args = (cursor, LEASES_A_CALL, expired_before_s)
     return scripted("examine_leases", script_keys, args, parse, idempotent=True)
+
+
+def examine_again(queue: str, cursor: str) -> Operation[Stretch]:
+    """Examine what was enqueued by key during runs.
+
+    It is "over" if the run is over, so that ``put_again`` puts it, and "wrong" if its task's key is no hash.
+    """
+
+    def parse(reply: list[Any]) -> Stretch:
+        cursor, looked_at, *found = reply
+        return Stretch(_following(cursor), looked_at, 0, list(_pairs(found)))
+
+    args = (keys.task_prefix(queue), cursor, FOLLOW_UPS_A_CALL)
+    return scripted("examine_again", (keys.again(queue),), args, parse, idempotent=True)
 
 
 def examine_tasks(

@@ -223,11 +223,11 @@ class _Round:
         for queue in sorted(queues):
             done: Any = yield from attempt(survey_queue(queue, survey, scope), may_be_away=self._is_cluster)
             if isinstance(done, Refused):
-                survey.refused[queue] = done.why
+                survey.refused["tasks", queue] = done.why
         if keys_too:
             done = yield from attempt(survey_keys(self._listed, survey, scope), may_be_away=self._is_cluster)
             if isinstance(done, Refused):
-                survey.refused[""] = done.why
+                survey.refused["tasks", ""] = done.why
 
     def _count_keys(self) -> Flow[int | None]:
         count = yield from ask(count_keys())

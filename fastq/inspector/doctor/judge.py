@@ -96,7 +96,7 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
         Level.WARNING,
         "a Go server ended the run, or one that died: a server of fastq that serves this queue runs them within 30 s, "
         "but only if it has run tasks by key",
-        f"{_REPAIR} makes them pending",
+        f"{_REPAIR} enqueues them; a task that waits with the same key, as for a retry, gets the newer message",
     ),
     Kind.UNDECODABLE: _Verdict(
         Level.WARNING,
@@ -109,12 +109,13 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
 def judge(survey: Survey) -> list[Finding]:
     """Make one finding for each kind and queue with suspects, and one for each kind without suspects."""
     findings = []
+    refused = {check for check, _ in survey.refused}
     for kind in Kind:
         found = survey.of_kind(kind)
         findings += [_finding(kind, queue, suspects, survey) for queue, suspects in found.items()]
-        if not found:
+        if not found and kind not in refused:
             findings.append(Finding(kind.value, Level.OK, "none", count=0))
-    return findings + [unseen("tasks", why, queue) for queue, why in survey.refused.items()]
+    return findings + [unseen(check, why, queue) for (check, queue), why in survey.refused.items()]
 
 
 def _finding(kind: Kind, queue: str, suspects: list[Suspect], survey: Survey) -> Finding:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from fastq.broker.inspect.examine import TASKS_A_CALL, Stretch, examine_lock, examine_tasks
+from fastq.broker.inspect.examine import TASKS_A_CALL, Stretch, examine_again, examine_lock, examine_tasks
 from fastq.broker.inspect.registry import INDEXES, forget_stale
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.aggregate import STRETCH, AggregationSet, reclaim_set
@@ -134,9 +134,15 @@ def _release(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
 
 
 def _follow(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
-    ids, put = [suspect.name for suspect in suspects], 0
-    for at in range(0, len(ids), PUT_AGAIN_AT_MOST):
-        put += yield put_again(queue, ids[at : at + PUT_AGAIN_AT_MOST], now_s * SECOND_NS)
+    put = 0
+    cursor: str | None = "0"
+    while cursor is not None:
+        stretch: Stretch = yield examine_again(queue, cursor)
+        ids = [id_word(task_id) for task_id, what in stretch.found if what == "over"]
+        for at in range(0, len(ids), PUT_AGAIN_AT_MOST):
+            while now := (yield put_again(queue, ids[at : at + PUT_AGAIN_AT_MOST], now_s * SECOND_NS)):
+                put += now
+        cursor = stretch.following
     return put
 
 
@@ -154,6 +160,6 @@ _REPAIRS: Final[dict[Kind, tuple[str, RepairFlow]]] = {
     Kind.LOST_TASK: ("tasks archived", _rescue),
     Kind.LEFTOVER: ("hashes without message deleted", _rescue),
     Kind.LOST_LOCK: ("locks released", _release),
-    Kind.FOLLOW_UP: ("follow-ups made pending", _follow),
+    Kind.FOLLOW_UP: ("follow-ups enqueued", _follow),
 }
 """For each kind, the words for the result, and the repair. Repairs are made in this order."""

@@ -58,8 +58,8 @@ class Survey:
     ids_looked_at: int = 0
     keys_looked_at: int = 0
     is_partial: bool = False
-    refused: dict[str, str] = field(default_factory=dict)
-    """The parts that Redis did not let fastq examine, and why."""
+    refused: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The checks and queues that Redis did not let fastq examine, and why."""
 
     def suspect(self, suspect: Suspect) -> None:
         """Note a suspect, if it is not noted yet."""

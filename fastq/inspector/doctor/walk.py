@@ -3,13 +3,20 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from fastq.broker.inspect.examine import TASKS_A_CALL, Stretch, examine_leases, examine_lock, examine_tasks, list_parked
+from fastq.broker.inspect.examine import (
+    TASKS_A_CALL,
+    Stretch,
+    examine_again,
+    examine_leases,
+    examine_lock,
+    examine_tasks,
+    list_parked,
+)
 from fastq.broker.inspect.keyspace import KEYS_A_CALL, KeyPage, glob_of, node_tags, scan_keys
 from fastq.broker.inspect.servers import cluster_slots
-from fastq.broker.operation import Flow, Operation, together
-from fastq.broker.operations.keyed import list_again
+from fastq.broker.operation import Flow, together
 from fastq.broker.operations.lease import id_word
 from fastq.inspector.doctor.finding import Refused, ask, attempt
 from fastq.inspector.doctor.key_kinds import KeyKind, NamedKey, name_key
@@ -61,23 +68,30 @@ def survey_queue(queue: str, survey: Survey, scope: Scope) -> Flow[None]:
         for task_id in parked:
             survey.suspect(Suspect(Kind.PARKED, queue, "", task_id.decode("utf-8", "replace")))
     if found.has_follow_ups:
-        yield from _survey_follow_ups(queue, survey)
+        done: object = yield from attempt(_survey_follow_ups(queue, survey, scope))
+        if isinstance(done, Refused):
+            survey.refused[Kind.FOLLOW_UP, queue] = done.why
     for place in found.places:
         yield from walk(place, _Seeing(place, survey, scope).see)
     if keys.lease(queue) not in found.wrong and keys.active(queue) not in found.wrong:
         yield from _survey_leases(queue, survey, scope)
 
 
-def _survey_follow_ups(queue: str, survey: Survey) -> Flow[None]:
-    """Look at what was enqueued by key while a task ran: at all of it, or at 200 of more."""
-    ids: list[bytes] = yield list_again(queue)
-    names = [one.decode("utf-8", "replace") for one in ids]
-    fields = [(keys.task(queue, one),) for one in names]
-    reads: list[Operation[Any]] = [Operation("HGET", field, ("state",), idempotent=True) for field in fields]
-    states = yield from together(*reads)
-    for name, state in zip(names, states, strict=True):
-        if state != b"active":
-            survey.suspect(Suspect(Kind.FOLLOW_UP, queue, "", name))
+def _survey_follow_ups(queue: str, survey: Survey, scope: Scope) -> Flow[None]:
+    cursor: str | None = "0"
+    looked_at = 0
+    while cursor is not None:
+        if scope.limit is not None and looked_at >= scope.limit:
+            survey.is_partial = True
+            return
+        stretch: Stretch = yield examine_again(queue, cursor)
+        for task_id, what in stretch.found:
+            if what == "over":
+                survey.suspect(Suspect(Kind.FOLLOW_UP, queue, "", task_id))
+            else:
+                survey.suspect(Suspect(Kind.WRONG_TYPE, queue, "", keys.task(queue, task_id)))
+        looked_at += stretch.looked_at
+        cursor = stretch.following
 
 
 @dataclass
@@ -175,7 +189,7 @@ class _Sweep:
         """Do a part of the walk. If Redis refuses, note why and go on. Keys of a wrong type are reported elsewhere."""
         done: object = yield from attempt(flow)
         if isinstance(done, Refused):
-            self._survey.refused[queue] = done.why
+            self._survey.refused["tasks", queue] = done.why
 
     def _look_at_tasks(self, queue: str, task_ids: Sequence[str]) -> Flow[None]:
         if queue not in self._pending:

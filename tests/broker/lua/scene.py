@@ -8,7 +8,14 @@ from redis import Redis
 
 from fastq.broker.inspect.actions import Target, archive_task, run_task
 from fastq.broker.inspect.bulk import Chosen, _archive_some, _run_some, delete_some, run_some
-from fastq.broker.inspect.examine import examine_leases, examine_list, examine_lock, examine_set, examine_tasks
+from fastq.broker.inspect.examine import (
+    examine_again,
+    examine_leases,
+    examine_list,
+    examine_lock,
+    examine_set,
+    examine_tasks,
+)
 from fastq.broker.inspect.keyspace import scan_keys
 from fastq.broker.inspect.lanes import read_lanes
 from fastq.broker.inspect.move import ParkedTask, claim_tasks, commit_move, drop_parked, unpark_tasks
@@ -338,6 +345,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
         _tick(TaskState.SCHEDULED, _new("x", run_at_s=NOW_S + 1, **_IN)),
         _tick(TaskState.AGGREGATING, _new("x", **_IN)),
     ],
+    "examine_again": [examine_again(Q, "0")],
     "examine_leases": [examine_leases(Q, "0", NOW_S - 50)],
     "examine_list": [
         examine_list(Q, TaskState.ACTIVE, "0", repair=True),

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from redis import Redis
 
+from fastq.broker.operations.lease import id_word
 from fastq.server.inflight.dispositions import undecodable
 from fastq.wire import keys
 from tests.broker.harness import QueueBench, message
@@ -118,9 +119,19 @@ def _mistaken(queue: Seeded) -> None:
 
 
 def _follow_up(queue: Seeded) -> None:
-    """One whose task is gone, one whose task waits, and one whose task runs."""
-    kept = {task_id: b"::" + message(task_id) for task_id in ("gone", "p1", "a1")}
+    """One whose task is gone, one whose task waits, one whose task runs, and one whose task waits in a group."""
+    put_behind(queue, "gone", "p1", "a1", "g1")
+
+
+def put_behind(queue: Seeded, *ids: str, payload: bytes = b"") -> None:
+    """Put what was enqueued by key while tasks with these ids ran."""
+    kept = {id_word(one): b"::" + message("x", payload=payload) for one in ids}
     queue.db.hset(keys.again(queue.queue), mapping=kept)
+
+
+def _behind_no_hash(queue: Seeded) -> None:
+    put_behind(queue, "odd")
+    queue.db.set(keys.task(queue.queue, "odd"), "x")
 
 
 def _wrong_type(queue: Seeded) -> None:
@@ -188,6 +199,9 @@ DEFECTS: Final = {
         example="asynq:{mistaken}:",
     ),
     "follow-ups": Defect("follow-ups without a run", "warning", "2", _follow_up),
+    "follow-up of what is no task": Defect(
+        "keys of a wrong type", "problem", "1", _behind_no_hash, is_repaired=False, example="asynq:{default}:t:odd"
+    ),
     "wrong type": Defect("keys of a wrong type", "problem", "1", _wrong_type, is_repaired=False),
     "overdue": Defect("overdue aggregation sets", "problem", "1", _overdue),
     "misplaced": Defect("ids out of place", "warning", "1 in archived", _misplaced, is_repaired=False, example="p1"),

@@ -19,7 +19,7 @@ from fastq.common.states import TaskState
 from fastq.inspector.doctor.examination import Order, Report, examine
 from fastq.inspector.doctor.finding import Finding, Level
 from fastq.wire import keys
-from tests.inspector.doctor.harness import DEFECTS, break_it, sound
+from tests.inspector.doctor.harness import DEFECTS, break_it, put_behind, sound
 from tests.inspector.harness import Seeded
 from tests.inspector.test_processes import publish
 
@@ -217,6 +217,41 @@ def test_the_rule_that_a_server_writes_before_the_first_task_is_no_remains(
     assert [finding.check for finding in amiss(look(broker))] == ["remains of queues"]
     publish(db, "x")  # it serves low and high
     assert [finding for finding in amiss(look(broker)) if finding.check == "remains of queues"] == []
+
+
+def follow_ups(report: Report) -> list[int | None]:
+    return [finding.count for finding in amiss(report) if finding.check == "follow-ups without a run"]
+
+
+def test_many_follow_ups_are_all_found_and_enqueued_and_a_part_is_called_so(broker: BlockingBroker, db: Redis) -> None:
+    put_behind(sound(db), *(f"f{n}" for n in range(1000)))
+    part = look(broker, limit=300)
+    assert part.is_partial
+    (count,) = follow_ups(part)
+    assert count is not None
+    assert 300 <= count < 1000
+    report = look(broker)
+    assert (report.is_partial, follow_ups(report)) == (False, [1000])
+    (repair,) = report.repairs
+    assert broker.drive(repair.carry_out()) == 1000
+    assert follow_ups(look(broker)) == []
+
+
+def test_follow_ups_of_more_bytes_than_a_call_puts_are_all_enqueued(broker: BlockingBroker, db: Redis) -> None:
+    put_behind(sound(db), *(f"f{n}" for n in range(7)), payload=bytes(200_000))
+    (repair,) = look(broker).repairs
+    assert (broker.drive(repair.carry_out()), db.exists(keys.again("default"))) == (7, 0)
+
+
+def test_a_follow_up_keeps_an_id_that_is_no_text(broker: BlockingBroker, db: Redis) -> None:
+    queue, task_id = sound(db), b"\xff".decode(errors="surrogateescape")
+    put_behind(queue, task_id)
+    task = keys.task("default", "").encode() + b"\xff"
+    db.hset(task, "state", "active")
+    assert follow_ups(look(broker)) == []
+    db.delete(task)
+    (repair,) = look(broker).repairs
+    assert (broker.drive(repair.carry_out()), db.hget(task, "state")) == (1, b"pending")
 
 
 def test_a_group_without_tasks_is_listed_no_more(broker: BlockingBroker, db: Redis) -> None:
