@@ -77,10 +77,15 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
     ),
     Kind.REMAINS: _Verdict(
         Level.WARNING,
-        "they belong to no queue that is listed and never expire: asynq's DeleteQueue left them, or a limit was set "
-        "under a mistaken name; a new queue of the same name would be paused, or follow the old rule of its archive, "
-        "or the limits",
-        "fastq queue rm QUEUE --force deletes them",
+        "they belong to no queue that is listed and never expire, as asynq's DeleteQueue leaves them; a new queue of "
+        "the same name would be paused, or follow the old rule of its archive",
+        "fastq queue rm QUEUE --force deletes them, and the queue's limits",
+    ),
+    Kind.LIMIT: _Verdict(
+        Level.WARNING,
+        "no queue of this name is listed, and no server serves it: it has had no task yet, or the name is mistaken; "
+        "the limits never expire",
+        "nothing, if tasks will come; if not, fastq lane limit --remove (limits) or fastq queue limit --remove (quota)",
     ),
     Kind.WRONG_TYPE: _Verdict(
         Level.PROBLEM,

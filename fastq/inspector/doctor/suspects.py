@@ -25,6 +25,7 @@ class Kind(StrEnum):
     UNKNOWN_KEY = "unknown keys"
     UNLISTED = "unlisted queues"
     REMAINS = "remains of queues"
+    LIMIT = "limits of unlisted queues"
     WRONG_TYPE = "keys of a wrong type"
     PARKED = "tasks between queues"
     FOLLOW_UP = "follow-ups without a run"
@@ -32,7 +33,7 @@ class Kind(StrEnum):
 
 
 KEY_KINDS: Final = frozenset(
-    {Kind.LOST_TASK, Kind.LEFTOVER, Kind.LOST_LOCK, Kind.UNKNOWN_KEY, Kind.UNLISTED, Kind.REMAINS}
+    {Kind.LOST_TASK, Kind.LEFTOVER, Kind.LOST_LOCK, Kind.UNKNOWN_KEY, Kind.UNLISTED, Kind.REMAINS, Kind.LIMIT}
 )
 """The kinds that are found by scanning all keys."""
 

@@ -27,10 +27,11 @@ from fastq.wire import keys
 
 KEYS_A_TASK: Final = 3
 """How many keys may be examined for each task of ``limit``."""
-LASTING: Final = frozenset(
-    {"paused", "archive_rule", "scheduled_groups", "processed", "failed", "limits", "app_limits", "quota"}
-)
-"""The keys of a queue that never expire and hold no tasks."""
+LASTING: Final = {
+    **dict.fromkeys(("paused", "archive_rule", "scheduled_groups", "processed", "failed"), Kind.REMAINS),
+    **dict.fromkeys(("limits", "quota"), Kind.LIMIT),
+}
+"""The keys of a queue that never expire and hold no tasks, and what they are without the queue."""
 STUCK_S: Final = 120
 """A lease is taken over 30 s after its end; Go's recoverers look every 60 s."""
 
@@ -176,7 +177,7 @@ class _Sweep:
             if named.kind in (KeyKind.TASK, KeyKind.PLACE) and named.queue not in self._listed:
                 self._survey.suspect(Suspect(Kind.UNLISTED, named.queue, "", named.queue))
             if named.rest in LASTING and named.kind is KeyKind.ASIDE and not self._is_known(named.queue):
-                self._survey.suspect(Suspect(Kind.REMAINS, named.queue, named.rest, named.key))
+                self._survey.suspect(Suspect(LASTING[named.rest], named.queue, named.rest, named.key))
         for queue, task_ids in tasks.items():
             yield from self._kept(queue, self._look_at_tasks(queue, task_ids))
         for at in range(0, len(locks), TASKS_A_CALL):

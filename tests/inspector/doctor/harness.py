@@ -114,7 +114,7 @@ def _remains(queue: Seeded) -> None:
 def _mistaken(queue: Seeded) -> None:
     hidden = QueueBench(queue.db, queue="mistaken")
     hidden.db.hset(hidden.key("limits"), "*", "2:0:1:1")
-    hidden.db.hset(hidden.key("app_limits"), "*", "2:0:1:1")
+    hidden.db.hset(hidden.key("app_limits"), "*", "2:0:1:1")  # of no use alone, so that it is passed over
     hidden.db.hset(hidden.key("quota"), "pending", 5)
 
 
@@ -191,9 +191,9 @@ DEFECTS: Final = {
         example="asynq:{removed}:",
     ),
     "mistaken name": Defect(
-        "remains of queues",
+        "limits of unlisted queues",
         "warning",
-        "3 in app_limits, limits, quota",
+        "2 in limits, quota",
         _mistaken,
         is_repaired=False,
         example="asynq:{mistaken}:",

@@ -219,6 +219,14 @@ def test_the_rule_that_a_server_writes_before_the_first_task_is_no_remains(
     assert [finding for finding in amiss(look(broker)) if finding.check == "remains of queues"] == []
 
 
+def test_a_limit_before_the_first_task_is_not_to_be_deleted_with_its_queue(broker: BlockingBroker, db: Redis) -> None:
+    db.hset(keys.limits("default"), "*", "2:0:1:1")
+    (found,) = amiss(look(broker))
+    assert (found.check, found.seen) == ("limits of unlisted queues", "1 in limits")
+    assert "queue rm" not in found.advice
+    assert "lane limit --remove" in found.advice
+
+
 def follow_ups(report: Report) -> list[int | None]:
     return [finding.count for finding in amiss(report) if finding.check == "follow-ups without a run"]
 
