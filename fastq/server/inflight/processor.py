@@ -96,7 +96,8 @@ _LATE: Final = (EventKind.TIMEOUT, EventKind.MEMORY_LIMIT)
 _DEATHS: Final = (*_LATE, EventKind.CRASHED, EventKind.BROKEN)
 _OF_FAILURES: Final = (Retried, Archived)
 _LAST_SUCCESS: Final = EventKind.RESULT
-_LAST_OF_HANDLERS: Final = EventKind.INVALID
+_INVALID: Final = EventKind.INVALID
+_LAST_OF_HANDLERS: Final = _INVALID
 """Kinds up to this one are ends that the handler or the message decided, so no hook is asked about them."""
 
 Known: TypeAlias = tuple[int, Tally, int | None, BatchRule | None]
@@ -312,7 +313,7 @@ class Processor(PoolListener):
         rewritten = undecodable(leased.id, queue, leased.message, why, self._clock.unix_ns() // 1_000_000_000)
         task = self._add(queue, view_task_message(rewritten), leased_s)
         task.disposition = Archived(leased.id, rewritten)
-        task.tally, task.failure = self._stats.tally(queue, UNDECODABLE_TYPE), EventKind.INVALID
+        task.tally, task.failure = self._stats.tally(queue, UNDECODABLE_TYPE), _INVALID
         task.error = InvalidMessageError.__name__
         return task
 
@@ -443,7 +444,7 @@ class Processor(PoolListener):
         else:
             usual = disposition_of(task, kind, data, now_s, self._delay_rule, report)
             disposition = in_its_lane(usual, task, report, self._commands.lanes)
-        if isinstance(disposition, _OF_FAILURES) and kind is not _LAST_OF_HANDLERS and not report.is_snoozed:
+        if isinstance(disposition, _OF_FAILURES) and kind is not _INVALID and not report.is_snoozed:
             end: Any = type(disposition)  # the record is the last part of both; _replace takes 0.3 us more
             disposition = end(*disposition[:-1], self._attempts.record(task, report, event.ran_ns))
         task.disposition, task.failure = disposition, 0 if report.is_snoozed else kind
