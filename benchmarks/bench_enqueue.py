@@ -16,7 +16,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from benchmarks.interleave import interleaved
 from fastq import AsyncClient, Client, Task
 from fastq._ids import new_task_ids
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.wire.codec import TaskMessage, encode_task_message
 from tests.interop.peer import GoPeer
 from tests.redis_servers import RedisServer
@@ -54,7 +54,7 @@ def on_empty(db: redis.Redis, side: Callable[[], float]) -> Callable[[], float]:
 
 def bare_batches(db: redis.Redis) -> Callable[[], float]:
     """Send batches that are ready beforehand: Redis' own limit for this script and this batch size."""
-    sha = db.script_load(load_script("enqueue").text)
+    sha = db.script_load(SCRIPTS["enqueue"].text)
     ids = new_task_ids(MANY)
     words = [word for task_id in ids for word in (task_id, message(task_id))]
     step = 2 * CHUNK
@@ -106,7 +106,7 @@ def test_one_enqueue_against_a_bare_evalsha(
     tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], benchmark: BenchmarkFixture
 ) -> None:
     with redis.Redis(port=tcp_server.port) as db, Client(tcp_server.tcp_url) as client:
-        sha = db.script_load(load_script("enqueue").text)
+        sha = db.script_load(SCRIPTS["enqueue"].text)
         ready = [(task_id, message(task_id)) for task_id in new_task_ids(CALLS)]
 
         def bare() -> None:

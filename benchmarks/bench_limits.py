@@ -24,7 +24,7 @@ import redis
 from benchmarks.interleave import interleaved
 from benchmarks.limit_apps import LEAK, is_running
 from fastq import Client, Task
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.wire.codec import decode_task_message
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
@@ -279,7 +279,7 @@ class Monitor:
 
     def __init__(self, site: Site) -> None:
         self.asked_s: list[float] = []
-        self._sha = load_script("dequeue").sha
+        self._sha = SCRIPTS["dequeue"].sha
         database: Any = redis.Redis(port=site.server.port)
         self._connection = database.monitor()
         self._thread = threading.Thread(target=self._listen)

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.fleet import filled, running, used_s
 from fastq import Task
 from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from tests.redis_servers import RedisServer
 
 ROUNDS: Final = 9
@@ -51,7 +51,7 @@ def by_loop(server: RedisServer, size: int, count: int) -> Used:
 
 def receive(db: Any, count: int, batch: int) -> None:
     """Dequeue, copy and delete tasks until all have come."""
-    dequeue, done = (db.script_load(load_script(name).text) for name in ("dequeue", "done"))
+    dequeue, done = (db.script_load(SCRIPTS[name].text) for name in ("dequeue", "done"))
     queue, prefix = "asynq:{default}:", "asynq:{default}:t:"
     day = datetime.now(UTC).date().isoformat()
     take = (dequeue, 4, *(queue + name for name in ("pending", "active", "lease", "paused")), prefix, batch, 10**9)

@@ -20,7 +20,7 @@ import redis
 
 from benchmarks.interleave import interleaved
 from fastq import Client, Task
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from tests.interop.peer import GoPeer
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
@@ -124,7 +124,7 @@ def medians(costs: list[Cost]) -> Cost:
 
 def bare_scripts(db: redis.Redis, count: int) -> float:
     """Dequeue and finish tasks with the bare scripts and a loop that does nothing else; return tasks a second."""
-    dequeue, done = (db.script_load(load_script(name).text) for name in ("dequeue", "done"))
+    dequeue, done = (db.script_load(SCRIPTS[name].text) for name in ("dequeue", "done"))
     queue, prefix = "asynq:{default}:", "asynq:{default}:t:"
     day = datetime.now(UTC).date().isoformat()
     take = (dequeue, 4, *(queue + name for name in ("pending", "active", "lease", "paused")), prefix, BATCH, 10**9)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from redis import Redis
 
 from benchmarks.bigdata_keyspace import QUEUE, Size, prepare
-from fastq.broker.scripts import load_script, script_names
+from fastq.broker.scripts import SCRIPTS
 from tests.redis_servers import RedisServer
 
 LOGGED_US: Final = 100
@@ -87,7 +87,7 @@ class Limits:
 
 def measure_commands(server: RedisServer, size: Size, wanted: str, limits: Limits) -> Iterator[tuple[str, CommandRun]]:
     """Run each command once; one with a call above the limit again, and the best of its runs counts."""
-    names = {load_script(name).sha: name for name in script_names()}
+    names = {script.sha: name for name, script in SCRIPTS.items()}
     with server.client() as db, tempfile.TemporaryDirectory() as folder:
         db.config_set("slowlog-log-slower-than", LOGGED_US)
         db.config_set("slowlog-max-len", 100_000)

@@ -15,7 +15,7 @@ import redis
 
 from benchmarks.bench_worker import ROOT, descendants
 from fastq import Client, Task
-from fastq.broker.scripts import load_script, script_names
+from fastq.broker.scripts import SCRIPTS
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
 
@@ -126,7 +126,7 @@ class Fleet:
 
     def script_times(self) -> "ScriptTimes":
         """Return what the calls of each script took in Redis since ``watch_scripts``, from 0.1 ms on."""
-        names = {load_script(name).sha.encode(): name for name in script_names()}
+        names = {script.sha.encode(): name for name, script in SCRIPTS.items()}
         times = ScriptTimes()
         for entry in self.db.slowlog_get(WATCHED_COMMANDS):
             words = entry["command"].split(maxsplit=2)

@@ -39,8 +39,9 @@ _MASKS: Final = [
 ]
 _SCRIPTS: Final = """
 import json
-from fastq.broker.scripts import load_script, script_names
-print(json.dumps({name: [load_script(name).sha, load_script(name).text] for name in script_names()}))
+from fastq.broker import scripts
+found = getattr(scripts, "SCRIPTS", None) or scripts._SCRIPTS  # before: its older name
+print(json.dumps({name: [script.sha, script.text] for name, script in found.items()}))
 """
 _COMMENT: Final = re.compile(r"--\[\[[\s\S]*?\]\]|--.*")
 _NOT_TOLD: Final = frozenset({"GET", "INFO", "HELLO", "CLIENT", "MONITOR", "ZCARD"})

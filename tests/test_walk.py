@@ -36,13 +36,12 @@ FETCH = {
     "server/actors/waker.py",
     "broker/transport/wait.py",
     "server/actors/fetcher.py",
-    "server/actors/failing.py",
     "server/actors/per_node.py",
     "server/inflight/uncertain.py",
     "broker/operations/dequeue.py",
     "broker/operations/lease.py",
 }
-RUN = {"server/inflight/processor.py", "server/inflight/cancellations.py", "server/base/relay.py", "pool/main/pool.py"}
+RUN = {"server/inflight/processor.py", "server/base/relay.py", "pool/main/pool.py"}
 ACK = {
     "server/actors/acker.py",
     "server/actors/syncer.py",
@@ -57,7 +56,6 @@ ASK = {
     "server/base/outage.py",
     "server/base/commands.py",
     "wire/keys.py",
-    "broker/scripts.py",
     "broker/operation.py",
     "broker/transport/aio.py",
     "broker/transport/exchange.py",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from fastq.broker.scripts import Script, load_script
+from fastq.broker.scripts import SCRIPTS, Script
 from fastq.errors import BrokerError
 from fastq.wire import keys
 
@@ -64,7 +64,7 @@ def scripted(
     idempotent: bool = False,
 ) -> Operation[T]:
     """Return an operation that runs ``lua/<name>.lua``."""
-    return Operation(name, keys, args, parse, idempotent, load_script(name))
+    return Operation(name, keys, args, parse, idempotent, SCRIPTS[name])
 
 
 @dataclass(frozen=True, slots=True)

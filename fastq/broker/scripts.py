@@ -10,6 +10,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from importlib import resources
+from typing import Final
 
 from fastq.broker.twins import TWINS, twin_of
 
@@ -74,19 +75,12 @@ def _read_all() -> dict[str, Script]:
             whole = _FOR_DRAGONFLY + _with_question(_INCLUDE.sub(lambda include: texts[f"_{include[1]}"], text))
             sha = hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest()
             found[name] = Script(name, whole, sha, _BUILDS.search(text) is not None)
-    return found
+    return dict(sorted(found.items()))
 
 
-# All scripts are read at the import, in 3 ms. So a process that runs during an in-place upgrade of fastq keeps its own
-# scripts, and a process without free descriptors can still load them.
-_SCRIPTS = _read_all()
+SCRIPTS: Final = _read_all()
+"""The scripts by name, in order.
 
-
-def load_script(name: str) -> Script:
-    """Return ``lua/<name>.lua`` as it was when this process started; an unknown name raises ``KeyError``."""
-    return _SCRIPTS[name]
-
-
-def script_names() -> list[str]:
-    """List the names of all scripts."""
-    return sorted(_SCRIPTS)
+All are read at the import, in 3 ms. So a process that runs during an in-place upgrade of fastq keeps its own scripts,
+and a process without free descriptors can still use them.
+"""

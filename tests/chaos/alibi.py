@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fastq.broker.transport.connection import READ_TIMEOUT_S
-from fastq.server.actors.actor import MAX_BACKOFF_S
+from fastq.server.base.outage import MAX_BACKOFF_S
 from fastq.server.base.timing import Timing
 from tests.chaos.evidence import Life
 from tests.chaos.journal import Strike

@@ -15,7 +15,7 @@ from typing import Any, Final
 from redis import Redis
 from redis.exceptions import RedisError
 
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.client import Client
 from fastq.terminal.interruption import Interruption
 from tests.chaos.bench import place_for, start_database
@@ -114,7 +114,7 @@ class _Beats:
     """Note when leases are extended, by Redis' own clock."""
 
     def __init__(self, db: Redis) -> None:
-        self._sha = load_script(_EXTEND).sha
+        self._sha = SCRIPTS[_EXTEND].sha
         self._at_s: list[float] = []
         self._db = db
         self._thread = threading.Thread(target=self._watch, name="chaos monitor")

@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from fastq import Client, Task
-from fastq.broker.scripts import load_script, script_names
+from fastq.broker.scripts import SCRIPTS
 from tests.e2e.harness import Worker, workers_on
 from tests.e2e.view import View
 from tests.faulty_proxy import Act, Fault, faulty_proxy
@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 
 SHORT = {"recoverer_interval_s": 0.1, "heartbeat_interval_s": 0.2, "stall_s": 60.0}
 ACTS = [Act.CUT_BEFORE_REQUEST, Act.CUT_BEFORE_REPLY, Act.CUT_IN_REPLY]
-SCRIPTS = [
+CUT = [
     "archive",
     "complete",
     "delete_expired_completed",
@@ -57,9 +57,9 @@ def make_retries_due(db: Redis, view: View) -> None:
 def test_each_script_may_be_cut_again_and_again(
     act: Act, db: Redis, shared_server: RedisServer, tmp_path: Path
 ) -> None:
-    for name in script_names():
-        db.script_load(load_script(name).text)
-    faults: list[Fault] = [ScriptFault(name, act, times=1, skip=skip) for name in SCRIPTS for skip in (0, 1)]
+    for script in SCRIPTS.values():
+        db.script_load(script.text)
+    faults: list[Fault] = [ScriptFault(name, act, times=1, skip=skip) for name in CUT for skip in (0, 1)]
     view = View(db)
     enqueue_all(shared_server.url)
     with faulty_proxy(shared_server.socket_path, *faults) as proxy, workers_on(proxy.url, tmp_path) as workers:

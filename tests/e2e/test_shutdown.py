@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from fastq import Client, Task
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from tests.e2e.harness import Workers, workers_on
 from tests.e2e.troubled import BEGIN, TROUBLES, Stage, on_stage
 from tests.e2e.view import View
@@ -84,7 +84,7 @@ def test_a_server_in_the_middle_of_retries_ends_with_every_task_in_one_place(sta
 @pytest.fixture
 def proxy(db: Redis, shared_server: RedisServer) -> Iterator[FaultyProxy]:
     for name in ("dequeue", "requeue", "complete"):
-        db.script_load(load_script(name).text)
+        db.script_load(SCRIPTS[name].text)
     with faulty_proxy(shared_server.socket_path) as proxy:
         yield proxy
 

@@ -15,7 +15,7 @@ from redis import Redis
 import fastq.broker.inspect
 import fastq.broker.operations
 from fastq import AsyncClient, BrokerAuthError, BrokerNotConfirmedError, Client, Inspector, Scheduler, Semaphore, Task
-from fastq.broker.scripts import load_script, script_names
+from fastq.broker.scripts import SCRIPTS
 from fastq.inspector.acl import ROLES, acl_rules
 from fastq.server.base.config import ServerConfig
 from fastq.server.wiring.process import ProcessOptions, ServerProcess
@@ -239,11 +239,11 @@ def test_an_admin_reads_and_acts(server: RedisServer) -> None:
 def scripts_of(package: Any) -> set[str]:
     """Return the names of the scripts that a package's modules name."""
     text = "".join(path.read_text("utf-8") for path in Path(package.__path__[0]).glob("*.py"))
-    return {name for name in script_names() if f'"{name}"' in text}
+    return {name for name in SCRIPTS if f'"{name}"' in text}
 
 
 def commands_of(script: str) -> set[str]:
-    return {word.lower() for word in re.findall(r'redis\.p?call\(\s*"(\w+)"', load_script(script).text)}
+    return {word.lower() for word in re.findall(r'redis\.p?call\(\s*"(\w+)"', SCRIPTS[script].text)}
 
 
 def test_roles_cover_the_commands_of_their_scripts() -> None:

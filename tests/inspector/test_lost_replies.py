@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from fastq import BrokerConnectionError
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from tests.broker.harness import NOW_S
 from tests.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.inspector.harness import FACES, Ask, Seeded
@@ -27,8 +27,8 @@ def ask(request: pytest.FixtureRequest, proxy: CuttingProxy) -> Ask:
 
 def lose_reply_of(proxy: CuttingProxy, db: Redis, script: str) -> None:
     load: Any = db.script_load  # else the first reply is that Redis does not know it
-    load(load_script(script).text)
-    proxy.marker = load_script(script).sha.encode()
+    load(SCRIPTS[script].text)
+    proxy.marker = SCRIPTS[script].sha.encode()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.cron import parse
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.scheduler.entry import Entry, check_registration
@@ -205,7 +205,7 @@ def test_a_lost_reply_neither_drops_a_tick_nor_doubles_it(
     shared_server: RedisServer, db: Redis, act: Act, name: str | None, times: int
 ) -> None:
     for script in ("enqueue", "enqueue_tick", "write_scheduler_entries"):
-        db.script_load(load_script(script).text)
+        db.script_load(SCRIPTS[script].text)
     with faulty_proxy(shared_server.socket_path) as proxy, bench_on(proxy.url) as (bench,):
         bench.add("* * * * *", name=name)
         bench.turn()
@@ -232,7 +232,7 @@ def test_a_task_that_ran_before_its_lost_reply_was_settled_is_not_enqueued_again
         worked_off.append(True)
 
     worked_off: list[bool] = []
-    db.script_load(load_script("enqueue_tick").text)
+    db.script_load(SCRIPTS["enqueue_tick"].text)
     with faulty_proxy(shared_server.socket_path) as proxy, bench_on(proxy.url) as (bench,):
         bench.add("* * * * *", name="n")
         bench.turn()

@@ -4,7 +4,7 @@ import pytest
 from redis import Redis
 
 from fastq.broker.operations.schedulers import TickOutcome
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.broker.transport.open import open_broker
 from fastq.scheduler.tick_counts import PAUSE_S, TickCounts
 from tests.faulty_proxy import Act, Fault, faulty_proxy
@@ -20,7 +20,7 @@ def test_what_redis_may_have_counted_is_not_sent_again_and_what_it_refused_is(
     shared_server: RedisServer, db: Redis, fault: Fault, counted: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     counts, found = TickCounts(), []
-    db.script_load(load_script("count_ticks").text)
+    db.script_load(SCRIPTS["count_ticks"].text)
     with faulty_proxy(shared_server.socket_path) as proxy:
         broker = open_broker(proxy.url)
         proxy.faults.append(fault)

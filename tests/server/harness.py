@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.broker.transport.open import open_async_broker
 from fastq.broker.transport.wait import TaskWatch
 from fastq.common.clock import Clock
@@ -140,8 +140,8 @@ class ScriptFault(Fault):
 
     def __init__(self, script: str, act: Act, **how: Any) -> None:
         super().__init__("EVALSHA", act, **how)
-        self.text = load_script(script).text
-        self.sha = load_script(script).sha.encode()
+        self.text = SCRIPTS[script].text
+        self.sha = SCRIPTS[script].sha.encode()
 
     def strikes(self, words: Words) -> bool:
         return len(words) > 1 and words[1] == self.sha and super().strikes(words)

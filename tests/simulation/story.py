@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from fastq.broker.scripts import load_script, script_names
+from fastq.broker.scripts import SCRIPTS
 
 MOST: Final = 300
 FAULTS: Final = ("fault", "ready", "ends")
@@ -11,7 +11,7 @@ FAULTS: Final = ("fault", "ready", "ends")
 
 def story_of(task_id: str, trace: Iterable[str]) -> Iterator[str]:
     """Yield the lines of a trace that name a task or a fault, shortened, with the scripts by their names."""
-    names = {load_script(name).sha: name for name in script_names()}
+    names = {script.sha: name for name, script in SCRIPTS.items()}
     for line in trace:
         at_s, kind, rest = line.split(" ", 2)
         if task_id in rest or kind in FAULTS:

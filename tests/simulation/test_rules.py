@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from tests.simulation.happenings import (
     Acted,
     Collected,
@@ -73,7 +73,7 @@ KNOWN_TO_THE_JUDGE: Final = {
 
 
 def test_a_story_has_what_names_the_task_and_all_faults() -> None:
-    sha = load_script("dequeue").sha
+    sha = SCRIPTS["dequeue"].sha
     trace = [
         "1.5 request s#1 [[b'EVALSHA', b'" + sha + "', b'5', b't1']]",
         "2.0 fault s 'kill' 3.0",

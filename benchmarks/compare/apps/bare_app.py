@@ -13,7 +13,7 @@ import redis
 from benchmarks.compare.meter import PAYLOAD, counter
 from benchmarks.compare.produce import serve
 from fastq._ids import new_task_ids
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.wire.codec import TaskMessage, encode_task_message
 
 QUEUE = "asynq:{default}:"
@@ -34,7 +34,7 @@ def words(count: int) -> list[str | bytes]:
 
 def produce(db: Any) -> None:
     """Enqueue one task a call, or 500."""
-    sha = db.script_load(load_script("enqueue").text)
+    sha = db.script_load(SCRIPTS["enqueue"].text)
 
     def send(made: list[str | bytes], batch: int) -> None:
         step = 2 * batch
@@ -46,7 +46,7 @@ def produce(db: Any) -> None:
 
 def work(db: Any) -> None:
     """Dequeue and finish tasks for ever, 500 a round trip."""
-    dequeue, done = (db.script_load(load_script(name).text) for name in ("dequeue", "done"))
+    dequeue, done = (db.script_load(SCRIPTS[name].text) for name in ("dequeue", "done"))
     day = datetime.now(UTC).date().isoformat()
     take = (dequeue, 4, *(QUEUE + name for name in ("pending", "active", "lease", "paused")), PREFIX, BATCH, 10**9)
     finish = (done, 4, *(QUEUE + name for name in ("active", "lease", f"processed:{day}", "processed")), PREFIX, 2**31)

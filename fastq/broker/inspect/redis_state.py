@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from fastq.broker.operation import Operation, scripted
-from fastq.broker.scripts import load_script, script_names
+from fastq.broker.scripts import SCRIPTS
 from fastq.broker.transport.replies import fields_of
 from fastq.wire import keys
 
@@ -60,7 +60,7 @@ def slow_commands(count: int) -> Operation[list[SlowCommand]]:
 
 
 def _slow_commands(reply: list[Any]) -> list[SlowCommand]:
-    names = {load_script(name).sha: name for name in script_names()}
+    names = {script.sha: name for name, script in SCRIPTS.items()}
     return [_slow_command(names, entry) for entry in reply]
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from fastq.broker.operation import Flow, Operation, Pause, Soon, Word
 from fastq.broker.operations.keyed import Found, KeyTerms, found_of, keyed_keys
 from fastq.broker.operations.lanes import lane_keys
-from fastq.broker.scripts import Script, load_script
+from fastq.broker.scripts import SCRIPTS, Script
 from fastq.broker.transport.exchange import ATTEMPTS, backoff_s
 from fastq.common.clock import Clock
 from fastq.common.states import KeyOutcome, TaskState
@@ -360,7 +360,7 @@ def _put_limited(batch: EnqueueBatch, register: QueueRegister) -> Operation[list
         full = QueueFullError(batch.queue, there, most, is_queues=True)
         return [full if code == _NO_ROOM else EnqueueOutcome(code) for code in codes]
 
-    script, (script_keys, args) = load_script("enqueue_limited"), _pending(batch)
+    script, (script_keys, args) = SCRIPTS["enqueue_limited"], _pending(batch)
     script_keys = (*script_keys, keys.quota(batch.queue))
     return Operation("enqueue", script_keys, args, outcomes_of, script=script, unconfirmed=_unconfirmed)
 
@@ -389,7 +389,7 @@ def _put_keyed(batch: EnqueueBatch, *, is_repeat: bool = False) -> Operation[lis
             args += (task.run_at_s or "", latest_s or "")
         if is_repeat:
             args.append(mark)
-    script = load_script("put_keyed")
+    script = SCRIPTS["put_keyed"]
     return Operation(script.name, keyed_keys(queue), args, _found, script=script, unconfirmed=_unconfirmed)
 
 
@@ -450,11 +450,11 @@ def _in_lanes(batch: EnqueueBatch) -> _Layout:
 
 _Layouts: TypeAlias = Mapping[TaskState, tuple[Script, Callable[[EnqueueBatch], _Layout]]]
 _LAYOUTS: Final[_Layouts] = {
-    TaskState.PENDING: (load_script("enqueue"), _pending),
-    TaskState.SCHEDULED: (load_script("schedule"), _scheduled),
-    TaskState.AGGREGATING: (load_script("add_to_group"), _aggregating),
+    TaskState.PENDING: (SCRIPTS["enqueue"], _pending),
+    TaskState.SCHEDULED: (SCRIPTS["schedule"], _scheduled),
+    TaskState.AGGREGATING: (SCRIPTS["add_to_group"], _aggregating),
 }
 _IN_LANES: Final[_Layouts] = {
-    TaskState.SCHEDULED: (load_script("schedule_lanes"), _scheduled_in_lanes),
-    TaskState.AGGREGATING: (load_script("enqueue_lane"), _in_lanes),
+    TaskState.SCHEDULED: (SCRIPTS["schedule_lanes"], _scheduled_in_lanes),
+    TaskState.AGGREGATING: (SCRIPTS["enqueue_lane"], _in_lanes),
 }

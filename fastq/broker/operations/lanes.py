@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 from fastq.broker.operation import Operation, scripted
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.broker.twins import TWINS
 from fastq.wire import keys
 
@@ -38,7 +38,7 @@ def lane_keys(queue: str, without: Sequence[str] = ()) -> tuple[str, ...]:
 
 def in_lanes(operation: Operation[T], queue: str) -> Operation[T]:
     """Return the twin of an operation for a queue with lanes."""
-    twin = load_script(f"{operation.name}_lanes")
+    twin = SCRIPTS[f"{operation.name}_lanes"]
     has_turns = TWINS[operation.name].has_turns
     more = lane_keys(queue, without=operation.keys) if has_turns else (keys.limits(queue),)
     return replace(operation, name=twin.name, keys=(*operation.keys, *more), script=twin)

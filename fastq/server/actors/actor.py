@@ -8,28 +8,19 @@ uses ``why_stuck`` and ``restart``.
 
 import asyncio
 import logging
-import random
 from collections.abc import Sequence
 from math import inf
 
 from fastq.broker.transport.end_task import end_task
 from fastq.errors import BrokerError
-from fastq.server.base.outage import Outage, is_shared
+from fastq.server.base.outage import MAX_BACKOFF_S, Outage, backoff_s, is_shared
 
-MAX_BACKOFF_S = 5.0
-"""Short enough that leases of 30 s are extended in time once an outage is over."""
 TICK_LIMIT_S = 90.0
 """Longer than any request to Redis may take, including those before it in the queue."""
 RESTART_WITHIN_S = 1.0
 MOST_IDS_LOGGED = 10
 SAME_TIME_S = 1e-6
 """A timer may fire a little early."""
-
-
-def backoff_s(failures: int) -> float:
-    """Return the pause after a number of failures in a row: it doubles, with jitter, up to ``MAX_BACKOFF_S``."""
-    longest_s: float = min(MAX_BACKOFF_S, 0.1 * 2 ** min(failures, 16))
-    return longest_s * random.uniform(0.5, 1.0)
 
 
 def first_of(ids: Sequence[str]) -> str:

@@ -22,10 +22,10 @@ from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, No
 from fastq.broker.operations.lease import Leased, list_leases
 from fastq.common.clock import Moment
 from fastq.errors import BrokerError
-from fastq.server.actors.failing import FailingQueues
 from fastq.server.actors.per_node import PerNodeActor
 from fastq.server.actors.waker import Waker
 from fastq.server.base.commands import Commands
+from fastq.server.base.outage import FailingQueues
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stats import RepairKind, RoundTrip
 from fastq.server.inflight.uncertain import DequeueCall, LostDequeue

@@ -13,8 +13,8 @@ from fastq.broker.operations.maintain import Forwarded, forward
 from fastq.common.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
-from fastq.server.actors.failing import FailingQueues
 from fastq.server.base.commands import Commands
+from fastq.server.base.outage import FailingQueues
 from fastq.server.inflight.stats import RepairKind, ServerStats
 
 BATCH: Final = 100

@@ -1,16 +1,20 @@
-"""Outages of Redis: logged once when they begin, and once when they are over.
+"""Failures of Redis. An outage is logged once when it begins, and once when it is over.
 
 All actors meet an outage, and each retries by itself. The first one logs it. The last one that works again logs its
 end. An unsteady network causes many outages: beyond ``MOST_TOLD`` a minute, short ones are only counted.
 """
 
+import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from logging import Logger
 from typing import Final
 
 from fastq.common.clock import Clock, SystemClock
 from fastq.errors import BrokerError, BrokerOutOfMemoryError, BrokerReadOnlyError
 
+MAX_BACKOFF_S: Final = 5.0
+"""Short enough that leases of 30 s are extended in time once an outage is over."""
 MOST_TOLD: Final = 6
 """How many troubles with Redis are logged in a minute, each with its end."""
 PERIOD_S: Final = 60.0
@@ -18,6 +22,12 @@ LASTING_S: Final = 5.0
 """A trouble that lasts this long is logged however many there were."""
 SHARED: Final = (BrokerReadOnlyError, BrokerOutOfMemoryError)
 """Errors, besides transient ones, that every actor meets."""
+
+
+def backoff_s(failures: int) -> float:
+    """Return the pause after a number of failures in a row: it doubles, with jitter, up to ``MAX_BACKOFF_S``."""
+    longest_s: float = min(MAX_BACKOFF_S, 0.1 * 2 ** min(failures, 16))
+    return longest_s * random.uniform(0.5, 1.0)
 
 
 def is_shared(error: BrokerError) -> bool:
@@ -117,3 +127,51 @@ class Outage:
         """End the pauses of all actors that have failed: Redis has answered one of them, or another master is known."""
         for retry in list(self.retries.values()):
             retry()
+
+
+class FailingQueues:
+    """Counts an actor's failures in a row, by queue, and logs them; an outage is not logged for each queue."""
+
+    def __init__(self, actor: object, outage: Outage, log: Logger) -> None:
+        self._actor = actor
+        self._outage = outage
+        self._log = log
+        self._failures: dict[str, int] = {}
+        self.errors: dict[str, BrokerError] = {}
+        """The last error of each queue that fails."""
+        self._full: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._failures)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._failures)
+
+    def in_outage(self) -> set[str]:
+        """Return the queues whose last failure was an outage of Redis, not a failure of their own.
+
+        Queues on a Redis that is out of memory are left out: the command that asks whether an outage is over only
+        reads, so its success would prove nothing.
+        """
+        return {queue for queue in self._failures if self._outage.is_met_by((self._actor, queue))} - self._full
+
+    def note_failure(self, queue: str, error: BrokerError) -> float:
+        """Log why a queue failed, unless that is known; return for how many seconds to leave it alone."""
+        (self._full.add if isinstance(error, BrokerOutOfMemoryError) else self._full.discard)(queue)
+        failures = self._failures[queue] = self._failures.get(queue, 0) + 1
+        self.errors[queue] = error
+        if self._outage.report((self._actor, queue), error):
+            self._log.warning("queue %s: %s; trying again until it works", queue, error)
+        return backoff_s(failures)
+
+    def note_answer(self, queue: str) -> None:
+        """Note that a queue does not fail any more."""
+        self.errors.pop(queue, None)
+        if self._failures.pop(queue, 0) and (failures := self._outage.clear((self._actor, queue))):
+            self._log.info("Redis operations succeed again after %d failed attempts", failures)
+
+    def forget(self) -> None:
+        """Forget all failures, since no request will follow that could succeed."""
+        self.errors.clear()
+        while self._failures:
+            self._outage.clear((self._actor, self._failures.popitem()[0]))

@@ -282,7 +282,7 @@ class Processor(PoolListener):
         """End the tasks that were canceled a moment ago, and return them."""
         canceled = []
         for task in tasks:
-            if (canceled_as := self._early.take(queue, task.id, asked_s)) is not None:
+            if (canceled_as := self._early.outcome_of(queue, task.id, asked_s)) is not None:
                 task.canceled = canceled_as
                 canceled.append(self._end_early(task))
         return canceled

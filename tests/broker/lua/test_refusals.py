@@ -14,7 +14,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from fastq.broker.operation import Operation
-from fastq.broker.scripts import load_script, script_names
+from fastq.broker.scripts import SCRIPTS
 from tests.broker.clusters import MIGRATE_MS, Cluster, slot_of
 from tests.broker.harness import NOW_S
 from tests.broker.lua.scene import CALLS, Q, set_scene
@@ -114,8 +114,8 @@ class Stage:
         self.saved = self.db.eval(SAVE, 0)
         self._restore = self.db.script_load(RESTORE)
         self.before = look(self.db)
-        for name in script_names():
-            self.db.script_load(load_script(name).text)
+        for name in SCRIPTS:
+            self.db.script_load(SCRIPTS[name].text)
 
     def reset(self) -> None:
         self.db.evalsha(self._restore, 0, *self.saved)
@@ -151,11 +151,11 @@ def stage() -> Iterator[Stage]:
         yield Stage(server)
 
 
-CASES: Final = [(name, nth) for name in script_names() for nth in range(len(CALLS.get(name, ())))]
+CASES: Final = [(name, nth) for name in SCRIPTS for nth in range(len(CALLS.get(name, ())))]
 
 
 def test_every_script_has_a_call() -> None:
-    assert sorted(CALLS) == script_names()
+    assert sorted(CALLS) == list(SCRIPTS)
     assert {call.script.name for calls in CALLS.values() for call in calls if call.script} == {*CALLS}
 
 
@@ -166,7 +166,7 @@ def test_a_refused_command_loses_nothing(name: str, nth: int, stage: Stage) -> N
     operation = CALLS[name][nth]
     reply, after = stage.reference(operation)
     wrong: dict[str, list[str]] = {}
-    for command in sorted({*CALL.findall(load_script(name).text)}):
+    for command in sorted({*CALL.findall(SCRIPTS[name].text)}):
         stage.reset()
         stage.may_all_but(command)
         answer = call(stage.user, operation)
@@ -256,8 +256,8 @@ class Move:
         saved = zip(*[iter(stage.saved)] * 3, strict=True)
         self._saved = [word for entry in saved if entry[0].startswith(f"asynq:{{{Q}}}:".encode()) for word in entry]
         for node in self._nodes:
-            for name in script_names():
-                node.script_load(load_script(name).text)
+            for name in SCRIPTS:
+                node.script_load(SCRIPTS[name].text)
 
     def begin(self, *moved: str) -> None:
         """Set the scene at the source, and move some of its keys."""

@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 import fastq
-from fastq.broker.scripts import load_script, script_names
+from fastq.broker.scripts import SCRIPTS
 from fastq.broker.twins import TWINS, twin_of
 from fastq.wire import keys
 from tests.broker.lua.headers import ScriptHeader, parse_header
@@ -165,9 +165,9 @@ def _problems_of_facts(header: ScriptHeader, body: list[str]) -> Iterator[str]:
         yield f"the body builds keys from {sorted(built)}, the header says {sorted(said)}"
 
 
-@pytest.mark.parametrize("name", script_names())
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_the_header_says_what_the_body_does(name: str) -> None:
-    assert list(problems_of(name, load_script(name).text)) == []
+    assert list(problems_of(name, SCRIPTS[name].text)) == []
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_the_header_says_what_the_body_does(name: str) -> None:
     ],
 )
 def test_a_script_that_does_not_keep_the_rules_is_found(script: str, old: str, new: str, problem: str) -> None:
-    text = load_script(script).text
+    text = SCRIPTS[script].text
     assert old in text
     assert any(problem in found for found in problems_of(script, text.replace(old, new)))
 
@@ -240,9 +240,9 @@ def test_scripts_are_read_once_at_the_import() -> None:
     """A process that is out of descriptors, or whose package is being replaced, goes on with what it has read."""
     code = """
 import resource
-from fastq.broker.scripts import load_script, script_names
+from fastq.broker.scripts import SCRIPTS
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
-print(len([load_script(name) for name in script_names()]))
+print(len(SCRIPTS))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) == len(list(LUA.glob("[!_]*.lua"))) + len(TWINS)
@@ -250,12 +250,12 @@ print(len([load_script(name) for name in script_names()]))
 
 def test_an_unknown_script_is_an_error() -> None:
     with pytest.raises(KeyError, match="nosuch"):
-        load_script("nosuch")
+        SCRIPTS["nosuch"]
 
 
-@pytest.mark.parametrize("name", script_names())
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_redis_compiles_the_script_and_knows_it_by_our_sha(name: str, db: Redis) -> None:
-    script = load_script(name)
+    script = SCRIPTS[name]
     load: Callable[[str], object] = db.script_load
     assert load(script.text) == script.sha
 
@@ -267,15 +267,15 @@ def test_every_file_in_the_folder_is_a_script_or_shared_by_some() -> None:
     in_twins = {name for text in twins.values() for name in re.findall(r"-- include: (\w+)", text)}
     shared = {f"_{name}.lua" for name, scripts in includes.items() if scripts > 1 or name in in_twins}
     shared |= {f"_{name}.lua" for name in in_twins}
-    scripts = {f"{name}.lua" for name in script_names()} - {f"{name}_lanes.lua" for name in TWINS}
+    scripts = {f"{name}.lua" for name in SCRIPTS} - {f"{name}_lanes.lua" for name in TWINS}
     assert sorted({*scripts, *shared}) == sorted(files)
 
 
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_contains_the_plain_script(name: str) -> None:
     plain, twin = (
-        body_of(load_script(TWINS[name].of or name).text),
-        "\n".join(body_of(load_script(f"{name}_lanes").text)),
+        body_of(SCRIPTS[TWINS[name].of or name].text),
+        "\n".join(body_of(SCRIPTS[f"{name}_lanes"].text)),
     )
     bound = len(BINDING.findall("\n".join(line for line in plain if re.search(r"(KEYS|ARGV)\[\d", line))))
     assert bound
@@ -286,8 +286,8 @@ def test_what_a_script_includes_stands_in_its_place() -> None:
     shared = (LUA / "_count_processed.lua").read_text("utf-8")
     for name in ("done", "complete"):
         assert shared not in (LUA / f"{name}.lua").read_text("utf-8")
-        assert load_script(name).text.count(shared) == 1
-    assert [name for name in script_names() if "-- include" in load_script(name).text] == []
+        assert SCRIPTS[name].text.count(shared) == 1
+    assert [name for name in SCRIPTS if "-- include" in SCRIPTS[name].text] == []
 
 
 def test_every_script_has_a_caller() -> None:
@@ -295,26 +295,26 @@ def test_every_script_has_a_caller() -> None:
     named = {
         node.value
         for source in callers
-        if "load_script(" in source or "scripted(" in source
+        if "SCRIPTS[" in source or "scripted(" in source
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     named |= {f"{name}_lanes" for name in TWINS}
-    assert set(script_names()) <= named
+    assert set(SCRIPTS) <= named
 
 
 @pytest.mark.skipif(shutil.which("luacheck") is None, reason="luacheck (Debian's lua-check) is not installed")
 def test_luacheck_finds_nothing(tmp_path: Path) -> None:
     """What Redis gets is checked: a file with shared lines is no program by itself."""
-    for name in script_names():
-        (tmp_path / f"{name}.lua").write_text(load_script(name).text, "utf-8")
+    for name in SCRIPTS:
+        (tmp_path / f"{name}.lua").write_text(SCRIPTS[name].text, "utf-8")
     config = ("--config", str(PACKAGE.parent / ".luacheckrc"))
     done = subprocess.run(["luacheck", *config, "--no-color", str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
 def test_what_takes_tasks_off_active_gives_back_their_places_in_lanes() -> None:
-    takes = {name for name in script_names() if 'redis.call("LREM", active' in load_script(name).text}
+    takes = {name for name in SCRIPTS if 'redis.call("LREM", active' in SCRIPTS[name].text}
     twins = {f"{name}_lanes" for name in TWINS}
     # Repairs: the places of tasks without a lease are looked for.
     assert {name for name in takes - twins if name not in TWINS} == {"list_leases", "repair_active"}

@@ -9,7 +9,7 @@ from redis.exceptions import OutOfMemoryError
 
 from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
 from fastq.broker.operations.lease import Leased
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerError
 from fastq.wire import keys
@@ -164,7 +164,7 @@ def test_an_id_that_is_not_utf_8_comes_back_as_the_same_bytes(bench: QueueBench)
 def test_a_redis_that_is_out_of_memory_is_drained() -> None:
     with redis_server() as server, server.client() as db, queue_bench(db, server.url) as bench:
         bench.pend("a", "b", "c", payload=bytes(20_000))
-        bench.db.script_load(load_script("dequeue").text)
+        bench.db.script_load(SCRIPTS["dequeue"].text)
         db.config_set("maxmemory-policy", "noeviction")
         db.config_set("maxmemory", 1)
         with pytest.raises(OutOfMemoryError):

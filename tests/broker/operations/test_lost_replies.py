@@ -26,13 +26,13 @@ from fastq import (
     TaskState,
 )
 from fastq.broker.operations.enqueue import register_queue
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
 from tests.faulty_proxy import Act, Fault, FaultyProxy, faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.waiting import PATIENCE_S, wait_until
 
-SCRIPTS = ("enqueue", "enqueue_limited", "schedule", "add_to_group")
+CUT = ("enqueue", "enqueue_limited", "schedule", "add_to_group")
 TASK_KEYS = "asynq:{default}:t:*"
 GIVE_UP_S = 1.0
 """Ample for a machine that is busy; only the tests of silence wait for it."""
@@ -96,8 +96,8 @@ class Setup:
 
 @pytest.fixture
 def setup(db: Redis, shared_server: RedisServer, way: str) -> Iterator[Setup]:
-    for name in SCRIPTS:
-        db.script_load(load_script(name).text)
+    for name in CUT:
+        db.script_load(SCRIPTS[name].text)
     with faulty_proxy(shared_server.socket_path) as proxy:
         yield Setup(db, proxy, way)
 
@@ -489,7 +489,7 @@ def test_only_what_was_lost_is_sent_again(db: Redis, shared_server: RedisServer)
 
 def test_a_client_with_retries_of_its_own_does_not_send_twice(db: Redis, shared_server: RedisServer) -> None:
     """redis-py re-sends by default; a client that was given brings that along."""
-    db.script_load(load_script("enqueue_limited").text)
+    db.script_load(SCRIPTS["enqueue_limited"].text)
     fault = Fault("EVALSHA", Act.CUT_BEFORE_REPLY)
     with faulty_proxy(shared_server.socket_path, fault) as proxy, Redis(port=proxy.port) as given:
         assert given.get_retry() is not None
@@ -535,5 +535,5 @@ def test_a_cancelled_call_does_not_leave_its_reply_to_the_next(db: Redis, shared
                 with pytest.raises(TaskIDConflictError):
                     await following
 
-    db.script_load(load_script("enqueue_limited").text)
+    db.script_load(SCRIPTS["enqueue_limited"].text)
     asyncio.run(run())

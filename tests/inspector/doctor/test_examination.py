@@ -12,7 +12,7 @@ from fastq import Client, QueueNotFoundError, Task
 from fastq.broker.operation import Flow, Operation
 from fastq.broker.operations.archive_rule import ArchiveRule, set_archive_rule
 from fastq.broker.operations.signs import Takeover, note_takeover
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
 from fastq.common.states import TaskState
@@ -412,7 +412,7 @@ def test_a_clock_of_ours_that_is_wrong_is_told_of(broker: BlockingBroker, db: Re
 
 def test_slow_scripts_are_told_of_by_their_names(broker: BlockingBroker, db: Any, url: str) -> None:
     db.slowlog_reset()
-    db.script_load(load_script("enqueue_limited").text)
+    db.script_load(SCRIPTS["enqueue_limited"].text)
     before = db.config_get("slowlog-log-slower-than")
     db.config_set("slowlog-log-slower-than", 0)
     try:

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from fastq.errors import BrokerConnectionError, BrokerError
-from fastq.server.actors.actor import MAX_BACKOFF_S, Actor
-from fastq.server.base.outage import Outage
+from fastq.server.actors.actor import Actor
+from fastq.server.base.outage import MAX_BACKOFF_S, Outage
 from tests.broker.harness import run
 from tests.waiting import until
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.errors import BrokerConnectionError
 from fastq.server.actors.fetcher import NOTHING_TO_DO_S
 from fastq.wire import keys
@@ -247,7 +247,7 @@ def test_a_queue_in_doubt_is_left_alone_until_it_is_settled(db: Redis, url: str)
 def test_the_tasks_of_a_dequeue_without_reply_are_found(
     act: Act, db: Any, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    db.script_load(load_script("dequeue").text)
+    db.script_load(SCRIPTS["dequeue"].text)
     with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", act)) as proxy:
 
         async def test(bench: Bench) -> None:
@@ -276,7 +276,7 @@ def test_the_tasks_of_a_dequeue_without_reply_are_found(
 
 
 def test_a_dequeue_that_redis_never_saw_leaves_nothing_to_find(db: Any, shared_server: RedisServer) -> None:
-    db.script_load(load_script("dequeue").text)
+    db.script_load(SCRIPTS["dequeue"].text)
     with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.CUT_BEFORE_REQUEST)) as proxy:
 
         async def test(bench: Bench) -> None:
@@ -292,7 +292,7 @@ def test_a_dequeue_that_redis_never_saw_leaves_nothing_to_find(db: Any, shared_s
 
 
 def test_a_dequeue_that_is_carried_out_late_is_found_later(db: Any, shared_server: RedisServer) -> None:
-    db.script_load(load_script("dequeue").text)
+    db.script_load(SCRIPTS["dequeue"].text)
     with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.HOLD)) as proxy:
 
         async def test(bench: Bench) -> None:
@@ -317,7 +317,7 @@ def test_a_dequeue_that_is_carried_out_late_is_found_later(db: Any, shared_serve
 
 
 def test_what_is_held_is_not_taken_for_lost_nor_what_ended_during_the_look(db: Any, shared_server: RedisServer) -> None:
-    db.script_load(load_script("dequeue").text)
+    db.script_load(SCRIPTS["dequeue"].text)
     with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.CUT_BEFORE_REPLY, skip=1)) as proxy:
 
         async def test(bench: Bench) -> None:
@@ -345,7 +345,7 @@ def test_the_end_of_an_outage_is_seen_without_room_for_tasks(
     db: Any, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("dequeue", "list_leases"):
-        db.script_load(load_script(name).text)
+        db.script_load(SCRIPTS[name].text)
     with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.CUT_BEFORE_REPLY)) as proxy:
 
         async def test(bench: Bench) -> None:
@@ -365,7 +365,7 @@ def test_the_end_of_an_outage_is_seen_without_room_for_tasks(
 
 def test_a_look_that_fails_is_repeated_and_hinders_no_queue(db: Any, shared_server: RedisServer) -> None:
     for name in ("dequeue", "list_leases"):
-        db.script_load(load_script(name).text)
+        db.script_load(SCRIPTS[name].text)
     faults = (
         ScriptFault("dequeue", Act.CUT_BEFORE_REPLY),
         ScriptFault("list_leases", Act.ANSWER, times=2, answer=b"-ERR outage\r\n"),
@@ -390,7 +390,7 @@ def test_one_that_was_told_to_fetch_no_more_still_finds_what_a_late_dequeue_leas
     db: Any, shared_server: RedisServer
 ) -> None:
     """After SIGTSTP nobody else would: the tasks would stay active for a lease, and cost an attempt."""
-    db.script_load(load_script("dequeue").text)
+    db.script_load(SCRIPTS["dequeue"].text)
     with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.HOLD)) as proxy:
 
         async def test(bench: Bench) -> None:
@@ -414,7 +414,7 @@ def test_one_that_was_told_to_fetch_no_more_still_finds_what_a_late_dequeue_leas
 
 @pytest.mark.parametrize("looks", [0, 1])
 def test_a_last_look_is_taken_before_the_end(looks: int, db: Any, shared_server: RedisServer) -> None:
-    db.script_load(load_script("dequeue").text)
+    db.script_load(SCRIPTS["dequeue"].text)
     with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.HOLD)) as proxy:
 
         async def test(bench: Bench) -> None:

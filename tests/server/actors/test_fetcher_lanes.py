@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.server.actors.fetcher import VAIN_S, Fetcher
 from fastq.server.actors.waker import Waker
 from fastq.wire import keys
@@ -72,7 +72,7 @@ def test_who_has_no_rules_is_not_asked_for_lanes(db: Redis, url: str) -> None:
         bench.db.script_flush()
         fetching = fetcher(bench, Pool(bench))
         await fetching.tick()
-        assert bench.db.script_exists(load_script("take").sha, load_script("dequeue").sha) == [False, True]
+        assert bench.db.script_exists(SCRIPTS["take"].sha, SCRIPTS["dequeue"].sha) == [False, True]
         assert bench.queue.states() == {"a": "aggregating"}
 
     on_bench(db, url, test)
@@ -164,7 +164,7 @@ def test_when_the_last_rule_is_gone_it_asks_as_ever(db: Redis, url: str) -> None
 def test_the_tasks_of_a_take_without_reply_are_found_and_keep_their_places(
     act: Act, db: Any, shared_server: RedisServer
 ) -> None:
-    db.script_load(load_script("take").text)
+    db.script_load(SCRIPTS["take"].text)
     with faulty_proxy(shared_server.socket_path, ScriptFault("take", act)) as proxy:
 
         async def test(bench: Bench) -> None:
@@ -190,7 +190,7 @@ def test_the_tasks_of_a_take_without_reply_are_found_and_keep_their_places(
 
 
 def test_a_take_that_redis_never_saw_has_spent_nothing(db: Any, shared_server: RedisServer) -> None:
-    db.script_load(load_script("take").text)
+    db.script_load(SCRIPTS["take"].text)
     with faulty_proxy(shared_server.socket_path, ScriptFault("take", Act.CUT_BEFORE_REQUEST)) as proxy:
 
         async def test(bench: Bench) -> None:

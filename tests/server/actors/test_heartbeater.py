@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from fastq.broker.operations.presence import ServerIdentity, ServerState
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.errors import BrokerError
 from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.inflight.tasks import InFlightTask
@@ -244,7 +244,7 @@ def test_a_lost_reply_is_asked_for_again_at_once(act: Act, db: Redis, shared_ser
 
 def load_all(db: Any) -> None:
     for name in ("extend_leases", "write_server_state"):
-        db.script_load(load_script(name).text)
+        db.script_load(SCRIPTS[name].text)
 
 
 def test_an_outage_costs_no_lease_that_is_ours_afterwards(db: Redis, shared_server: RedisServer) -> None:
@@ -290,7 +290,7 @@ def test_an_outcome_whose_write_had_no_reply_is_known_to_be_written_once_the_lea
     way: str, db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else a result that the link is too slow for would be sent again for ever."""
-    db.script_load(load_script(way).text)
+    db.script_load(SCRIPTS[way].text)
     with faulty_proxy(shared_server.socket_path, ScriptFault(way, Act.CUT_BEFORE_REPLY)) as proxy:
 
         async def test(bench: Bench) -> None:
@@ -310,7 +310,7 @@ def test_an_outcome_whose_write_had_no_reply_is_known_to_be_written_once_the_lea
 def test_an_outcome_whose_write_is_in_doubt_is_kept_while_the_lease_is_ours(
     db: Redis, shared_server: RedisServer
 ) -> None:
-    db.script_load(load_script("done").text)
+    db.script_load(SCRIPTS["done"].text)
     with faulty_proxy(shared_server.socket_path, ScriptFault("done", Act.CUT_BEFORE_REQUEST)) as proxy:
 
         async def test(bench: Bench) -> None:

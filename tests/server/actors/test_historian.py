@@ -4,7 +4,7 @@ import pytest
 from redis import Redis
 
 from fastq.broker.inspect.history import read_hours, read_minutes_by_type
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import SCRIPTS
 from fastq.common.clock import at_unix_ns
 from fastq.errors import BrokerError
 from fastq.server.actors.historian import Historian
@@ -73,7 +73,7 @@ def test_no_fault_lets_anything_be_counted_twice(act: Act, later: int, db: Redis
 
     skip = 0 if act is Act.CUT_BEFORE_REPLY else 1
     fault = ScriptFault("add_history", act, skip=skip, answer=b"-OOM command not allowed when used memory is high\r\n")
-    db.script_load(load_script("add_history").text)
+    db.script_load(SCRIPTS["add_history"].text)
     with faulty_proxy(shared_server.socket_path, fault) as proxy:
         on_bench(db, shared_server.url, test, through=proxy.url)
 

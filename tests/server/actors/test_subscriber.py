@@ -82,8 +82,8 @@ def test_a_task_that_is_held_is_cancelled(db: Redis, url: str) -> None:
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
         assert await heard(bench, held, "a", full("b")) == [Cancellation("a"), full("b")]
-        assert subscriber._early.take("q", "a", 0.0) is None, "it was here: the next task of this id is another"
-        assert subscriber._early.take("q", "b", 0.0) is None
+        assert subscriber._early.outcome_of("q", "a", 0.0) is None, "it was here: the next task of this id is another"
+        assert subscriber._early.outcome_of("q", "b", 0.0) is None
 
     on_subscriber(db, url, held, test)
 
@@ -93,13 +93,13 @@ def test_an_id_that_is_not_held_is_kept_for_2_s_for_a_dequeue_under_way(db: Redi
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
         await heard(bench, held, "a", "b", "c")
-        assert subscriber._early.take("q", "other", 0.0) is None
-        assert subscriber._early.take("q", "a", 0.0) is CancelAs.RETRY
-        assert subscriber._early.take("q", "a", 0.0) is None, "once"
+        assert subscriber._early.outcome_of("q", "other", 0.0) is None
+        assert subscriber._early.outcome_of("q", "a", 0.0) is CancelAs.RETRY
+        assert subscriber._early.outcome_of("q", "a", 0.0) is None, "once"
         bench.clock.advance(1.9)
-        assert subscriber._early.take("other", "b", 0.0) is CancelAs.RETRY
+        assert subscriber._early.outcome_of("other", "b", 0.0) is CancelAs.RETRY
         bench.clock.advance(0.1)
-        assert subscriber._early.take("q", "c", 0.0) is None
+        assert subscriber._early.outcome_of("q", "c", 0.0) is None
 
     on_subscriber(db, url, held, test)
 
@@ -112,8 +112,8 @@ def test_a_task_whose_dequeue_was_asked_for_after_the_cancellation_is_not_cancel
         await heard(bench, held, "a", "b")
         heard_s = bench.clock.monotonic_s()
         bench.clock.advance(0.1)
-        assert subscriber._early.take("q", "a", heard_s + 0.05) is None
-        assert subscriber._early.take("q", "b", heard_s) is CancelAs.RETRY
+        assert subscriber._early.outcome_of("q", "a", heard_s + 0.05) is None
+        assert subscriber._early.outcome_of("q", "b", heard_s) is CancelAs.RETRY
 
     on_subscriber(db, url, held, test)
 
@@ -123,11 +123,11 @@ def test_an_outcome_for_a_task_to_come_is_kept_for_its_queue(db: Redis, url: str
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
         await heard(bench, held, full("a"), "a", full("b", None, CancelAs.ARCHIVE), "b", full("c", "q", CancelAs.RETRY))
-        assert subscriber._early.take("other", "a", 0.0) is None
-        assert subscriber._early.take("q", "a", 0.0) is CancelAs.DELETE
-        assert subscriber._early.take("q", "a", 0.0) is None, "the bare id that followed is the same cancellation"
-        assert subscriber._early.take("any", "b", 0.0) is CancelAs.ARCHIVE
-        assert subscriber._early.take("q", "c", 0.0) is CancelAs.RETRY
+        assert subscriber._early.outcome_of("other", "a", 0.0) is None
+        assert subscriber._early.outcome_of("q", "a", 0.0) is CancelAs.DELETE
+        assert subscriber._early.outcome_of("q", "a", 0.0) is None, "the bare id that followed is the same cancellation"
+        assert subscriber._early.outcome_of("any", "b", 0.0) is CancelAs.ARCHIVE
+        assert subscriber._early.outcome_of("q", "c", 0.0) is CancelAs.RETRY
 
     on_subscriber(db, url, held, test)
 
@@ -137,8 +137,8 @@ def test_an_outcome_counts_before_a_bare_id_that_came_first(db: Redis, url: str)
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
         await heard(bench, held, "a", full("a"))
-        assert subscriber._early.take("q", "a", 0.0) is CancelAs.DELETE
-        assert subscriber._early.take("q", "a", 0.0) is None
+        assert subscriber._early.outcome_of("q", "a", 0.0) is CancelAs.DELETE
+        assert subscriber._early.outcome_of("q", "a", 0.0) is None
 
     on_subscriber(db, url, held, test)
 
@@ -193,8 +193,8 @@ def test_an_id_that_is_cancelled_again_is_kept_for_2_s_more(db: Redis, url: str)
         await heard(bench, held, "a")
         bench.clock.advance(1.5)
         await heard(bench, held, "c")
-        assert subscriber._early.take("q", "b", 0.0) is None
-        assert subscriber._early.take("q", "a", 0.0) is CancelAs.RETRY
+        assert subscriber._early.outcome_of("q", "b", 0.0) is None
+        assert subscriber._early.outcome_of("q", "a", 0.0) is CancelAs.RETRY
 
     on_subscriber(db, url, held, test)
 
@@ -202,7 +202,7 @@ def test_an_id_that_is_cancelled_again_is_kept_for_2_s_more(db: Redis, url: str)
 def test_a_user_who_may_listen_to_asynqs_channel_only_still_cancels_and_it_is_said_once(
     db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.server.actors.actor.MAX_BACKOFF_S", 0.01)
+    monkeypatch.setattr("fastq.server.base.outage.MAX_BACKOFF_S", 0.01)
     admin: Any = db
     rights = {"categories": ["+@all"], "keys": ["*"], "reset_channels": True, "channels": [keys.CANCEL_CHANNEL]}
     admin.acl_setuser("s", enabled=True, passwords=["+p"], **rights)
@@ -285,7 +285,7 @@ def test_a_user_who_may_not_listen_to_orders_still_hears_outcomes(
 def test_a_lost_connection_is_made_anew_and_said_once(
     db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.server.actors.actor.MAX_BACKOFF_S", 0.01)
+    monkeypatch.setattr("fastq.server.base.outage.MAX_BACKOFF_S", 0.01)
     caplog.set_level(logging.INFO, "fastq")
     held = Held("a")
     with cutting_proxy(shared_server.socket_path) as proxy:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.scripts import load_script, script_names
+from fastq.broker.scripts import SCRIPTS
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.syncer import Syncer
 from fastq.wire import keys
@@ -24,8 +24,8 @@ PROCESSED = {"done": 2, "complete": 2, "retry": 2, "archive": 2}
 
 
 def load_all(db: Any) -> None:
-    for name in script_names():
-        db.script_load(load_script(name).text)
+    for name in SCRIPTS:
+        db.script_load(SCRIPTS[name].text)
 
 
 def joined(bench: Bench) -> tuple[Acker, Syncer]:
