@@ -26,13 +26,15 @@ def serve(each: Send, many: Send) -> None:
     for line in sys.stdin:
         request = json.loads(line)
         began_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
+        late_ns: list[int] = []
         if request["op"] == "paced":
-            _pace(each, request["kind"], request["count"], request["rate"])
+            late_ns = _pace(each, request["kind"], request["count"], request["rate"])
         else:
             send = each if request["op"] == "each" else many
             send(request["kind"], request["count"])
         ended_ns = time.monotonic_ns()
-        _say({"began_ns": began_ns, "ended_ns": ended_ns, "cpu_ns": time.process_time_ns() - cpu_ns})
+        used_ns = time.process_time_ns() - cpu_ns
+        _say({"began_ns": began_ns, "ended_ns": ended_ns, "cpu_ns": used_ns, "late_ns": late_ns})
 
 
 def serve_async(start: Callable[[], Awaitable[object]], each: AsyncSend, many: AsyncSend) -> None:
@@ -52,13 +54,15 @@ def serve_async(start: Callable[[], Awaitable[object]], each: AsyncSend, many: A
     serve(driven(each), driven(many))
 
 
-def _pace(each: Send, kind: str, count: int, rate: float) -> None:
+def _pace(each: Send, kind: str, count: int, rate: float) -> list[int]:
     drawn = random.Random(7)
-    due_ns = time.monotonic_ns()
+    due_ns, late_ns = time.monotonic_ns(), []
     for _ in range(count):
         due_ns += round(1e9 * drawn.expovariate(rate))
         time.sleep(max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
         each(f"{kind}:{due_ns}", 1)
+        late_ns.append(time.monotonic_ns() - due_ns)
+    return late_ns
 
 
 def _say(answer: dict[str, object]) -> None:

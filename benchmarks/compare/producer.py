@@ -3,6 +3,7 @@
 import json
 import selectors
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -17,11 +18,12 @@ class TurnError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What the producer measured of one request."""
+    """What the producer measured of one request; ``late_ns`` is how long after its time each paced call returned."""
 
     began_ns: int
     ended_ns: int
     cpu_ns: int
+    late_ns: Sequence[int] = ()
 
     @property
     def seconds(self) -> float:
