@@ -3,6 +3,7 @@
 Made when they are first needed; one that cannot be made is reported, and its contenders are left out.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "compare"
 GO_SOURCE = HERE / "goasynq"
 LIMIT_S = 600
+_NEEDS = re.compile(r"# Python (\d+)\.(\d+)\n")
 
 
 class UnavailableError(RuntimeError):
@@ -63,11 +65,23 @@ def _python(environment: str) -> Path:
     if not stamp.exists() or stamp.read_text() != pins:
         print(f"Making {home.relative_to(BUILD.parents[1])}", file=sys.stderr)
         shutil.rmtree(home, ignore_errors=True)
-        _run([sys.executable, "-m", "venv", home], HERE)
+        _run([_interpreter(pins), "-m", "venv", home], HERE)
         install = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--requirement"]
         _run([program, *install, HERE / "requirements" / f"{environment}.txt"], HERE)
         stamp.write_text(pins)
     return program
+
+
+def _interpreter(pins: str) -> str:
+    """Return the Python that requirements name in their first line, as in ``# Python 3.12``, or this one."""
+    needs = _NEEDS.match(pins)
+    if needs is None or sys.version_info >= tuple(map(int, needs.groups())):
+        return sys.executable
+    name = "python{}.{}".format(*needs.groups())
+    found = shutil.which(name)
+    if found is None:
+        raise UnavailableError(f"{name} is not here")
+    return found
 
 
 def _go() -> Path:

@@ -33,7 +33,7 @@ from benchmarks.compare.record import machine
 from benchmarks.compare.surroundings import Surroundings, variables
 from tests.redis_servers import server_program
 
-NOT_BROKEN: Final = ("bare", "brpop", "asynq-64", "asynq-256", "procrastinate")
+NOT_BROKEN: Final = ("bare", "brpop", "asynq-64", "asynq-256", "procrastinate", "oban")
 """Those that are no queue, one more of a kind, or without the Redis that is broken here."""
 TASKS: Final = 60
 WITHIN_S: Final = 180.0

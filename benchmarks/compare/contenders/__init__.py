@@ -10,6 +10,7 @@ from benchmarks.compare.contenders.celery import CELERY, CELERY_LATE, CELERY_SOL
 from benchmarks.compare.contenders.dramatiq import DRAMATIQ
 from benchmarks.compare.contenders.fastq import FASTQ
 from benchmarks.compare.contenders.huey import HUEY
+from benchmarks.compare.contenders.oban import OBAN
 from benchmarks.compare.contenders.procrastinate import PROCRASTINATE
 from benchmarks.compare.contenders.rq import RQ, RQ_SIMPLE
 from benchmarks.compare.contenders.saq import SAQ
@@ -21,6 +22,6 @@ __all__ = ["CONTENDERS"]
 CONTENDERS: tuple[Contender, ...] = (
     *(BARE, FASTQ, ASYNQ, ASYNQ_64, ASYNQ_256),
     *(CELERY, CELERY_LATE, CELERY_SOLO, RQ, RQ_SIMPLE, DRAMATIQ, HUEY, ARQ, SAQ, TASKIQ_LIST, TASKIQ_STREAM, STREAQ),
-    *(BULLMQ, PROCRASTINATE),
+    *(BULLMQ, PROCRASTINATE, OBAN),
     BRPOP,
 )
