@@ -14,13 +14,12 @@ from fastq._ids import new_task_ids
 from fastq.broker.operations.dequeue import Taken, dequeue, take
 from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, enqueue_operations
 from fastq.broker.operations.finish import Done, done
-from fastq.broker.operations.lanes import in_lanes
-from fastq.broker.operations.lease import Owner
+from fastq.broker.operations.lease import Leased, Owner
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
 from fastq.common.states import TaskState
 from fastq.wire import keys
-from fastq.wire.codec import TaskMessage, encode_task_message
+from fastq.wire.codec import TaskMessage, encode_task_message, view_task_message
 from tests.redis_servers import redis_server
 
 QUEUE = "default"
@@ -79,9 +78,10 @@ class Bench:
         assert isinstance(taken, Taken)
         return taken
 
-    def done(self, ids: Sequence[bytes]) -> None:
+    def done(self, leased: Leased) -> None:
         """Finish tasks."""
-        self.broker.run(in_lanes(done(QUEUE, [Done(one.decode()) for one in ids], NOW), QUEUE))
+        lanes = [view_task_message(one).group_key for one in leased.messages]
+        self.broker.run(done(QUEUE, [Done(one.decode()) for one in leased.ids], NOW, lanes=lanes))
 
 
 def message(task_id: str, lane: str) -> bytes:
@@ -96,10 +96,10 @@ def table(bench: Bench) -> None:
     for size in (100, 500):
         plain = [""] * size
 
-        def taken_of(lanes: Sequence[str], size: int = size) -> list[bytes]:
+        def taken_of(lanes: Sequence[str], size: int = size) -> Leased:
             bench.limit("1000:1:100000:1")
             bench.put(lanes)
-            return bench.take(size).leased.ids
+            return bench.take(size).leased
 
         print(f"{size:4} enqueue, plain      {bench.cost(lambda: None, lambda _: bench.put(plain), size):6.2f}")  # noqa: B023
         dequeued = bench.cost(
@@ -135,10 +135,10 @@ def hot_tenant(bench: Bench) -> None:
     while cold < MANY // 100 and calls < 2000:
         leased = bench.take(100).leased
         calls += 1
-        ids = [one for one, text in zip(leased.ids, leased.messages, strict=True) if b"cold" in text]
-        cold += len(ids)
-        if ids:
-            bench.done(ids)
+        others = Leased.of(task for task in leased.tasks if b"cold" in task.message)
+        cold += others.size
+        if others.size:
+            bench.done(others)
     print(f"hot tenant: {cold} others taken and done in {calls} calls, {bench.us()[0] / max(1, cold):.2f} us each")
     print(f"a call that finds only the full lane: {least_us(bench, 50):.1f} us")
 

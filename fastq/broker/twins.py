@@ -49,7 +49,12 @@ TWINS: Final[Mapping[str, _Twin]] = {
     "aggregation_check": _Twin("", ("pools", "rules_of", "lane_rules", "no_lane"), ()),
     "archive": _ended("9, #ARGV, 3"),
     "complete": _ended("5, #ARGV, 5"),
-    "done": _ended("6, 5 + count"),
+    "done": _Twin(
+        "-- include: lanes_told",
+        _LANES,
+        ("ended", "all_end", "free_places"),
+        tasks='tasks  count ids, then id, lock key for each that has one, then count lanes, "" for none',
+    ),
     "forward": _Twin(
         "-- include: due_ids", (*_LANES, "rules_of", "lane_rules", "orders", "rank", "lanes_of"), ("turns_of_due",)
     ),

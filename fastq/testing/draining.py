@@ -174,7 +174,8 @@ class _Draining:
         return [task for task in waiting if self._runner.batch_of(task.view.type)[0] == pattern][:most]
 
     def _write(self, tasks: InFlightTasks, ended: list[InFlightTask]) -> None:
-        for call in plan_acks(ended, tasks, self._owner, time.time_ns(), checks_done=False) if ended else ():
+        calls = plan_acks(ended, tasks, self._owner, time.time_ns(), checks_done=False, lanes=self._lanes)
+        for call in calls:
             self._run(call.operation)
         for operation in behind_ends(ended, time.time_ns()):
             self._broker.run(operation)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from fastq.broker.operation import Operation, Word, scripted
-from fastq.broker.operations.lanes import lane_keys
+from fastq.broker.operations.lanes import in_lanes, lane_keys
 from fastq.broker.operations.lease import Owner, id_word
 from fastq.wire import keys
 from fastq.wire.inbox import EndKind, TaskEnd, error_in
@@ -67,6 +67,8 @@ class Terms(NamedTuple):
     done_owner: Owner | None
     """The owner that done tasks must have, None for any. Tasks with another disposition must always be ``owner``'s."""
     side: int = OLDEST_FIRST
+    lanes: Sequence[str] | None = None
+    """In a queue with lanes, the lane of each done task, "" for none."""
 
 
 class Disposition(Protocol):
@@ -97,7 +99,7 @@ class Done(NamedTuple):
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
         """Return the operation that deletes the tasks."""
-        return done(terms.queue, ends, terms.now, terms.done_owner, terms.side)
+        return done(terms.queue, ends, terms.now, terms.done_owner, terms.side, lanes=terms.lanes)
 
 
 class Completed(NamedTuple):
@@ -240,17 +242,27 @@ _TASK_SIZE: Final = 200
 
 
 def done(
-    queue: str, tasks: Sequence[Done], now: datetime, owner: Owner | None = None, side: int = OLDEST_FIRST
+    queue: str,
+    tasks: Sequence[Done],
+    now: datetime,
+    owner: Owner | None = None,
+    side: int = OLDEST_FIRST,
+    *,
+    lanes: Sequence[str] | None = None,
 ) -> Operation[list[FinishOutcome]]:
-    """Delete done tasks, release their locks, count them; ``side`` is the end of active at which the search begins."""
+    """Delete done tasks, release their locks, count them; ``side`` is the end of active at which the search begins.
+
+    In a queue with lanes, ``lanes`` has the lane of each task, "" for none.
+    """
     ids, locks = zip(*tasks, strict=True) if tasks else ((), ())  # by zip, in C, since most tasks end this way
     locked = [word for task in tasks if task.lock for word in task] if any(locks) else []
-    return scripted(
+    operation = scripted(
         "done",
         (keys.active(queue), keys.lease(queue), keys.processed(queue, now), keys.processed_total(queue)),
         (keys.task_prefix(queue), stats_expiry(now), side, Guard(owner).words()[0], len(ids), *ids, *locked),
         partial(_outcomes, len(ids)),
     )
+    return operation if lanes is None else in_lanes(operation, queue, lanes)
 
 
 def complete(

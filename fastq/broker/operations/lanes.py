@@ -18,7 +18,7 @@ RULES_CHANGED = "limits"
 """The message on a queue's ``due_channel`` that tells of changed rules; all other messages there are times."""
 
 
-OF_SERVERS: Final = TWINS.keys() - {"park", "schedule"}
+OF_SERVERS: Final = TWINS.keys() - {"done", "park", "schedule"}
 """The twins that servers send in place of plain scripts; the other twins are called by their names."""
 SWEEP: Final = 500
 
@@ -36,12 +36,13 @@ def lane_keys(queue: str, without: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(key for key in all_keys if key not in without)
 
 
-def in_lanes(operation: Operation[T], queue: str) -> Operation[T]:
-    """Return the twin of an operation for a queue with lanes."""
+def in_lanes(operation: Operation[T], queue: str, lanes: Sequence[str] = ()) -> Operation[T]:
+    """Return the twin of an operation for a queue with lanes; that of ``done`` is told the lane of each task."""
     twin = SCRIPTS[f"{operation.name}_lanes"]
     has_turns = TWINS[operation.name].has_turns
     more = lane_keys(queue, without=operation.keys) if has_turns else (keys.limits(queue),)
-    return replace(operation, name=twin.name, keys=(*operation.keys, *more), script=twin)
+    args = (*operation.args, *lanes)
+    return replace(operation, name=twin.name, keys=(*operation.keys, *more), args=args, script=twin)
 
 
 def has_rules(queue: str) -> Operation[int]:

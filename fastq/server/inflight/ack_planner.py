@@ -20,6 +20,7 @@ from fastq.broker.operations.finish import (
 )
 from fastq.broker.operations.lease import Owner
 from fastq.common.clock import at_unix_ns
+from fastq.server.base.lane_queues import LaneQueues
 from fastq.server.inflight.tasks import (
     InFlightTask,
     InFlightTasks,
@@ -52,7 +53,13 @@ _Parts = Iterator[tuple[int, list[InFlightTask]]]
 
 
 def plan_acks(
-    ended: list[InFlightTask], tasks: InFlightTasks, owner: Owner, now_ns: int, *, checks_done: bool
+    ended: list[InFlightTask],
+    tasks: InFlightTasks,
+    owner: Owner,
+    now_ns: int,
+    *,
+    checks_done: bool,
+    lanes: LaneQueues | None = None,
 ) -> list[AckCall]:
     """Put ends by queue and disposition into operations of bounded size.
 
@@ -67,8 +74,10 @@ def plan_acks(
         is_near = most_steps(group, seq_range) <= near or (
             seq_range.size <= LOOK_AT_MOST * len(group) and tasks.steps_to(queue, group) <= near
         )
+        by_lane = lanes is not None and (queue in lanes or queue in lanes.unknown)
         for side, part in _parts(kind, group, seq_range, is_near=is_near):
-            terms = Terms(queue, now_ns, now, owner, done_owner, side)
+            lane_of = [task.view.group_key for task in part] if by_lane and kind is Done else None
+            terms = Terms(queue, now_ns, now, owner, done_owner, side, lane_of)
             calls.append(AckCall(kind.operation(dispositions(part), terms), part))
     return calls
 

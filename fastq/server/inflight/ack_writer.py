@@ -53,7 +53,8 @@ class AckWriter:
         self._under_way.append(ours)
         began_s = self._clock.monotonic_s()
         try:
-            calls = plan_acks(ours, self._tasks, self._owner, self._clock.unix_ns(), checks_done=checks_done)
+            now_ns, lanes = self._clock.unix_ns(), self._commands.lanes
+            calls = plan_acks(ours, self._tasks, self._owner, now_ns, checks_done=checks_done, lanes=lanes)
             before = self.progress.with_ends_of(ours) if self.progress.unwritten else []
             behind = self.inboxes.with_completed(calls) if awaited(ours) else []
             last = behind_ends(ours, self._clock.unix_ns()) if self._tasks.marked_queues else []

@@ -325,7 +325,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
         done(Q, [Done("a1"), Done("a2", LOCK["a2"])], NOW),
         done(Q, [Done(f"b{n}") for n in range(0, 20)] + [Done("a3", LOCK["a3"])], NOW, OURS),
     ],
-    "done_lanes": [in_lanes(done(Q, [Done("a1"), Done("a2", LOCK["a2"]), Done("a3")], NOW), Q)],
+    "done_lanes": [done(Q, [Done("a1"), Done("a2", LOCK["a2"]), Done("a3")], NOW, lanes=["lane", "pool:a", ""])],
     "drop_archived": [drop_archived(Q, [(b"ar2", str(NOW_S - 10).encode()), (b"ar1", b"0")])],
     "drop_parked": [drop_parked(Q, "token", _PARKED)],
     "enqueue": [

@@ -130,9 +130,9 @@ def test_a_sequence_goes_on_when_its_task_is_tried_no_more(state: str, lanes: La
 
 
 ENDS = {
-    "done": done(QUEUE, [Done("a")], NOW),
-    "complete": complete(QUEUE, [Completed("a", message("a"), NOW_S + 60)], NOW),
-    "archive": archive(QUEUE, [Archived("a", message("a"))], NOW, ANY_OWNER),
+    "done": done(QUEUE, [Done("a")], NOW, lanes=["x"]),
+    "complete": in_lanes(complete(QUEUE, [Completed("a", message("a"), NOW_S + 60)], NOW), QUEUE),
+    "archive": in_lanes(archive(QUEUE, [Archived("a", message("a"))], NOW, ANY_OWNER), QUEUE),
 }
 
 
@@ -141,7 +141,7 @@ def test_an_end_lets_the_next_one_of_a_sequence_start(name: str, lanes: LaneBenc
     lanes.rule("x", STRICT)
     lanes.add("x", "a", "b")
     assert lanes.take() == ["a"]
-    lanes.bench.run(in_lanes(ENDS[name], QUEUE))
+    lanes.bench.run(ENDS[name])
     assert lanes.take() == ["b"]
 
 

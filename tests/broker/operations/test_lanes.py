@@ -30,6 +30,7 @@ from fastq.broker.operations.limits import write_limit
 from fastq.broker.operations.maintain import forward
 from fastq.common.states import TaskState
 from fastq.wire import keys
+from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW, NOW_NS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
 
 SCORE = OURS.score(NOW_S)
@@ -62,7 +63,8 @@ class LaneBench:
         return taken
 
     def done(self, *ids: str) -> None:
-        outcomes = self.bench.run(in_lanes(done(QUEUE, [Done(one) for one in ids], NOW), QUEUE))
+        lanes = [view_task_message(self.bench.task(one)["msg"]).group_key for one in ids]
+        outcomes = self.bench.run(done(QUEUE, [Done(one) for one in ids], NOW, lanes=lanes))
         assert set(outcomes) == {1}
 
     def places(self, lane: str) -> set[str]:
@@ -332,10 +334,10 @@ def test_a_paused_lane_waits(lanes: LaneBench) -> None:
 # Ends ---------------------------------------------------------------------------------------------------------------
 
 ENDS = {
-    "done": done(QUEUE, [Done("a")], NOW),
-    "complete": complete(QUEUE, [Completed("a", message("a"), NOW_S + 60)], NOW),
-    "retry": retry(QUEUE, [Retried("a", message("a"), NOW_S + 60)], NOW, ANY_OWNER),
-    "archive": archive(QUEUE, [Archived("a", message("a"))], NOW, ANY_OWNER),
+    "done": done(QUEUE, [Done("a")], NOW, lanes=["p:x"]),
+    "complete": in_lanes(complete(QUEUE, [Completed("a", message("a"), NOW_S + 60)], NOW), QUEUE),
+    "retry": in_lanes(retry(QUEUE, [Retried("a", message("a"), NOW_S + 60)], NOW, ANY_OWNER), QUEUE),
+    "archive": in_lanes(archive(QUEUE, [Archived("a", message("a"))], NOW, ANY_OWNER), QUEUE),
 }
 
 
@@ -345,7 +347,7 @@ def test_an_end_frees_the_place(name: str, lanes: LaneBench) -> None:
     lanes.add("p:x", "a", "b")
     lanes.add("p:y", "c")
     assert lanes.take() == ["a"]
-    assert lanes.bench.run(in_lanes(ENDS[name], QUEUE)) == [1]
+    assert lanes.bench.run(ENDS[name]) == [1]
     assert (lanes.places("p:x"), lanes.places("p:*")) == (set(), set())
     assert lanes.rings()
     assert len(lanes.take()) == 1
@@ -358,14 +360,43 @@ def test_an_end_that_is_not_ours_frees_none(name: str, lanes: LaneBench) -> None
     lanes.take()
     theirs = Guard(THEIRS)
     refused = {
-        "done": done(QUEUE, [Done("a")], NOW, THEIRS),
-        "complete": complete(QUEUE, [Completed("a", message("a"), NOW_S + 60)], NOW, THEIRS),
-        "retry": retry(QUEUE, [Retried("a", message("a"), NOW_S + 60)], NOW, theirs),
-        "archive": archive(QUEUE, [Archived("a", message("a"))], NOW, theirs),
+        "done": done(QUEUE, [Done("a")], NOW, THEIRS, lanes=["x"]),
+        "complete": in_lanes(complete(QUEUE, [Completed("a", message("a"), NOW_S + 60)], NOW, THEIRS), QUEUE),
+        "retry": in_lanes(retry(QUEUE, [Retried("a", message("a"), NOW_S + 60)], NOW, theirs), QUEUE),
+        "archive": in_lanes(archive(QUEUE, [Archived("a", message("a"))], NOW, theirs), QUEUE),
     }
-    assert lanes.bench.run(in_lanes(refused[name], QUEUE)) == [-1]
+    assert lanes.bench.run(refused[name]) == [-1]
     assert lanes.places("x") == {"a"}
     assert lanes.take() == []
+
+
+def test_a_call_of_ends_frees_each_place_releases_each_lock_and_may_be_sent_again(lanes: LaneBench) -> None:
+    lanes.limit(x="1:0:1:1", y="1:0:1:1")
+    lock = keys.unique(QUEUE, "t", b"")
+    lanes.add("x", "a", "next", lock="", lock_ttl_s=0)
+    lanes.add("y", "b", lock=lock, lock_ttl_s=60)
+    lanes.bench.pend("p")
+    assert lanes.take() == ["p", "a", "b"]
+    written = done(QUEUE, [Done("a"), Done("b", lock), Done("p"), Done("gone")], NOW, lanes=["x", "y", "", "x"])
+    assert lanes.bench.run(written) == [1, 1, 1, 0]
+    assert (lanes.places("x"), lanes.places("y")) == (set(), set())
+    assert not lanes.db.exists(lock)
+    assert lanes.take() == ["next"]
+    assert lanes.bench.run(written) == [0, 0, 0, 0]
+    assert lanes.places("x") == {"next"}
+
+
+def test_an_end_with_the_lane_that_its_task_had_before_harms_none(lanes: LaneBench) -> None:
+    """A late end may meet a task that another server has taken from another lane: a look frees its place."""
+    lanes.limit(x="1:0:1:1", y="1:0:1:1")
+    lanes.add("x", "m", "n")
+    lanes.add("y", "a", "b")
+    assert sorted(lanes.take()) == ["a", "m"]
+    assert lanes.bench.run(done(QUEUE, [Done("a")], NOW, lanes=["x"])) == [1]
+    assert lanes.places("x") == {"m"}
+    assert lanes.take() == []
+    lanes.db.zadd(keys.full(QUEUE), {"y": 1})  # the time of the look has come
+    assert lanes.take() == ["b"]
 
 
 @pytest.mark.parametrize("name", ["requeue", "put_back"])

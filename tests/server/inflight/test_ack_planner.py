@@ -20,6 +20,7 @@ from fastq.broker.operations.finish import (
     Retried,
     Terms,
 )
+from fastq.server.base.lane_queues import LaneQueues
 from fastq.server.inflight.ack_planner import (
     MAX_CALL_BYTES,
     MAX_CALL_STEPS,
@@ -99,6 +100,20 @@ def test_each_queue_and_outcome_has_its_own_calls(setup: Setup) -> None:
     assert [call.operation.name for call in calls] == names * 2
     assert [len(call.tasks) for call in calls] == [2] * 10
     assert [task for call in calls for task in call.tasks] == ended
+
+
+def test_done_tasks_of_a_queue_that_has_or_may_have_lanes_tell_their_lanes(setup: Setup) -> None:
+    lanes = LaneQueues()
+    lanes.add("q1")
+    lanes.unknown.add("q2")
+    words = {}
+    for queue in ("q1", "q2", "q3"):
+        view = view_task_message(message(queue, group_key="lane"))
+        tasks = [*setup.hold(1, queue), setup.tasks.add(queue, view, 0.0)]
+        (call,) = plan_acks(done(tasks), setup.tasks, OURS, NOW_NS, checks_done=False, lanes=lanes)
+        words[queue] = (call.operation.name, call.operation.args[-2:])
+    assert words["q1"] == words["q2"] == ("done_lanes", ("", "lane"))
+    assert words["q3"] == ("done", ("2", "q3"))
 
 
 def test_failed_tasks_are_guarded_and_done_ones_as_asked(setup: Setup) -> None:
