@@ -6,6 +6,7 @@ does, and carries what is published from node to node.
 
 import socket
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Final
@@ -121,17 +122,24 @@ class Cluster(Site):
         self._heard[other.name].pushed()  # its own echo
         self.network.hand_on(other)
 
-    def ask_all(self, commands: Iterable[Sequence[str]]) -> list[Any]:
-        return [self._ask_owner(*words) for words in commands]
+    def store_of(self, key: str) -> Store:
+        return self.stores[self.owner_of(key)]
 
-    def _ask_owner(self, *words: str) -> Any:
+    def ask_all(self, commands: Iterable[Sequence[str]]) -> list[Any]:
+        asked = list(commands)
+        answers: dict[int, Any] = {}
+        for name, store in self.stores.items():
+            here = [at for at, words in enumerate(asked) if words[0] != "KEYS" and self.owner_of(words[1]) == name]
+            answers |= zip(here, store.ask_all([asked[at] for at in here]) if here else (), strict=True)
+        return [self._of_both(words, answers.get(at)) for at, words in enumerate(asked)]
+
+    def _of_both(self, words: Sequence[str], answer: Any) -> Any:
+        """Return an answer of a key's owner, or that of the other node if it lies with that."""
         if words[0] == "KEYS":
             return [key for store in self.stores.values() for key in store.ask(*words)]
-        owner = self.owner_of(words[1])
-        answer = self.stores[owner].ask(*words)
         if isinstance(answer, hiredis.ReplyError):  # ASK: the key has moved already, or is nowhere
-            asked = self.stores[self.other(owner)].raw((b"ASKING",), [word.encode() for word in words])[1]
-            return text_of(asked)
+            other = self.stores[self.other(self.owner_of(words[1]))]
+            return text_of(other.raw((b"ASKING",), [word.encode() for word in words])[1])
         return answer
 
     # Faults -------------------------------------------------------------------------------------------------------
@@ -213,6 +221,7 @@ def key_for(fault: Fault) -> str:
     return MOVABLE[int(fault.amount * 2.5)] if fault.amount < 0.8 else MOVABLE[2 + int((fault.amount - 0.8) * 15)]
 
 
+@cache
 def slot_of(key: str) -> int:
     return int(key_slot(key.encode()))
 

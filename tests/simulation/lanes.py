@@ -15,6 +15,7 @@ from tests.simulation.judge import Sent
 from tests.simulation.keyspace import OF_LANES
 from tests.simulation.loop import Machine
 from tests.simulation.pool import Fate
+from tests.simulation.store import pack
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -26,6 +27,8 @@ SETTLED_S: Final = 30.0
 """A place whose task is gone is found when it is asked for; rates are forgotten by those who sweep."""
 _PREFIX: Final = f"asynq:{{{OF_LANES}}}:"
 _MARK: Final = _PREFIX.encode()
+_ELSEWHERE: Final = b"-ASK "
+"""What a node says of a key that has moved already; what becomes of it there is not seen from here."""
 
 
 async def use_lanes(world: "World", machine: Machine) -> None:
@@ -148,6 +151,8 @@ class LimitWatch:
         world.network.watch = self._look
         self._asked = [("ZRANGE", f"{_PREFIX}lease", "0", "-1"), ("HGETALL", f"{_PREFIX}limits")]
         self._asked += [("ZRANGE", f"{_PREFIX}g:{lane}", "0", "-1") for lane in LANES]
+        self._packed = pack([[word.encode() for word in words] for words in self._asked])
+        self._seen = b""
 
     def _look(self, packed: bytes) -> None:
         if _MARK not in packed:
@@ -157,6 +162,10 @@ class LimitWatch:
         if master is not self._master:
             self._master = master
             note(Switched(now_s))
+        replies = self._site.replies_of(_PREFIX, self._packed)
+        if replies == self._seen and _ELSEWHERE not in replies:
+            return
+        self._seen = replies
         leased, rules, *lanes = self._site.ask_all(self._asked)
         self._note_rules(dict(zip(rules[::2], rules[1::2], strict=True)))
         here = set(leased)

@@ -145,7 +145,16 @@ class Site:
 
     def ask_all(self, commands: Iterable[Sequence[str]]) -> list[Any]:
         """Ask several things, each as ``ask``."""
-        return self.stores["redis"].ask_all(commands)
+        return self.store_of("").ask_all(commands)
+
+    def store_of(self, key: str) -> Store:
+        """Return the server that has a key."""
+        del key
+        return self.stores["redis"]
+
+    def replies_of(self, key: str, packed: bytes) -> bytes:
+        """Return the bytes of the replies to commands about keys of one slot; they are given as bytes, too."""
+        return self.store_of(key).replies_to(packed)
 
     def ask_each(self, *words: str) -> None:
         """Have each server carry out a command."""

@@ -142,6 +142,10 @@ class Store:
         reader.feed(self._control.carry_out(packed))
         return [reader.gets() for _ in packed]
 
+    def replies_to(self, packed: bytes) -> bytes:
+        """Carry out commands of the simulation's own that are bytes already, and return the bytes of their replies."""
+        return self._control.carry_out((), packed)
+
     def raw(self, *commands: Sequence[bytes]) -> list[Any]:
         """Carry out commands of the simulation's own, and return their replies, which may be errors, as bytes."""
         reader = hiredis.Reader()
