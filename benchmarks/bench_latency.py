@@ -189,14 +189,12 @@ def test_where_the_time_goes(tcp_server: RedisServer, tmp_path: Path, capsys: py
 def stages_of(sample: Sample, noted: list[tuple[str, int]]) -> dict[str, int]:
     """Return when the main process came to each stage of a task: each stage's first stamp after the one before."""
     found: dict[str, int] = {}
-    stages = iter(STAGES)
-    awaited = next(stages)
+    stages = iter(STAGES.items())
+    stage, awaited = next(stages)
     for name, at in noted[bisect(noted, sample.called, key=itemgetter(1)) :]:
-        if at > sample.began:
-            break
         if name == awaited:
-            found[name] = at
-            awaited = next(stages, "")
+            found[stage] = at
+            stage, awaited = next(stages, ("", ""))
     return found
 
 

@@ -1,4 +1,4 @@
-"""``fastq-worker`` with a clock at four places of its main process; the stamps are written down when it ends.
+"""``fastq-worker`` with a clock at places of its main process; the stamps are written down when it ends.
 
 ``python -m benchmarks.traced_worker STAMPS ARGUMENT...``; a line of STAMPS is a name and unix nanoseconds.
 """
@@ -6,22 +6,31 @@
 import functools
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from redis.asyncio.connection import AbstractConnection
-
-from fastq.broker.transport import aio
-from fastq.broker.transport.wait import TaskWatch
+from fastq.broker.transport.line import Line
 from fastq.cli.worker import main
 from fastq.pool.main.pool import ProcessPool
+from fastq.server.actors.fetcher import Fetcher
+from fastq.server.inflight.processor import Processor
 
-STAGES: Final = ("woken", "asked", "answered", "in the ring")
+STAGES: Final = {
+    "woken": "woken",
+    "asks for tasks": "asks",
+    "has sent that": "has asked",
+    "has the task": "answered",
+    "the task is in the ring": "in the ring",
+    "the task has ended": "ended",
+    "writes its end": "asks",
+    "the end is written": "answered",
+}
+"""The stages of a task in their order, and the stamp of each."""
 
 
 class Stamps:
-    """Note when functions have returned."""
+    """Note when functions are called and have returned."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -30,34 +39,29 @@ class Stamps:
         """Note that something has happened."""
         self.lines.append(f"{name}\t{time.time_ns()}\n")
 
-    def after(self, name: str, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """Return a coroutine function that does as this one and notes its end."""
+    def put(self, owner: type, function: str, before: str = "", after: str = "") -> None:
+        """Note the calls of a method under the one name, their ends under the other."""
+        noted: Callable[..., Any] = getattr(owner, function)
 
-        @functools.wraps(function)
-        async def noted(*args: Any, **kwargs: Any) -> Any:
-            result = await function(*args, **kwargs)
-            self.note(name)
+        @functools.wraps(noted)
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            if before:
+                self.note(before)
+            result = noted(*args, **kwargs)
+            if after:
+                self.note(after)
             return result
 
-        return noted
+        setattr(owner, function, noting)
 
 
 def install(stamps: Stamps) -> None:
-    """Put the clocks where a waiting server is woken, asks for the task, has it, and has passed it on."""
-    submit = ProcessPool.submit
-
-    def submitted(self: ProcessPool, batch: Any) -> None:
-        submit(self, batch)
-        stamps.note("in the ring")
-
-    places: list[tuple[Any, str, Any]] = [
-        (TaskWatch, "wait", stamps.after("woken", TaskWatch.wait)),
-        (AbstractConnection, "send_packed_command", stamps.after("asked", AbstractConnection.send_packed_command)),
-        (aio, "exchange_on", stamps.after("answered", aio.exchange_on)),
-        (ProcessPool, "submit", submitted),
-    ]
-    for owner, name, function in places:
-        setattr(owner, name, function)
+    """Put the clocks where a waiting server is woken, asks for a task, has it, passes it on, and writes its end."""
+    stamps.put(Fetcher, "queue_has_tasks", before="woken")
+    stamps.put(Line, "ask", before="asks", after="has asked")
+    stamps.put(Line, "_end", before="answered")
+    stamps.put(ProcessPool, "submit", after="in the ring")
+    stamps.put(Processor, "on_events", before="ended")
 
 
 if __name__ == "__main__":
