@@ -60,13 +60,13 @@ ASK = {
     "broker/transport/aio.py",
     "broker/transport/exchange.py",
     "broker/transport/line.py",
-    "broker/transport/sentinel.py",
 }
 """What each actor passes that asks Redis for something."""
 BESIDE = {
     *(f"pool/main/{name}.py" for name in ("supervisor", "seats", "timekeeper", "memory_watch", "step_watch", "census")),
     "pool/shared/processes.py",
     *("server/actors/beacon.py", "broker/operations/signs.py", "broker/transport/own_line.py"),
+    "broker/transport/sentinel.py",
 }
 """What the pool's clock may do meanwhile, and a sign of life."""
 CHILD = {"pool/child/run.py", "pool/shared/control.py", "worker/child/handler_runner.py", "running.py", "mux.py"}

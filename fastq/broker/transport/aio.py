@@ -281,15 +281,6 @@ def note_demotion(connection: Any, replies: Sequence[Any]) -> None:
             getattr(connection, "note_replica", connection.mark_for_reconnect)()
 
 
-async def write_to(writer: asyncio.StreamWriter | None, piece: list[bytes]) -> None:
-    """Write another part of a request to a connection, unless it is closed; redis-py would then open a new one."""
-    if writer is None or writer.is_closing():
-        raise ConnectionError("it was closed meanwhile")
-    # Not with writelines: in Python 3.12.1, drain() does not wait for a large buffer that writelines has left.
-    writer.write(b"".join(piece))
-    await writer.drain()
-
-
 def abort_sending(connection: Any) -> None:
     """Abort a redis-py asyncio connection with unsent data; a close would wait until all is sent."""
     writer = connection._writer

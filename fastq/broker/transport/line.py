@@ -18,20 +18,50 @@ from fastq.broker.transport.faults import REFUSALS
 
 Answered: TypeAlias = Callable[[list[Any], Exception | None], None]
 """A function that gets the replies. If some are missing, it also gets the fault that is the cause."""
-_MORE: Final = object()
+MORE: Final = object()
+"""What a reader returns when it has no whole reply or message."""
 
 
-class Line(asyncio.Protocol):
+class Tap(asyncio.Protocol):
+    """A protocol that stands between the transport of a connected redis-py asyncio connection and its streams."""
+
+    def __init__(self, connection: Any) -> None:
+        self._parser = connection._parser
+        self._reader = Reader(protocolError=InvalidResponse, replyError=self._parser.parse_error, notEnoughData=MORE)
+        self._transport: asyncio.Transport = connection._writer.transport
+        self._streams = cast("asyncio.StreamReaderProtocol", self._transport.get_protocol())
+        self._transport.set_protocol(self)
+
+    def ended(self, error: Exception) -> None:
+        """Learn that no more data comes; may be called twice."""
+        raise NotImplementedError
+
+    def eof_received(self) -> bool | None:
+        """Note that no more data comes."""
+        result = self._streams.eof_received()
+        self.ended(RedisConnectionError("Connection closed by server."))
+        return result
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that no more data comes."""
+        self._streams.connection_lost(exc)
+        self.ended(exc or RedisConnectionError("Connection closed by server."))
+
+    def pause_writing(self) -> None:
+        """Let ``drain`` wait."""
+        self._streams.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Let ``drain`` go on."""
+        self._streams.resume_writing()
+
+
+class Line(Tap):
     """The protocol that takes the replies; made by ``line_of``."""
 
-    def __init__(self, connection: Any, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._streams = cast("asyncio.StreamReaderProtocol", transport.get_protocol())
+    def __init__(self, connection: Any) -> None:
+        super().__init__(connection)
         self._writer = connection._writer
-        self._parser = connection._parser
-        self._reader = Reader(
-            protocolError=InvalidResponse, replyError=connection._parser.parse_error, notEnoughData=_MORE
-        )
         self._loop = asyncio.get_running_loop()
         self._answered: Answered | None = None
         self._replies: list[Any] = []
@@ -41,7 +71,6 @@ class Line(asyncio.Protocol):
         self._unsent = inf
         self._timer: asyncio.TimerHandle | None = None
         self._pushes: set[asyncio.Future[Any]] = set()
-        transport.set_protocol(self)
 
     def ask(
         self, packed: Sequence[Any], count: int, answered: Answered, limit_s: float | None, most_s: float = inf
@@ -114,7 +143,7 @@ class Line(asyncio.Protocol):
         error: Exception | None = None
         try:
             self._reader.feed(data)
-            while (reply := self._reader.gets(False)) is not _MORE:
+            while (reply := self._reader.gets(False)) is not MORE:
                 if isinstance(reply, PushNotification):
                     self._pass_on(reply)
                     continue
@@ -138,27 +167,16 @@ class Line(asyncio.Protocol):
         self._pushes.add(handling)
         handling.add_done_callback(self._pushes.discard)
 
-    def eof_received(self) -> bool | None:
-        """Note that no more replies come."""
-        result = self._streams.eof_received()
-        self._end(RedisConnectionError("Connection closed by server."))
-        return result
+    def ended(self, error: Exception) -> None:
+        """Let the replies end here."""
+        self._end(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that no more replies come."""
+        """Note that no more data comes."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._streams.connection_lost(exc)
-        self._end(exc or RedisConnectionError("Connection closed by server."))
-
-    def pause_writing(self) -> None:
-        """Let ``drain`` wait."""
-        self._streams.pause_writing()
-
-    def resume_writing(self) -> None:
-        """Let ``drain`` go on."""
-        self._streams.resume_writing()
+        super().connection_lost(exc)
 
 
 def line_of(connection: Any) -> Line:
@@ -166,6 +184,5 @@ def line_of(connection: Any) -> Line:
     writer = connection._writer
     if writer is None:
         raise ConnectionError("it was closed meanwhile")
-    transport = writer.transport
-    protocol = transport.get_protocol()
-    return protocol if isinstance(protocol, Line) else Line(connection, transport)
+    protocol = writer.transport.get_protocol()
+    return protocol if isinstance(protocol, Line) else Line(connection)

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from hiredis import pack_command
-from redis.exceptions import AskError, ResponseError
+from hiredis import PushNotification, pack_command
+from redis.exceptions import AskError, InvalidResponse, RedisError, ResponseError
 
-from fastq.broker.transport.aio import AsyncPool, AsyncTransport, write_to
+from fastq.broker.transport.aio import AsyncPool, AsyncTransport
 from fastq.broker.transport.faults import (
     CONNECT_FAULTS,
     CONNECTION_FAULTS,
@@ -22,6 +22,7 @@ from fastq.broker.transport.faults import (
     refusal,
     transport_error,
 )
+from fastq.broker.transport.line import MORE, Tap
 from fastq.broker.transport.sentinel import is_replaced
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.wire import keys
@@ -91,13 +92,14 @@ class _Line:
         self._watched: set[bytes] = set()
         self._to_ask: list[bytes] = []
         self._asked: deque[tuple[bytes, float]] = deque()
-        self._has_news = asyncio.Event()
+        self._ear: _Ear | None = None
+        self._loop = asyncio.get_running_loop()
         self.is_over = False
         self._task = asyncio.create_task(self._run(), name="fastq watch")
 
     async def wait(self, key: bytes, timeout_s: float, told: Callable[[], None]) -> bool:
         """Wait for one key."""
-        wait = self._waits[key] = asyncio.get_running_loop().create_future()
+        wait = self._waits[key] = self._loop.create_future()
         self._told[key] = told
         self._watched.discard(key)
         self._ask(key)
@@ -121,8 +123,18 @@ class _Line:
         self._end(None)  # a coroutine that was canceled before it began has ended no waits
 
     def _ask(self, key: bytes) -> None:
+        if not self._to_ask:
+            self._loop.call_soon(self._send)
         self._to_ask.append(key)
-        self._has_news.set()
+
+    def _send(self) -> None:
+        """Send the requests, those of one turn of the loop together."""
+        if self._ear is None:
+            return
+        batch, self._to_ask = self._to_ask, []
+        now_s = self._loop.time()
+        self._asked.extend((key, now_s) for key in batch)
+        self._ear.send(b"".join(pack_command(cast("Any", ("EXISTS", key) if key else ("PING",))) for key in batch))
 
     async def _run(self) -> None:
         try:
@@ -133,95 +145,62 @@ class _Line:
         except BaseException:
             self._end(None)
             raise
-        protocol = connection.protocol
-        writing: asyncio.Task[None] | None = None
         try:
             await self._introduce(connection)
-            writing = asyncio.create_task(self._write(connection))
-            await self._read(connection)
+            self._ear = _Ear(connection, self._hear)
+            self._send()
+            await self._listen(connection, self._ear)
         except (ResponseError, *REFUSALS) as error:
             self._end(refusal(error, "CLIENT TRACKING"))
-        except CONNECTION_FAULTS as error:
+        except (InvalidResponse, *CONNECTION_FAULTS) as error:
             self._end(transport_error(NoReply(error), "CLIENT TRACKING", self._where))
         finally:
+            self._ear = None
             self._end(None)
-            if writing is not None:
-                writing.cancel()
-            connection.protocol = protocol
-            connection._parser.set_invalidation_push_handler(None)
             await connection.disconnect(nowait=True)
-            if writing is not None:
-                await asyncio.wait({writing}, timeout=CANCEL_AGAIN_S)
             await self._pool.release(connection)
 
     async def _introduce(self, connection: Any) -> None:
         """Switch to RESP3, in which messages come between replies, and to tracking; raise Redis' errors."""
-        connection._parser.set_invalidation_push_handler(_as_it_is)
-        connection.protocol = 3  # with this setting redis-py returns messages
         for words in (("HELLO", "3"), ("CLIENT", "TRACKING", "ON")):
             await connection.send_command(*words)
-            if await self._next(connection, ANSWER_WITHIN_S) is None:
-                raise TimeoutError(f"no answer to {words[0]}")
+            await connection.read_response(disable_decoding=True, disconnect_on_error=False, timeout=ANSWER_WITHIN_S)
 
-    async def _next(self, connection: Any, within_s: float) -> Any:
-        """Return the next reply or message, None if nothing came in time."""
-        return await connection.read_response(
-            disable_decoding=True, disconnect_on_error=False, timeout=within_s, push_request=True
-        )
+    async def _listen(self, connection: Any, ear: "_Ear") -> None:
+        """Keep the connection until it ends or the sentinels name another master; raise why it ended.
 
-    async def _write(self, connection: Any) -> None:
-        """Send the requests; after an error here, the reader finds the connection closed."""
-        try:
-            while True:
-                await self._has_news.wait()
-                self._has_news.clear()
-                batch, self._to_ask = self._to_ask, []
-                now_s = asyncio.get_running_loop().time()
-                self._asked.extend((key, now_s) for key in batch)
-                packed = [pack_command(cast("Any", ("EXISTS", key) if key else ("PING",))) for key in batch]
-                await write_to(connection._writer, packed)
-        except CONNECTION_FAULTS:
-            return
-        finally:
-            await connection.disconnect(nowait=True)
-
-    async def _read(self, connection: Any) -> None:
-        """Read until the sentinels name another master.
-
-        Redis-py may swallow the cancellation by ``end``; then end, too.
+        Redis-py may have swallowed the cancellation by ``end``; then end, too.
         """
         while not (self.is_over or is_replaced(self._pool, connection)):
-            error: ResponseError | None = None
-            try:
-                heard = await self._next(connection, PING_EVERY_S)
-            except ResponseError as refused:
-                if not self._asked:
-                    raise
-                heard, error = 0, refused
-            if heard is None:
+            await asyncio.wait({ear.over}, timeout=max(0.0, ear.heard_s + PING_EVERY_S - self._loop.time()))
+            if ear.over.done():
+                raise ear.over.result()
+            if self._loop.time() >= ear.heard_s + PING_EVERY_S:
+                ear.heard_s = self._loop.time()
                 self._look_after()
-            elif isinstance(heard, list):
-                self._hear(heard)
-            else:
-                self._take_reply(heard, error)
 
     def _look_after(self) -> None:
         """Check that Redis answers, by a PING, or on a cluster by EXISTS for all lists, since slots move."""
         if not self._asked:
             for key in (self._may_move and tuple(self._watched)) or (_PING,):
                 self._ask(key)
-        elif asyncio.get_running_loop().time() - self._asked[0][1] >= ANSWER_WITHIN_S:
+        elif self._loop.time() - self._asked[0][1] >= ANSWER_WITHIN_S:
             raise TimeoutError("no answer to EXISTS or PING")
 
-    def _hear(self, message: list[Any]) -> None:
-        if message[0] != _INVALIDATE:
-            return
-        # A requested key is watched only from its reply on: until then a message is about an earlier request. ``None``
-        # in place of keys means that the database was flushed.
-        for key in self._watched.copy() if message[1] is None else self._watched.intersection(message[1]):
-            self._tell(key)
+    def _hear(self, heard: Any) -> None:
+        """Take a message or a reply; raise an error that is no answer to a request."""
+        if not isinstance(heard, PushNotification):
+            self._take_reply(heard)
+        elif heard[0] == _INVALIDATE:
+            # A requested key is watched only from its reply on: until then a message is about an earlier request.
+            # ``None`` in place of keys means that the database was flushed.
+            for key in self._watched.copy() if heard[1] is None else self._watched.intersection(heard[1]):
+                self._tell(key)
 
-    def _take_reply(self, reply: Any, error: ResponseError | None) -> None:
+    def _take_reply(self, reply: Any) -> None:
+        error = reply if isinstance(reply, Exception) else None
+        if not self._asked or not (error is None or isinstance(error, ResponseError)):
+            raise error or InvalidResponse("a reply that nobody asked for")
         key, _ = self._asked.popleft()
         if key == _PING:
             return
@@ -238,8 +217,8 @@ class _Line:
         if wait is None or wait.done():
             return
         if error is None:
+            self._told[key]()  # first, so that what this wakes comes before the end of the wait
             wait.set_result(True)
-            self._told[key]()
         else:
             wait.set_exception(error)
 
@@ -255,11 +234,38 @@ class _Line:
                 wait.set_exception(error)
 
 
+class _Ear(Tap):
+    """The protocol that passes each message and reply on at once: redis-py's reader would cost a turn of the loop."""
+
+    def __init__(self, connection: Any, hear: Callable[[Any], None]) -> None:
+        super().__init__(connection)
+        self._hear = hear
+        self._loop = asyncio.get_running_loop()
+        self.heard_s = self._loop.time()
+        self.over: asyncio.Future[Exception] = self._loop.create_future()
+        """Why nothing more is heard, once that is so."""
+
+    def send(self, packed: bytes) -> None:
+        """Send packed commands."""
+        self._transport.write(packed)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what is whole."""
+        self.heard_s = self._loop.time()
+        try:
+            self._reader.feed(data)
+            while not self.over.done() and (heard := self._reader.gets(False)) is not MORE:
+                self._hear(heard)
+        except (RedisError, *CONNECTION_FAULTS) as error:
+            self.ended(error)
+
+    def ended(self, error: Exception) -> None:
+        """Note why nothing more is heard."""
+        if not self.over.done():
+            self.over.set_result(error)
+
+
 def _error_of(error: ResponseError) -> BrokerError:
     if isinstance(error, AskError):  # MOVED is one, too; the next dequeue learns the new node
         return BrokerConnectionError("EXISTS: the slot of the queue has moved to another node", operation="EXISTS")
     return refusal(error, "EXISTS")
-
-
-async def _as_it_is(message: Any) -> Any:
-    return message
