@@ -2,7 +2,7 @@
 KEYS[1] groups         asynq:{q}:groups
 KEYS[2] limits         asynq:{q}:limits
 KEYS[3] turns          asynq:{q}:turns
-KEYS[4] full_lanes           asynq:{q}:full
+KEYS[4] full_lanes     asynq:{q}:full
 KEYS[5] bell           asynq:{q}:bell
 ARGV[1] task_prefix    asynq:{q}:t:
 ARGV[2] group_prefix   asynq:{q}:g:

@@ -6,7 +6,7 @@ KEYS[4] paused         asynq:{q}:paused
 KEYS[5] groups         asynq:{q}:groups
 KEYS[6] limits         asynq:{q}:limits
 KEYS[7] turns          asynq:{q}:turns
-KEYS[8] full_lanes           asynq:{q}:full
+KEYS[8] full_lanes     asynq:{q}:full
 KEYS[9] rates          asynq:{q}:rates
 KEYS[10] bell          asynq:{q}:bell
 ARGV[1] task_prefix    asynq:{q}:t:
