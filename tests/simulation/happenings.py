@@ -122,13 +122,17 @@ class Keyed(NamedTuple):
 
 
 class Laned(NamedTuple):
-    """A task is sent into a lane, or with "" into their queue without one; not ``is_own``: as a group, as Go does."""
+    """A task is sent into a lane, or with "" into their queue without one; not ``is_own``: as a group, as Go does.
+
+    ``deadline_s`` is the deadline in Unix seconds that a client sends, None for none.
+    """
 
     at_s: float
     id: str
     lane: str
     is_own: bool
     priority: int = 0
+    deadline_s: int | None = None
 
 
 class Rested(NamedTuple):
@@ -169,7 +173,7 @@ Happening = (
 class Limited(NamedTuple):
     """Redis has another limit, from now on; 0 is no limit. The names are those of people: a lane, "*", "pool:*", "".
 
-    ``order`` is "strict", "lifo" or ""; None if the rule only pauses, so that of each lane holds.
+    ``order`` is "strict", "lifo", "deadline" or ""; None if the rule only pauses, so that of each lane holds.
     """
 
     at_s: float

@@ -1,6 +1,7 @@
 """Lanes in a world: who enqueues into them and changes their limits, and a watch of what Redis has of them."""
 
 import asyncio
+from datetime import UTC, datetime
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 LANES: Final = ("acct:1", "acct:2", "acct:3", "big:1", "big:2", "solo", "slow")
 POOLS: Final = ("acct:*", "big:*")
 TASKS: Final = 60
+DEADLINES_S: Final = (7200, 7201, 7300, 9000)
+"""How far ahead the deadlines of tasks are: beyond the end of a world, so that none ends an attempt."""
 SETTLED_S: Final = 30.0
 """A place whose task is gone is found when it is asked for; rates are forgotten by those who sweep."""
+ORDERS: Final = ("strict", "lifo", "deadline")
 _PREFIX: Final = f"asynq:{{{OF_LANES}}}:"
 _MARK: Final = _PREFIX.encode()
 _ELSEWHERE: Final = b"-ASK "
@@ -58,7 +62,9 @@ async def _put(world: "World", client: AsyncClient, task_id: str, draw: Random) 
     options |= {"process_in": delay_s} if delay_s else {}
     options |= {"timeout": draw.uniform(5, 20)} if draw.random() < 0.3 else {}
     world.queue_of[task_id] = OF_LANES
-    world.history.others.append(Laned(world.now_s, task_id, lane, is_own, priority))
+    deadline_s = int(world.loop.wall_ns() / 1e9) + draw.choice(DEADLINES_S) if draw.random() < 0.5 else None
+    options |= {"deadline": datetime.fromtimestamp(deadline_s, UTC)} if deadline_s else {}
+    world.history.others.append(Laned(world.now_s, task_id, lane, is_own, priority, deadline_s if is_own else None))
     sent = Sent(world.now_s, task_id, world.now_s + delay_s, max_retry, "", options["retention"] > 0)
     world.history.note(sent)
     await world.send(client, task_id, task_id.encode(), options)
@@ -100,7 +106,7 @@ def draw_limit(draw: Random, name: str | None) -> Limit:
     if name is None:
         return Limit(draw.choice((None, 2, 4, 8)))
     if name[-2:] != ":*" and draw.random() < 0.4:
-        return draw.choice((Limit(1, order="strict"), Limit(concurrency, order="lifo")))
+        return Limit(1, order="strict") if (order := draw.choice(ORDERS)) == "strict" else Limit(concurrency, order=order)
     rate = draw.choice((None, None, "1/s", "5/s", "1/4s", "1/m"))
     burst = draw.choice((1, 1, 3)) if rate else 1
     weight = draw.choice((1, 1, 3)) if name[-2:] != ":*" else 1
@@ -118,7 +124,8 @@ async def _end_limits(inspector: AsyncInspector, draw: Random) -> None:
         await until_done(partial(inspector.resume_lane, OF_LANES, name))
     await _remove_all(inspector)
     if draw.random() < 0.7:
-        last = draw.choice((Limit(2, "5/s"), Limit(1, order="strict"), Limit(2, order="lifo")))
+        orders = [Limit(1 if order == "strict" else 2, order=order) for order in ORDERS]
+        last = draw.choice((Limit(2, "5/s"), *orders))
         await until_done(partial(inspector.set_limit, OF_LANES, "*", last))
 
 

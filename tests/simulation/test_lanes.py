@@ -239,6 +239,31 @@ def test_a_lane_keeps_its_order(lanes: tuple[InRedis, ...], is_kept: bool) -> No
     assert broken(lanes, *more) == (set() if is_kept else {"orders"})
 
 
+DEADLINE = LIFO._replace(order="deadline")
+BEHIND_D = Placed(1.5, "d", True), Waiting(1.5, "p:1", ("a",))
+URGENT_FIRST = in_turn("e", "d")
+
+
+@pytest.mark.parametrize(
+    ("lanes", "is_kept"),
+    [
+        ((DEADLINE, *in_turn("d", "e", "a")), True),
+        ((DEADLINE, *URGENT_FIRST), False),
+        ((DEADLINE, *in_turn("a", "d")), False),
+        (in_turn("a", "d", "e"), True),
+        (URGENT_FIRST, False),
+        # Where tasks were placed before the order changed, nobody knows; nor that of those that were sent before.
+        ((*URGENT_FIRST[:2], DEADLINE._replace(at_s=1.5), *URGENT_FIRST[2:]), True),
+        ((Waiting(0.1, "p:1", ("a",)), DEADLINE, *URGENT_FIRST), True),
+        # What was not run to its end is the next.
+        ((DEADLINE, *CAME_BACK, Waiting(1.3, "p:1", ("a", "d")), *BEHIND_D), False),
+    ],
+)
+def test_a_lane_starts_the_most_urgent_first(lanes: tuple[InRedis, ...], is_kept: bool) -> None:
+    more = (Laned(0, one, "p:1", True, deadline_s=due_s) for one, due_s in (("d", 20), ("e", 30)))
+    assert broken(lanes, *more) == (set() if is_kept else {"orders"})
+
+
 def test_a_clock_that_jumped_leaves_only_priorities_in_order() -> None:
     jumped = (*RUN, Struck(0, 0, "laner", "clock"))
     more = Laned(0, "d", "p:1", True, 5), Laned(0, "e", "p:1", True, -5)

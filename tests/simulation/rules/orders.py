@@ -1,4 +1,4 @@
-"""In which order the tasks of a lane start: sequences, the oldest or the newest first, a higher priority before."""
+"""In which order the tasks of a lane start: sequences, the oldest, newest or most urgent first, by priority."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -43,12 +43,12 @@ class Orders:
     def __init__(self, history: History) -> None:
         self.history, self.lanes = history, Lanes(history)
         self.number = dict(zip((one.id for one in history.all_of(Laned)), count()))
-        self.priority = {one.id: one.priority for one in history.all_of(Laned)}
+        self.sent = {one.id: one for one in history.all_of(Laned)}
         self.direct = {one.id for one in history.sent.values() if one.due_s == one.at_s}
         self.clocks_s = [(one.who, one.at_s) for one in history.struck if one.kind == "clock"]
         self.waiting: dict[str, dict[str, Place]] = {}
         self.since_s: dict[str, float] = {}
-        """When a lane last became one whose newest task is the first, or was no longer."""
+        """When a lane last became, or was no longer, one whose newest or most urgent task is the first."""
         self.taken: dict[str, list[float]] = {}
         self.freed_s: dict[str, float] = {}
         self.moved: set[str] = set()
@@ -56,12 +56,11 @@ class Orders:
 
     def happen(self, one: InRedis) -> Iterator[str]:
         """Take what happened, and yield what it breaks."""
-        lifo = {lane for lane in self.waiting if self.lanes.order_of(lane) == "lifo"}
+        before = self._placing()
         list(self.lanes.happen(one))
         match one:
             case Limited():
-                changed = lifo ^ {lane for lane in self.waiting if self.lanes.order_of(lane) == "lifo"}
-                self.since_s |= dict.fromkeys(changed, one.at_s)
+                self.since_s |= {lane: one.at_s for lane, order in self._placing().items() if before[lane] != order}
             case Switched():
                 self.waiting = {
                     lane: {task_id: place._replace(since_s=None) for task_id, place in places.items()}
@@ -73,6 +72,11 @@ class Orders:
                 self.freed_s[one.id] = one.at_s
             case Waiting():
                 yield from self._changes(one)
+
+    def _placing(self) -> dict[str, str]:
+        """Return the orders of lanes in which tasks are placed otherwise."""
+        orders = {lane: self.lanes.order_of(lane) or "" for lane in self.waiting}
+        return {lane: order if order in ("lifo", "deadline") else "" for lane, order in orders.items()}
 
     def _changes(self, one: Waiting) -> Iterator[str]:
         before = self.waiting.get(one.lane, {})
@@ -96,18 +100,32 @@ class Orders:
         """Return why a task that waits should have been taken before one that had not been taken yet; "" if not."""
         if one.since_s is None or taken.since_s is None or min(one.since_s, taken.since_s) < self.since_s.get(lane, 0):
             return ""
-        priority, is_lifo = self.priority[one.id], self.lanes.order_of(lane) == "lifo"
-        if priority > self.priority[taken.id]:
+        priority, is_lifo = self.sent[one.id].priority, self.lanes.order_of(lane) == "lifo"
+        due_s, its_due_s = self.sent[one.id].deadline_s, self.sent[taken.id].deadline_s
+        if self.lanes.order_of(lane) == "deadline" and (due_s or its_due_s):
+            return self._is_more_urgent(one, taken, lane)
+        if priority > self.sent[taken.id].priority:
             return f"which has the priority {priority}"
-        if one.is_back and (not is_lifo or (priority == self.priority[taken.id] and one.since_s > taken.since_s)):
+        if one.is_back and (not is_lifo or (priority == self.sent[taken.id].priority and one.since_s > taken.since_s)):
             return "which had to be the next"
-        if priority < self.priority[taken.id]:
+        if priority < self.sent[taken.id].priority:
             return ""
         return (
             "which is newer"
             if is_lifo and self._is_older(taken, one)
             else ("which is older" if not is_lifo and self._is_older(one, taken) else "")
         )
+
+    def _is_more_urgent(self, one: Place, taken: Place, lane: str) -> str:
+        """Return why a task comes before another in order of deadlines, one of them with a deadline; "" if not."""
+        if one.is_back:
+            return "which had to be the next"
+        sent, others = self.sent[one.id], self.sent[taken.id]
+        # Whoever was sent before may have been placed, and may come back, as one without a deadline.
+        if min(sent.at_s, others.at_s) < self.since_s.get(lane, 0) or sent.deadline_s is None:
+            return ""
+        is_first = others.deadline_s is None or sent.deadline_s < others.deadline_s
+        return "whose deadline is earlier" if is_first else ""
 
     def _is_older(self, one: Place, other: Place) -> bool:
         """Return whether a task surely came before another: both from one producer, or one some time before."""
@@ -122,7 +140,7 @@ class Orders:
 
 
 def orders(history: History) -> Iterator[str]:
-    """A lane starts tasks of a higher priority first, and of equals the first, or the newest where it is to be so."""
+    """A lane starts tasks of a higher priority first, and of equals the first; or the newest, or the most urgent one."""
     found = Orders(history)
     for one in history.lanes:
         yield from found.happen(one)
