@@ -20,6 +20,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.night import run_night, runners_of, seeds_of
 from tests.simulation.page import Page, real_s
 from tests.simulation.planted import PLANTED, plant
+from tests.simulation.size import SIZES, Size
 
 HERE: Final = Path(__file__).parent
 BUILT: Final = HERE.parents[1] / "build" / "simulation"
@@ -51,7 +52,7 @@ def start_again(shim: Path) -> None:
 
 def run_seed(
     seed: int,
-    tasks: int,
+    size: Size,
     page: Page,
     sites: Sites,
     *,
@@ -69,7 +70,7 @@ def run_seed(
     if not child:
         os.close(reading)
         try:
-            report = live(World(seed, tasks, page, site, faults), told=told, of_task=of_task)
+            report = live(World(seed, size, page, site, faults), told=told, of_task=of_task)
             os.write(writing, json.dumps(report).encode())
         except BaseException:  # noqa: BLE001 - the rest of this stack is the parent's
             traceback.print_exc()
@@ -109,17 +110,17 @@ def live(world: Any, *, told: Path | None, of_task: str) -> dict[str, object]:
     return report | {"cpu_s": round(time.process_time(), 2), "drawn": world.faults}
 
 
-def shrink(seed: int, tasks: int, page: Page, sites: Sites) -> list[Fault]:
+def shrink(seed: int, size: Size, page: Page, sites: Sites) -> list[Fault]:
     """Take away faults one by one for as long as a promise stays broken; return those that are left."""
-    left = [Fault(*one) for one in run_seed(seed, tasks, page, sites)["drawn"]]  # type: ignore[attr-defined]
+    left = [Fault(*one) for one in run_seed(seed, size, page, sites)["drawn"]]  # type: ignore[attr-defined]
     for fault in list(left):
         fewer = [one for one in left if one is not fault]
-        if run_seed(seed, tasks, page, sites, faults=fewer)["broken"]:
+        if run_seed(seed, size, page, sites, faults=fewer)["broken"]:
             left = fewer
     return left
 
 
-def find_planted(names: list[str], seeds: range, tasks: int, page: Page, sites: Sites) -> int:
+def find_planted(names: list[str], seeds: range, size: Size, page: Page, sites: Sites) -> int:
     """Tell for each mistake how many seeds it took to find it."""
     missed = 0
     for name in names:
@@ -128,16 +129,16 @@ def find_planted(names: list[str], seeds: range, tasks: int, page: Page, sites: 
         child = os.fork()  # a mistake is planted before its module is imported
         if not child:
             plant(PLANTED[name])
-            os._exit(0 if is_found(name, seeds, tasks, page, sites) else 1)
+            os._exit(0 if is_found(name, seeds, size, page, sites) else 1)
         missed += os.waitpid(child, 0)[1] != 0
     print(f"{len(names) - missed} of {len(names)} mistakes found")  # noqa: T201
     return 1 if missed else 0
 
 
-def is_found(name: str, seeds: range, tasks: int, page: Page, sites: Sites) -> bool:
+def is_found(name: str, seeds: range, size: Size, page: Page, sites: Sites) -> bool:
     """Tell how many seeds it takes to find the mistake that is planted."""
     for tried, seed in enumerate(seeds, 1):
-        broken: Any = run_seed(seed, tasks, page, sites, site_name=PLANTED[name].site)["broken"]
+        broken: Any = run_seed(seed, size, page, sites, site_name=PLANTED[name].site)["broken"]
         if broken:
             print(f"{name}: seed {seed}, {tried} seeds: {broken[0][:150]}", flush=True)  # noqa: T201
             return True
@@ -159,7 +160,7 @@ def run_seeds(args: argparse.Namespace, page: Page, sites: Sites) -> int:
         while (args.count == 0 or seen < args.count) and real_s() - began_s < args.within:
             seed = args.seed + seen
             site = args.site[seed % len(args.site)]
-            report = run_seed(seed, args.tasks, page, sites, told=args.story, of_task=args.task, site_name=site)
+            report = run_seed(seed, args.size, page, sites, told=args.story, of_task=args.task, site_name=site)
             seen += 1
             simulated_s += float(report.get("simulated_s", 0.0))  # type: ignore[arg-type]
             if args.json:
@@ -168,7 +169,7 @@ def run_seeds(args: argparse.Namespace, page: Page, sites: Sites) -> int:
                 broken += 1
                 print(f"seed {seed} breaks:", *report["broken"], sep="\n  ", flush=True)  # type: ignore[misc]  # noqa: T201
                 if args.shrink:
-                    print("with these faults:", *shrink(seed, args.tasks, page, sites), sep="\n  ")  # noqa: T201
+                    print("with these faults:", *shrink(seed, args.size, page, sites), sep="\n  ")  # noqa: T201
     except KeyboardInterrupt:
         pass
     took_s = real_s() - began_s
@@ -180,7 +181,7 @@ def answer(args: argparse.Namespace, page: Page, sites: Sites) -> int:
     """Run the seeds that another process asks for, each with its site, until it asks no more."""
     for line in sys.stdin:
         seed, site = line.split()
-        report = run_seed(int(seed), args.tasks, page, sites, site_name=site)
+        report = run_seed(int(seed), args.size, page, sites, site_name=site)
         print(json.dumps(report | {"site": site}), flush=True)  # noqa: T201
     return 0
 
@@ -192,7 +193,10 @@ def main() -> int:
     parser.add_argument("--within", type=float, default=1e9, help="begin no seed after so many seconds")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes run seeds at once, each on a core")
     parser.add_argument("--asked", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--tasks", type=int, default=60, help="how many are enqueued")
+    parser.add_argument(
+        "--size", choices=SIZES, default="full", help="short: a third of the tasks and time, more faults"
+    )
+    parser.add_argument("--tasks", type=int, help="how many are enqueued")
     parser.add_argument("--site", choices=NAMES, nargs="+", default=["single"], help=OF_SITES)
     parser.add_argument("--story", type=Path, help="write the trace of the seed to this file")
     parser.add_argument("--task", default="", help="tell the story of one task: who did what and when, and all faults")
@@ -206,6 +210,9 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="a line of JSON for each seed")
     args = parser.parse_args()
+    args.size = SIZES[args.size]
+    if args.tasks:
+        args.size = args.size._replace(tasks=args.tasks)
     if args.jobs > 1 and (args.story or args.task or args.shrink or args.plant):
         parser.error("--story, --task, --shrink and --plant need --jobs 1")
     if "FASTQ_SIMULATION" not in os.environ:
@@ -223,7 +230,7 @@ def main() -> int:
         if not args.plant:
             return run_seeds(args, page, sites)
         names = list(PLANTED) if args.plant == "all" else [args.plant]
-        return find_planted(names, range(args.seed, args.seed + args.count), args.tasks, page, sites)
+        return find_planted(names, range(args.seed, args.seed + args.count), args.size, page, sites)
     finally:
         end(page, sites)
 

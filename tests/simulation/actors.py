@@ -112,7 +112,7 @@ async def submit_again(
     world: "World", client: AsyncClient, inspector: AsyncInspector, task_id: str, draw: Random
 ) -> None:
     """Submit a task again and again under one id; a submit is known by the id and a number."""
-    for number in range(SUBMITS // 3):
+    for number in range(world.size.of(SUBMITS // 3)):
         await asyncio.sleep(draw.expovariate(1 / 4))
         name, max_retry, queue = f"{task_id}#{number}", draw.choice((0, 1)), "default"
         world.queue_of[name] = queue

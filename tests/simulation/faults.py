@@ -39,6 +39,10 @@ class Fault(NamedTuple):
     def ends_s(self) -> float:
         return self.begins_s + self.lasts_s
 
+    def cut_at(self, longest_s: float) -> "Fault":
+        """Return the same fault, or a shorter one."""
+        return self._replace(lasts_s=min(self.lasts_s, longest_s))
+
     def __str__(self) -> str:
         how = f" by {self.amount:+.1f} s" if self.kind == "clock" else f" for {self.lasts_s:.1f} s"
         return f"{self.begins_s:8.3f} {self.kind} {self.who}{how if self.lasts_s or self.kind == 'clock' else ''}"

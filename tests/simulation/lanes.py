@@ -40,7 +40,7 @@ async def use_lanes(world: "World", machine: Machine) -> None:
     draw = Random(f"{world.seed} {machine}")
     client, inspector = AsyncClient(world.url, timeout=10), AsyncInspector(world.url)
     changing = asyncio.gather(_change_limits(world, inspector, Random(f"{world.seed} {machine} limits")))
-    for number in range(TASKS):
+    for number in range(world.size.of(TASKS)):
         await asyncio.sleep(draw.expovariate(2.0))
         await _put(world, client, f"l{number:03}", draw)
     world.are_limits_final = True
@@ -55,7 +55,10 @@ async def use_lanes(world: "World", machine: Machine) -> None:
 
 async def _put(world: "World", client: AsyncClient, task_id: str, draw: Random) -> None:
     lane, is_own = draw.choice(LANES), draw.random() < 0.6
-    max_retry, delay_s = draw.choice((0, 1, 2)), draw.uniform(0.1, 10) if draw.random() < 0.1 else 0.0
+    max_retry, delay_s = (
+        min(draw.choice((0, 1, 2)), world.size.retries),
+        draw.uniform(0.1, 10) if draw.random() < 0.1 else 0.0,
+    )
     options: dict[str, Any] = {"queue": OF_LANES, "max_retry": max_retry, "retention": draw.choice((0, KEEPS_S))}
     priority = draw.choice((0, 0, 1, -1, 100, -100)) if is_own else 0
     options |= {"lane": lane, "priority": priority} if is_own else {"group": lane}

@@ -38,7 +38,7 @@ async def hold_tokens(world: "World", machine: Machine) -> None:
 def _hold(world: "World", name: str) -> None:
     draw = Random(f"{world.seed} {name} semaphore")
     semaphore = Semaphore("simulated", TOKENS, world.url)
-    for nth in range(TRIES):
+    for nth in range(world.size.of(TRIES)):
         time.sleep(draw.expovariate(0.3))
         holder: Any = _Holder(f"s{nth} of {name}", datetime.now(UTC) + timedelta(seconds=DEADLINE_S))
         asked_s = world.now_s

@@ -32,7 +32,7 @@ async def group_tasks(world: "World", machine: Machine) -> None:
     draw = Random(f"{world.seed} {machine}")
     client = AsyncClient(world.url, timeout=10)
     queue = "default" if world.limits else "low"  # where a limit for each lane would make it one
-    for number in range(15):
+    for number in range(world.size.of(15)):
         await asyncio.sleep(draw.expovariate(1.0))
         task_id = f"g{number:03}"
         is_acknowledged: bool | None = None
@@ -56,7 +56,7 @@ async def produce_blocking(world: "World", machine: Machine) -> None:
 
 def _produce(world: "World", draw: Random) -> None:
     client = Client(world.url, timeout=10)
-    for number in range(12):
+    for number in range(world.size.of(12)):
         time.sleep(draw.expovariate(0.7))
         task_id, queue, max_retry = f"b{number:03}", draw.choice(world.queues), draw.choice((0, 1))
         world.queue_of[task_id] = queue
@@ -85,7 +85,7 @@ async def enqueue_by_key(world: "World", machine: Machine) -> None:
     draw = Random(f"{world.seed} {machine} keys")
     client = AsyncClient(world.url, timeout=10)
     numbers: defaultdict[str, int] = defaultdict(int)
-    for _ in range(40):
+    for _ in range(world.size.of(40)):
         await asyncio.sleep(draw.expovariate(1.5))
         key = f"k{draw.randrange(3)}"
         numbers[key] += 1
@@ -99,9 +99,11 @@ async def _put(world: "World", client: AsyncClient, key: str, number: int, draw:
     if options["if_there"] == "postpone":
         options |= {"process_in": draw.uniform(0, 8), "latest": 10}
     world.queue_of[key] = world.queue_of[name] = "default"
-    world.history.note(Sent(world.now_s, name, world.now_s, 2, "", True))
+    world.history.note(Sent(world.now_s, name, world.now_s, world.size.retries, "", True))
     try:
-        info = await client.enqueue("work", name.encode(), key=key, max_retry=2, retention=KEEPS_S, **options)
+        info = await client.enqueue(
+            "work", name.encode(), key=key, max_retry=world.size.retries, retention=KEEPS_S, **options
+        )
         is_stored = info.key_outcome != "kept"
     except BrokerError as error:
         is_stored = None if error.maybe_applied else False

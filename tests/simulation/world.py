@@ -35,11 +35,12 @@ from tests.simulation.lanes import LANES, LimitWatch, fate_in_lane, note_rest, u
 from tests.simulation.loop import OUTSIDE, Loop, Machine, elapsed_s
 from tests.simulation.network import Network
 from tests.simulation.page import Page
-from tests.simulation.pool import Fate, SimulatedPool, draw_fate
+from tests.simulation.pool import HANGS_S, Fate, SimulatedPool, draw_fate
 from tests.simulation.producers import GROUP, group_tasks, produce_blocking, schedule
 from tests.simulation.remembered import remembered
 from tests.simulation.rules import judge_all
 from tests.simulation.sites import Site
+from tests.simulation.size import Size
 
 SERVERS: Final = ("server-1", "server-2", "server-3")
 PRODUCER: Final = "producer"
@@ -93,8 +94,8 @@ class SimulatedProcess:
 class World:
     """A seed and all that follows from it; ``faults`` in place of the drawn ones, to leave some out."""
 
-    def __init__(self, seed: int, tasks: int, page: Page, site: Site, faults: list[Fault] | None = None) -> None:
-        self.seed, self._tasks, self._site, self.url = seed, tasks, site, site.url
+    def __init__(self, seed: int, size: Size, page: Page, site: Site, faults: list[Fault] | None = None) -> None:
+        self.seed, self.size, self._site, self.url = seed, size, site, site.url
         page.seed(seed)
         random.seed(seed)
         os.getpid = lambda: 1  # it is in the names of schedulers
@@ -108,10 +109,10 @@ class World:
         self.actors = ACTORS | {"laner": use_lanes} if site.has_lanes else ACTORS
         self.limits = LimitWatch(self) if site.has_lanes else None
         site.begin(self.network, self.history)
-        within_s = tasks / RATE + 20
-        counts = (0, 1, 3, 6, 10, 12, 16)
-        drawn = draw_faults(seed, [*SERVERS, PRODUCER, *self.actors], within_s, Random(f"{seed} count").choice(counts))
-        self.faults = sorted(drawn + site.draw_faults(seed, within_s)) if faults is None else faults
+        within_s, number = size.tasks / RATE + 20, Random(f"{seed} count").choice(size.counts)
+        drawn = draw_faults(seed, [*SERVERS, PRODUCER, *self.actors], within_s, number)
+        drawn = [one.cut_at(size.longest_s) for one in drawn + site.draw_faults(seed, within_s)]
+        self.faults = sorted(drawn) if faults is None else faults
         self.loop.set_exception_handler(self._raised)
         self.queues = list(QUEUES)
         self.queue_of: dict[str, str] = {}
@@ -182,6 +183,7 @@ class World:
         of_task = Random(f"{self.seed} {task.id}")
         nth = self._attempts[task.id]
         fate = draw_fate(of_task, Random(f"{self.seed} {task.id} {nth}"), f"{name_of(task)} {nth}")
+        fate = fate._replace(takes_s=min(fate.takes_s, self.size.longest_s)) if fate.takes_s != HANGS_S else fate
         return fate_in_lane(fate, Random(f"{self.seed} {task.id} {nth} lane")) if task.view.group_key else fate
 
     def _note_run(self, machine: Machine) -> Callable[[str, Submission, Event], None]:
@@ -235,7 +237,7 @@ class World:
     async def _produce(self, machine: Machine) -> None:
         draw = Random(f"{self.seed} producer")
         client = AsyncClient(self.url, timeout=10)
-        for number in range(self._tasks):
+        for number in range(self.size.tasks):
             await asyncio.sleep(draw.expovariate(RATE))
             await self._enqueue(client, f"t{number:04}", draw)
         await client.close()
@@ -243,7 +245,7 @@ class World:
     async def _enqueue(self, client: AsyncClient, task_id: str, draw: Random) -> None:
         lock = f"lock-{draw.randrange(5)}" if draw.random() < 0.1 else ""
         delay_s = draw.uniform(0.1, 20) if draw.random() < 0.2 else 0.0
-        max_retry = draw.choice((0, 1, 2))
+        max_retry = min(draw.choice((0, 1, 2)), self.size.retries)
         retention = 86_400 if draw.random() < 0.5 else 0
         options: dict[str, Any] = {"queue": draw.choice(list(QUEUES)), "max_retry": max_retry, "retention": retention}
         options |= {"process_in": delay_s} if delay_s else {}
