@@ -200,7 +200,8 @@ class _AsyncCluster(AsyncRedisCluster):
         After a connection error, redis-py treats a client as never opened.
         """
         await super().aclose()
-        await self.nodes_manager.aclose("startup_nodes")  # these are all known nodes
+        await self.nodes_manager.aclose()
+        await self.nodes_manager.aclose("startup_nodes")  # a node may have an object of its own in each
 
 
 def _introduce(connection: AbstractConnection) -> None:

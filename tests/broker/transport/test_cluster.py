@@ -41,6 +41,7 @@ from fastq.broker.operations.enqueue import NewTask, register_queue
 from fastq.broker.operations.lease import list_leases
 from fastq.broker.operations.maintain import forward
 from fastq.broker.transport import faults
+from fastq.broker.transport.connection import connect_async
 from fastq.broker.transport.open import open_async_broker, open_broker
 from fastq.broker.transport.wait import TaskWatch
 from fastq.common.states import TaskState
@@ -400,6 +401,20 @@ def test_a_client_of_redis_pys_own_on_a_loop_is_used_left_open_and_can_be_closed
 
     assert asyncio.run(run()) == 0
     assert cluster.keys_of(cluster.nodes[0], queue)
+
+
+def test_a_client_that_would_look_for_its_nodes_again_closes_all_connections(cluster: Cluster) -> None:
+    async def test() -> int:
+        client: Any = connect_async(cluster.url)
+        for node in cluster.nodes:
+            await client.execute_command("EXISTS", f"asynq:{{{cluster.queues_on(node)[0]}}}:pending")
+        connections = [connection for node in client.get_nodes() for connection in node._connections]
+        assert len(connections) >= len(cluster.nodes)
+        client._initialize = True  # as after a connection error
+        await client.aclose()
+        return sum(connection.is_connected for connection in connections)
+
+    assert asyncio.run(test()) == 0
 
 
 def enqueue_once(way: type[Blocking] | type[Looping], url: str) -> None:
