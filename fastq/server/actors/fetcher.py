@@ -4,8 +4,9 @@ Wakes: when the pool has room, when a wake-up says that a queue has tasks, and a
 Writes: pending, active and lease of its queues. If it dies: nothing new is started here; what is in flight goes on.
 
 A fetch asks for as many tasks as the pool has room for (``Dispatcher.free``), at most 500, and a call for at most about
-``MAX_BATCH_BYTES``. A queue that answered "empty" or "paused" rests for a jittered check interval, or until it is
-woken; one that fails rests for growing pauses, while the others are served. Each node of a cluster is asked by itself.
+``MAX_BATCH_BYTES``. A queue that answered "empty" or "paused", or gave all it had to a server with a waker, rests for a
+jittered check interval, or until it is woken; one that fails rests for growing pauses, while the others are served.
+Each node of a cluster is asked by itself.
 A dequeue whose reply was lost may have leased tasks to us; they are found by the score that their leases would have.
 
 A queue with lanes is asked by ``take``. It rests until a lane is due, its bell rings or it has pending tasks.
@@ -172,7 +173,7 @@ class Fetcher(PerNodeActor):
 
     @property
     def all_resting(self) -> bool:
-        """Return whether every queue answered "empty" or "paused" at its last dequeue and is not due again."""
+        """Return whether every queue had no more tasks, or was paused, at its last dequeue and is not due again."""
         are_resting = len(self._resting) == len(self._prioritizer.weights)
         return are_resting and not (self._dequeues.any_lost or self._failing or self._waits_for_turns)
 
@@ -309,6 +310,15 @@ class Fetcher(PerNodeActor):
             self._dequeues.bring(call, leased, asked)
         if isinstance(result, Taken):
             self._note_lanes(call, result)
+        elif self._has_emptied(call, leased):
+            self._rest(call.queue, NoTasks.EMPTY)
+
+    def _has_emptied(self, call: DequeueCall, leased: Leased) -> bool:
+        """Return whether a queue gave all it had, and a waker will tell of more; a polled queue is asked again."""
+        if leased.size + leased.dangling == call.most or sum(map(len, leased.messages)) >= MAX_BATCH_BYTES:
+            return False
+        waker = self._wakers.get(call.queue)
+        return waker is not None and waker.works
 
     def _note_lanes(self, call: DequeueCall, taken: Taken) -> None:
         """Let a queue with lanes rest until one is due, if it had less than it was asked for."""

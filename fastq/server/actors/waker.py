@@ -1,7 +1,7 @@
 """The waker of one queue: waits until the queue has tasks, and tells the fetcher.
 
-A queue has a second waker, for its bell. Wakes: only when a dequeue has answered "empty"; on a queue that is not empty,
-the wait would return at once. Writes: nothing. If it dies, or lacks the right to wait: the fetcher polls.
+A queue has a second waker, for its bell. Wakes: only when a dequeue has left nothing; on a queue that is not empty, the
+wait would return at once. Writes: nothing. If it dies, or lacks the right to wait: the fetcher polls.
 """
 
 import asyncio

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from fastq.broker.operations.dequeue import MAX_BATCH_BYTES
 from fastq.broker.scripts import SCRIPTS
 from fastq.errors import BrokerConnectionError
 from fastq.server.actors.fetcher import NOTHING_TO_DO_S
@@ -153,6 +154,48 @@ def test_only_an_empty_queue_is_waited_for_and_a_paused_one_is_polled(db: Redis,
         bench.clock.advance(1.5)
         await fetching.tick()
         assert bench.in_flight_ids() == ["paused-000"]
+
+    on_bench(db, url, test)
+
+
+def test_a_queue_that_gave_all_it_had_is_not_asked_again_but_waited_for(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        fill(bench, QUEUE, 5)
+        pool = Pool(bench, room=4)
+        fetching, wakers = fetcher_and_wakers(bench, pool)
+        assert await fetching.tick() == 0.0, "it may have more: it gave all it was asked for"
+        assert not wakers[QUEUE].is_waiting
+        assert await fetching.tick() > 0
+        assert len(pool.taken) == 5
+        assert wakers[QUEUE].is_waiting
+        assert fetching.all_resting
+        asked = dequeues(bench)
+        await fetching.tick()
+        assert dequeues(bench) == asked
+
+    on_bench(db, url, test)
+
+
+def test_a_queue_whose_large_messages_filled_a_call_is_asked_again(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        for number in range(2):
+            bench.queue.pend(str(number), payload=bytes(MAX_BATCH_BYTES))
+        fetching, wakers = fetcher_and_wakers(bench, Pool(bench))
+        assert await fetching.tick() == 0.0
+        assert len(bench.in_flight_ids()) == 1
+        assert not wakers[QUEUE].is_waiting
+
+    on_bench(db, url, test)
+
+
+def test_a_queue_that_nobody_waits_for_is_asked_until_it_is_empty(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        fetching, wakers = fetcher_and_wakers(bench, Pool(bench))
+        wakers[QUEUE].works = False
+        for number in range(3):
+            bench.queue.pend(str(number))
+            assert await fetching.tick() == 0.0
+        assert await fetching.tick() > 0
 
     on_bench(db, url, test)
 
