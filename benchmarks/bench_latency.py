@@ -44,16 +44,19 @@ while True:
 
 
 @contextmanager
-def worker(server: RedisServer, *program: str, settings: Sequence[str] = ()) -> Iterator[None]:
-    """Run ``fastq-worker`` on three queues, with every setting that matters here as it comes, unless it is given."""
+def worker(server: RedisServer, *program: str, settings: Sequence[str] = (), tree: Path = ROOT) -> Iterator[int]:
+    """Run ``fastq-worker`` on three queues, with every setting that matters here as it comes, unless it is given.
+
+    It is that of this or another built tree; yields its process id.
+    """
     words = program or ("fastq.cli.worker",)
     command = [sys.executable, "-m", *words, "benchmarks.apps:mux", "--redis", server.tcp_url]
     usual = ["--concurrency", "2", "--queues", "critical=6,default=3,low=1", "--log-level", "warning"]
-    process = subprocess.Popen([*command, *usual, *settings], cwd=ROOT)
+    process = subprocess.Popen([*command, *usual, *settings], cwd=tree)
     try:
         with redis.Redis(port=server.port) as db:
             wait_until(lambda: bool(db.zcard("asynq:servers")), 20.0)
-        yield
+        yield process.pid
     finally:
         process.terminate()
         process.wait()
@@ -89,17 +92,17 @@ def latencies_ms(client: Client, db: Any, queues: Sequence[str] = QUEUES, count:
     return sorted((one.began - one.called) / 1e6 for one in samples(client, db, queues, count))
 
 
-def brpop_latencies_ms(db: Any, port: int) -> list[float]:
+def brpop_latencies_ms(db: Any, port: int, count: int = SAMPLES) -> list[float]:
     """Return the milliseconds until each task of a bare loop over BRPOP began, shortest first; it loses what it has."""
     sent: dict[bytes, int] = {}
     with subprocess.Popen([sys.executable, "-c", BRPOP_LOOP, str(port)], stdout=subprocess.PIPE) as loop:
         assert loop.stdout is not None
         loop.stdout.readline()
-        for number in range(SAMPLES):
+        for number in range(count):
             pause()
             sent[b"%d" % number] = time.time_ns()
             db.lpush(f"brpop:{random.choice(QUEUES)}", number)
-        wait_until(lambda: db.hlen("brpop:began") == SAMPLES, 30.0)
+        wait_until(lambda: db.hlen("brpop:began") == count, 30.0)
         loop.kill()
     began = db.hgetall("brpop:began")
     return sorted((int(began[task]) - at) / 1e6 for task, at in sent.items())
