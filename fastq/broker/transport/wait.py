@@ -129,7 +129,7 @@ class _Line:
 
     def _send(self) -> None:
         """Send the requests, those of one turn of the loop together."""
-        if self._ear is None:
+        if self._ear is None or not self._to_ask:
             return
         batch, self._to_ask = self._to_ask, []
         now_s = self._loop.time()

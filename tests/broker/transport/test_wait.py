@@ -297,6 +297,25 @@ def test_a_connection_that_is_cut_is_an_error_that_may_pass(db: Redis, shared_se
     run(test)
 
 
+@pytest.mark.parametrize("data", [b":1\r\n", b"what\r\n", b"-ERR why\r\n"])
+def test_what_is_no_answer_and_no_message_ends_the_connection(data: bytes, db: Redis, url: str) -> None:
+    async def test() -> None:
+        async with watch_at(url) as watch:
+            wait = waiting(watch)
+            await watched(watch)
+            (line,) = watch._lines.values()
+            assert line._ear is not None
+            line._ear.data_received(data)
+            with pytest.raises(BrokerError):
+                await wait
+            wait = waiting(watch)
+            await watched(watch)
+            db.lpush(PENDING, "a")
+            assert await wait is True
+
+    run(test)
+
+
 def test_a_redis_that_says_nothing_is_given_up(
     db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
