@@ -109,7 +109,8 @@ def draw_limit(draw: Random, name: str | None) -> Limit:
     if name is None:
         return Limit(draw.choice((None, 2, 4, 8)))
     if name[-2:] != ":*" and draw.random() < 0.4:
-        return Limit(1, order="strict") if (order := draw.choice(ORDERS)) == "strict" else Limit(concurrency, order=order)
+        order = draw.choice(ORDERS)
+        return Limit(1 if order == "strict" else concurrency, order=order)
     rate = draw.choice((None, None, "1/s", "5/s", "1/4s", "1/m"))
     burst = draw.choice((1, 1, 3)) if rate else 1
     weight = draw.choice((1, 1, 3)) if name[-2:] != ":*" else 1

@@ -140,7 +140,7 @@ class Orders:
 
 
 def orders(history: History) -> Iterator[str]:
-    """A lane starts tasks of a higher priority first, and of equals the first; or the newest, or the most urgent one."""
+    """A lane starts tasks of a higher priority first, of equals the first or the newest; or the most urgent first."""
     found = Orders(history)
     for one in history.lanes:
         yield from found.happen(one)
