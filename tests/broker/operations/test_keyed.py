@@ -138,6 +138,23 @@ def test_several_of_one_call_see_each_other(bench: QueueBench) -> None:
     assert bench.message("k").payload == b"3"
 
 
+def test_tasks_to_keep_before_and_behind_others_are_told_in_order(bench: QueueBench) -> None:
+    let_be(bench, "pending")
+    other = NewTask("other", message("other"), terms=KeyTerms("keep", "mark-3", 0))
+    found = put(bench, new("keep"), other, new("keep"), new("replace"), other)
+    assert [one.outcome for one in found] == [KEPT, PUT, KEPT, REPLACED, KEPT]
+
+
+def test_a_call_that_finds_only_tasks_to_keep_reads_their_states(bench: QueueBench) -> None:
+    let_be(bench, "pending")
+    put(bench, new("keep"))  # the script is known from then on
+    bench.db.config_resetstat()
+    put(bench, new("keep"), new("keep"))
+    calls = {name: stat["calls"] for name, stat in bench.db.info("commandstats").items()}
+    assert calls.items() >= {"cmdstat_hget": 2, "cmdstat_evalsha": 1}.items()
+    assert calls.keys() <= {"cmdstat_hget", "cmdstat_evalsha", "cmdstat_config|resetstat", "cmdstat_info"}
+
+
 def test_the_forwarders_hear_of_an_earlier_time_only(bench: QueueBench) -> None:
     channel = bench.db.pubsub()
     channel.subscribe(keys.due_channel("default"))
