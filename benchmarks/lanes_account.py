@@ -109,6 +109,7 @@ class Account:
         ids = [one.removeprefix(self._prefix) for one in words if one.startswith(self._prefix)]
         if head[2] != "HSET":
             for one in ids:
+                self._states.setdefault(one, "aggregating")  # it waited when this began
                 self._become(one, "gone", now)
         elif ids:
             fields = dict(zip(words[1::2], words[2::2], strict=True))

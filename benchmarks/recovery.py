@@ -263,9 +263,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no other round after this time")
     parser.add_argument("--log", type=Path, help="write what the servers have logged here")
     parser.add_argument("--behind", type=int, default=100_000, help="lanes: tasks that wait in one of them")
+    parser.add_argument("--apart", action="store_true", help="lanes: each fastq server on a host of its own, as root")
     options = parser.parse_args(arguments)
     if options.kind == "lanes":
-        return recovery_lanes.run(options.servers, options.rounds, options.behind, options.log)
+        return recovery_lanes.run(options.servers, options.rounds, options.behind, options.log, apart=options.apart)
     ends_s = time.monotonic() + 60 * options.minutes
     strikes: list[Strike] = []
     took: list[float] = []

@@ -34,14 +34,16 @@ BACKLOG: Final = 12
 QUEUE: Final = "lanes"
 OTHER: Final = "other"
 KIND: Final = "bench:told"
+ALONE: Final = ("j", "k", "l", "m")
 RULES: Final = {
     EACH: Rule(2),
     "p:*": Rule(5),
     "rated": Rule(4, interval_s=0.1, burst=3),
+    **dict.fromkeys(ALONE, Rule(1)),
     BIG: Rule(),
     WHOLE: Rule(40),
 }
-FED: Final = ("p:a", "p:b", "p:c", "p:d", "x", "y", "rated", PLAIN)
+FED: Final = ("p:a", "p:b", "p:c", "p:d", "x", "y", "rated", *ALONE, PLAIN)
 IDLE_S: Final = 6.0
 IDLE_AFTER_DEATH_S: Final = 130.0
 SETTLE_S: Final = 300.0
@@ -52,8 +54,9 @@ AHEAD_S: Final = 0.005
 class Site:
     """Servers on one Redis, and two producers."""
 
-    def __init__(self, redis: RedisServer, stack: ExitStack, log: Path) -> None:
-        self._redis, self._stack, self._log = redis, stack, log
+    def __init__(self, redis: RedisServer, stack: ExitStack, log: Path, *, apart: bool) -> None:
+        self._redis, self._stack, self._log, self._apart = redis, stack, log, apart
+        self._hosts = 0
         self.db: Any = redis.client()
         self._client = stack.enter_context(Client(redis.url))
         self._binary = build_peer()
@@ -83,6 +86,10 @@ class Site:
             return
         worker = [sys.executable, "-m", "fastq.cli.worker", "benchmarks.recovery_app:mux", "--redis", self._redis.url]
         worker += ["--queues", f"{QUEUE}=9,{OTHER}=1", "--concurrency", "1", "--threads", str(PLACES)]
+        if self._apart:
+            self._hosts += 1
+            own = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
+            worker = [*own, "sh", "-c", f'hostname host-{self._hosts} && exec "$@"', "sh", *worker]
         variables = {**os.environ, "BENCH_LEDGER": os.devnull, "BENCH_SERVER": "any"}
         with self._log.open("ab") as log:
             self.servers.append(subprocess.Popen(worker, cwd=ROOT, env=variables, stderr=log))
@@ -149,7 +156,7 @@ class Site:
     def _stop(self) -> None:
         for server in self.servers:
             if not isinstance(server, GoPeer):
-                server.terminate()
+                server.kill() if self._apart else server.terminate()  # unshare passes on no other signal
                 server.wait()
 
 
@@ -191,7 +198,9 @@ def work(site: Site, servers: int, rounds: int) -> None:
         print(f"\r{number + 1} kills", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     site.drop_big()
+    ended_s = time.monotonic()
     wait_until(lambda: not site.left(), SETTLE_S)
+    print(f"all was done {time.monotonic() - ended_s:.0f} s after the last kill")
 
 
 def judge(site: Site, account: Account) -> list[str]:
@@ -199,8 +208,10 @@ def judge(site: Site, account: Account) -> list[str]:
     lanes = {name: one for name, one in account.levels.items() if name not in (WHOLE, PLAIN) and name[-2:] != ":*"}
     levels = {name or "queue": one for name, one in account.levels.items() if one.rule.most and SINGLE not in name}
     print("most at once (limit):", *(f"{name} {one.peak} ({one.rule.most})," for name, one in levels.items()))
-    idle, without = (max(getattr(one, what) for one in lanes.values()) for what in ("idle", "without_start"))
-    print(f"longest time that a lane idled with work and free places: {idle:.2f} s; without a start: {without:.2f} s")
+    idle, idler = max((one.idle, name) for name, one in lanes.items())
+    without, waiter = max((one.without_start, name) for name, one in lanes.items())
+    print(f"longest time that a lane idled with work and free places: {idle:.2f} s ({idler}); ", end="")
+    print(f"without a start: {without:.2f} s ({waiter})")
     ahead = max(one.ahead for one in lanes.values())
     print(f"most that a start was ahead of its rate: {1000 * ahead:.2f} ms")
     before = [one.big_before for name, one in lanes.items() if name.startswith(SINGLE)]
@@ -217,12 +228,12 @@ def judge(site: Site, account: Account) -> list[str]:
     return wrong
 
 
-def run(servers: int, rounds: int, behind: int, log: Path | None) -> int:
+def run(servers: int, rounds: int, behind: int, log: Path | None, *, apart: bool) -> int:
     """Run, and print what became of it; return the exit status."""
     with ExitStack() as stack:
         redis = stack.enter_context(redis_server(free_port()))
         told = redis.directory / "monitor"
-        site = Site(redis, stack, log or redis.directory / "workers")
+        site = Site(redis, stack, log or redis.directory / "workers", apart=apart)
         site.limit()
         site.put(BIG, behind)
         site.sent.clear()
@@ -236,6 +247,7 @@ def run(servers: int, rounds: int, behind: int, log: Path | None) -> int:
         started = sum(one.starts for one in account.levels.values())
         lost = {one for one in site.sent - account.done if not one.startswith(f"{OTHER}/")}
         print(f"load {os.getloadavg()[0]:.0f}, nice {os.nice(0)}; {servers} fastq, {GO_SERVERS} Go servers, ", end="")
+        print("each on a host of its own, " * apart, end="")
         print(f"{rounds} kills, {behind} tasks in {BIG}; sent {len(site.sent)}, starts {started}, lost {len(lost)}")
         wrong = judge(site, account) + [f"lost: {one}" for one in sorted(lost)[:5]]
     print(*wrong, sep="\n")

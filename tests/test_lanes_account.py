@@ -78,3 +78,10 @@ def test_what_clients_send_themselves_is_not_heard() -> None:
     told = Told()
     told.hear(1, "HSET", "asynq:{q}:t:a/1", "state", "active", of="127.0.0.1:1")
     assert told.account.levels == {}
+
+
+def test_what_waited_before_and_is_deleted_waits_no_more() -> None:
+    told = Told(big=3)
+    told.take(1, "big/0")
+    told.end(2, "big/1", "big/2")
+    assert told["big"].waiting == 0
