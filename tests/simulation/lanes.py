@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fastq import AsyncClient, AsyncInspector, Limit
 from fastq.pool.main.protocol import Event, EventKind
@@ -28,7 +28,7 @@ DEADLINES_S: Final = (7200, 7201, 7300, 9000)
 """How far ahead the deadlines of tasks are: beyond the end of a world, so that none ends an attempt."""
 SETTLED_S: Final = 30.0
 """A place whose task is gone is found when it is asked for; rates are forgotten by those who sweep."""
-ORDERS: Final = ("strict", "lifo", "deadline")
+ORDERS: Final[tuple[Literal["strict", "lifo", "deadline"], ...]] = ("strict", "lifo", "deadline")
 _PREFIX: Final = f"asynq:{{{OF_LANES}}}:"
 _MARK: Final = _PREFIX.encode()
 _ELSEWHERE: Final = b"-ASK "
