@@ -37,6 +37,7 @@ from tests.waiting import wait_until
 ROOT: Final = Path(__file__).parents[1]
 BACKLOG: Final = 40
 WITHIN_S: Final = 150.0
+HOW: Final = "lanes: kill; kill servers that are each on a host of its own (as root); or stop for ever, not kill"
 KINDS: Final = ("supervisor", "neighbors", "peers", "freeze", "lanes")
 
 
@@ -263,10 +264,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no other round after this time")
     parser.add_argument("--log", type=Path, help="write what the servers have logged here")
     parser.add_argument("--behind", type=int, default=100_000, help="lanes: tasks that wait in one of them")
-    parser.add_argument("--apart", action="store_true", help="lanes: each fastq server on a host of its own, as root")
+    parser.add_argument("--how", choices=("near", "apart", "mute"), default="near", help=HOW)
     options = parser.parse_args(arguments)
     if options.kind == "lanes":
-        return recovery_lanes.run(options.servers, options.rounds, options.behind, options.log, apart=options.apart)
+        return recovery_lanes.run(options.servers, options.rounds, options.behind, options.log, options.how)
     ends_s = time.monotonic() + 60 * options.minutes
     strikes: list[Strike] = []
     took: list[float] = []

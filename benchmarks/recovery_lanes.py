@@ -54,9 +54,11 @@ AHEAD_S: Final = 0.005
 class Site:
     """Servers on one Redis, and two producers."""
 
-    def __init__(self, redis: RedisServer, stack: ExitStack, log: Path, *, apart: bool) -> None:
-        self._redis, self._stack, self._log, self._apart = redis, stack, log, apart
+    def __init__(self, redis: RedisServer, stack: ExitStack, log: Path, how: str) -> None:
+        self._redis, self._stack, self._log = redis, stack, log
+        self._apart, self._is_mute = how == "apart", how == "mute"
         self._hosts = 0
+        self._stopped: list[subprocess.Popen[bytes]] = []
         self.db: Any = redis.client()
         self._client = stack.enter_context(Client(redis.url))
         self._binary = build_peer()
@@ -97,9 +99,12 @@ class Site:
     def kill_one(self) -> None:
         """Kill a server, and start another one of its kind."""
         victim = self.servers.pop(random.randrange(len(self.servers)))
-        os.kill(victim.pid, signal.SIGKILL)
+        is_stopped = self._is_mute and not isinstance(victim, GoPeer)
+        os.kill(victim.pid, signal.SIGSTOP if is_stopped else signal.SIGKILL)
         if isinstance(victim, GoPeer):
             victim.close()
+        elif is_stopped:
+            self._stopped.append(victim)
         else:
             victim.wait()
         self.start(is_go=isinstance(victim, GoPeer))
@@ -154,6 +159,9 @@ class Site:
         return sum(self.db.zcard(f"asynq:{{{queue}}}:archived") for queue in (QUEUE, OTHER))
 
     def _stop(self) -> None:
+        for victim in self._stopped:
+            victim.kill()
+            victim.wait()
         for server in self.servers:
             if not isinstance(server, GoPeer):
                 server.kill() if self._apart else server.terminate()  # unshare passes on no other signal
@@ -228,12 +236,12 @@ def judge(site: Site, account: Account) -> list[str]:
     return wrong
 
 
-def run(servers: int, rounds: int, behind: int, log: Path | None, *, apart: bool) -> int:
+def run(servers: int, rounds: int, behind: int, log: Path | None, how: str) -> int:
     """Run, and print what became of it; return the exit status."""
     with ExitStack() as stack:
         redis = stack.enter_context(redis_server(free_port()))
         told = redis.directory / "monitor"
-        site = Site(redis, stack, log or redis.directory / "workers", apart=apart)
+        site = Site(redis, stack, log or redis.directory / "workers", how)
         site.limit()
         site.put(BIG, behind)
         site.sent.clear()
@@ -247,7 +255,7 @@ def run(servers: int, rounds: int, behind: int, log: Path | None, *, apart: bool
         started = sum(one.starts for one in account.levels.values())
         lost = {one for one in site.sent - account.done if not one.startswith(f"{OTHER}/")}
         print(f"load {os.getloadavg()[0]:.0f}, nice {os.nice(0)}; {servers} fastq, {GO_SERVERS} Go servers, ", end="")
-        print("each on a host of its own, " * apart, end="")
+        print({"apart": "each on a host of its own, ", "mute": "stopped, not killed, "}.get(how, ""), end="")
         print(f"{rounds} kills, {behind} tasks in {BIG}; sent {len(site.sent)}, starts {started}, lost {len(lost)}")
         wrong = judge(site, account) + [f"lost: {one}" for one in sorted(lost)[:5]]
     print(*wrong, sep="\n")
