@@ -1,6 +1,7 @@
 """The codec: TaskMessage to and from the wire, exactly as asynq in Go writes and reads it.
 
-One module in three parts: the message classes, reading, writing. Others import ``fastq.wire.codec``.
+One module in four parts: the message classes, reading, writing, and tasks made of messages. Others import
+``fastq.wire.codec``.
 """
 
 cimport cython
@@ -22,3 +23,4 @@ from fastq.errors import InvalidMessageError
 include "_codec_messages.pxi"
 include "_codec_reading.pxi"
 include "_codec_writing.pxi"
+include "_codec_tasks.pxi"

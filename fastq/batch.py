@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from fastq.common.durations import nanoseconds_of
 from fastq.errors import Retry, TaskEndedError, no_attribute
-from fastq.running import Context, RunningTask
+from fastq.running import RUNNING_TASKS, RunningTask
 from fastq.wire.messages import TaskMessage
 
 if TYPE_CHECKING:
@@ -47,9 +47,17 @@ class Batch(list[T], Generic[T, Env]):
             found = parameters if isinstance(parameters, tuple) else (parameters,)
             return super().__class_getitem__(found if len(found) > 1 else (*found, None))
 
-    def __init__(self, items: Iterable[T] = (), contexts: Sequence[RunningTask] = (), env: Any = None) -> None:
+    contexts: tuple[RunningTask, ...]
+
+    def __init__(
+        self,
+        items: Iterable[T] = (),
+        contexts: Sequence[RunningTask] | Callable[[], Sequence[RunningTask]] = (),
+        env: Any = None,
+    ) -> None:
         super().__init__(items)
-        self.contexts = tuple(contexts)
+        # A function is called once they are asked for: few handlers of typed tasks do, and they cost much.
+        self._made = contexts
         self.env: Env = env
         self._size = len(self)
         self._told: dict[int, BaseException] = {}
@@ -88,25 +96,25 @@ class Batch(list[T], Generic[T, Env]):
     if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
+            if name == "contexts":
+                made = tuple(self._made() if callable(self._made) else self._made)
+                return self.__dict__.setdefault(name, made)  # the same for all threads
             raise no_attribute(self, "a Batch", name, _ELSEWHERE)
-
-
-def as_it_is(message: TaskMessage, context: Context) -> tuple[RunningTask, Any]:
-    """Return a running task as its own item."""
-    task = RunningTask(message, context)
-    return task, task
 
 
 class Batching(NamedTuple):
     """How the tasks of a pattern are put into batches, and which item each task becomes.
 
-    ``unpack`` returns a task and its item; if it raises, only this task fails. ``encode`` encodes each result.
+    ``argument`` makes an item of a payload; if it raises, only this task fails. Without it, running tasks are the
+    items. ``contexts`` makes the running tasks, ``env`` returns the app's, and ``encode`` encodes each result.
     """
 
     size: int
     max_wait_s: float
     max_bytes: int
-    unpack: Callable[[TaskMessage, Context], tuple[RunningTask, Any]] = as_it_is
+    argument: Callable[[bytes], Any] | None = None
+    contexts: Callable[[list[TaskMessage], list[Any]], Sequence[RunningTask]] = RUNNING_TASKS.make_all
+    env: Callable[[], Any] | None = None
     encode: Callable[[Any], Any] | None = None
 
     @property

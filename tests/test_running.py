@@ -2,15 +2,20 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from sys import getrefcount
+from typing import Any, cast
 
 import pytest
 
 from fastq import TaskEndedError, current_task
 from fastq import running as running_module
-from fastq.running import CURRENT, MAX_RESULT_BYTES, encode_result
+from fastq.app.context import CONTEXTS, Context
+from fastq.running import CURRENT, MAX_RESULT_BYTES, RUNNING_TASKS, RunningTask, encode_result
 from fastq.task import Task
+from fastq.wire.codec import TaskMaker
+from fastq.wire.messages import TaskMessage
 from fastq.wire.progress import read_progress
 from tests.worker.harness import FakeContext, running
 
@@ -25,6 +30,46 @@ def test_a_running_task_is_the_producers_task() -> None:
 def test_a_running_task_knows_its_attempt() -> None:
     task = running(id="x", queue="critical", retry=7, retried=3)
     assert (task.id, task.queue, task.max_retry, task.retried) == ("x", "critical", 7, 3)
+
+
+@pytest.mark.parametrize(("kind", "maker"), [(RunningTask, RUNNING_TASKS), (Context, CONTEXTS)])
+def test_a_task_that_is_made_without_its_class_is_no_other(kind: Callable[..., Any], maker: "TaskMaker[Any]") -> None:
+    message, context = TaskMessage("t", b"1", "id", headers={"k": "v"}), FakeContext()
+    called, made = kind(message, context), maker.make(message, context)
+    assert type(made) is type(called)
+    for name in ("type", "payload", "headers", "options", "_has_payload", "_message", "_context"):
+        assert getattr(made, name) is getattr(called, name)
+    assert not any(hasattr(made, name) for name in ("_rule", "_limit", "_loop", "_told_s", "env"))
+    assert made.replace(b"2", queue="low").payload == b"2"
+    assert getrefcount(made) == getrefcount(called)
+    (before, its) = (getrefcount(message), getrefcount(context))
+    many = maker.make_all([message, message], [context, context])
+    assert [one._message for one in many] == [message, message]
+    del many
+    assert (getrefcount(message), getrefcount(context)) == (before, its)
+
+
+def test_a_task_is_made_of_a_message_by_a_class_with_its_slots() -> None:
+    with pytest.raises(TypeError, match="message"):
+        RUNNING_TASKS.make(cast(Any, b""), FakeContext())
+    with pytest.raises(TypeError, match="TaskMessage"):
+        RUNNING_TASKS.make_all([cast(Any, b"")], [FakeContext()])
+    with pytest.raises(ValueError, match="0 contexts for 1 messages"):
+        RUNNING_TASKS.make_all([TaskMessage("t")], [])
+    with pytest.raises(AttributeError, match="type"):
+        TaskMaker(cast(Any, object), {})
+    with pytest.raises(TypeError, match="is no slot of"):
+        TaskMaker(cast(Any, _WithAProperty), {})
+    with pytest.raises(TypeError, match="is no <class"):
+        RUNNING_TASKS.fill(cast(Any, Task("t")), TaskMessage("t"), FakeContext())
+
+
+class _WithAProperty(RunningTask):
+    __slots__ = ()
+
+    @property
+    def headers(self) -> Any:  # type: ignore[override]
+        raise NotImplementedError
 
 
 def test_a_result_that_comes_too_late_names_its_task() -> None:

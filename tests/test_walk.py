@@ -69,7 +69,7 @@ BESIDE = {
     "broker/transport/sentinel.py",
 }
 """What the pool's clock may do meanwhile, and a sign of life."""
-CHILD = {"pool/child/run.py", "pool/shared/control.py", "worker/child/handler_runner.py", "running.py", "mux.py"}
+CHILD = {"pool/child/run.py", "pool/shared/control.py", "worker/child/handler_runner.py", "mux.py"}
 """Beside these there are the extensions ``_prioritizer``, ``_codec``, ``_processor``, ``tasks``, ``tally``,
 ``dispatcher``, ``child_queue``, ``ring``, ``slots`` and ``work``, and ``dequeue.lua`` and ``done.lua``."""
 

@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, Generic, Protocol, TypeVar, Union, get_args, get_origin, overload
 
 from fastq.app.annotations import result_encoder
-from fastq.app.context import Context
+from fastq.app.context import CONTEXTS
 from fastq.app.function import TaskFunction
 from fastq.app.payload import Payload, hints_of
 from fastq.batch import Batch, Batching
@@ -91,15 +91,15 @@ def _item_of(hint: Any) -> Any:
 
 
 def typed_batching(limits: Batching, payload: Payload, env: Callable[[], Any], rule: FailureRule | None) -> Batching:
-    """Return how batches of typed tasks are made: each task becomes a context with ``env``, and its argument."""
-    argument = payload.caller(lambda item: item)
+    """Return how batches of typed tasks are made: each task becomes its argument, and a context with ``env``."""
 
-    def unpack(message: TaskMessage, context: RunContext) -> tuple[RunningTask, Any]:
-        task: Context[Any] = Context(message, context)
-        item = argument(task)
-        task.env = env()
-        if rule is not None:
-            task._rule = rule
-        return task, item
+    def contexts(messages: list[TaskMessage], runs: list[RunContext]) -> Sequence[RunningTask]:
+        made, its = CONTEXTS.make_all(messages, runs), env()
+        for each in made:
+            each.env = its
+            if rule is not None:
+                each._rule = rule
+        return made
 
-    return limits._replace(unpack=unpack, encode=result_encoder(payload.result))
+    encode = result_encoder(payload.result)
+    return limits._replace(argument=payload.only_argument(), contexts=contexts, env=env, encode=encode)

@@ -1,8 +1,10 @@
 """``Context``: the running task and the app's ``env``, for handlers that ask for them."""
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from fastq.options import NO_OPTIONS
 from fastq.running import CURRENT, RunningTask
+from fastq.wire.codec import TaskMaker
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -23,9 +25,13 @@ class Context(RunningTask, Generic[Env]):
     env: Env
 
 
+CONTEXTS: "Final[TaskMaker[Context[Any]]]" = TaskMaker(Context, NO_OPTIONS)
+"""Makes contexts, as ``Context`` does, but for a fifth of the cost."""
+
+
 def enter_context(task: RunningTask, env: Any) -> Context[Any]:
     """Return the context of a running task, and make it the current task."""
-    context: Context[Any] = Context(task._message, task._context)
+    context = CONTEXTS.make(task._message, task._context)
     context.env = env
     CURRENT.set(context)
     return context

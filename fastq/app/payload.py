@@ -122,6 +122,18 @@ class Payload:
 
         return call
 
+    def only_argument(self) -> Callable[[bytes], Any]:
+        """Return a function that returns the one argument in a payload; errors as in ``decode``."""
+        decode = self._decode
+
+        def only(data: bytes) -> Any:
+            try:
+                return astuple(decode(data or b"{}"))[0]
+            except _MISFITS as error:
+                raise _misfit(error) from None
+
+        return only
+
     def _hint(self, kwargs: Mapping[str, Any]) -> str:
         """Return a hint on how to give options, if some are among the arguments, or on how to ask for a context."""
         known = {**dict.fromkeys(OPTION_NAMES), **ELSEWHERE}

@@ -8,9 +8,11 @@ from typing import Final
 
 try:
     from fastq._codec import (
+        TaskMaker,
         TaskMessage,
         TaskView,
         decode_task_message,
+        decode_task_messages,
         encode_task_message,
         rewrite_task_message,
         view_task_message,
@@ -21,10 +23,12 @@ from fastq.errors import InvalidMessageError
 
 __all__ = [
     "InvalidMessageError",
+    "TaskMaker",
     "TaskMessage",
     "TaskView",
     "clean_text",
     "decode_task_message",
+    "decode_task_messages",
     "encode_task_message",
     "rewrite_task_message",
     "view_task_message",

@@ -9,6 +9,7 @@ from fastq.wire.codec import (
     TaskMessage,
     TaskView,
     decode_task_message,
+    decode_task_messages,
     encode_task_message,
     rewrite_task_message,
     view_task_message,
@@ -21,6 +22,17 @@ from tests.fuzz.strategies import TYPICAL, messages
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_decoder_takes_any_bytes(kind: Callable[[bytes], bytes]) -> None:
     assert decode_task_message(kind(encode_task_message(TYPICAL))) == TYPICAL
+
+
+def test_decoder_of_many_returns_what_that_of_one_does_and_the_types() -> None:
+    messages = [TaskMessage(type=kind, payload=b"1", id=kind) for kind in ("a:b", "a:b", "c" * 99, "c" * 99)]
+    data = [encode_task_message(each) for each in messages]
+    assert decode_task_messages(data) == (messages, {"a:b", "c" * 99})
+    assert decode_task_messages([]) == ([], set())
+    with pytest.raises(InvalidMessageError, match="cut off"):
+        decode_task_messages([*data, data[0][:-1]])
+    with pytest.raises(TypeError, match="bytes"):
+        decode_task_messages([bytearray(data[0])])  # type: ignore[list-item]
 
 
 def test_decoder_takes_a_part_of_a_buffer_and_keeps_no_hold_on_it() -> None:

@@ -1,35 +1,57 @@
 # A batch in the child: several attempts, one call. Included by work.pyx.
 
-cdef int open_batch(Work work, Attempt first) except -1:
-    """Begin the tasks of a batch, which its record holds; the first task has the row of the call.
+cdef int read_data(Work work, Attempt task, const char *data, Py_ssize_t size, bint is_batch) except -1:
+    """Copy the bytes of a task, or those of each task of a batch, out of memory that is not the child's."""
+    if is_batch:
+        return read_batch(work, task, data)
+    task.data = PyBytes_FromStringAndSize(data, size)
+    return 0
 
-    A task whose time is up ends here. Its deadline does not limit the others.
-    """
-    cdef const char *at = PyBytes_AS_STRING(first.data)
+
+cdef list data_of(list tasks):
+    cdef Attempt task
+    cdef list data = []
+    for task in tasks:
+        data.append(task.data)
+    return data
+
+
+cdef int read_batch(Work work, Attempt first, const char *at) except -1:
+    """Make the attempts of a batch, which its record holds; the first one has the row of the call."""
     cdef uint64_t count = (<uint64_t *>at)[0]
     cdef const Member *members = <const Member *>(at + sizeof(uint64_t))
     cdef const char *data = <const char *>(members + count)
     cdef Attempt task
     cdef uint64_t nth
-    cdef int64_t least = 0
-    cdef int64_t deadline
-    packed = first.data  # keeps the bytes alive that ``data`` points to
-    first.called = []
-    tasks = []
+    first.followers = []
     for nth in range(count):
-        task = first if nth == 0 else work.attempt(members[nth].seq, members[nth].row, members[nth].kind)
-        task.started_ns = first.started_ns
+        if nth == 0:
+            task = first
+        else:
+            task = work.attempt(members[nth].seq, members[nth].row, members[nth].kind)
+            task.started_ns = first.started_ns
+            first.followers.append(task)
         task.data = PyBytes_FromStringAndSize(data, members[nth].size)
         data += members[nth].size
-        deadline = deadline_of(first.started_ns, members[nth].timeout, members[nth].deadline)
-        tasks.append(task)
-        if 0 < deadline <= first.started_ns:
-            task.deadline_ns = deadline
+        task.deadline_ns = deadline_of(first.started_ns, members[nth].timeout, members[nth].deadline)
+    return 0
+
+
+cdef int open_batch(Work work, Attempt first) except -1:
+    """Begin the tasks of a batch.
+
+    A task whose time is up ends here. Its deadline does not limit the others.
+    """
+    cdef Attempt task
+    cdef int64_t least = 0
+    first.called = []
+    for task in [first, *first.followers]:
+        if 0 < task.deadline_ns <= first.started_ns:
             continue
         first.called.append(task)
-        if deadline:
-            least = min(least, deadline) if least else deadline
-    first.followers = tasks[1:]
+        if task.deadline_ns:
+            least = min(least, task.deadline_ns) if least else task.deadline_ns
+            task.deadline_ns = 0
     if first.called:
         if first not in first.called:
             work.slots.interrupt(first.seq, layout.ROW_TIMED_OUT)  # the call has its row, and must not go on for it

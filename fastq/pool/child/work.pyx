@@ -14,6 +14,7 @@ import traceback
 from contextvars import copy_context
 from opcode import opmap as _opmap
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -80,6 +81,9 @@ _INTERRUPTIONS = {
 _DECISIONS = (EventKind.SKIP_RETRY, EventKind.REVOKED)
 
 
+@cython.final
+@cython.no_gc
+@cython.freelist(64)
 cdef class Attempt:
     """One running task, as its runner sees it (``runner.TaskContext``)."""
 
@@ -112,7 +116,7 @@ cdef class Attempt:
     @property
     def batch(self) -> tuple[list[bytes], list[Attempt]]:
         """Return the bytes and the attempts of the tasks of a batch whose time was not up at the start."""
-        return [task.data for task in self.called], self.called
+        return data_of(self.called), self.called
 
     @property
     def is_forked(self) -> bool:
@@ -299,11 +303,12 @@ cdef class Work:
         cdef bint ours = self.tasks.claim(record)
         if ours:
             task = self.attempt(record.seq, row, record.kind)
-            task.data = PyBytes_FromStringAndSize(record.data, record.size)
             task.started_ns = atomic.now_ns()
             if not is_batch:
                 task.deadline_ns = deadline_of(task.started_ns, record.a, record.b)
             self.slots.begin(row, task.seq, task.started_ns, task.deadline_ns)
+            if record.flags & SEGMENT == 0:
+                read_data(self, task, record.data, record.size, is_batch)
         self.tasks.advance(record)
         self.tasks.publish_head()
         if record.flags & SEGMENT:
@@ -315,7 +320,7 @@ cdef class Work:
                     self.give_back(task)
                 return None
             if ours:
-                task.data = data
+                read_data(self, task, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), is_batch)
         if ours and is_batch:
             open_batch(self, task)
         self.has_begun |= ours

@@ -2,30 +2,45 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
-from fastq.batch import Batch, Batching, as_it_is
+from fastq.batch import Batch, Batching
 from fastq.errors import InvalidMessageError, TaskCanceled, TaskTimeout
 from fastq.pool.shared.event_kind import EventKind
 from fastq.pool.shared.runner import Answer, TaskContext
 from fastq.running import RunningTask
-from fastq.wire.codec import TaskMessage, decode_task_message
+from fastq.wire.codec import TaskMessage, decode_task_message, decode_task_messages
 
 Failed = Callable[[RunningTask, BaseException, TaskContext], Answer]
-Returned = Callable[[RunningTask, int, Any], Answer]
+Returned = Callable[[TaskMessage, Any], Answer]
+Decoded = TaskMessage | InvalidMessageError
 
 
-def decode_all(data: Sequence[bytes]) -> tuple[Sequence[TaskMessage | InvalidMessageError], bool]:
-    """Return the decoded messages, with an error in place of each bad one, and whether all could be decoded."""
+def decode_all(data: Sequence[bytes]) -> tuple[list[Decoded], Sequence[int], set[str]]:
+    """Return the decoded messages, with an error in place of each bad one, and the places and types of the others."""
     with suppress(InvalidMessageError):
-        return list(map(decode_task_message, data)), True
-    messages: list[TaskMessage | InvalidMessageError] = []
-    for one in data:
-        try:
-            messages.append(decode_task_message(one))
-        except InvalidMessageError as error:
-            messages.append(error)
-    return messages, False
+        good, types = decode_task_messages(list(data))
+        return cast(list[Decoded], good), range(len(good)), types
+    messages = [_decoded(one) for one in data]
+    places = [place for place, one in enumerate(messages) if isinstance(one, TaskMessage)]
+    return messages, places, {one.type for one in messages if isinstance(one, TaskMessage)}
+
+
+def _tasks(
+    batching: Batching, messages: list[Any], contexts: list[TaskContext], places: Sequence[int]
+) -> Sequence[RunningTask]:
+    """Return the running tasks of the messages that the handler can get."""
+    if len(places) < len(messages):
+        messages, contexts = [messages[at] for at in places], [contexts[at] for at in places]
+    return batching.contexts(messages, contexts)
+
+
+def _decoded(data: bytes) -> Decoded:
+    try:
+        return decode_task_message(data)
+    except InvalidMessageError as error:
+        return error
 
 
 class BatchCall:
@@ -37,46 +52,47 @@ class BatchCall:
     def __init__(
         self,
         batching: Batching,
-        messages: Sequence[TaskMessage | InvalidMessageError],
-        contexts: Sequence[TaskContext],
+        messages: list[Decoded],
+        contexts: list[TaskContext],
         failed: Failed,
         returned: Returned,
         *,
-        is_valid: bool,
+        places: Sequence[int],
     ) -> None:
         self._encode = batching.encode
         self._failed, self._returned = failed, returned
-        self._contexts = contexts
+        self._messages: list[Any] = messages
+        self._contexts, self._places = contexts, places
         self._answers: list[Answer] = [None] * len(messages)
         self._is_all_done = True
-        if batching.unpack is as_it_is and is_valid:
-            self._places: Sequence[int] = range(len(messages))
-            # The tasks are not looked at one by one: that would cost a third of all that a task of a batch costs here.
-            tasks: list[RunningTask] = list(map(RunningTask, messages, contexts))  # type: ignore[arg-type]
+        if len(places) < len(messages):
+            for place, message in enumerate(messages):
+                if isinstance(message, InvalidMessageError):
+                    self._answer(place, (EventKind.INVALID, str(message).encode()))
+        if batching.argument is None:
+            tasks = _tasks(batching, messages, contexts, places)
             self.batch: Batch[Any, Any] = Batch(tasks, tasks)
         else:
-            self._unpack(batching, messages)
+            items = self._arguments(batching.argument)
+            # They must not keep this call, which has the batch: the cycle would wait for the garbage collector.
+            make_tasks = partial(_tasks, batching, messages, contexts, self._places)
+            self.batch = Batch(items, make_tasks, batching.env and batching.env())
 
-    def _unpack(self, batching: Batching, messages: Sequence[TaskMessage | InvalidMessageError]) -> None:
-        """Make the batch of the tasks that the handler can get. The other tasks have their answers."""
-        tasks, items, places = [], [], []
-        for place, message in enumerate(messages):
-            if isinstance(message, InvalidMessageError):
-                self._answer(place, (EventKind.INVALID, str(message).encode()))
-                continue
-            context = self._contexts[place]
+    def _arguments(self, argument: Callable[[bytes], Any]) -> list[Any]:
+        """Return the items that the handler can get, and keep their places. The other tasks have their answers."""
+        items, places, messages = [], [], self._messages
+        for place in self._places:
             try:
-                task, item = batching.unpack(message, context)
+                items.append(argument(messages[place].payload))
             except (TaskTimeout, TaskCanceled):
                 raise  # raised only once, since it is meant for the whole call
             except BaseException as error:  # noqa: BLE001 - the task fails alone, whatever the error is
-                self._answer(place, self._failed(RunningTask(message, context), error, context))
+                context = self._contexts[place]
+                self._answer(place, self._failed(RunningTask(messages[place], context), error, context))
                 continue
-            tasks.append(task)
-            items.append(item)
             places.append(place)
         self._places = places
-        self.batch = Batch(items, tasks, getattr(tasks[0], "env", None) if tasks else None)
+        return items
 
     def _answer(self, place: int, answer: Answer) -> None:
         self._answers[place] = answer
@@ -122,10 +138,10 @@ class BatchCall:
         self._answer(place, self._failed(self.batch.contexts[at], error, self._contexts[place]))
 
     def _keep(self, at: int, result: object) -> None:
-        task = self.batch.contexts[at]
+        place = self._places[at]
         try:
             plain = result if self._encode is None else self._encode(result)
-            self._answer(self._places[at], self._returned(task, task._message.retention, plain))
+            self._answer(place, self._returned(self._messages[place], plain))
         except Exception as error:  # noqa: BLE001 - a bad result fails only its own task
             self._fail(at, error)
 

@@ -27,7 +27,7 @@ from fastq.log.setup import log_apps_lines, set_up_logging
 from fastq.mux import MAX_ROUTES, ServeMux
 from fastq.pool.shared.event_kind import TOLD_TO_END, EventKind, reason_for
 from fastq.pool.shared.runner import Answer, Runner, RunnerMisuseError, TaskContext
-from fastq.running import CURRENT, RunningTask
+from fastq.running import CURRENT, RUNNING_TASKS, RunningTask
 from fastq.wire.codec import TaskMessage, decode_task_message
 from fastq.worker.child.batch_call import BatchCall, decode_all
 from fastq.worker.child.debug_log import DebugLogRunner, about_current_task
@@ -146,13 +146,13 @@ class HandlerRunner:
             return EventKind.INVALID, str(error).encode()
         if self._batchings and self._for_batches[message.type]:
             return _only(self.run_batch([data], [context]))
-        task = RunningTask(message, context)
+        task = RUNNING_TASKS.make(message, context)
         CURRENT.set(task)  # a task has a context of its own, so this affects no other task
         try:
             outcome = self._mux.dispatch(task.type)(task)
             if outcome is not None and isawaitable(outcome):
                 outcome = self._awaited(task.type, outcome, context)
-            return None if outcome is None else self._returned(task, message.retention, outcome)
+            return None if outcome is None else self._returned(message, outcome)
         except BaseException as error:  # noqa: BLE001 - SystemExit, too, is a failure of the task alone
             return self._failed(task, error, context)
 
@@ -196,22 +196,20 @@ class HandlerRunner:
 
         No call if, after a reload, the tasks have no common batch handler.
         """
-        messages, is_valid = decode_all(data)
-        readable: Sequence[Any] = messages if is_valid else [one for one in messages if isinstance(one, TaskMessage)]
-        types = list({one.type for one in readable})
+        messages, places, types = decode_all(data)
         patterns = {self._mux.match(one)[1] for one in types}
         batching = self._batchings.get(patterns.pop()) if len(patterns) == 1 else None
         if batching is None:
             return None, _no_handler
-        call = BatchCall(batching, messages, contexts, self._failed, self._returned, is_valid=is_valid)
-        return call, self._mux.dispatch(types[0])
+        call = BatchCall(batching, messages, list(contexts), self._failed, self._returned, places=places)
+        return call, self._mux.dispatch(next(iter(types)))
 
-    def _returned(self, task: RunningTask, retention_s: int, outcome: object) -> Answer:
+    def _returned(self, message: TaskMessage, outcome: object) -> Answer:
         if isinstance(outcome, UNRUN):
-            refuse_unrun(outcome, f"the handler of {task.type!r}")
-        if retention_s <= 0 and not self._keep_results:
+            refuse_unrun(outcome, f"the handler of {message.type!r}")
+        if message.retention <= 0 and not self._keep_results:
             return None
-        return _RESULT, encode_returned(task, outcome)
+        return _RESULT, encode_returned(message, outcome)
 
     def _awaited(self, task_type: str, outcome: Awaitable[object], context: TaskContext) -> object:
         if iscoroutine(outcome):
@@ -232,13 +230,13 @@ class HandlerRunner:
             return EventKind.INVALID, str(error).encode()
         if self._batchings and self._for_batches[message.type]:
             return _only(await self._run_batch_async([data], [context]))
-        task = RunningTask(message, context)
+        task = RUNNING_TASKS.make(message, context)
         CURRENT.set(task)
         try:
             outcome = self._mux.dispatch(task.type)(task)
             if isawaitable(outcome):
                 outcome = await outcome
-            return None if outcome is None else self._returned(task, message.retention, outcome)
+            return None if outcome is None else self._returned(message, outcome)
         except BaseException as error:  # noqa: BLE001 - as above; a canceled coroutine reports its end
             return self._failed(task, error, context)
 

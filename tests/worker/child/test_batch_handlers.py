@@ -9,14 +9,13 @@ from typing import Any
 import orjson
 import pytest
 
-from fastq import Batch, ServeMux, SkipRetry, TaskCanceled, TaskTimeout
+from fastq import App, Batch, ServeMux, SkipRetry, TaskCanceled, TaskTimeout
 from fastq.batch import Batching
 from fastq.errors import RevokeTask, TaskEndedError
 from fastq.hooks import Hooks
 from fastq.pool.shared.event_kind import EventKind
 from fastq.pool.shared.runner import Answer
-from fastq.running import Context, RunningTask
-from fastq.wire.messages import TaskMessage
+from fastq.running import RunningTask
 from fastq.worker.child.batch_call import BatchCall, decode_all
 from fastq.worker.child.handler_runner import HandlerRunner
 from fastq.worker.shared.description import AppDescription
@@ -213,13 +212,45 @@ def test_what_is_said_of_an_item_after_the_end_is_refused(is_async: bool) -> Non
 
 @pytest.mark.parametrize("error", [TaskTimeout, TaskCanceled])
 def test_what_ends_the_call_while_an_item_is_unpacked_costs_all(error: type[BaseException]) -> None:
-    def unpack(message: TaskMessage, context: Context) -> tuple[RunningTask, Any]:
+    def argument(payload: bytes) -> Any:
         raise error
 
-    batching = Batching(64, 0.0, 1000, unpack)
-    messages, is_valid = decode_all([message(1), message(2)])
+    batching = Batching(64, 0.0, 1000, argument)
+    messages, places, _ = decode_all([message(1), message(2)])
     with pytest.raises(error):
-        BatchCall(batching, messages, [FakeContext()] * 2, _never, _never, is_valid=is_valid)
+        BatchCall(batching, messages, [FakeContext()] * 2, _never, _never, places=places)
+
+
+def test_contexts_of_typed_items_are_made_once_they_are_asked_for() -> None:
+    app, kept = App(), list[Batch[int]]()
+
+    @app.lifespan
+    def env() -> Iterator[str]:
+        yield "env"
+
+    @app.task("embed", batch=64)
+    def embed(items: Batch[int]) -> list[int]:
+        kept.append(items)
+        return list(items)
+
+    data = [encoded(type="embed", payload=embed.task(one).payload, id=f"id-{one}", retention=60) for one in (1, 2)]
+    data[1:1] = [b"bad", encoded(type="embed", payload=b"[]", id="id-3")]
+    contexts, runner = [FakeContext() for _ in data], HandlerRunner(app, Hooks())
+    for start in runner.child_start:
+        start()
+    assert [kind for kind, _ in (each for each in runner.run_batch(data, contexts) or () if each)] == [
+        EventKind.RESULT,
+        EventKind.INVALID,
+        EventKind.SKIP_RETRY,
+        EventKind.RESULT,
+    ]
+    (batch,) = kept
+    assert "contexts" not in vars(batch)
+    batch.append(7)
+    assert batch.ids == ["id-1", "id-2"]
+    assert [each._context for each in batch.contexts] == [contexts[0], contexts[3]]
+    assert [getattr(each, "env", None) for each in batch.contexts] == ["env", "env"]
+    assert batch.contexts is batch.contexts
 
 
 def _never(*args: object) -> Answer:

@@ -29,12 +29,14 @@ def fresh_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_can_be_kept_is_kept_without_a_word(value: object, data: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    assert encode_returned(running(), value) == data
+    assert encode_returned(running()._message, value) == data
     assert caplog.records == []
 
 
 def test_what_cannot_be_kept_is_named_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    data = encode_returned(running(), {"ok": 1, "rows": [{"when": {1, 2}}], "mean": math.nan, "more": [object()] * 9})
+    data = encode_returned(
+        running()._message, {"ok": 1, "rows": [{"when": {1, 2}}], "mean": math.nan, "more": [object()] * 9}
+    )
     assert orjson.loads(data)["ok"] == 1
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (
@@ -52,7 +54,7 @@ def test_a_result_above_the_limit_becomes_a_marker(
     value: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(returned, "MAX_RESULT_BYTES", 10)
-    kept = orjson.loads(encode_returned(running(), value))
+    kept = orjson.loads(encode_returned(running()._message, value))
     assert kept[UNENCODABLE] == type(value).__name__
     assert "$ takes 1" in caplog.text
     assert "over the limit of 10" in caplog.text
@@ -61,7 +63,7 @@ def test_a_result_above_the_limit_becomes_a_marker(
 def test_a_released_memoryview_becomes_a_marker(caplog: pytest.LogCaptureFixture) -> None:
     view = memoryview(b"x")
     view.release()
-    assert orjson.loads(encode_returned(running(), view))[UNENCODABLE] == "memoryview"
+    assert orjson.loads(encode_returned(running()._message, view))[UNENCODABLE] == "memoryview"
     assert "$ cannot be read: " in caplog.text
 
 
@@ -71,10 +73,10 @@ def test_the_lines_of_a_type_are_limited_and_counted(
     now_s = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now_s[0])
     for _ in range(LINES + 3):
-        encode_returned(running(), object())
+        encode_returned(running()._message, object())
     assert len(caplog.records) == LINES
     now_s[0] += 10.0
-    encode_returned(running(type="other"), object())
+    encode_returned(running(type="other")._message, object())
     assert [record.getMessage()[:50] for record in caplog.records[LINES:]] == [
         "3 more results of t could not be kept as they were",
         "task id-1 (other, queue q) is done, but its result",
