@@ -21,7 +21,7 @@ from fastq.server.wiring.process import ProcessOptions
 
 
 def options_from(order: dict[str, Any]) -> ProcessOptions:
-    """Return the ``ProcessOptions`` of an order, in which config and timing are JSON objects."""
+    """Return the ``ProcessOptions`` that came as JSON, in which config and timing are objects."""
     given = {**order, "config": ServerConfig(**order["config"]), "timing": Timing(**order.get("timing", {}))}
     return ProcessOptions(**given)
 

@@ -2,7 +2,7 @@
 
 SIGTERM and SIGINT shut down; a second one skips the waiting, as SIGQUIT does. SIGTSTP makes the server quiet: it
 fetches no more tasks. SIGHUP reloads the app. SIGUSR1 logs a line of state. Other signals that are commonly sent to
-services do not end it.
+services do not end the server.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ def exit_code_of(error: PoolStartError | BrokerError | ServerStartError) -> int:
 def serve(options: ProcessOptions, on_ready: Callable[[], None] = lambda: None) -> bool:
     """Serve until told to stop; raise ``PoolStartError``, ``BrokerError`` or ``ServerStartError`` when it cannot.
 
-    ``on_ready`` is called once fetching begins. Return whether it ended because nothing was left to do.
+    ``on_ready`` is called once fetching begins. Return whether the server ended because nothing was left to do.
     """
     set_up_logging(options.config.log_level, options.config.log_format)
     raise_own_limit()
@@ -86,7 +86,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes the loop of this process."""
+    """Return the factory of the event loop of this process."""
     if name == "asyncio":
         return _Loop
     try:

@@ -47,7 +47,7 @@ class Server:
         app: str | ServeMux,
         redis: str | None = None,
         config: ServerConfig = DEFAULT_CONFIG,
-        **settings: Never,  # accepted only to tell in the error where settings belong
+        **settings: Never,  # accepted only for an error that says where settings belong
     ) -> None:
         if not isinstance(app, (str, ServeMux)):
             raise TypeError(f"app must be 'module:attr' or a fastq.ServeMux, not {app!r}")

@@ -1,13 +1,13 @@
 """The acker: writes the ends of tasks, many in one round trip.
 
-Wakes: when tasks have ended. It flushes at 500 of them, 2 ms after the first, or when the pool runs dry. It flushes at
-once if its last flush was 10 ms ago or more, because a pool that reports ends so seldom reports many at a time. Writes:
-done, completed, retry, archived, pending of its queues; it removes the tasks from active and lease. Each node of a
+Wakes: when tasks have ended. It flushes when 500 have ended, 2 ms after the first, or when the pool runs dry. If its
+last flush was 10 ms ago or more, it flushes at once: a pool that reports ends so seldom reports many at a time. Writes:
+completed, retry, archived, and pending for requeued tasks; it removes all of them from active and lease. Each node of a
 cluster gets its own writes. The syncer repeats writes that fail. If it dies: tasks stay in flight and leased until it
 is back.
 
-Requeued tasks go back in the order in which they were fetched. Children end in any order, so during the shutdown these
-tasks are kept until all are here.
+Requeued tasks go back in the order in which they were fetched. Children end in any order, so during the shutdown
+requeued tasks are kept until all have ended.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ RESTED_S: Final = 0.01
 
 
 class Acker(PerNodeActor):
-    """The first write of each end.
+    """The actor that makes the first write of each end.
 
-    ``pool_is_dry`` returns whether no more tasks will end for now. ``make_room`` is called when tasks have ended, since
-    others can be fetched. ``wake_syncer`` is called after each write, since the write may have failed.
+    ``pool_is_dry`` returns whether no more tasks will end for now. ``make_room`` is called when tasks have ended, so
+    that others can be fetched. ``wake_syncer`` is called after each write, since the write may have failed.
     """
 
     name = "acker"
@@ -60,7 +60,7 @@ class Acker(PerNodeActor):
         """Wait for the first task."""
 
     def add(self, tasks: list[InFlightTask]) -> None:
-        """Take tasks that have ended; write their ends soon, or at once if no more will end for now."""
+        """Take tasks that have ended, and write their ends soon."""
         if self._keeps_requeued:
             self._kept += [task for task in tasks if task.is_requeued]
             tasks = [task for task in tasks if not task.is_requeued]
@@ -79,7 +79,7 @@ class Acker(PerNodeActor):
         self._keeps_requeued = True
 
     def release(self) -> None:
-        """Also write the ends of the kept tasks."""
+        """Write the ends of the kept tasks, in the order in which the tasks were fetched."""
         places = {task: place for _, of_queue in self._tasks.by_queue() for place, task in enumerate(of_queue)}
         self._waiting += sorted(self._kept, key=lambda task: places.get(task, -1))
         self._kept = []
@@ -106,7 +106,7 @@ class Acker(PerNodeActor):
 
     async def _write(self, tasks: list[InFlightTask]) -> None:
         try:
-            # A done task is acked whoever holds its lease, unless a stall has put this server's leases in doubt.
+            # The ack of a done task checks who holds the lease only if a stall has put this server's leases in doubt.
             await self._writer.write(tasks, checks_done=self._stall.suspect)
         finally:
             self._wake_syncer()

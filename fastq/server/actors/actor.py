@@ -16,7 +16,7 @@ from fastq.errors import BrokerError
 from fastq.server.base.outage import MAX_BACKOFF_S, Outage, backoff_s, is_shared
 
 TICK_LIMIT_S = 90.0
-"""Longer than any request to Redis may take, including those before it in the queue."""
+"""Longer than any request to Redis may take, including the time for the requests queued before it."""
 RESTART_WITHIN_S = 1.0
 MOST_IDS_LOGGED = 10
 SAME_TIME_S = 1e-6
@@ -33,7 +33,7 @@ class Actor:
 
     name = "actor"
     tick_limit_s: float | None = TICK_LIMIT_S
-    """The time that a tick may take without progress; None for one that may wait forever."""
+    """The time that a tick may take without progress; None for a tick that may wait forever."""
     logs_outages = True
     longest_backoff_s = MAX_BACKOFF_S
     """The longest pause after a failed tick."""
@@ -57,7 +57,7 @@ class Actor:
         raise NotImplementedError
 
     def first_tick_after_s(self) -> float | None:
-        """Return the seconds before the first tick; at once unless overridden."""
+        """Return the seconds before the first tick: 0 unless overridden, None to wait until woken."""
         return 0.0
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ class Actor:
             self._sleeping.set_result(None)
 
     async def wind_down(self, within_s: float) -> None:
-        """Start no other tick, and wait for the end of the current one, up to a number of seconds."""
+        """Start no further tick, and wait for the end of the current one, up to a number of seconds."""
         self._finishing = True
         self.wake()
         if self._task is not None:
@@ -87,7 +87,7 @@ class Actor:
     async def finish(self, within_s: float) -> None:
         """End after the current tick, or in the middle of it after a number of seconds.
 
-        For actors whose ticks hold replies of Redis: a canceled tick would lose them.
+        For actors whose ticks hold replies of Redis: a canceled tick would lose these replies.
         """
         await self.wind_down(within_s)
         await self.stop()
@@ -121,7 +121,7 @@ class Actor:
         return ""
 
     async def restart(self) -> None:
-        """Restart; a loop that does not end when it is told to is abandoned."""
+        """Restart; a loop that does not end within a second of its cancellation is abandoned."""
         old, self._task = self._task, None
         if old is not None:
             old.cancel()
@@ -187,7 +187,10 @@ class Actor:
         self._timer = self._loop.call_at(due_s, self._ring)
 
     def _ring(self) -> None:
-        """Wake the actor if its pause is over. A timer outlives the pause that set it, since most pauses end early."""
+        """Wake the actor if its pause is over.
+
+        The timer may be an earlier pause's, since a pause that ends early leaves it.
+        """
         self._timer = None
         if self._sleeping is None:
             return

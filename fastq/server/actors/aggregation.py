@@ -1,4 +1,4 @@
-"""The part of a server for groups: wires aggregator and aggregation child, and ends them in order."""
+"""The part of a server for groups: wires the aggregator to its child, and ends both."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Operations on a whole aggregation set: read it, delete it, give it back; each in stretches of 500 tasks."""
+"""Operations on a whole aggregation set: read it, delete it, give it back; each in calls of at most 500 tasks."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -18,11 +18,11 @@ from fastq.server.base.commands import Commands
 from fastq.wire.codec import view_task_message
 
 MAX_SET_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of messages in a set; the task that exceeds them is the last of its set."""
+"""The size of the messages, in bytes, from which on no further part of a set is read."""
 
 
 class SetReader:
-    """The reader of a set of ``taken`` tasks, in order and in parts; tasks beyond 64 MB go back to the group."""
+    """Reads a set of ``taken`` tasks in order and in parts; what is left after 64 MB goes back to the group."""
 
     def __init__(self, commands: Commands, one: AggregationSet, taken: int) -> None:
         self._commands = commands
@@ -37,7 +37,7 @@ class SetReader:
         return self._left <= 0
 
     async def read_part(self) -> None:
-        """Read 500 tasks or 256 kB more."""
+        """Read the next part: at most 500 tasks or 256 kB."""
         part = await self._commands.run(read_set(self._set, len(self.members)))
         self.members += part.tasks
         self._left -= part.dangling + len(part.tasks)
@@ -50,7 +50,7 @@ class SetReader:
 
 
 async def give_back(commands: Commands, one: AggregationSet, start: int = 0) -> int:
-    """Give the tasks of a set back to their group, from a rank on; returns how many, -1 if the set was aggregated."""
+    """Give a set's tasks from rank ``start`` on back to their group; return how many, -1 if the set was aggregated."""
     moved = 0
     while True:
         part = await commands.run(reclaim_set(one, start))

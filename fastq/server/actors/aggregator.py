@@ -1,10 +1,9 @@
 """The aggregator: replaces a group's tasks with one task when the group has waited long enough.
 
 Wakes: when the next group that it saw is due, at least every 7 s, or every grace period if that is shorter. Reads:
-groups, and the tasks of due ones. Writes: aggregation sets; the new task, and in the same step the mark that its set
-was aggregated. If it
-dies: any server's recoverer, also Go's, returns a set without the mark to its group after 2 min; fastq's recoverers
-delete the rest of a set with the mark.
+groups, and the tasks of due groups. Writes: aggregation sets; the new task, and in the same step a mark that its set
+was aggregated. If it dies: any server's recoverer, also Go's, returns a set without the mark to its group after 2 min;
+fastq's recoverers delete the rest of a set with the mark.
 """
 
 import asyncio
@@ -43,11 +42,11 @@ FIRST_WAIT_S: Final = 10.0
 LONGEST_WAIT_S: Final = 120.0
 LEAST_PAUSE_S: Final = 0.05
 UNTIL_KNOWN_S: Final = 0.5
-"""The time between two checks whether it is known which groups are lanes; lanes are not combined."""
+"""The pause while it is unknown whether a queue has lanes, because lanes must not be combined."""
 MAX_KNOWN_WAITS: Final = 10_000
 MAX_AT_ONCE: Final = 8
 QUICK_S: Final = 1.0
-"""The time that several sets may take together; a set that waits longer goes back to its group for a later turn."""
+"""Several sets are taken at once if that takes less than this; a set that waits longer for the child is given back."""
 
 _REFUSALS: Final = {
     CommitOutcome.ID_CONFLICT: "a task with the id of the new one exists",
@@ -69,7 +68,7 @@ class Combiner(Protocol):
 
 
 class Turn(Enum):
-    """The next step for a group after its turn."""
+    """How a group's turn came out."""
 
     OVER = auto()
     MORE = auto()
@@ -119,7 +118,7 @@ class Aggregator(Actor):
 
     async def tick(self) -> float:
         """Aggregate the due groups of every queue; return the seconds until the next one is due."""
-        for one in list(self._open):  # from a tick that failed
+        for one in list(self._open):  # left by a tick that failed
             await self._give_back(one)
             self._open.discard(one)
         until_s = time.monotonic() + self._interval_s
@@ -132,7 +131,7 @@ class Aggregator(Actor):
         return pause_s
 
     async def _go_round(self) -> tuple[float, BrokerError | None]:
-        """Take at most one set of every due group; return the seconds until a group is due, 0 if one is due now."""
+        """Aggregate at most one set of every due group; return the seconds until the next is due, and any error."""
         pauses = [self._interval_s]
         failure: BrokerError | None = None
         for queue in self._queues:
@@ -143,7 +142,7 @@ class Aggregator(Actor):
         return min(pauses), failure
 
     async def _aggregate_queue(self, queue: str) -> float:
-        """Take at most one set of a queue's due groups; return the seconds until one is due, 0 if one is due now."""
+        """Aggregate at most one set of a queue's due groups; return the seconds until a group is due, 0 for now."""
         if queue in self._commands.lanes.unknown:
             return UNTIL_KNOWN_S
         pause_s, cursor, more = self._interval_s, 0, False
@@ -160,9 +159,10 @@ class Aggregator(Actor):
                 return 0.0 if more else max(LEAST_PAUSE_S, pause_s)
 
     async def _aggregate_groups(self, queue: str, groups: Sequence[str]) -> bool:
-        """Take a set of each group; return whether some groups are due again.
+        """Aggregate a set of each group; return whether some groups are due again.
 
-        Several sets are taken at once while that is quick: each set has a deadline, and all share one child.
+        Several sets are taken at once while that is quick, else one by one: each set has a deadline, and all share one
+        child.
         """
         left, more = list(groups), False
         while left and not self._finishing:
@@ -199,7 +199,8 @@ class Aggregator(Actor):
     async def _aggregate(self, one: AggregationSet, taken: int) -> Turn:
         """Replace a set of ``taken`` tasks with one task.
 
-        Only one part of a set is read before its turn. A large set is finished before the turn of the next set.
+        Before its turn only the first part of a set is read. A large set is settled within its turn, so that no two of
+        them are in memory.
         """
         reading = SetReader(self._commands, one, taken)
         await reading.read_part()
@@ -216,7 +217,7 @@ class Aggregator(Actor):
         return await self._settle(one, taken, members, answer)
 
     async def _has_turn(self) -> bool:
-        """Wait until the child is free, because a call's time starts with the call; return False if that takes long."""
+        """Wait for the child before a call's time begins; return False if the child is not free within a second."""
         try:
             async with asyncio.timeout(QUICK_S):
                 return await self._turn.acquire()
@@ -245,7 +246,7 @@ class Aggregator(Actor):
     async def _answer(
         self, one: AggregationSet, reading: SetReader
     ) -> tuple[list[LeasedTask], Combined | AggregationFailure | None]:
-        """Return the readable tasks of a set, and the aggregator's answer for them; None if there are none."""
+        """Return the readable tasks of a set, and the aggregator's answer for them; None if no task is readable."""
         while not reading.is_done:
             await reading.read_part()
         members = reading.members
@@ -263,7 +264,7 @@ class Aggregator(Actor):
             await clear_away(self._commands, one)
 
     async def _commit(self, one: AggregationSet, members: Sequence[LeasedTask], combined: Combined) -> str | None:
-        """Enqueue the new task and delete its parts; return why it could not be."""
+        """Enqueue the new task and delete its parts; return why Redis refused the new task, None if it did not."""
         commit = commit_set(one, len(members), combined.task, combined.state, combined.now_ns)
         _, outcome = await self._commands.run_many((register_queue(one.queue), commit))
         if isinstance(outcome, BrokerError):
@@ -316,7 +317,7 @@ class Aggregator(Actor):
 
 
 class GroupBackoff:
-    """The groups that failed, and the time that each is left alone; it doubles with each failure."""
+    """The groups that failed, each with the time for which it is left alone; the time doubles with each failure."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

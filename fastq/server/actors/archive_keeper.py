@@ -1,6 +1,6 @@
 """Maintains the archives' rules: sets them, logs dropped tasks, and spills tasks beyond the limit to files.
 
-The scripts that archive follow the rule in Redis by themselves. The rest is done here, in the janitor's rounds.
+The scripts that archive tasks apply the rule that is in Redis. The rest is done here, in the janitor's rounds.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class ArchiveKeeper:
                 _log.warning("queue %s: the archive's rule changed from %s to %s", queue, _text(before), _text(rule))
 
     async def look(self, queue: str, cleaned: Cleaned, get_on: Callable[[], None]) -> None:
-        """Log dropped tasks and a full archive, at most one line per minute, and spill the tasks beyond its limit.
+        """Log dropped tasks and a full archive, at most a line per minute; spill the tasks beyond the limits to a file.
 
         A rule that is gone from Redis is set again. ``get_on`` is called repeatedly while this takes long.
         """
@@ -117,7 +117,7 @@ class ArchiveKeeper:
             seen.dropped = cleaned.dropped
 
     async def _rule_in_force(self, queue: str, found: ArchiveRule | None) -> ArchiveRule | None:
-        """Return the rule that an archive follows, None if this server has none for it.
+        """Return the rule that an archive follows, None if this server's configuration has none for it.
 
         Redis may have lost the rule: by a flush, a failover, or the deletion of the queue. The rule of a server that
         started later stays: two servers that overwrite each other would help nobody.
@@ -150,7 +150,7 @@ class ArchiveKeeper:
     async def _spill(self, queue: str, rule: ArchiveRule, get_on: Callable[[], None]) -> None:
         """Write the tasks beyond the limits of the archive to the queue's file of the day, then delete them.
 
-        Other servers may do the same, so the rest is read anew each time.
+        Other servers may spill, too, so the archive is read anew after each part.
         """
         lines_of: LinesOf = importlib.import_module(TASK_LINES).lines_of
         source = Source(queue, keys.archived(queue), TaskState.ARCHIVED)
@@ -160,7 +160,7 @@ class ArchiveKeeper:
         while True:
             get_on()
             now = at_unix_ns(self._clock.unix_ns())
-            # If there are not too many, the oldest task tells whether any is too old.
+            # If there are not too many tasks, the oldest one shows whether any is too old.
             count = TASKS_A_CALL if found or archived > rule.most else 1
             page = await self._broker.run(walk.page(count))
             excess, expired_s = archived - rule.most, now.timestamp() - rule.ttl_s

@@ -4,14 +4,14 @@ Wakes: every 2 s, the first time at once. Writes: a sign of life, on a connectio
 servers that are gone (``lost_tasks``). Reads: the servers whose sign is late; all others in the first tick. If it dies,
 or the Redis user lacks a right: tasks are taken only after their leases have ended.
 
-A silent server may be frozen or cut off. It is gone if its process has ended; only a process of the same host can tell.
-It is also gone if Redis has closed the connection of its last sign. That proves nothing if this server has not heard
-from Redis for as long either, or if Redis is not the same process any more. If the server has extended leases since its
-last sign, it is alive, and only its sign is refused.
+A silent server may be frozen or cut off. It is gone if its process has ended; only a process on the same host can know
+that. It also counts as gone if Redis has closed the connection of its last sign. A closed connection proves nothing if
+this server has not heard from Redis for as long either, or if Redis is not the same process any more. If the server has
+extended leases since its last sign, it is alive, and only its sign is refused.
 
-A server may come back after its tasks were taken. Only leases up to its last sign are taken, so it keeps the
-tasks whose leases it has extended since, and finds the others gone. Until it has looked, it does not trust its own
-leases.
+A server may come back after its tasks were taken. Only leases up to its last sign are taken, so it keeps the tasks
+whose leases it has extended since, and finds the others gone. Until it has checked its own leases, it does not trust
+them.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,27 +43,27 @@ AT_FIRST: Final = 1000
 AT_ONCE: Final = 100
 """The most silent servers that one tick looks at.
 
-In the first tick all others count as silent: there it is ``AT_FIRST``.
+In the first tick all other servers count as silent, and the limit is ``AT_FIRST``.
 """
 MOST_OWNED: Final = 5000
 LATE: Final = 1.25
-"""A server is looked at after a silence of this many times the interval between two signs."""
+"""A server is looked at after this many intervals without a sign."""
 BATCH: Final = 100
 BATCH_BYTES: Final = 256_000
 REFUSED_S: Final = 60.0
 """The pause after Redis has refused the sign itself."""
 CERTAINLY_S: Final = 60
-"""How much later than expected the leases of an ended process may end: its clock may have been set."""
+"""Seconds by which the leases of an ended process may end later than expected, since its clock may have been set."""
 NOT_TAKEN: Final = "tasks of a dead server on another host wait until its leases have ended"
 
 
 class OwnProcess(Protocol):
-    """The process of a server, and what it can tell of other processes."""
+    """The process of this server, which can check whether other processes have ended."""
 
     facts: ProcessFacts
 
     def is_gone(self, other: ProcessFacts) -> bool | None:
-        """Return whether another process has ended, None if that cannot be told from here."""
+        """Return whether another process has ended, None if this process cannot know."""
 
 
 class _Line(NamedTuple):
@@ -94,7 +94,7 @@ class Beacon(Actor):
         lost: LostTasks,
         tell_servers: Callable[[int], None],
     ) -> None:
-        """Sign with ``name``; ``tell_servers`` is called with the number of servers."""
+        """Give signs under ``name``; ``tell_servers`` is called with the number of servers."""
         super().__init__(in_flight.stats.outage)
         self._line = line
         self._commands = commands
@@ -123,7 +123,7 @@ class Beacon(Actor):
     async def tick(self) -> float:
         """Give one sign, and look at the servers that are silent."""
         began = Moment.now(self._clock)
-        # Look before takeover_s is over: whether a process of this host has ended can be told at once.
+        # Look before takeover_s is over, because an ended process on this host is recognized at once.
         late_s = min(self._takeover_s, LATE * self._timing.sign_interval_s)
         silent_s, most = (late_s, AT_ONCE) if self._has_looked else (0.0, AT_FIRST)
         is_first = not self._has_signed
@@ -193,7 +193,7 @@ class Beacon(Actor):
             self._log.warning("%s; %s", why, NOT_TAKEN)
 
     def _note_answer(self, asked: Moment, *, is_first: bool) -> None:
-        """Note that Redis has answered; after a gap all servers get time to give a sign."""
+        """Note that Redis has answered; after a gap, all servers get time to sign before any is taken for gone."""
         now = Moment.now(self._clock)
         # Before the first sign no other server knows us, so none can have taken our leases.
         before = asked if is_first else self._answered

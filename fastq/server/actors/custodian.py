@@ -15,11 +15,11 @@ from fastq.server.inflight.processor import requeued
 from fastq.server.inflight.tasks import InFlightTask
 
 UNABLE_S: Final = 10.0
-"""How long no child can run tasks, for example during a replacement, before the server is shown as stopped."""
+"""How long the pool may lack a child that can run tasks, as in a replacement, until the server is shown as stopped."""
 
 
 class Custodian(Actor):
-    """The actor that finds tasks in flight that nobody would end, and a pool without working children."""
+    """The actor that finds tasks in flight that nothing would end, and a pool without working children."""
 
     name = "custodian"
 
@@ -52,7 +52,7 @@ class Custodian(Actor):
     def _look_for_tasks(self) -> None:
         accounted = self._accounted()
         astray = {task for _, tasks in self._tasks.by_queue() for task in tasks if task not in accounted}
-        # A task that is just being passed on may be in neither place for a moment, but not at two checks.
+        # A task that is just passed from the pool to the acker may be in neither at one check, but not at two.
         found = sorted(astray & self._suspects, key=lambda task: (task.queue, task.seq))
         self._suspects = astray.difference(found)
         if found:

@@ -1,4 +1,4 @@
-"""The fetcher: keeps the pool supplied, one round trip for all queues, split by weight.
+"""The fetcher: keeps the pool supplied; one round trip fetches from all queues, according to their weights.
 
 Wakes: when the pool has room, when a wake-up says that a queue has tasks, and as a fallback at every check interval.
 Writes: pending, active and lease of its queues. If it dies: nothing new is started here; what is in flight goes on.
@@ -37,9 +37,9 @@ RESTED_S: Final = 0.01
 """If fetches are this far apart, the pool still has work, so the next fetch may wait to share a round trip."""
 LARGE_BATCH: Final = 128
 QUEUES_OF_A_LARGE_BATCH: Final = 3
-"""More queues than this take turns: each queue costs a call as expensive as 15 tasks, and later a call of ``done``."""
+"""The most queues that a large fetch asks: each costs a call as expensive as 15 tasks, and later a call of ``done``."""
 NO_ROOM_PAUSE_S: Final = 0.25
-"""The time between two requests to failing queues while the pool has no room; the pool tells when it has room."""
+"""The time between two requests to failing queues while the pool has no room; the pool reports when it has room."""
 WOKEN_INTERVAL_S: Final = 10.0
 """The polling interval of a queue with a waiting waker: only in case a wake-up is lost."""
 MOST_CALLS: Final = 4
@@ -49,7 +49,7 @@ UNKNOWN_PAUSE_S: Final = 0.01
 AWAITED_S: Final = 0.25
 """How long room is reserved for the tasks that a node of a cluster was asked for; a slower node holds up no other."""
 VAIN_S: Final = 0.4
-"""The least rest of a queue after due lanes gave nothing twice: other servers serve these lanes, and one suffices."""
+"""The least rest of a queue whose due lanes gave nothing twice in a row: other servers serve these lanes already."""
 SHORTEST_REST_S: Final = 0.001
 NOTHING_TO_DO_S: Final = 3600.0
 _NONE: Final[frozenset[str]] = frozenset()
@@ -108,7 +108,7 @@ class Fetcher(PerNodeActor):
         self._is_fetching = True
         self._lacks_room = False
         self.quiet = asyncio.Event()
-        """Set once fetching has ended: no dequeue is under way, though the tasks of a lost one may still turn up."""
+        """Set once fetching has ended: no dequeue is under way, but tasks of one without reply may still be found."""
 
     def hear(self, bells: Mapping[str, Waker]) -> None:
         """Use wakers that wait for the bells of queues with lanes."""
@@ -128,17 +128,17 @@ class Fetcher(PerNodeActor):
             self.wake()
 
     def queue_has_tasks(self, queue: str) -> None:
-        """Let a resting queue be asked at once."""
+        """Ask a resting queue at once."""
         if self._resting.pop(queue, None) is not None:
             self.wake()
 
     def ask_all(self) -> None:
-        """Let every resting queue be asked at once."""
+        """Ask every resting queue at once."""
         self._resting.clear()
         self.wake()
 
     def try_again(self) -> None:
-        """Let the queues that fail be asked at once."""
+        """Ask the failing queues at once."""
         for queue in self._failing:
             self._resting.pop(queue, None)
         super().try_again()
@@ -152,11 +152,11 @@ class Fetcher(PerNodeActor):
 
     @property
     def failing(self) -> Mapping[str, BrokerError]:
-        """Return why no tasks can be fetched from queues just now."""
+        """Return the error of each queue from which no tasks can be fetched just now."""
         return self._failing.errors
 
     async def stop(self) -> None:
-        """End at once; fetched tasks are passed on."""
+        """End at once; fetched tasks are passed on to the pool."""
         await super().stop()
         self._failing.forget()
         self._hand_on()
@@ -184,7 +184,7 @@ class Fetcher(PerNodeActor):
         """
         self._lacks_room = False
         if self._dequeues.any_lost or not self._is_fetching:
-            self._hand_on()  # otherwise the look for lost dequeues would treat these as lost
+            self._hand_on()  # the search for lost dequeues would treat tasks not yet passed on as lost
             if not self._is_fetching:
                 return await self._end_fetching()
             await self._take_lost()
@@ -217,7 +217,7 @@ class Fetcher(PerNodeActor):
         return self._pause_s()
 
     async def _end_fetching(self) -> float:
-        """Note that no dequeue is under way any more; look for the tasks of lost ones."""
+        """Note when no dequeue is under way any more; then look for the tasks of dequeues without reply."""
         if not self._per_node:
             self.quiet.set()
         if self.quiet.is_set():
@@ -258,7 +258,8 @@ class Fetcher(PerNodeActor):
     async def _fetch(self, calls: Sequence[DequeueCall]) -> None:
         asked = Moment.now(self._clock)
         most = sum(call.most for call in calls)
-        # A small fetch, or one after a rest, is not worth a round trip of its own: it shares that of the acks.
+        # A small fetch, or one after a pause, is not worth a round trip of its own: it shares the round trip of the
+        # acks.
         joins = most < FULL_BATCH or asked.monotonic_s - self._asked_s >= RESTED_S
         self._asked_s = asked.monotonic_s
         lanes = self._commands.lanes
@@ -321,7 +322,7 @@ class Fetcher(PerNodeActor):
         return waker is not None and waker.works
 
     def _note_lanes(self, call: DequeueCall, taken: Taken) -> None:
-        """Let a queue with lanes rest until one is due, if it had less than it was asked for."""
+        """Let a queue with lanes rest until a lane is due, if it gave fewer tasks than it was asked for."""
         queue, size = call.queue, taken.leased.size
         if taken.rated:
             self._rated.add(queue)
@@ -343,7 +344,7 @@ class Fetcher(PerNodeActor):
             self._taker.accept(call.queue, leased, asked.monotonic_s)
 
     def _of_rated(self, queue: str, count: int) -> int:
-        """Return how many tasks to ask for; with rates only as many as begin at once, so that starts keep the rates."""
+        """Return how many tasks to ask for; if the queue has rates, only as many as can start at once, to keep them."""
         if queue not in self._rated:
             return count
         idle = max(0, min(count, self._taker.idle - self._dequeues.brought))
@@ -376,7 +377,7 @@ class Fetcher(PerNodeActor):
             waker.brought_work()
 
     def _wakers_of(self, queue: str, *, is_full: bool = False) -> list[Waker]:
-        """Return the wakers that notice tasks of a queue; while the queue is at its limit, only its bell is of use."""
+        """Return the wakers that notice tasks of a queue; while it is at its limit, only its bell's waker does."""
         wakers = [] if is_full else [self._wakers.get(queue)]
         if queue in self._commands.lanes:
             wakers.append(self._bells.get(queue))
@@ -406,7 +407,7 @@ class Fetcher(PerNodeActor):
     # Failures ---------------------------------------------------------------------------------------------------
 
     async def _ask_failing(self) -> None:
-        """Ask the queues in an outage whether it is over, because without room no dequeue would tell."""
+        """Ask the queues in an outage whether it is over, because without room no dequeue would show that."""
         queues = self._failing.in_outage().difference(self._still_resting())
         await self._per_node.spread(queues, str, self._ask)
 
@@ -420,7 +421,7 @@ class Fetcher(PerNodeActor):
 
     def _note_failure(self, queue: str, error: BrokerError) -> None:
         if not self._is_fetching:
-            return  # no dequeue would tell that the trouble is over
+            return  # no later dequeue would show that the trouble is over
         self._resting[queue] = self._clock.monotonic_s() + self._failing.note_failure(queue, error)
 
     async def _take_lost(self, *, at_once: bool = False) -> None:

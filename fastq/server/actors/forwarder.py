@@ -60,7 +60,7 @@ class Forwarder(Actor):
         self._failing.forget()
 
     def note_due(self, queue: str, due_s: float) -> None:
-        """Note that a task of a queue is due at a Unix second, earlier than all others."""
+        """Note that a task of a queue is due at a Unix second, earlier than the queue's other tasks."""
         at_s = self._moment_of(due_s)
         before_s = self._next_look_s()
         if at_s < self._announced_s.get(queue, math.inf):
@@ -77,7 +77,7 @@ class Forwarder(Actor):
             now_ns = self._clock.unix_ns()
             for queue in queues:
                 self._announced_s.pop(queue, None)  # the answer may lack the times announced from now on
-                self._look_s[queue] = began_s  # if nothing is due, this look counts
+                self._look_s[queue] = began_s  # the queue stays due if this look fails
             results = await self._commands.run_many([forward(queue, now_ns, BATCH) for queue in queues])
             more = []
             for queue, result in zip(queues, results, strict=True):

@@ -13,7 +13,7 @@ from fastq.server.base.outage import Outage
 
 
 class Healthchecker(Actor):
-    """The actor that pings Redis, and reports the error, None while Redis answers."""
+    """The actor that pings Redis, and calls ``report`` with the error, or with None if Redis answers."""
 
     name = "healthchecker"
 
@@ -34,7 +34,7 @@ class Healthchecker(Actor):
         return self._interval_s
 
     async def tick(self) -> float:
-        """Ask once."""
+        """Ping once."""
         error: BrokerError | None = None
         try:
             await self._commands.run(ping())

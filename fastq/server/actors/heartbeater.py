@@ -43,7 +43,8 @@ class Heartbeater(Actor):
         lost: Callable[[InFlightTask], None],
     ) -> None:
         super().__init__(in_flight.stats.outage)
-        # After an outage, recoverers wait until all live servers have sent a heartbeat.
+        # No longer than this, because recoverers wait after an outage only until all live servers have sent a
+        # heartbeat.
         self.longest_backoff_s = in_flight.timing.heartbeat_interval_s
         self._broker = broker
         self._identity = identity
@@ -60,7 +61,7 @@ class Heartbeater(Actor):
         """The number of servers, including this one."""
         self._is_told = False
         self.is_answered = False
-        """Whether Redis, or a node of a cluster, answered the last heartbeat."""
+        """Whether Redis, or at least one node of a cluster, answered the last heartbeat."""
         self._ttl_s = max(1, round(2 * in_flight.timing.heartbeat_interval_s))
 
     async def tick(self) -> float:
@@ -75,7 +76,7 @@ class Heartbeater(Actor):
         self._is_told = False
         results = await self._broker.run_many((*listed, *published, *counted))
         self.is_answered |= any(map(_is_answer, results))
-        if counted and not isinstance(servers := results.pop(), BrokerError):  # its failure is no failed heartbeat
+        if counted and not isinstance(servers := results.pop(), BrokerError):  # a failed count is no failed heartbeat
             self.servers = max(1, servers)
         failures += [result for result in results if isinstance(result, BrokerError)]
         if failures:
@@ -123,7 +124,7 @@ class Heartbeater(Actor):
                 # has the task. In both cases nothing is left to be written.
                 self._tasks.drop(task)
             elif task.in_flight and not task.ended:
-                # A task that ended meanwhile gave its lease back itself.
+                # A task that ended meanwhile has no lease any more: its ack has ended it.
                 self._log.warning("lost the lease of task %s of queue %s; canceling it here", task.id, task.queue)
                 self._stats.leases_lost += 1
                 self._lost(task)

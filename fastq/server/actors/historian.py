@@ -18,7 +18,7 @@ from fastq.wire.history import MAX_TYPES
 
 
 class Historian(Actor):
-    """The actor that writes the history, one call for each queue with news."""
+    """The actor that writes the history, in calls of one queue each."""
 
     name = "historian"
 
@@ -34,7 +34,7 @@ class Historian(Actor):
         return self._interval_s
 
     async def tick(self) -> float:
-        """Write what is new; a failing queue does not delay the others."""
+        """Write the new counts; a failing queue does not delay the others."""
         by_queue: defaultdict[str, list[Tally]] = defaultdict(list)
         for tally in self._stats.tallies.values():
             by_queue[tally.queue].append(tally)
@@ -49,8 +49,8 @@ class Historian(Actor):
     async def _write(self, queue: str, tallies: Sequence[Tally]) -> BrokerError | None:
         """Write the new counts of some types.
 
-        If this is canceled, or it is not known whether Redis added the counts, they are dropped: missing counts are
-        better than doubled ones.
+        If the call is canceled, or it is not known whether Redis added the counts, the counts are dropped: missing
+        counts are better than doubled ones.
         """
         new = [(tally, counts) for tally in tallies if (counts := tally.take()) is not None]
         if not new:

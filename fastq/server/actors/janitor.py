@@ -1,8 +1,8 @@
-"""The janitor: deletes completed tasks whose retention has ended, and looks after the archives.
+"""The janitor: deletes completed tasks whose retention has ended, and applies the limits of the archives.
 
-Wakes: every janitor_interval, the first time after one; a queue without completed and archived tasks is left out of
-three rounds of four. Reads and writes: completed and its tasks, in bounded batches; tasks beyond the archives' limits
-(``archive_keeper``). If it dies: these tasks stay until another server's janitor comes by.
+Wakes: every janitor_interval, the first time after one interval; a queue without completed and archived tasks is left
+out of three rounds of four. Reads and writes: completed and its tasks, in bounded batches; tasks beyond the archives'
+limits (``archive_keeper``). If it dies: these tasks stay until another server's janitor comes by.
 """
 
 from typing import Final

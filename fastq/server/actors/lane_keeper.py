@@ -50,24 +50,24 @@ class LaneKeeper(Actor):
         commands.lanes.unknown.update(queues)
 
     def first_tick_after_s(self) -> float:
-        """Wait until the subscriber listens.
+        """Wait until the subscriber listens, at most a second.
 
-        The first tick then finds the rules set before; messages tell of later ones.
+        The first tick then reads which queues have rules; messages announce later changes.
         """
         return WITHOUT_SUBSCRIBER_S
 
     def look_at(self, queue: str) -> None:
-        """Look for the rules of a queue, which may have changed."""
+        """Read again whether a queue has rules, since they may have changed."""
         self._to_look_at.add(queue)
         self.wake()
 
     def look_at_all(self) -> None:
-        """Look for the rules of all queues."""
+        """Read again which queues have rules."""
         self._to_look_at.update(self._queues)
         self.wake()
 
     async def tick(self) -> float | None:
-        """Look where rules may have changed, and sweep the queues with lanes when it is time."""
+        """Read whether there are rules where they may have changed, and sweep the queues with lanes when it is time."""
         if not self._has_looked:
             self._to_look_at.update(self._queues)
         await self._look()

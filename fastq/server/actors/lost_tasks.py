@@ -1,7 +1,7 @@
 """The fate of tasks that were lost with their server; used by the recoverer and the beacon.
 
-A task that is lost for the first time runs again at once, at the head of its queue. A task that is lost again waits as
-for a retry: it may be what kills its servers, and would take other tasks with it each time. No attempt is
+A task that is lost for the first time runs again at once, at the head of its queue. A task that is lost again waits for
+the delay of a retry: it may be the task that kills its servers, each time with their other tasks. No attempt is
 charged. A task that was lost too often, or may run only once, is archived.
 """
 
@@ -56,7 +56,7 @@ class LostTaskRules(NamedTuple):
     max_lost: int
     """How often a task may be lost; then it is archived as poison."""
     judge: Judge | None
-    """Asks the app's hooks for the time of a retry; None without such hooks."""
+    """Asks the app's hooks for the delay of a retry; None without such hooks."""
     tally: Callable[[str, str], Tally]
     """Returns the tally of a queue and type."""
 
@@ -102,7 +102,7 @@ class LostTasks:
         cause: str,
         get_on: Callable[[], None],
     ) -> Put:
-        """Put back or archive tasks, as far as the guard allows; each comes with the number of its earlier losses.
+        """Put back or archive tasks, as far as the guard allows; each task comes with the number of its earlier losses.
 
         ``cause`` is for the log; ``get_on`` is called at each step, because hooks may take long.
         """
@@ -133,7 +133,7 @@ class LostTasks:
         self, queue: str, lost_tasks: Sequence[_LostTask], operation: Operation[list[FinishOutcome]], cause: str
     ) -> Put:
         keyed = [one.id for one in lost_tasks if one.marks & Mark.KEYED]
-        # In the same round trip: before a later one, a server might take the older payload.
+        # Sent in the same round trip: before a second one, a server might take the task with its older payload.
         behind: list[Operation[Any]] = [put_again(queue, keyed, self._clock.unix_ns())] if keyed else []
         behind += [
             release_lock(one.lock, one.id)

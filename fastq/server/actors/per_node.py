@@ -18,9 +18,9 @@ AFTER_A_DEFECT_S: Final = 1.0
 
 
 class PerNode:
-    """The pieces of work under way, one a node; ``done`` is called after each of them.
+    """The work under way, at most one piece per node; ``done`` is called after each piece.
 
-    ``node_name_of`` names the node of a key; without it there is one server, and nothing to divide.
+    ``node_name_of`` names the node of a key; None means that Redis is no cluster, so nothing is divided.
     """
 
     def __init__(self, node_name_of: Callable[[str], str] | None, done: Callable[[], None], log: Logger) -> None:
@@ -31,7 +31,7 @@ class PerNode:
 
     @property
     def are_many(self) -> bool:
-        """Return whether there is more than one server."""
+        """Return whether Redis is a cluster."""
         return self._node_name_of is not None
 
     def __contains__(self, node: str) -> bool:
@@ -103,7 +103,7 @@ class PerNodeActor(Actor):
         self._per_node = PerNode(node_name_of, self.node_is_free, self._log)
 
     def node_is_free(self) -> None:
-        """Go on after the work at a node has ended."""
+        """Wake after the work at a node has ended."""
         self.wake()
 
     async def finish(self, within_s: float) -> None:

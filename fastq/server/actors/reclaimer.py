@@ -42,7 +42,7 @@ class Reclaimer:
         self._warned: set[str] = set()
 
     async def reclaim(self, queue: str, get_on: Callable[[], None]) -> None:
-        """Do all of this for one queue; ``get_on`` is called at each step, because it may take long."""
+        """Check the sets and the groups of one queue; ``get_on`` is called at each step, because it may take long."""
         groups, sets = await self._unlist(queue, get_on)
         if sets:
             await self._give_back_stale(queue, get_on)
@@ -69,7 +69,7 @@ class Reclaimer:
             before = stale
 
     async def _sets(self, queue: str, until_s: int | None, get_on: Callable[[], None]) -> list[AggregationSet]:
-        """List sets; members that are not sets are removed, so that they do not hide others."""
+        """List sets; members that are not sets are removed, so that they do not hide sets."""
         while True:
             found = await self._commands.run(list_sets(queue, until_s, SETS_AT_ONCE))
             if not found.foreign or not await self._commands.run(drop_sets(queue, found.foreign)):

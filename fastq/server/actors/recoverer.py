@@ -3,8 +3,9 @@
 Wakes: at start and every 30 s; twice per heartbeat while Redis has not answered for long enough (``redis_steadiness``).
 Reads: leases that ended 30 s ago or earlier. Writes: the fates of those tasks (``lost_tasks``). It repairs ids without
 lease or task and leases without task, and counts all repairs. It cleans up what dead servers left of groups
-(``reclaimer``). It puts back tasks that were enqueued by key during a run, if that run ended on a server without keys.
-If it dies: another server's recoverer does the same. Go's does so only for what asynq has, and charges an attempt.
+(``reclaimer``). It puts back tasks that were enqueued by key during a run, if that run ended on a server that did not
+do so, such as Go's. If it dies: another server's recoverer does the same. Go's does so only for what asynq has, and
+charges an attempt.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -96,7 +97,7 @@ class Recoverer(Actor):
             self._log.warning("queue %s: %s", queue, describe_repairs(done))
 
     async def _put_again(self, queue: str) -> None:
-        """Put back tasks that were enqueued by key during a run if its server did not: it may be Go's, or have died."""
+        """Put back tasks that were enqueued by key during a run, if the run's server did not: Go's or a dead one."""
         moved = queue in self._tasks.marked_queues
         while moved:
             self.get_on()
@@ -120,7 +121,8 @@ class Recoverer(Actor):
             self._done[RepairKind.NO_TASK] += expired.dangling
             if not self._answers.are_steady(queue):
                 return
-            # After a long outage our own leases have expired, too: the heartbeater is about to extend them.
+            # Our own tasks are left out: after a long outage their leases have expired, too, and the heartbeater
+            # extends them.
             others = [
                 (task, lost)
                 for task, lost in zip(expired.tasks, expired.lost, strict=True)
@@ -132,13 +134,13 @@ class Recoverer(Actor):
             if others:
                 put = await self._lost.put(queue, others, Guard(expired_at=cutoff_s), CAUSE, self.get_on)
                 moved = put.moved + await self._repair_astray(queue, put.astray, cutoff_s)
-            # A list is bounded in bytes, too, so a short one need not be the last. An empty one is, and one without
-            # movable tasks.
+            # A list is bounded in bytes, too, so a short list need not be the last. The last list is empty, or no task
+            # in it can be moved.
             if may_take and not moved and not expired.dangling:
                 return
 
     async def _look(self, queue: str, cutoff_s: int, most: int) -> LeaseList:
-        """List leases that ended by a time, and note whether Redis has answered."""
+        """List leases that ended up to a time, and note whether Redis has answered."""
         asked = Moment.now(self._clock)
         try:
             found = await self._commands.run(list_leases(queue, "-inf", str(cutoff_s), most))
@@ -149,7 +151,7 @@ class Recoverer(Actor):
         return found
 
     async def _repair_astray(self, queue: str, astray: Sequence[str], cutoff_s: int) -> int:
-        """Repair the leases of tasks that are not active; return how many."""
+        """Repair the leases of tasks that are not active; return the number of repairs."""
         repaired = 0
         while astray:
             self.get_on()

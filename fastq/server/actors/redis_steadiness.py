@@ -1,8 +1,8 @@
 """The time for which Redis has answered without a gap, per queue, as seen by the recoverer.
 
 After an outage every lease has expired, also those of live servers, which extend them with their next heartbeat. A
-recoverer that takes tasks before that heartbeat takes them from live servers. The same holds for a process that was
-suspended itself, and for one that has just started, because it does not know the past.
+recoverer that takes tasks before that heartbeat takes them from live servers. A recoverer whose process was suspended
+would do the same, and so would one that has just started, because it does not know the past.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class _Streak:
 class Answers:
     """The answers that Redis gave about each queue.
 
-    A span of answers ends with a failed one, or with a gap in which an outage may have gone unseen.
+    A streak of answers ends with a failed request, or with a gap in which an outage may have gone unseen.
     """
 
     def __init__(self, clock: Clock, timing: Timing) -> None:
@@ -39,7 +39,7 @@ class Answers:
         return streak is not None and streak.is_steady
 
     def note(self, queue: str, asked: Moment) -> bool:
-        """Note an answer to a request of a given time; return whether Redis has answered for long enough."""
+        """Note an answer to a request sent at ``asked``; return whether Redis has answered for long enough."""
         now = Moment.now(self._clock)
         streak = self._streaks.get(queue)
         if streak is None or streak.asked.until(now) > self._longest(streak):

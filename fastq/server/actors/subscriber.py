@@ -1,8 +1,8 @@
 """The subscriber: receives cancellations, with the outcome asked for, and the messages of other topics.
 
-Wakes: on each message of asynq:cancel, of fastq's own channel beside it, and of the topics that it is given; after a
-lost connection it subscribes again. A cancellation of a task that is not in flight here is kept for a dequeue that is
-under way (``cancellations``). If it dies: none of these messages is received until it is back.
+Wakes: on each message of asynq:cancel, of fastq's own channel for cancellations, and of the topics that it is given;
+after a lost connection it subscribes again. A cancellation of a task that is not in flight here is kept for a dequeue
+that is under way (``cancellations``). If it dies: none of these messages is received until it is back.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,8 @@ class Topic(NamedTuple):
     """Channels with one kind of message.
 
     ``handle`` raises ``ValueError`` for an invalid message. ``lack`` describes what does not work without the right to
-    subscribe to them. ``begin`` is called each time that they are listened to anew: messages may have been missed.
+    subscribe to them. ``begin`` is called each time the server has subscribed again, because messages may have been
+    missed.
     """
 
     channels: Sequence[str]
@@ -37,17 +38,17 @@ class Topic(NamedTuple):
 
 
 class Rules(Protocol):
-    """The part that must hear of changed rules for lanes: the lane keeper."""
+    """The actor that must learn of changed rules for lanes: the lane keeper."""
 
     def look_at(self, queue: str) -> None:
-        """Look for the rules of a queue, which may have changed."""
+        """Read again whether a queue has rules, since they may have changed."""
 
     def look_at_all(self) -> None:
-        """Look for the rules of all queues."""
+        """Read again which queues have rules."""
 
 
 class Subscriber(Actor):
-    """The actor that listens for cancellations and orders; one tick is one connection's life.
+    """The actor that listens for cancellations and orders; one tick lasts as long as its connection.
 
     The Redis user may have the right to fewer channels, for example only to asynq's own. ``topics`` are given up one by
     one, the last one first.
@@ -139,7 +140,7 @@ class Subscriber(Actor):
         self._cancel_or_keep(cancellation)
 
     def _on_cancel(self, message: ChannelMessage) -> None:
-        # A bare id that only repeats a full message, for asynq servers, is skipped.
+        # A cancellation with an outcome is followed by its bare id, for asynq servers. That id is skipped.
         if due := self._bare_ids_due.take(message.text) or 0:
             if due > 1:
                 self._bare_ids_due.put(message.text, due - 1)
@@ -168,7 +169,7 @@ def due_topic(
 ) -> Topic:
     """Return the topic of the queues' due times, in Unix seconds: each is earlier than all others of its queue.
 
-    The same channel tells of rules for lanes that have changed.
+    The same channel announces changed rules for lanes.
     """
     queue_of = {keys.due_channel(queue): queue for queue in queues}
 

@@ -1,11 +1,11 @@
 """The syncer: retries writes that Redis failed to take, until they succeed or another server has the task.
 
 Wakes: a second after a write of ends has failed, or once Redis is known to answer again. Each write checks the owner.
-If a task is not there any more after a write of ours without reply, that write succeeded. A lease that has ended is
-still ours until a recoverer takes the task, and no recoverer can while Redis is away: results are kept however long an
-outage lasts. Nothing is fetched meanwhile, so there are no more results than there were tasks in flight when it began.
-A write that Redis refuses for good is given up at the end of the lease that its task had at the refusal. Each node of a
-cluster gets its own writes. If it dies: the tasks are recovered after their leases, and run again.
+If a task is gone after a write of ours whose reply was lost, that write succeeded. A lease that has ended is still ours
+until a recoverer takes the task, and no recoverer can while Redis is away: results are kept however long an outage
+lasts. Nothing is fetched meanwhile, so there are no more results than there were tasks in flight when it began. A write
+that Redis refuses for good is given up at the end of the lease that its task had at the refusal. Each node of a cluster
+gets its own writes. If it dies: the tasks are recovered after their leases, and run again.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ INTERVAL_S = 1.0
 
 
 class Syncer(PerNodeActor):
-    """The later writes of ends that are uncertain (``UncertainEnds``), until each is settled."""
+    """The actor that writes uncertain ends (``UncertainEnds``) again, until each is settled."""
 
     name = "syncer"
 
@@ -48,7 +48,7 @@ class Syncer(PerNodeActor):
             self.wake()
 
     def write_soon(self, tasks: Sequence[InFlightTask]) -> None:
-        """Write the ends of tasks with the next tick, if they are not in doubt."""
+        """Let the next tick write the ends of tasks, except ends in doubt."""
         self._ends.add(tasks)
         self.wake_soon()
 
@@ -56,7 +56,7 @@ class Syncer(PerNodeActor):
         """Wait for the first failed write."""
 
     def node_is_free(self) -> None:
-        """Write again what failed, but not at once."""
+        """Retry the failed writes soon, but not at once."""
         self.wake_soon()
 
     @property
@@ -72,7 +72,10 @@ class Syncer(PerNodeActor):
         await self._per_node.spread(self._ends.waiting, lambda task: task.queue, self._write)
 
     async def _write(self, tasks: Sequence[InFlightTask]) -> None:
-        """Write the due ends of the tasks' queues; it takes them only here, so that none is lost if this never runs."""
+        """Write the due ends of the tasks' queues.
+
+        The ends are taken from ``UncertainEnds`` only here, so that none is lost if this coroutine never runs.
+        """
         queues = {task.queue for task in tasks}
         due = self._ends.take_due(self._clock.monotonic_s(), self._dequeues.may_bring, queues)
         self._give_up(due.given_up)

@@ -27,7 +27,7 @@ LONGEST_DELAY_S: Final = 20.0
 
 
 class Waker(Actor):
-    """The actor that waits for tasks of one queue; ``key_of`` names the list that has an element then.
+    """The actor that waits for tasks of one queue; ``key_of`` names the list on which it waits.
 
     A push wakes all waiting servers. A wake without work doubles the delay before the next wait, up to 0.1 s per
     server, or 0.2 s per server with a hundred of them, so that about ten return to waiting per second. A wake with work
@@ -98,7 +98,7 @@ class Waker(Actor):
             await self._back_off(self.delay_s * random.uniform(0.0, 1.0))
             if not self._armed.is_set():
                 return 0.0
-            self._delays = False  # one delay per wake; a wait that ends without a wake is followed by the next
+            self._delays = False  # one delay per wake; after a wait that timed out, the next one begins without a delay
         try:
             await self._watch.wait(self._queue, WAIT_S * random.uniform(0.8, 1.2), self._told, self._key_of)
         except BrokerError as error:
@@ -118,7 +118,7 @@ class Waker(Actor):
         return 0.0
 
     def _told(self) -> None:
-        """Pass a queue on to the fetcher at once, in the iteration of the event loop that read the answer."""
+        """Report the queue to the fetcher at once, in the iteration of the event loop that read the answer."""
         self._armed.clear()
         self._has_woken = True
         self._on_tasks(self._queue)

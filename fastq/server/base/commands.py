@@ -1,10 +1,10 @@
 """The command connection: the operations of all actors, gathered into pipelines to each node.
 
-Two pipelines to a node may be under way, so that the node has the next one when it has finished the first, while this
-process works. Operations that two actors request at the same time go out in separate pipelines. If they shared one,
-both actors would get their replies and send their next requests at the same time, and Redis would be idle meanwhile.
-Further requests go out together in the next pipeline, so that actors share round trips without knowing of each other.
-The order of two pipelines is not defined.
+Two pipelines to a node may be under way, so that the node works on the second while this process handles the replies to
+the first. Operations that two actors request at the same time go out in separate pipelines. If they shared one, both
+actors would get their replies and send their next requests at the same time, and Redis would be idle meanwhile. Further
+requests go out together in the next pipeline, so that actors share round trips without knowing of each other. The order
+of two pipelines is not defined.
 """
 
 import asyncio
@@ -24,7 +24,10 @@ T = TypeVar("T")
 _Asked: TypeAlias = tuple[Sequence[Operation[Any]], asyncio.Future[list[Any]]]
 
 LIMIT_S: Final = 30.0
-"""The limit of a pipeline. Each reply has its own, too; this one is for replies that trickle in or hang unforeseen."""
+"""The time limit of a pipeline.
+
+Each reply also has a limit; this one stops replies that trickle in or hang unforeseen.
+"""
 MOST_UNDER_WAY: Final = 2
 
 _log = logging.getLogger("fastq.commands")
@@ -33,8 +36,8 @@ _log = logging.getLogger("fastq.commands")
 class Commands:
     """The command connection of many callers, with up to two pipelines at a time to each node.
 
-    ``node_name_of`` returns the node of a key, as a transport's does; it is None if one server has all keys. For queues
-    in ``lanes``, the twin of a script is sent in its place.
+    ``node_name_of`` returns the node of a key, as the transport's method does; it is None if one server has all keys.
+    For queues in ``lanes``, a script's twin is sent in place of the script.
     """
 
     def __init__(self, broker: AsyncBroker, node_name_of: Callable[[str], str] | None = None) -> None:
@@ -58,7 +61,7 @@ class Commands:
         return await self.begin(operations)
 
     def begin(self, operations: Sequence[Operation[Any]], *, joins: bool = False) -> asyncio.Future[list[Any]]:
-        """Do as ``run_many``, but return at once; the caller cancels the future if it does not wait for it.
+        """Begin what ``run_many`` does, and return at once; a caller that does not wait for the future must cancel it.
 
         With ``joins``, the operations go into the pipeline of the request just before, if there is any.
         """
@@ -118,7 +121,7 @@ class _Node:
         self._send()
 
     def _send(self) -> None:
-        """Send the waiting requests in one pipeline, but leave one request to each pipeline that is about to start."""
+        """Send the waiting requests in one pipeline, but leave one request for each pipeline that is about to start."""
         while self._waiting:
             most = max(1, len(self._waiting) - self._starting)
             taken, self._waiting = self._waiting[:most], self._waiting[most:]
@@ -171,7 +174,7 @@ class _Node:
             results = [BrokerTimeoutError(text, maybe_applied=True)] * len(operations)
         except Exception as error:  # noqa: BLE001 - a defect here must not lose what the callers hold
             results = _defect(operations, error)
-        except asyncio.CancelledError:  # only by a closing loop
+        except asyncio.CancelledError:  # only a closing loop cancels this
             batch, self._waiting = [*batch, *self._waiting], []
             results = [_unknown("the command connection was closed")] * sum(len(asked) for asked, _ in batch)
             raise

@@ -30,11 +30,11 @@ LOG_FORMATS: Final = ("text", "json")
 LOG_TRACEBACKS: Final = ("never", "archived", "always")
 MAX_LOST: Final = 3
 ALL_OTHERS: Final = "*"
-"""The key for all queues that a setting by queue does not name."""
+"""The key, in a setting by queue, for all queues that the setting does not name."""
 _DEVICE: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z/_-]*")
 MAX_PORT: Final = 65_535
 MAX_WEIGHT: Final = 2**31 - 1
-"""The largest number in a ServerInfo; a server with a larger weight could not publish itself."""
+"""The largest number that a ServerInfo can hold; a server with a larger weight could not publish itself."""
 
 
 class _Default(int):
@@ -233,7 +233,7 @@ def _within(setting: Field[Any], number: float, value: object) -> None:
 
 
 def _by_queue(setting: Field[Any], value: object) -> dict[str, object]:
-    """Return values by queue; a single one counts for all queues."""
+    """Return values by queue; a single value applies to all queues."""
     if value is None:
         return {}
     check = _CHECKS[setting.metadata["each"]]
@@ -242,7 +242,7 @@ def _by_queue(setting: Field[Any], value: object) -> dict[str, object]:
 
 
 def _devices(setting: Field[Any], value: object) -> tuple[str, ...]:
-    """Return the names or numbers of devices; "auto" stands for those that are found."""
+    """Return the names or numbers of devices; "auto" means the devices that are found."""
     if value is None or value == () or value == []:
         return ()
     if value == "auto":

@@ -10,10 +10,10 @@ _OF_QUEUE: Final = "asynq:{"
 
 
 class LaneQueues(set[str]):
-    """The queues that have rules for lanes; if nobody uses lanes it is empty, and operations are sent as they are.
+    """The queues that have rules for lanes; if nobody uses lanes, it is empty and operations are sent unchanged.
 
-    Redis has not told yet whether the ``unknown`` queues have rules, so any of their groups may be a lane. None of
-    their tasks is taken, and twins are sent. Without rules, a twin does the same as its plain script.
+    Whether the ``unknown`` queues have rules is not known yet, so any of their groups may be a lane. None of their
+    tasks is taken, and twins are sent. Without rules, a twin does the same as its plain script.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class LaneQueues(set[str]):
         self.unknown: set[str] = set()
 
     def twins(self, operations: Sequence[Operation[Any]]) -> list[Operation[Any]]:
-        """Return the operations, each replaced by its twin if it has one and its queue has lanes."""
+        """Return the operations, each replaced by its twin if it has one and its queue has lanes or may have some."""
         return [self._twin(operation) if operation.name in OF_SERVERS else operation for operation in operations]
 
     def _twin(self, operation: Operation[Any]) -> Operation[Any]:

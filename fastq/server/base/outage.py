@@ -1,7 +1,8 @@
 """Failures of Redis. An outage is logged once when it begins, and once when it is over.
 
-All actors meet an outage, and each retries by itself. The first one logs it. The last one that works again logs its
-end. An unsteady network causes many outages: beyond ``MOST_TOLD`` a minute, short ones are only counted.
+All actors meet an outage, and each retries by itself. The first actor that meets it logs it. The last actor that works
+again logs the end of the outage. An unsteady network causes many outages: beyond ``MOST_TOLD`` a minute, short ones are
+only counted.
 """
 
 import random
@@ -63,7 +64,7 @@ class Outage:
         return who in self._sharing
 
     def notice(self, error: BrokerError) -> None:
-        """Call ``on_replica`` if a replica has refused a command; for errors that are not reported."""
+        """Call ``on_replica`` if a replica has refused a command; for errors that do not go through ``report``."""
         if isinstance(error, BrokerReadOnlyError):
             self.on_replica()
 
@@ -87,7 +88,7 @@ class Outage:
         return before is not kind
 
     def clear(self, who: object) -> int:
-        """Note that an actor works again or is gone; return the number of logged failures that end with this."""
+        """Note that an actor works again or is gone; return how many logged failures are over with this."""
         _, failures = self._own.pop(who, (None, 0))
         if who in self._sharing:
             self._sharing.discard(who)
@@ -156,7 +157,7 @@ class FailingQueues:
         return {queue for queue in self._failures if self._outage.is_met_by((self._actor, queue))} - self._full
 
     def note_failure(self, queue: str, error: BrokerError) -> float:
-        """Log why a queue failed, unless that is known; return for how many seconds to leave it alone."""
+        """Log why a queue failed, unless it is logged already; return for how many seconds to leave the queue alone."""
         (self._full.add if isinstance(error, BrokerOutOfMemoryError) else self._full.discard)(queue)
         failures = self._failures[queue] = self._failures.get(queue, 0) + 1
         self.errors[queue] = error
@@ -171,7 +172,7 @@ class FailingQueues:
             self._log.info("Redis operations succeed again after %d failed attempts", failures)
 
     def forget(self) -> None:
-        """Forget all failures, since no request will follow that could succeed."""
+        """Forget all failures at the end, because no later request could clear them."""
         self.errors.clear()
         while self._failures:
             self._outage.clear((self._actor, self._failures.popitem()[0]))

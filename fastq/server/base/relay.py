@@ -1,4 +1,4 @@
-"""Calls between parts of a server that would otherwise need each other before either is made."""
+"""Calls to parts of a server that are made after their callers."""
 
 from collections.abc import Callable
 from typing import Generic, ParamSpec

@@ -1,8 +1,8 @@
-"""The facts that identify a process of this host until it reboots, and the proof that a process has ended.
+"""The facts that identify a process of this host until the host reboots, and the check whether a process has ended.
 
-A pid alone identifies no process, because pids are reused. It takes the machine's boot, the pid's namespace and the
-start time of the process, too. The time namespace belongs to these facts, because it shifts the start time. Only Linux
-tells these facts.
+A pid alone identifies no process, because pids are reused. The boot of the machine, the pid's namespace and the start
+time of the process are needed, too, and the time namespace, because it shifts the start time. Only Linux provides these
+facts.
 """
 
 import os
@@ -19,7 +19,7 @@ _ENDED: Final = ("Z", "X")
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """The facts that identify a process; ``boot`` is empty where the system does not tell it."""
+    """The facts that identify a process; ``boot`` is empty where the system does not provide it."""
 
     host: str
     boot: str
@@ -29,13 +29,13 @@ class ProcessFacts:
 
 
 class ThisProcess:
-    """The present process, and what it can tell of other processes."""
+    """The running process, which can check whether other processes have ended."""
 
     def __init__(self) -> None:
         self.facts = _facts()
 
     def is_gone(self, other: ProcessFacts) -> bool | None:
-        """Return whether another process has ended, None if that cannot be told from here."""
+        """Return whether another process has ended, None if this process cannot know."""
         ours = self.facts
         if not ours.boot or (other.host, other.boot, other.namespace) != (ours.host, ours.boot, ours.namespace):
             return None
@@ -56,7 +56,7 @@ def _facts() -> ProcessFacts:
     try:
         host, boot = socket.gethostname(), _BOOT.read_text("ascii").strip()
         namespace = os.readlink("/proc/self/ns/pid")
-        with suppress(FileNotFoundError):  # before Linux 5.6
+        with suppress(FileNotFoundError):  # Linux before 5.6 has none
             namespace += os.readlink("/proc/self/ns/time")
         _, started = _state(os.getpid())
     except (OSError, ValueError, IndexError):

@@ -1,1 +1,1 @@
-"""Processes of a server beside the pool's: hooks, aggregator, and the reload of the app."""
+"""The processes of a server besides the pool's: for hooks and the aggregator; and the reload of the app."""

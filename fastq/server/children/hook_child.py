@@ -70,7 +70,7 @@ class HookChild:
         await self._ask(health_request(None if error is None else str(error)))
 
     async def credentials(self, name: str) -> object:
-        """Return what the user's function returns; ``RuntimeError`` if it fails, which is also logged."""
+        """Return what the user's function ``name`` returns; ``RuntimeError`` if it fails, which is also logged."""
         event = await self._ask(credentials_request(name))
         if event is None or event.kind is not EventKind.RESULT:
             trace = b"" if event is None else event.data

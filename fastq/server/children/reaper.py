@@ -12,13 +12,13 @@ _AGAIN_S = 0.1
 
 
 def reap_orphans(own: Callable[[], set[int]]) -> None:
-    """Reap, from now on and on the running loop, every child that ``own`` does not name."""
+    """Reap, from now on and on the running loop, every ended child that ``own`` does not name."""
     loop = asyncio.get_running_loop()
 
     def reap() -> None:
         while (pid := _next_dead()) and pid not in own():
             os.waitpid(pid, 0)
-        if pid:  # our own child hides the dead behind it until its starter has reaped it
+        if pid:  # our own dead child hides the next dead one until its starter has reaped it
             loop.call_later(_AGAIN_S, reap)
 
     def on_signal(*_: object) -> None:

@@ -27,7 +27,7 @@ class Reloader:
         self._is_stopped = False
 
     def reload(self) -> None:
-        """Start a reload, or repeat it if the app is just being imported, since it may have changed meanwhile."""
+        """Start a reload; if one is under way, repeat it, since the code may have changed after it was read."""
         if self._is_stopped:
             return
         self._again = True

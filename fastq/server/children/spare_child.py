@@ -57,7 +57,7 @@ class SpareChild(PoolListener):
             del self._answers[number]
 
     async def stop(self) -> None:
-        """End the child for good, also one that is about to start; open calls get the event of its end, or None."""
+        """End the child for good, also a child that is about to start; open calls get their event, or None."""
         self.is_stopped = True
         if self._starting is not None:
             await end_task(self._starting)
@@ -91,7 +91,7 @@ class SpareChild(PoolListener):
                 await asyncio.shield(self._bury(pool))
 
     def on_events(self, events: list[Event]) -> None:
-        """Give the answers to those who wait for them."""
+        """Pass each event to the ``ask`` that waits for it."""
         for event in events:
             answer = self._answers.get(event.submission.key)  # type: ignore[call-overload]  # the key is our number
             if answer is not None and not answer.done():
@@ -102,7 +102,7 @@ class SpareChild(PoolListener):
         log_text(_log, logging.WARNING, text)
 
     def on_info(self, text: str) -> None:
-        """Leave the text out of the log: this is one child, beside those of the tasks."""
+        """Do not log the text: it is about this one child, not about those that run tasks."""
 
     def on_failed(self, error: PoolStartError) -> None:
         """Give the pool up: it starts no more children."""

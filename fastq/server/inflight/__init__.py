@@ -2,5 +2,6 @@
 
 ``processor`` and ``_processor`` take leased tasks, give them to the pool, and receive their ends; ``dispositions``
 decides what follows from an end. ``ack_planner`` and ``ack_writer`` write the ends, many per call. ``tasks`` has the
-tasks in flight, ``uncertain`` the doubts about them, ``in_flight`` the state that the actors share.
+tasks in flight, ``uncertain`` the ends and dequeues whose outcome is unknown, ``in_flight`` the state that the actors
+share.
 """

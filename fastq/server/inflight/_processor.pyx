@@ -31,7 +31,7 @@ cdef uint32_t PLAIN = Sort.PLAIN
 cdef uint32_t ASYNC = Sort.ASYNC
 cdef uint32_t THREADED = Sort.THREADED & ~Sort.ASYNC
 cdef int64_t S = 1_000_000_000
-# asynq's default: clients write it if the caller sets none. It also holds for a message without timeout and deadline.
+# asynq's default: clients write it if the caller sets none. It also applies to a message without timeout and deadline.
 cdef int64_t NO_LIMIT_S = 1800
 # The pool counts nanoseconds in 64 bits: a time after the year 2255 must not overflow into the past.
 cdef int64_t FOREVER_S = 9_000_000_000
@@ -48,7 +48,7 @@ cdef class SubmissionMaker:
     cdef InFlightTasks tasks
     cdef object look_up
     cdef dict known
-    # The types of the queue whose tasks came last.
+    # The queue of the last task, and its types: the next task mostly comes from the same queue.
     cdef str queue
     cdef dict types
     cdef Py_ssize_t count
@@ -63,7 +63,7 @@ cdef class SubmissionMaker:
     ) -> tuple[list[InFlightTask], list[int]]:
         """Take in the tasks of a queue and make their submissions.
 
-        Return the tasks, and the positions of those that need a closer look.
+        Return the tasks, and the positions of the messages that were not taken and need a closer look.
         """
         cdef TaskView view
         cdef InFlightTask task
@@ -130,7 +130,7 @@ cdef class SubmissionMaker:
             self.types = self.known.setdefault(queue, {})
         known = self.types.get(type)
         if known is None:
-            if self.count >= MAX_KNOWN_TYPES:  # types made up on the fly: none of them is worth remembering
+            if self.count >= MAX_KNOWN_TYPES:  # more types than an app has: forget them all
                 self.count = 0
                 self.types = {}
                 self.known = {queue: self.types}
@@ -173,14 +173,14 @@ cpdef object success_of(InFlightTask task, bytes result, object now_s):
         return pair(Done, task.id, <object>view.slots[UNIQUE_KEY])
     message = rewrite_task_message(<object>view.slots[DATA], completed_at=now_s)
     if result is None:
-        result = task.written  # written again with the completion: its own write may be late, or have failed
+        result = task.written  # saved again with the completion, because its own write may be late or have failed
     return tuple.__new__(Completed, (task.id, message, now_s + retention, <object>view.slots[UNIQUE_KEY], result))
 
 
 def split_done(events: list[Event], now_s: int) -> tuple[list[InFlightTask], list[Event]]:
-    """Return the done tasks, and the other events; count how long the handlers of done tasks ran.
+    """Return the done tasks, and the other events; count the run times of done tasks, and the calls of batch handlers.
 
-    ``now_s`` is the Unix second. The events of tasks that are no longer in flight here are left out of both.
+    ``now_s`` is the Unix second. The events of tasks that are no longer in flight here are in neither list.
     """
     cdef Event event
     cdef InFlightTask task
@@ -194,7 +194,7 @@ def split_done(events: list[Event], now_s: int) -> tuple[list[InFlightTask], lis
             continue
         if event.kind is not DONE and event.kind is not RESULT:
             if event.kind is WRITTEN:
-                task.written = event.data  # its end may be in the same batch
+                task.written = event.data  # the task's end may be in the same batch of events
             others.append(event)
             continue
         if event.ran_ns > 0:

@@ -47,9 +47,9 @@ cdef class TaskLines:
         return self.size
 
     def take(self) -> memoryview:
-        """Return the lines, and leave none; they are valid until the next call.
+        """Return the lines and remove them; they are valid until the next call.
 
-        The two buffers take turns and stay: new memory would cost more than the lines.
+        Two buffers are used by turns, because new memory would cost more than the lines.
         """
         lines = memoryview(self.buffer)[: self.size]
         self.buffer, self.other = self.other, self.buffer
@@ -59,8 +59,8 @@ cdef class TaskLines:
     def add(self, tasks: list[InFlightTask], end: str | None, time: str, most: int) -> int:
         """Add the lines of tasks that have ended; return how many were dropped, because over ``most`` bytes waited.
 
-        ``end`` names the end of all of them; None: each task's disposition tells. A task that goes back to its queue
-        without having run has no line.
+        ``end`` names the end of all these tasks; if it is None, each task's disposition does. A task that goes back to
+        its queue without having run has no line.
         """
         cdef InFlightTask task
         cdef bytes said = None if end is None else end.encode()

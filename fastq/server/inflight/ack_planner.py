@@ -2,7 +2,7 @@
 
 LREM takes a task off active and costs 17 ns of Redis' time for each element that it passes. With many long tasks active
 that adds up. So each search begins at the end of the list that is nearer by the task's age, and a call has no more
-tasks than LREM finds in 2 ms. Done tasks, which are the most, are taken off together and need no such limit.
+tasks than LREM finds in 2 ms. Done tasks, the usual case, are taken off together and need no such limit.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,9 @@ MAX_CALL_STEPS: Final = 2_000_000 // 17
 NEAR_STEPS: Final = 200
 """Below this depth LREM is cheap: 500 tasks take 1.7 ms."""
 LOOK_AT_MOST: Final = 16
-"""The most tasks in flight looked at per ended one, to see if all ended ones are near the oldest end; mostly they are.
+"""The most tasks in flight, per ended task, that are visited to see whether all ended tasks are near the oldest end.
+
+Mostly they are.
 """
 
 
@@ -49,7 +51,7 @@ class AckCall(NamedTuple):
 
 
 _Parts = Iterator[tuple[int, list[InFlightTask]]]
-"""The tasks of each call, and the end of active from which they are looked for."""
+"""For each call: the end of active at which the search begins, and the tasks."""
 
 
 def plan_acks(
@@ -63,13 +65,14 @@ def plan_acks(
 ) -> list[AckCall]:
     """Put ends by queue and disposition into operations of bounded size.
 
-    With ``checks_done``, done tasks, too, are written only while their leases are ours.
+    With ``checks_done``, the ends of done tasks, too, are written only while their leases are ours.
     """
     now, done_owner = at_unix_ns(now_ns), owner if checks_done else None
     calls = []
     for (queue, kind), group in by_disposition(ended).items():
         seq_range = tasks.seq_range(queue)
-        # A larger group is divided among calls, but a single call may need all the steps.
+        # The bound of one call also applies to a group that needs several calls, because one of them may need all the
+        # steps.
         near = NEAR_STEPS * min(len(group), MAX_CALL_TASKS)
         is_near = most_steps(group, seq_range) <= near or (
             seq_range.size <= LOOK_AT_MOST * len(group) and tasks.steps_to(queue, group) <= near
@@ -110,13 +113,14 @@ _Deep = tuple[InFlightTask, int]
 def _by_side(group: list[InFlightTask], seq_range: SeqRange) -> Iterator[tuple[int, list[_Deep]]]:
     """Assign tasks to the nearer end of active, in the best order for the search.
 
-    The tasks of other servers, which stand between ours, are left out: nothing is known about them.
+    The tasks of other servers, which stand between ours in the list, are not counted, because nothing is known about
+    them.
     """
     older: list[_Deep] = []
     newer: list[_Deep] = []
     others = len(group) - 1
     for at, task in enumerate(sorted(group, key=seq_of)):
-        # By then, the tasks of the group that are nearer to the end are gone.
+        # Less the tasks of the group that are nearer to that end: LREM has removed them by then.
         before = max(0, min(task.seq - seq_range.first, seq_range.size - 1) - at)
         after = max(0, min(seq_range.last - task.seq, seq_range.size - 1) - (others - at))
         if before <= after:

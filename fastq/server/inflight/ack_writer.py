@@ -1,4 +1,4 @@
-"""The writes of ends, by the acker and the syncer: a reply settles each end, or it becomes uncertain."""
+"""The writes of ends, for the acker and the syncer: a reply settles an end, a failed write leaves it uncertain."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ _log = logging.getLogger("fastq.acker")
 
 
 class AckWriter:
-    """The writes of ends that are under way."""
+    """The writer of ends; it keeps an end as uncertain if its write fails."""
 
     def __init__(self, commands: Commands, in_flight: InFlight, task_log: TaskLog) -> None:
         self._commands = commands
@@ -46,8 +46,8 @@ class AckWriter:
     async def write(self, tasks: list[InFlightTask], *, checks_done: bool) -> None:
         """Write the ends of tasks in one round trip; the syncer repeats writes that fail.
 
-        With ``checks_done``, done tasks, too, are written only while their leases are ours. The end of a task that was
-        given up is not written, because another server decides it.
+        With ``checks_done``, the ends of done tasks, too, are written only while their leases are ours. The end of a
+        task that this server has given up is not written, because another server decides that task's end.
         """
         ours = live(tasks)
         self._under_way.append(ours)
@@ -63,7 +63,7 @@ class AckWriter:
             self._ends.keep(ours, BrokerConnectionError("the write was canceled", maybe_applied=True))
             raise
         except Exception as error:
-            # A defect; its tasks must not stay forever.
+            # A defect. Without this, its tasks would stay in flight forever.
             self._ends.keep(ours, BrokerError(f"internal error: {error!r}", maybe_applied=True))
             raise
         finally:
@@ -77,7 +77,7 @@ class AckWriter:
             tell_refusals(results[-len(last) :])
 
     def _take(self, calls: Sequence[AckCall], outcomes: Sequence[Any]) -> None:
-        """Settle the ends that were written, and keep the others."""
+        """Settle the ends that were written, and keep the others as uncertain."""
         for call, outcome in zip(calls, outcomes, strict=True):
             if isinstance(outcome, BrokerError):
                 self._note_failure(call.tasks, outcome)
@@ -90,7 +90,7 @@ class AckWriter:
             self._note_end()
 
     def failing(self) -> dict[str, BrokerError]:
-        """Return why the outcomes of queues cannot be saved just now."""
+        """Return the error of each queue whose outcomes cannot be saved just now."""
         return self._failing if self._ends else {}
 
     def _note_failure(self, tasks: Sequence[InFlightTask], error: BrokerError) -> None:
@@ -128,7 +128,7 @@ class AckWriter:
         """Log the tasks that were lost, and return the others."""
         saved = []
         for task, outcome in zip(tasks, outcomes, strict=True):
-            # If the task is gone, our earlier write without a reply has written its end.
+            # If an end in doubt finds its task gone, our earlier write, whose reply was lost, has written that end.
             if outcome is FinishOutcome.OK or self._ends.is_in_doubt(task):
                 saved.append(task)
             elif task.in_flight:

@@ -1,4 +1,4 @@
-"""Cancellations of tasks that are not here: a dequeue under way may bring them."""
+"""Cancellations of tasks that are not in flight here: a dequeue under way may bring the tasks."""
 
 from typing import Final, NamedTuple
 

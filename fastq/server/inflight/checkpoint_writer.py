@@ -21,7 +21,7 @@ _log = logging.getLogger("fastq")
 
 
 class CheckpointWriter:
-    """The writes of checkpoints that are under way; ``note_saved`` tells the handler, which waits for it."""
+    """The writer of checkpoints; ``note_saved`` reports a saved checkpoint to the handler, which waits for that."""
 
     def __init__(self, commands: Commands, in_flight: InFlight, note_saved: Callable[[Submission, int], None]) -> None:
         self._commands = commands
@@ -57,9 +57,9 @@ class CheckpointWriter:
                     await asyncio.sleep(AGAIN_S)
                     continue
                 if not is_ours:
-                    return  # the next heartbeat finds out, and the handler is told to end
+                    return  # the next heartbeat notices the lost lease, and cancels the task
                 task.view = view_task_message(message)
-                if submission is not None:  # the number may be of an earlier run: each run has its own numbers
+                if submission is not None:  # of the run that saved: each run has its own numbers
                     self._note_saved(submission, number)
                 if self._last[task] is last:
                     return

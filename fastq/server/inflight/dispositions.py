@@ -1,7 +1,8 @@
 """Turns the pool's events into dispositions for Redis: the rules of a task's end, without I/O.
 
-asynq's order: revoked tasks are deleted; those out of retries, or that asked for it, are archived; the others wait in
-retry. A task's message is rewritten by splicing, so that fields of newer peers survive.
+asynq's order: revoked tasks are deleted; tasks without retries left, and tasks that asked for the archive, are
+archived; all other failed tasks wait in retry. A task's message is rewritten by splicing, so that fields of newer peers
+survive.
 """
 
 from collections.abc import Callable, Container
@@ -70,7 +71,7 @@ def failure_of(
         if limit != view.retry:
             message = rewrite_task_message(message, retry=limit)
     except InvalidMessageError as flaw:
-        # A message may be malformed where the view did not read it, if no child has decoded it.
+        # A message that no child has decoded may be malformed in a part that the view did not read.
         return Archived(view.id, undecodable(view.id, task.queue, view.data, str(flaw), now_s))
     if not will_retry:
         return Archived(view.id, message)
@@ -81,7 +82,10 @@ def failure_of(
 def in_its_lane(
     disposition: Disposition, task: InFlightTask, report: FailureReport, queues_with_lanes: Container[str]
 ) -> Disposition:
-    """Return the disposition; if the task asked for its lane to rest and is to run again, it waits in that lane."""
+    """Return ``Parked`` for a retry that asked for its lane to rest: the task waits in that lane.
+
+    Return ``disposition`` otherwise.
+    """
     if not (report.rests_lane and task.view.group_key and task.queue in queues_with_lanes):
         return disposition
     return Parked(task.id, int((report.retry_in_s or 0.0) * 1e6)) if isinstance(disposition, Retried) else disposition
@@ -90,7 +94,7 @@ def in_its_lane(
 def passed_on(task: InFlightTask, data: bytes, now_s: int, delay_s: int) -> Disposition:
     """Return the disposition of a task left to another server: it waits in retry, and no attempt is charged.
 
-    That also holds for a last attempt, since the attempt was not made.
+    A task at its last attempt is treated the same, since the attempt was not made.
     """
     view = task.view
     report = report_of(EventKind.NOT_FOUND, data)

@@ -17,7 +17,7 @@ class ExpiringDict(dict[K, tuple[float, V]]):
         self._clock = clock
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value from now on."""
+        """Keep a value for ``keep_s`` from now on."""
         self.forget_what_is_over()
         self.pop(key, None)
         self[key] = (self._clock.monotonic_s() + self._keep_s, value)

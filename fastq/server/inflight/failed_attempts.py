@@ -1,6 +1,7 @@
 """What is kept of failed attempts: a record with each task, and one traceback for each kind of error of a queue.
 
-The record goes with the write of the task's end. The traceback is a write of its own, since it may be lost.
+The record goes with the write of the task's end. The traceback is a write of its own, since a lost traceback does no
+harm.
 """
 
 import asyncio
@@ -17,7 +18,10 @@ from fastq.worker.shared.fingerprint import Turns
 from fastq.worker.shared.report import FailureReport
 
 MOST_WRITES: Final = 1000
-"""The most tracebacks in ten seconds. Children limit them first, and do not soon repeat one that is left out here."""
+"""The most tracebacks in ten seconds.
+
+A child repeats a traceback only after ten minutes, even if it is left out here.
+"""
 _NS_A_MS: Final = 1_000_000
 
 _log = logging.getLogger("fastq.pool")
@@ -38,7 +42,7 @@ class FailedAttempts:
         self._writes: set[asyncio.Task[None]] = set()
 
     def record(self, task: InFlightTask, report: FailureReport, ran_ns: int) -> bytes:
-        """Return the record of an attempt that has just failed; write the traceback if its kind is due for one."""
+        """Return the record of an attempt that has just failed; write the traceback if one of its kind is due."""
         now_ns = self._clock.unix_ns()
         if report.kept and self._turns.allows((task.queue, report.fingerprint), self._clock.monotonic_s()):
             writing = asyncio.create_task(self._keep(task.queue, report, now_ns // 1_000_000_000))

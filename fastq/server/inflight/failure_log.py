@@ -1,4 +1,4 @@
-"""The log lines of tasks that did not simply succeed: one each, up to a limit; the others are counted."""
+"""The log lines of tasks that did not simply succeed: one per task, up to a limit; lines beyond it are only counted."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ _LINE_KINDS: Final = {end: _LineKind(fate.word, fate.level) for end, fate in FAT
 class FailureLog:
     """The lines about failed tasks.
 
-    For each type, error class and disposition, ten lines are written in ten seconds. No line has a payload.
+    For each type, error class and disposition, at most ten lines are written in ten seconds. No line has a payload.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -50,7 +50,7 @@ class FailureLog:
         if not _log.isEnabledFor(line_kind.level):
             return
         view = task.view
-        # A child makes no traceback for a failure that is surely beyond the limit; then there is no line, either.
+        # A child makes no traceback for a failure that is surely beyond the limit. Such a failure gets no line.
         most = 0 if report.trace is None else LINES
         if not self._limit.allows((line_kind, view.type, report.error_class), self._clock.monotonic_s(), most=most):
             if self._timer is None:
@@ -72,7 +72,7 @@ class FailureLog:
         )
 
     def finish(self) -> None:
-        """Log the count of lines that were suppressed and not yet counted."""
+        """Log how many lines were suppressed since the last such count."""
         if self._timer is not None:
             self._timer.cancel()
         self._log_suppressed(self._clock.monotonic_s() + PER_S)

@@ -27,7 +27,7 @@ _log = logging.getLogger("fastq.acker")
 
 
 class Inboxes:
-    """The messages to waiting clients that are under way."""
+    """The publisher of ends to the clients that wait for them."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
@@ -35,7 +35,7 @@ class Inboxes:
         self._has_failed = False
 
     def with_completed(self, calls: Iterable[AckCall]) -> list[Operation[Any]]:
-        """Return the operations that go behind the ends of tasks, and tell clients of the completed ones."""
+        """Return operations, to be sent behind the writes of ends, that tell clients of completed tasks."""
         operations = []
         for call in calls:
             by_inbox = defaultdict[str, list[tuple[Completed, str]]](list)
@@ -46,9 +46,9 @@ class Inboxes:
         return operations
 
     def tell(self, tasks: Sequence[InFlightTask], of: int) -> None:
-        """Begin to tell the clients of a queue's tasks that have ended, unless a script has told them.
+        """Begin to tell clients that tasks of a queue have ended, except where a script has told them.
 
-        The write of the ends had ``of`` tasks.
+        ``of`` is the number of tasks in the write of the ends.
         """
         by_inbox = defaultdict[str, list[tuple[str, TaskEnd, str]]](list)
         for task in tasks:
@@ -65,7 +65,7 @@ class Inboxes:
             telling.add_done_callback(self._told)
 
     async def settle(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no message is under way."""
         if self._under_way:
             await asyncio.wait(self._under_way)
 

@@ -1,7 +1,7 @@
-"""The pool as the server uses it: tasks in flight in, ended tasks out.
+"""The part between the server and the pool: it gives the pool tasks, and passes ended tasks on to the acker.
 
-It knows which task types are coroutines. It turns messages into submissions with their time limits, and events into
-ends for the acker. The pool itself knows nothing of messages or queues.
+The processor knows which types have async handlers. It turns messages into submissions with their time limits, and
+events into ends. The pool itself knows nothing of messages or queues.
 """
 
 import asyncio
@@ -72,9 +72,9 @@ _KILLED_TWICE: Final = (
 )
 
 _MOST_RERUNS: Final = 100
-"""How often a task runs again because of other tasks, which are charged for it.
+"""The most reruns of a task whose child was killed because of other tasks, which are charged instead.
 
-A task that never gets through beside such tasks must end at some point, and say why.
+A task that never finishes beside such tasks must end at some point, with an error that says why.
 """
 
 _KILLED_OFTEN: Final = (
@@ -151,7 +151,7 @@ class Processor(PoolListener):
         self._maker = SubmissionMaker(self._tasks, self._look_up)
         self.taken = 0
         self.max_tasks = 0
-        """How many tasks are taken at most; 0 for any number."""
+        """The most tasks that are taken; 0 means no limit."""
         self._is_closed = False
         self.failure_log = FailureLog(self._clock)
         self.questions = Questions()
@@ -174,7 +174,7 @@ class Processor(PoolListener):
         self._rules = {pattern: BatchRule(*limits) for pattern, limits in app.batches.items()}
         for pattern in app.patterns:
             self._patterns.add(pattern)
-        self._maker = SubmissionMaker(self._tasks, self._look_up)  # its knowledge of types may be wrong now
+        self._maker = SubmissionMaker(self._tasks, self._look_up)  # the old one remembers the old app's types
 
     # In ---------------------------------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class Processor(PoolListener):
 
     @property
     def has_taken_all(self) -> bool:
-        """Return whether as many tasks were taken as this server is to run."""
+        """Return whether this server has taken as many tasks as it is to run."""
         return 0 < self.max_tasks <= self.taken
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
@@ -198,7 +198,7 @@ class Processor(PoolListener):
         if 0 < self.max_tasks < self.taken + leased.size:
             leased = self._without_surplus(queue, leased, asked_s)
         self.taken += leased.size
-        leased_s = asked_s or self._clock.monotonic_s()  # Redis may have granted it as early as at the request
+        leased_s = asked_s or self._clock.monotonic_s()  # the lease may have begun as early as at the request
         if self._is_closed:
             self._finish(self._return(queue, leased, leased_s))
             return
@@ -245,9 +245,9 @@ class Processor(PoolListener):
         return list(returned.values())
 
     def _add(self, queue: str, view: TaskView, leased_s: float) -> InFlightTask:
-        """Add a task; if another one is in flight under its id, give that up."""
+        """Add a task; give up an earlier task that is in flight under the same id."""
         if (stale := self._tasks.get(queue, view.id)) is not None:
-            # The id was leased again, so the lease of the earlier task, or its end, is no longer ours.
+            # The id was leased again, so neither the lease nor the end of the earlier task is ours any more.
             self.lose(stale)
         return self._tasks.add(queue, view, leased_s)
 
@@ -381,11 +381,11 @@ class Processor(PoolListener):
             task.unexplained_reruns += event.data not in (ANOTHER_TASK, ITS_BATCH)
             task.is_alone |= event.data == ITS_BATCH
             return True
-        # The queue would forget the task's reruns, so that it could run forever.
+        # If the task went back to its queue, its reruns would be forgotten, and it could run forever.
         return event.kind is EventKind.RETURNED and task.reruns > 0
 
     def _is_unknown(self, task: InFlightTask) -> bool:
-        """Return whether the mux found no handler; a handler may raise the same error."""
+        """Return whether the mux raised the error, because it found no handler; a handler may raise the same error."""
         return task.canceled is None and self._patterns.find(task.view.type) is None
 
     def _judge(self, judge: Judge, task: InFlightTask, event: Event) -> None:
@@ -405,7 +405,10 @@ class Processor(PoolListener):
         self.questions.ask(task, ask())
 
     def _ask_about_unknown(self, task: InFlightTask, event: Event) -> None:
-        """End a task of an unknown type once it is known who has a handler; it stays in flight until then."""
+        """End a task of an unknown type once it is known whether another server has a handler.
+
+        The task stays in flight until then.
+        """
 
         async def ask() -> None:
             delay_s: int | None = None
@@ -445,7 +448,7 @@ class Processor(PoolListener):
             usual = disposition_of(task, kind, data, now_s, self._delay_rule, report)
             disposition = in_its_lane(usual, task, report, self._commands.lanes)
         if isinstance(disposition, _OF_FAILURES) and kind is not _INVALID and not report.is_snoozed:
-            end: Any = type(disposition)  # the record is the last part of both; _replace takes 0.3 us more
+            end: Any = type(disposition)  # the record is both classes' last field; _replace would take 0.3 us more
             disposition = end(*disposition[:-1], self._attempts.record(task, report, event.ran_ns))
         task.disposition, task.failure = disposition, 0 if report.is_snoozed else kind
         task.error, task.ran_ns = report.error_class, event.ran_ns
@@ -459,7 +462,7 @@ class Processor(PoolListener):
 
         The last explicitly requested outcome counts, also for a task that was canceled before and has not ended yet.
         """
-        # A task on its way back to its queue will come again.
+        # A task on its way back to its queue is left out: the cancellation is kept for its next dequeue.
         found = [one for one in self._tasks.find(cancellation.task_id, cancellation.queue) if not one.is_requeued]
         for task in found:
             task.canceled = cancellation.outcome or task.canceled or CancelAs.RETRY
@@ -475,7 +478,10 @@ class Processor(PoolListener):
             self.pool.cancel(submission)
 
     def withdraw(self) -> list[InFlightTask]:
-        """Withdraw all tasks that have not begun, in order; the pool takes no more, and later ones go back."""
+        """Withdraw all tasks that have not begun, in order.
+
+        The pool takes no more tasks; tasks that arrive later go back to their queues.
+        """
         self._is_closed = True
         tasks: list[Any] = [submission.key for submission in self.pool.withdraw_all()]
         return [requeued(task) for task in tasks if task.in_flight]
@@ -510,7 +516,7 @@ def _why_no_rerun(task: InFlightTask, data: bytes, is_closed: bool) -> bytes:
 
 
 def _counts(disposition: Disposition) -> bool:
-    """Return whether the history counts the end of a task, as done or failed, and with it the run."""
+    """Return whether the history counts an end, as done or failed; only then does it count the run."""
     return disposition.is_failure if isinstance(disposition, Retried) else bool(FATES[type(disposition)].history)
 
 

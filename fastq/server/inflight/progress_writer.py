@@ -25,11 +25,11 @@ class ProgressWriter:
         self._owner = owner
         self._every_s = every_s
         self.unwritten: dict[InFlightTask, bytes | None] = {}
-        """The progress that is not in Redis yet, None if all is; only of tasks with progress in the last second."""
+        """For each task with progress in the last second: the progress that is not in Redis yet, or None."""
         self._writes: set[asyncio.Task[None]] = set()
 
     def write(self, task: InFlightTask, data: bytes) -> None:
-        """Write the progress of a running task, at once or when its second is over."""
+        """Write the progress of a running task, at once or a second after the task's last write."""
         is_under_way = task in self.unwritten
         self.unwritten[task] = data
         if is_under_way:

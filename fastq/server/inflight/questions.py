@@ -14,7 +14,7 @@ class Questions:
         self._open: dict[asyncio.Task[None], InFlightTask] = {}
 
     def ask(self, task: InFlightTask, asking: Coroutine[Any, Any, None]) -> None:
-        """Begin to ask; ``settle`` waits for it."""
+        """Begin to ask; ``settle`` waits for the answer."""
         question = asyncio.create_task(asking)
         self._open[question] = task
         question.add_done_callback(self._open.pop)

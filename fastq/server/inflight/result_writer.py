@@ -13,7 +13,7 @@ _log = logging.getLogger("fastq")
 
 
 class ResultWriter:
-    """The writes of intermediate results that are under way."""
+    """The writer of intermediate results."""
 
     def __init__(self, commands: Commands, owner: Owner) -> None:
         self._commands = commands

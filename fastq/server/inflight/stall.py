@@ -19,7 +19,7 @@ LAG_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 
 
 class StallWatch:
-    """A watch on the event loop's pulse, on both clocks: the monotonic one stops while the machine is suspended."""
+    """Watches the event loop by both clocks, because the monotonic clock stops while the machine is suspended."""
 
     def __init__(self, clock: Clock, stall_s: float = STANDARD.stall_s) -> None:
         self._clock = clock
@@ -67,7 +67,7 @@ class StallWatch:
         self._alive = now
 
     def signed(self, asked: Moment, good_for_s: float) -> None:
-        """Note when the last sign of life was given, and for how long others then surely leave the leases alone."""
+        """Note when the last sign of life was given, and for how long others surely leave the leases alone after it."""
         self._sign = asked, good_for_s
 
     def forget_sign(self) -> None:

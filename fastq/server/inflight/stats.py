@@ -36,10 +36,10 @@ class RepairKind(StrEnum):
     """Ids dropped from any list or set, because their tasks were deleted or evicted."""
 
     NO_LEASE = "active without lease"
-    """Tasks that got a lease that ends at once, and are recovered later unless a server extends it."""
+    """Tasks without a lease that got one that ends at once; they are recovered unless a server extends it."""
 
     NOT_ACTIVE = "leases without active task"
-    """Leases dropped; a task that was nowhere else is pending again."""
+    """Leases dropped because their tasks were not active; a task that was in no other list or set is pending again."""
 
 
 class RoundTrip(StrEnum):
@@ -73,7 +73,7 @@ class ServerStats:
     leases_lost: int = field(default=0, init=False)
     """Tasks that another server got while they were in flight here."""
     lease_margins_s: Histogram = field(default_factory=partial(Histogram, MARGIN_BOUNDS_S), init=False)
-    """What was left of the lease that would have ended first, for each call that extended leases."""
+    """The time left of the lease that would have ended first, for each call that extended leases."""
     fetched: Histogram = field(default_factory=partial(Histogram, BATCH_BOUNDS), init=False)
     """The tasks that a round trip of the fetcher brought; round trips without tasks are left out."""
     acked: Histogram = field(default_factory=partial(Histogram, BATCH_BOUNDS), init=False)

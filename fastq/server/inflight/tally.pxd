@@ -32,6 +32,6 @@ cdef class Tally:
     cdef int fill(self, int64_t *counts) noexcept
     cdef void count(self, object disposition, int failure, int64_t retried) noexcept
 
-    # A static method: a function here would put __pyx_capi__ into the module, which the stub has not.
+    # A static method, because a function here would add __pyx_capi__ to the module, which the stub lacks.
     @staticmethod
     cdef int outcome_of(object disposition, int failure) noexcept

@@ -15,7 +15,7 @@ from fastq.wire import history
 cdef object FATES = finish.FATES
 cdef tuple ENDS = tuple(FATES)
 cdef int SIZE = len(ENDS)
-# Two outcomes that the disposition alone does not tell: the task was revoked, or its attempt asked for another time.
+# Two outcomes that the disposition alone does not show: the task was revoked, or its attempt asked to run later.
 cdef int DELETED = SIZE, SNOOZED = SIZE + 1
 assert EventKind.ABORTED == KINDS, "the kinds from ABORTED on are not ends of attempts"
 
@@ -24,7 +24,7 @@ cdef int DONE = ENDS.index(Done), RETRIED = ENDS.index(Retried)
 ATTEMPT_BOUNDS = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 25.0)
 CALL_BOUNDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 OUTCOME_NAMES = (*(fate.outcome for fate in FATES.values()), "deleted", "snoozed")
-# The counters of the history that each end adds to.
+# The history counters to which each kind of end adds one.
 cdef list IN_HISTORY = [
     (at, history.OUTCOMES.index(name))
     for at, fate in enumerate((*FATES.values(), FATES[Done]))
@@ -124,7 +124,7 @@ cdef class Tally:
             self.by_kind[failure] += 1
 
     cdef int fill(self, int64_t *counts) noexcept:
-        """Write the counters of the history, in the order of ``wire/history.py``."""
+        """Fill ``counts`` with the counters of the history, in the order of ``wire/history.py``."""
         cdef int at, buckets = self.run_s.size + 1
         memset(counts, 0, 5 * sizeof(int64_t))
         for at, of in IN_HISTORY:
@@ -166,6 +166,6 @@ cdef class Tally:
 
     @property
     def failures(self) -> dict[EventKind, int]:
-        """Return how many of these ends were no success, by cause; without causes that never occurred."""
+        """Return how many of the written ends were not successes, by cause; without causes that never occurred."""
         cdef int at
         return {EventKind(at): self.by_kind[at] for at in range(KINDS) if self.by_kind[at]}

@@ -27,7 +27,7 @@ _log = getLogger("fastq.log")
 
 
 class TaskLog:
-    """The lines of a server's attempts; none are made while it is not open."""
+    """The lines of a server's attempts; no lines are made while the log is not open."""
 
     def __init__(self, path: str | None, server: str, clock: Clock) -> None:
         self._path = path
@@ -79,7 +79,7 @@ class _Output(UnblockedOutput):
         super().__init__(1 if path == STDOUT else os.open(path, _OPEN, 0o644))
 
     def add(self, tasks: list[InFlightTask], end: str | None, time_text: str) -> None:
-        """Buffer the lines of tasks, or drop those for which the buffer has no room."""
+        """Buffer the lines of tasks, or drop the lines for which the buffer has no room."""
         with self._changed:
             dropped = self._lines.add(tasks, end, time_text, self.most_waiting)
             self.dropped += dropped
@@ -94,7 +94,7 @@ class _Output(UnblockedOutput):
 
     def _descriptor(self) -> int:
         if self._path != STDOUT and not self._is_same():
-            with suppress(OSError):  # the directory is gone, too: the old file is better than none
+            with suppress(OSError):  # if the directory is gone, too, the old file is better than none
                 self._fd, old = os.open(self._path, _OPEN, 0o644), self._fd
                 os.close(old)
         return self._fd

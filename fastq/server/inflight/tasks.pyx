@@ -20,7 +20,7 @@ SeqRange = namedtuple("SeqRange", ("first", "last", "size"), module=__name__)
 cdef class InFlightTask:
     """A task that is leased to us: a view of its message, and until when (monotonic seconds) the lease is surely ours.
 
-    - ``in_flight``: false once it was let go of
+    - ``in_flight``: false once the server has let go of it
     - ``disposition``: what becomes of it, once its run has ended
     - ``reruns``: restarts after its child was killed for a reason outside of the task
     - ``unexplained_reruns``: the reruns for which no other task was charged
@@ -36,6 +36,7 @@ cdef class InFlightTask:
     - ``error``: the class of its error, if it ended with one
     - ``ran_ns``: how long its handler ran, 0 if it did not
     - ``wait_s``: how long it had been pending, -1 if that is not known
+
     """
 
     def __cinit__(self):
@@ -73,7 +74,7 @@ cdef class _QueueTasks:
 cdef class InFlightTasks:
     """The tasks in flight of every queue; ``lease_s`` is the duration of a lease.
 
-    ``marked_queues`` are the queues of which some task had marks.
+    ``marked_queues`` are the queues that have had a task with marks.
     """
 
     def __init__(self, lease_s: float = 30.0) -> None:
@@ -140,7 +141,7 @@ cdef class InFlightTasks:
         return [(queue, list(tasks.by_id.values())) for queue, tasks in self.queues.items() if tasks.by_id]
 
     def seq_range(self, queue: str) -> SeqRange:
-        """Return the range of the ``seq`` of a queue's tasks."""
+        """Return the first ``seq`` of a queue's tasks in flight, the last ``seq`` given, and the number of tasks."""
         cdef _QueueTasks tasks = self.queues.get(queue)
         cdef InFlightTask oldest
         if tasks is None:
@@ -184,7 +185,8 @@ cdef class InFlightTasks:
 def count_waits(tasks: list[InFlightTask], first_ns: int, last_ns: int, now_ns: int) -> None:
     """Count how long tasks had been pending; between the first and the last one, the times are interpolated.
 
-    ``first_ns`` and ``last_ns`` say since when these two were pending (Unix); nothing is counted if one is 0: unknown.
+    ``first_ns`` and ``last_ns`` are the Unix times at which these two became pending; if either is 0 (unknown), nothing
+    is counted.
     """
     cdef InFlightTask task
     cdef double wait_s = (now_ns - first_ns) / 1e9
@@ -199,7 +201,7 @@ def count_waits(tasks: list[InFlightTask], first_ns: int, last_ns: int, now_ns: 
 
 
 def count_ends(tasks: list[InFlightTask]) -> None:
-    """Count tasks whose ends were just written; they may be out of flight, and their ids leased again."""
+    """Count the ends of tasks that were just written; the tasks may have left, and their ids may be leased again."""
     cdef InFlightTask task
     for task in tasks:
         if task.tally is not None:
@@ -271,7 +273,7 @@ cdef bint is_in_order(list tasks):
 def most_steps(tasks: list[InFlightTask], seq_range) -> int:
     """Return how many elements LREM passes at most to find all tasks from the oldest end, one after the other.
 
-    ``tasks`` must be in order. Of the tasks between them, only the largest number is known, by ``seq_range``.
+    ``tasks`` must be in order. How many tasks stand between them is known only as an upper bound, from ``seq_range``.
     """
     cdef InFlightTask task
     cdef int64_t first = seq_range.first
@@ -285,7 +287,7 @@ def most_steps(tasks: list[InFlightTask], seq_range) -> int:
 
 
 def view_leased(leased):
-    """Return the view of a leased task's message; ``InvalidMessageError`` for a bad one, or one of another task."""
+    """Return the view of a leased task's message; ``InvalidMessageError`` if it is malformed or another task's."""
     view = view_task_message(leased.message)
     if view.id != leased.id:
         raise InvalidMessageError(f"the message under id {leased.id!r} is of task {view.id!r}")

@@ -40,7 +40,7 @@ class _UncertainEnd:
     in_doubt: bool = False
     """A write of it may have been carried out."""
     refused: BrokerError | None = None
-    """The last error, if Redis refused the end for good with it; else None: nothing is given up during an outage."""
+    """The last error, if it means that Redis refuses the end for good; None in an outage: then nothing is given up."""
     write_by_s: float = inf
     """Until when (monotonic) a refused end is tried: the end of the lease that the task had at the first refusal.
 
@@ -50,7 +50,7 @@ class _UncertainEnd:
 
 
 class DueEnds(NamedTuple):
-    """The tasks whose ends must be written again now, and the given-up tasks with the refusal."""
+    """The tasks whose ends must be written again now, and the tasks given up, each with its refusal."""
 
     ready: list[InFlightTask]
     given_up: list[tuple[InFlightTask, BrokerError]]
@@ -84,11 +84,11 @@ class UncertainEnds:
             self.waiting.append(task)
 
     def add(self, tasks: Sequence[InFlightTask]) -> None:
-        """Take ends that have not been tried yet."""
+        """Add tasks whose ends no write has carried yet."""
         self.waiting += tasks
 
     def take_due(self, now_s: float, may_bring: Callable[[str], bool], queues: Container[str]) -> DueEnds:
-        """Take the ends of some queues that may be written now; forget those of tasks that are not ours any more.
+        """Take the ends that may be written now, of the given queues; forget ends of tasks that are not ours any more.
 
         An end in doubt waits as long as its id may have come back to us as another task, which the write would end.
         """
@@ -162,7 +162,7 @@ class LostDequeue:
 
 
 class Found(NamedTuple):
-    """The answer to a look for a lost dequeue, asked for at ``asked_s``: the tasks leased to us, or an error."""
+    """The result of a look for a lost dequeue that was sent at ``asked_s``: the tasks leased to us, or an error."""
 
     queue: str
     leased: Leased
@@ -187,7 +187,7 @@ class UncertainDequeues:
         self._is_over = False
 
     def asked(self) -> frozenset[str]:
-        """Return the queues with a dequeue under way at any node, because their slots may have moved meanwhile."""
+        """Return the queues with a dequeue under way at any node; if the slot has moved, no other node is asked now."""
         if not self._under_way:
             return _NO_QUEUES
         return frozenset(call.queue for calls in self._under_way for call in calls)

@@ -1,4 +1,4 @@
-"""Tasks of types that no handler of this server matches: they fail as in asynq, or wait for a server that has one."""
+"""Tasks of types that no handler here matches: they fail as in asynq, or wait for a server that has a handler."""
 
 import asyncio
 import logging
@@ -31,8 +31,8 @@ _log = logging.getLogger("fastq.unknown")
 def pass_on_delay_s() -> int:
     """Return the delay of a task that is given back for any server to take: 5 to 10 seconds at random.
 
-    A deploy takes seconds to minutes, so a growing delay would leave tasks waiting after its end. Without a delay they
-    would come back at once, possibly to the same server. The random part spreads a batch.
+    A deploy takes seconds to minutes, so a growing delay would leave tasks waiting when the deploy is over. Without a
+    delay a task would come back at once, possibly to the same server. The random part spreads a batch.
     """
     return PASS_ON_S + random.randint(0, PASS_ON_SPREAD_S)
 

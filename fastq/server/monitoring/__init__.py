@@ -1,1 +1,1 @@
-"""How a server is seen from outside: metrics and probes over HTTP, and what it tells systemd."""
+"""How a server is seen from outside: metrics and probes over HTTP, and messages to systemd."""

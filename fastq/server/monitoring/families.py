@@ -236,4 +236,4 @@ def _resident_bytes() -> _Samples:
         with open("/proc/self/statm", "rb") as file:
             yield "", int(file.read().split()[1]) * _PAGE
     except OSError:
-        return  # a system without /proc tells only the peak
+        return  # without /proc, only the peak is known

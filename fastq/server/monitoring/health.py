@@ -24,6 +24,9 @@ def _why_stopped(process: ServerProcess) -> str:
 
 
 def why_unhealthy(process: ServerProcess) -> str:
-    """Return why a server should be restarted; "" if it is well. If the loop hangs, the probe gets no answer at all."""
+    """Return why a server should be restarted; "" if it is healthy.
+
+    If the loop hangs, the probe gets no answer at all.
+    """
     stuck = [(actor.name, why) for actor in (*process.actors, process.watchdog) if (why := actor.why_stuck())]
     return "; ".join(f"{name}: {why}" for name, why in stuck)

@@ -23,7 +23,8 @@ STRETCH_S: Final = 0.001
 MOST_CONNECTIONS: Final = 16
 """The most connections at a time.
 
-A further one ends the connection whose client keeps us waiting, or is closed itself.
+A further connection ends the one whose client has kept us waiting longest. If no client does, the new connection is
+closed.
 """
 MOST_HEAD_BYTES: Final = 16_384
 HEAD_S: Final = 2.0
@@ -71,7 +72,7 @@ class Listener:
     def __init__(self, process: ServerProcess) -> None:
         self._process = process
         self._connections: set[asyncio.Task[None]] = set()
-        # The connections whose client has sent no request yet, or reads no answer; the oldest first.
+        # The connections that wait for their client to send the request or to read the answer; the oldest first.
         self._idle: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -146,7 +147,7 @@ class Listener:
 
 
 async def _send(parts: Iterable[bytes], writer: asyncio.StreamWriter) -> None:
-    """Send an answer, and wait until nothing of it is left here."""
+    """Send an answer, and wait until all of it has gone out."""
     writer.transport.set_write_buffer_limits(0)
     for part in parts:
         writer.write(part)

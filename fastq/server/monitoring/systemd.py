@@ -11,7 +11,7 @@ from fastq.server.wiring.process import ServerProcess
 
 
 def notify(words: str) -> None:
-    """Send a message to systemd; do nothing where it does not listen."""
+    """Send a message to systemd; do nothing without ``$NOTIFY_SOCKET``, and ignore errors."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address.startswith("@"):
         address = "\0" + address[1:]
@@ -37,7 +37,7 @@ async def tell_systemd(process: ServerProcess) -> None:
 
 
 def _watchdog_s(environment: Mapping[str, str]) -> float | None:
-    """Return the seconds between two signs of life; None where systemd expects none of this process."""
+    """Return the seconds between two signs of life; None where systemd expects none from this process."""
     microseconds, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(os.getpid()))
     if not microseconds.isdigit() or not int(microseconds) or pid != str(os.getpid()):
         return None

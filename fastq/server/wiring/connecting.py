@@ -57,7 +57,7 @@ async def wait_for_redis(broker: AsyncBroker, within_s: float) -> None:
 async def check_rights(broker: AsyncBroker, queues: Iterable[str]) -> None:
     """Raise ``BrokerAuthError`` if the Redis user lacks a right that a worker needs on a queue.
 
-    Actors report all other errors.
+    Other errors are left to the actors, which report them.
     """
     names = tuple(queues)
     found = await broker.run_many([missing_rights(queue, REQUIRED_OF_WORKERS) for queue in names])

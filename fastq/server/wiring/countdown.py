@@ -1,7 +1,8 @@
 """The time left for the shutdown of a server: for running handlers, and for the last writes to Redis.
 
-If Redis does not answer, the shutdown ends ``LAST_WRITES_S`` after the time for running handlers, or after a second
-signal. If Redis answers, for example slowly on a busy machine, the writes take as long as they need.
+If Redis does not answer, the shutdown ends ``LAST_WRITES_S`` after the time for running handlers, or soon after a
+second signal. If Redis answers, perhaps slowly on a busy machine, the last writes have at least ``LAST_WRITES_S`` for
+themselves.
 """
 
 import asyncio
@@ -14,9 +15,9 @@ LAST_WRITES_S: Final = 1.0
 TO_A_SILENT_REDIS_S: Final = 0.25
 """The least time for which last writes are tried if Redis does not answer."""
 GOODBYE_S: Final = 0.1
-"""How long Redis is asked to delete the server's published data. It expires by itself within 10 s."""
+"""How long a silent Redis is asked to delete the server's published data, which expires within 10 s anyway."""
 INTERPRETER_S: Final = 0.15
-"""The time of Python's own exit."""
+"""The time that Python's own exit takes."""
 
 
 class Countdown:

@@ -57,7 +57,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class _Place(NamedTuple):
-    """A Redis, whatever the user and the password."""
+    """A Redis and its database, without the user and the password."""
 
     kind: str
     path: str
@@ -72,7 +72,7 @@ class _Place(NamedTuple):
         return cls(spec.kind, spec.path, max(0, spec.db), spec.master_name, frozenset(addresses))
 
     def is_like(self, other: "_Place") -> bool:
-        """Return whether two places are the same, as far as their names tell; one node of a cluster stands for all."""
+        """Return whether both are the same Redis, as far as their names show; one common node is enough."""
         is_met = self.addresses == other.addresses or bool(self.addresses & other.addresses)
         return self[:-1] == other[:-1] and is_met
 

@@ -51,7 +51,7 @@ def new_identity() -> ServerIdentity:
 class ServerPresence:
     """The encoded data that a server publishes; the server sets ``status``.
 
-    An active server that cannot work fetches nothing, and is published as quiet.
+    An active server without a child that can run tasks is published as quiet.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ServerPresence:
         self.slots = side_by_side or self.places[Sort.PLAIN]
 
     def go_quiet(self, has_ended: asyncio.Event, tell: Callable[[], None]) -> None:
-        """Publish the server as quiet once fetching ``has_ended``, so that clients can rely on it."""
+        """Publish the server as quiet once fetching ``has_ended``, so that clients can rely on that."""
 
         async def show() -> None:
             await has_ended.wait()

@@ -221,8 +221,8 @@ class ServerProcess:
 
     def _make_fetcher(self) -> None:
         self.watch = TaskWatch(self._broker.transport)
-        # Redis' name may lead to another master now. A former master that still runs does not refuse wakers, which only
-        # read, so they must connect anew.
+        # After a refusal by a replica, Redis' name may lead to another master. A former master that still runs does not
+        # refuse wakers, which only read, so they must connect anew.
         self.stats.outage.on_replica = self.watch.renew
         self.wakers, self.bells = _wakers(self, keys.pending), _wakers(self, keys.bell)
         self.fetcher = Fetcher(
@@ -310,7 +310,7 @@ class ServerProcess:
         self.has_begun = True
 
     def _note_reload(self) -> None:
-        """Publish what the new code serves, and log what this server does not serve of it, if that is news."""
+        """Publish what the new code serves; log which of it this server does not serve, if that has changed."""
         self.presence.serve(self.processor.app)
         self._log_unserved()
 
@@ -365,7 +365,7 @@ class ServerProcess:
         """Wait until this server has done what it was started for; forever if that has no end.
 
         It is idle while the queues are empty and nothing is in flight here; paused queues do not count. A queue that
-        was empty a while ago may have got tasks from a handler since, so all are asked once more.
+        was empty a while ago may have got tasks from a handler since, so all queues are asked once more.
         """
         idle_s = inf if self._options.idle_s is None else self._options.idle_s
         if idle_s == inf and not self._options.max_tasks:
