@@ -1,2 +1,2 @@
--- All places are given back.
+-- No lane keeps its places: the tasks of the call have ended for good.
 local keeps = {}

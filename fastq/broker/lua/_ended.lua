@@ -1,4 +1,5 @@
--- Sets ended, the ids with outcome 1 by lane, and order, the lanes in order. Uses named_ids, lane_of, outcomes.
+-- Sets ended (the ids with outcome 1, by lane) and order (these lanes, in the order of the call). Uses named_ids,
+-- lane_of, outcomes.
 local ended, order = {}, {}
 for nth, id in ipairs(named_ids) do
   local lane = lane_of[nth]

@@ -27,7 +27,7 @@ for at, name in ipairs(places) do
     redis.call("ZREM", full_lanes, name)
     freed[#freed + 1] = name
   elseif was_full[at] and type(removed) == "number" and removed > 0 then
-    -- For each freed place one waiting lane gets a turn. Once no lane waits, the pool is not full any more.
+    -- For each freed place one waiting lane gets a turn. Once no lane waits, the pool no longer counts as full.
     local waiting = queue_prefix .. "pool:" .. string.sub(name, 1, -3)
     local next_ones = redis.pcall("ZPOPMIN", waiting, removed)
     local due = {}

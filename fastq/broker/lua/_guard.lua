@@ -15,7 +15,7 @@ local function guarded(nth)
   if not scores then return true end
   local text = scores[nth]
   if not text then return false end
-  -- Tasks that were taken together have the same score: it is read once, since that takes as long as their HSET.
+  -- Tasks that were taken together have the same score. It is parsed once, because parsing takes as long as an HSET.
   if judged[text] == nil then judged[text] = may_end(tonumber(text)) end
   return judged[text]
 end

@@ -4,5 +4,5 @@ for nth, id in ipairs(named_ids) do
   local lane = redis.pcall("HGET", task_prefix .. id, "group")
   lane_of[nth] = type(lane) == "string" and lane ~= "" and lane
 end
--- Removes nothing. If the right to it is missing or the key has another type, it fails before anything is written.
+-- Removes nothing. If the right to SREM is missing or the key has a wrong type, it raises before anything is written.
 redis.call("SREM", groups, "")

@@ -4,7 +4,7 @@ local function orders_of(lanes)
   local rules, orders = rules_of(lanes), {}
   for at, lane in ipairs(lanes) do
     local rule = rules[at]
-    -- A rule that only pauses the lane has no order: the order of "*" holds.
+    -- A rule that only pauses the lane has no order: the order of "*" applies.
     if not rule or string.sub(rule, 1, 8) == "0:0:0:0:" then rule = rules[#rules] or "" end
     orders[lane] = string.match(rule, "^%d+:%d+:%d+:%d+:(%l+)")
   end

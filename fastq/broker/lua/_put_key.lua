@@ -1,6 +1,6 @@
 -- Puts tasks whose ids are their keys. Uses task_prefix, now_ns, pending, scheduled, completed, archived, again.
 
--- These raise if a key has a wrong type, before anything is written. Not by ZCARD: producers have no right to it.
+-- These raise if a key has a wrong type, before anything is written. ZCARD would not do: producers have no right to it.
 local known, soonest = earliest(scheduled), math.huge
 redis.call("LLEN", pending)
 redis.call("ZRANGE", completed, "0", "0")
@@ -8,7 +8,7 @@ redis.call("ZRANGE", archived, "0", "0")
 local pushed, has_again = {}, redis.call("EXISTS", again) == 1
 if has_again then redis.call("HGET", again, "") end
 
--- Drops the task that waits for the end of a run, because a newer one is stored.
+-- Drops the task of an id that waits for the end of a run, because a newer task is stored.
 local function drop_again(id)
   if has_again then redis.call("HDEL", again, id) end
 end
@@ -35,7 +35,7 @@ local function read_again(kept)
   return run_at, latest, last and string.sub(kept, last + 1)
 end
 
--- Keeps a task in again, in place of an older one, until the present run has ended.
+-- Stores a task in the hash `again`, in place of an older one, until the present run has ended.
 local function put_behind(id, message, run_at, latest)
   local _, earlier = read_again(has_again and redis.call("HGET", again, id) or "")
   if earlier and earlier ~= "" then latest = earlier end

@@ -1,5 +1,5 @@
--- Takes tasks off active and lease. Sets moved, their ids, and taken, their indexes in named. If there are none, the
--- script ends. Uses active, lease, side, named, guarded.
+-- Takes tasks off active and lease. Sets moved, their ids, and taken, their indexes in named. If no task was taken off,
+-- the script ends. Uses active, lease, side, named, guarded.
 local outcomes, moved, taken, all = {}, {}, {}, true
 for nth = 1, #named do
   local id, outcome = named[nth], 1

@@ -6,8 +6,8 @@ if group ~= "" then redis.call("SCARD", groups) end
 -- The state tells whether the source is a list, because an empty list has no type in Redis.
 local is_list = state == "pending" or state == "active"
 
--- Returns how many of a list's oldest ids to take: all up to `last`, however many have come after it; 0 if others took
--- `last`.
+-- Returns how many of a list's oldest ids to take: all up to `last`, however many have come after it; 0 if `last` has
+-- left the list.
 local function number_to_take()
   if last == "" then return math.min(count, redis.call("LLEN", source)) end
   local at = redis.call("LPOS", source, last, "RANK", -1, "MAXLEN", count)
@@ -30,7 +30,7 @@ local function ids_to_take()
   return ids
 end
 
--- Takes so many ids off the source; a group that is then empty is listed no longer.
+-- Takes `number` ids off the source; a group that is empty then is listed no longer.
 local function take_off(number)
   if number == 0 then return end
   if is_list then
@@ -41,8 +41,8 @@ local function take_off(number)
   if group ~= "" and redis.call("EXISTS", source) == 0 then redis.call("SREM", groups, group) end
 end
 
--- An id whose task is gone or elsewhere is only taken off. A task in state active without a lease counts as here:
--- asynq's archive script may break half-way and leave such a task.
+-- Returns whether an id's task is in the source; other ids are only taken off. A task in state active without a lease
+-- counts as in the source: asynq's archive script may break half-way and leave such a task.
 local function is_here(id, its_state)
   return its_state == state or its_state == "active" and not redis.call("ZSCORE", lease, id)
 end

@@ -1,5 +1,5 @@
--- Uses turns, full_lanes, bell, and the functions of _lanes.lua.
--- Wakes servers. Not if the queue itself is full (full has the entry ""): then they could take nothing.
+-- Uses turns, full_lanes, bell, and the functions of _lanes.lua. Wakes servers, unless the queue itself is full
+-- (full_lanes has the entry ""): they could take nothing.
 local function ring(is_full)
   if not is_full and redis.call("EXISTS", bell) == 0 then redis.call("LPUSH", bell, "1") end
 end

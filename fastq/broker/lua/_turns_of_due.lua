@@ -1,5 +1,5 @@
--- Gives turns to the lanes of due tasks. A lane that holds a place for a due task is a sequence that waits for it, so
--- it is not full any more. Uses named_ids, lane_of, only_lanes, orders_of, rank, now.
+-- Gives turns to the lanes of due tasks. A lane in which a due task has kept its place is a sequence that waits for
+-- this task, so the lane no longer counts as full. Uses named_ids, lane_of, only_lanes, orders_of, rank, now.
 local names, is_named, ranked = {}, {}, {}
 for nth in ipairs(named_ids) do
   local lane = lane_of[nth]

@@ -1,4 +1,4 @@
--- Takes the groups that are lanes out of the reply.
+-- Leaves the groups that are lanes out of the reply.
 local names = {unpack(outcomes, 3)}
 local is_lane = {}
 for _, name in ipairs(only_lanes(names)) do is_lane[name] = true end

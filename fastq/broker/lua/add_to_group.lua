@@ -13,7 +13,7 @@ local groups = KEYS[1]
 local task_prefix, group_prefix, added_at = ARGV[1], ARGV[2], ARGV[3]
 local outcomes, refused = {}, false
 
--- These raise if a key has a wrong type, before anything is written. Not by ZCARD: producers have no right to it.
+-- These raise if a key has a wrong type, before anything is written. ZCARD would not do: producers have no right to it.
 for at = 4, #ARGV, 5 do redis.call("ZRANGE", group_prefix .. ARGV[at + 2], 0, 0) end
 
 for at = 4, #ARGV, 5 do

@@ -27,7 +27,7 @@ local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[
 local archive_rule, paused = KEYS[8], KEYS[9]
 local task_prefix, stats_expire_at, side, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
--- Raises if the key has a wrong type, before a task is taken off active: it could not be stored then.
+-- Raises if the key has a wrong type, before a task is taken off active and cannot be stored.
 redis.call("ZCARD", archived)
 
 -- include: attempts_of
@@ -55,7 +55,7 @@ for _, nth in ipairs(taken) do
   local task = task_prefix .. ARGV[at]
   local stored = redis.pcall("HSET", task, "msg", ARGV[at + 1], "state", "archived", attempts_of(task, ARGV[at + 2]))
   if type(stored) == "table" then misfit(stored, nth, ARGV[at], "archived", "ZREM", archived) end
-  -- Others may have put a value there that is no number; that must not stop the script half-way.
+  -- Another client may have stored a text that is no number; the error must not stop the script half-way.
   if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end
 end
 

@@ -16,7 +16,7 @@ local aggregation_set, archived = KEYS[1], KEYS[2]
 local archive_rule, paused = KEYS[3], KEYS[4]
 local task_prefix, now, expire_before, max_size = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local moved = 0
--- Raises if the key has a wrong type, before a task is taken off the set: it could not be stored then.
+-- Raises if the key has a wrong type, before a task is taken off the set and cannot be stored.
 redis.call("ZCARD", archived)
 for at = 5, #ARGV, 2 do
   local id, message = ARGV[at], ARGV[at + 1]

@@ -37,7 +37,7 @@ local task = task_prefix .. task_id
 local found = redis.pcall("HMGET", task, "state", "group", "msg", "unique_key")
 local state, group, message, its_lock = found[1], found[2], found[3], found[4]
 if not (state and message) then return 0 end
--- Raises if the key has a wrong type, before the task is taken off its list or set: it could not be stored then.
+-- Raises if the key has a wrong type, before the task is taken off its list or set and cannot be stored.
 redis.call("ZCARD", archived)
 if expected ~= "" and state ~= expected then return state end
 local reason = state == "archived" and state or reason_to_leave(state, group or "")

@@ -17,7 +17,7 @@ local source, moving, groups = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, state, group, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local target, place = ARGV[5], tonumber(ARGV[6])
 local GAP = "\0gap\0"
--- These raise if a key has a wrong type, before a task is taken off the source: it could not be stored then.
+-- These raise if a key has a wrong type, before a task is taken off the source and cannot be stored.
 if group ~= "" then redis.call("SCARD", groups) end
 local last = redis.call("ZRANGE", moving, -1, -1, "WITHSCORES")[2]
 local position = tonumber(last or 0)

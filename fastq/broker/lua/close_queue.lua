@@ -25,7 +25,8 @@ for at = 2, #reply do total = total + reply[at] end
 if reply[3] > 0 or total > 0 and force ~= "1" then
   reply[1] = 0
 elseif redis.call("EXISTS", paused) == 0 then
-  -- A Redis that is out of memory refuses a write that may need memory only if it is the script's first.
+  -- A Redis that is out of memory refuses a write that may need memory only if it is the script's first, so a harmless
+  -- write comes first.
   redis.call("DEL", paused)
   redis.call("SET", paused, now)
 end

@@ -16,7 +16,7 @@ cost    3.0 us a task at 500 tasks a call, 3.3 at 100 (benchmarks/bench_scripts.
 ]]
 local active, lease, completed, processed, processed_total = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local task_prefix, stats_expire_at, side, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
--- Raises if the key has a wrong type, before a task is taken off active: it could not be stored then.
+-- Raises if the key has a wrong type, before a task is taken off active and cannot be stored.
 redis.call("ZCARD", completed)
 
 local named = {}

@@ -16,7 +16,7 @@ for at = 4, #ARGV, 3 do
   if not redis.call("HGET", scheduler_ticks, name) then
     if known >= most then name = ARGV[at] .. ":" .. other else known = known + 1 end
   end
-  -- Others may have put a value there that is no number; that must not stop the script half-way.
+  -- Another client may have stored a text that is no number; the error must not stop the script half-way.
   redis.pcall("HINCRBY", scheduler_ticks, name, ARGV[at + 2])
 end
 redis.call("EXPIRE", scheduler_ticks, ttl)

@@ -30,7 +30,7 @@ local state, lock, group, message = found[1], found[2], found[3], found[4]
 if found.err or redis.call("EXISTS", task) == 0 then return 0 end
 if expected ~= "" and state ~= expected then return state or 0 end
 if mark ~= "" and not string.find(message or "", mark, 1, true) then return 0 end
--- A hash without state is what a write to a deleted task has left.
+-- A hash without a state was left by a write to a deleted task.
 local reason = state and reason_to_leave(state, group or "")
 if reason then return reason end
 redis.call("UNLINK", task)

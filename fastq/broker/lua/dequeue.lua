@@ -18,14 +18,14 @@ local task_prefix, count, max_bytes, lease_score = ARGV[1], ARGV[2], tonumber(AR
 local MOST_IN_LISTPACK, WORTH_A_SKIP_LIST, TOO_LONG = 128, 16, string.rep("\255", 65)
 
 if redis.call("EXISTS", paused) == 1 then return -1 end
--- These raise if a key has a wrong type, before ids are taken off pending: they could not be stored then.
+-- These raise if a key has a wrong type, before ids are taken off pending and cannot be stored.
 redis.call("LLEN", active)
 local leased = redis.call("ZCARD", lease)
 -- The pop comes first. It frees memory, so a Redis that is out of memory lets the later writes pass.
 local ids = redis.call("RPOP", pending, count)
 if not ids then return 0 end
 
--- Read for the first and the last id only: for all ids it would cost a tenth of the call.
+-- Read for the first and the last id only: for all ids, it would take a tenth of the call's time.
 local function pending_since(id)
   local since = redis.pcall("HGET", task_prefix .. id, "pending_since")
   return type(since) == "string" and since or ""

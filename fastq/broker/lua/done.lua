@@ -39,8 +39,8 @@ local mark = "\255 is taken off active by this call \255" -- as long as a UUID, 
 local wanted, left, walked, marked, marks, all_seen = {}, 0, 0, {}, 0, false
 local function find(id, from, most) return redis.call("LPOS", active, id, "RANK", from, "MAXLEN", most) end
 
--- Marks the wanted ids in a part of active, and returns whether it saw all. All walks together visit at most 20000
--- elements.
+-- Marks the wanted ids in a part of active, and returns whether it has seen the whole part. All walks together visit at
+-- most 20000 elements.
 local function walk(low, high)
   while left > 0 and low <= high and walked < 20000 do
     local from = side == "1" and low or math.max(low, high - 499)
@@ -85,7 +85,7 @@ for at = 1, count do
   if not is_ours(at) then
     outcome = -1
   elseif marked[id] then
-    marked[id] = false -- once: if it is in active twice, one is removed for each time that it is named
+    marked[id] = false -- once: an id that is named twice must be in active twice
   elseif all_seen and marked[id] == nil or redis.call("LREM", active, side, id) == 0 then
     outcome = 0
   end

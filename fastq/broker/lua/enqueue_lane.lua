@@ -53,7 +53,7 @@ for at = 6, #ARGV, width do
   else
     local mine = members[lane]
     if #mine == 0 then
-      redis.call("SADD", groups, lane) -- first: it raises for a key of another type, which producers may not ask for
+      redis.call("SADD", groups, lane) -- first: it raises for a wrong type, which producers may not check
       put[#put + 1] = lane
     end
     if lock ~= "" then redis.call("SET", lock, id, "EX", ARGV[at + 4]) end

@@ -1,4 +1,4 @@
---[[ enqueue_limited: as enqueue, while the queue has fewer pending tasks than it may have.
+--[[ enqueue_limited: put tasks into pending as enqueue does, up to the queue's limit of pending tasks.
 KEYS[1] pending        asynq:{q}:pending
 KEYS[2] quota          asynq:{q}:quota
 ARGV[1] task_prefix    asynq:{q}:t:

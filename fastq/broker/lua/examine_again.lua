@@ -1,4 +1,4 @@
---[[ examine_again: examine a stretch of what was enqueued by key during runs for that whose run is over.
+--[[ examine_again: examine a stretch of the tasks enqueued by key during a run for those whose run is over.
 KEYS[1] again        asynq:{q}:again
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] cursor       HSCAN's: 0 at first, then the one returned, until that is 0

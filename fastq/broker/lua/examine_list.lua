@@ -43,7 +43,8 @@ if repair == "1" and #dangling > 0 then
     if state == "active" then redis.call("ZREM", lease, ids[at]) end
     redis.call("LSET", source, start + at - 1, "")
   end
-  -- No id is blank. The search starts at the nearer end, and stops at the last wanted id.
+  -- LSET has blanked the ids to drop, and no task's id is blank. The search starts at the nearer end, and stops at the
+  -- last blank.
   local side = start * 2 > redis.call("LLEN", source) and -1 or 1
   reply[2] = redis.call("LREM", source, side * #dangling, "")
 end

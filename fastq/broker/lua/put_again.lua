@@ -1,4 +1,4 @@
---[[ put_again: put the tasks that were enqueued by key while a task with that key ran, if it runs no more.
+--[[ put_again: put the tasks that were enqueued by key while a task with that key ran, if that task runs no more.
 KEYS[1] pending       asynq:{q}:pending
 KEYS[2] scheduled     asynq:{q}:scheduled
 KEYS[3] completed     asynq:{q}:completed

@@ -14,7 +14,7 @@ asynq   none (its recoverer retries lost tasks, and charges an attempt)
 ]]
 local active, lease, pending = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, pending_since, side, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
--- Raises if the key has a wrong type, before a task is taken off active: it could not be stored then.
+-- Raises if the key has a wrong type, before a task is taken off active and cannot be stored.
 redis.call("LLEN", pending)
 
 -- include: attempts_of
@@ -43,7 +43,7 @@ for _, nth in ipairs(taken) do
   )
   if type(stored) == "table" then misfit(stored, nth, ARGV[at], "pending", "LREM", pending, -1) end
   forget(task)
-  -- Others may have put a value there that is no number; that must not stop the script half-way.
+  -- Another client may have stored a text that is no number; the error must not stop the script half-way.
   redis.pcall("HINCRBY", task, "lost", 1)
 end
 

@@ -1,4 +1,4 @@
---[[ read_again: read when a task, enqueued by key again while it ran, is to run again, and its new payload's size.
+--[[ read_again: read when a task that was enqueued by key during its run is to run again, and its new payload's size.
 KEYS[1] again    asynq:{q}:again
 ARGV[1] task_id  the task's
 builds  none

@@ -1,4 +1,4 @@
---[[ read_page: read the tasks behind a place in a list or set of ids, from its oldest or its lowest score on.
+--[[ read_page: read the next tasks of a list (the oldest first) or set (the lowest score first), behind those passed.
 KEYS[1] source       asynq:{q}:scheduled or another list or set of ids
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] count        ids to read at most

@@ -21,7 +21,7 @@ local scored = {scheduled = scheduled, retry = retry, active = lease}
 -- include: cut_field
 
 -- Returns a message whose payload (tag 18) and error (tag 58) are cut to `most` bytes, and the payload's size. The type
--- (tag 10) and all headers together (tag 122) may have 1 000 bytes, if that is more; headers beyond it are left out.
+-- (tag 10) and all headers together (tag 122) may have 1 000 bytes, if that is more; headers beyond that are left out.
 local function head_of(message)
   local parts, kept, at, payload_size, headers_size = {}, 1, 1, 0, 0
   local most_of_names = math.max(most, 1000)

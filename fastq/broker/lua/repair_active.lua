@@ -20,7 +20,8 @@ local leased, dropped, marks = 0, 0, 0
 local mark = "\255 is taken off active by this call \255"
 for at, id in ipairs(ids) do
   if not scores[at] then
-    -- Without a message it is not a task, as in list_leases: it would get a lease, lose it, and get it again forever.
+    -- An id without a message is no task, and gets no lease: list_leases would drop that lease, and this script would
+    -- give it again, forever.
     local message = redis.pcall("HGET", task_prefix .. id, "msg")
     if type(message) == "table" and not string.find(message.err, "WRONGTYPE", 1, true) then return message end
     if message and type(message) == "string" then

@@ -14,9 +14,10 @@ local lease, active, pending = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, expired_at, now_ns = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 -- Raises if the key has a wrong type, before a task could lose its lease and be stored nowhere.
 redis.call("LLEN", pending)
--- A Redis that is out of memory refuses a write that may need memory only if it is the script's first.
+-- A Redis that is out of memory refuses a write that may need memory only if it is the script's first, so a harmless
+-- write comes first.
 redis.call("ZREM", lease, "")
--- LPOS scans all of active for an id that is not in it.
+-- LPOS scans all of active for an id that is not in it, so few ids are looked at when active is long.
 local most = math.max(1, math.floor(100000 / math.max(1, redis.call("LLEN", active))))
 local last = math.min(#ARGV, 3 + most)
 local repaired = 0

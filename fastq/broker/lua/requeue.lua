@@ -15,7 +15,7 @@ cost    2.9 us a task at 500 tasks a call, 3.2 at 100 (benchmarks/bench_scripts.
 local active, lease, pending = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, pending_since, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local outcomes, back, all = {}, {}, true
--- Raises if the key has a wrong type, before a task is taken off active: it could not be stored then.
+-- Raises if the key has a wrong type, before a task is taken off active and cannot be stored.
 redis.call("LLEN", pending)
 
 local named = {unpack(ARGV, 5)}

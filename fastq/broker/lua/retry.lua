@@ -28,7 +28,7 @@ local failures = 0
 
 -- include: attempts_of
 
--- Raises if the key has a wrong type, before a task is taken off active: it could not be stored then.
+-- Raises if the key has a wrong type, before a task is taken off active and cannot be stored.
 local known, soonest = earliest(retry), math.huge
 
 local named = {}
@@ -60,7 +60,7 @@ for _, nth in ipairs(taken) do
   local stored = redis.pcall("HSET", task, "msg", ARGV[at + 1], "state", "retry", attempts_of(task, ARGV[at + 4]))
   if type(stored) == "table" then misfit(stored, nth, ARGV[at], "retry", "ZREM", retry) end
   forget(task)
-  -- Others may have put a value there that is no number; that must not stop the script half-way.
+  -- Another client may have stored a text that is no number; the error must not stop the script half-way.
   if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end
 end
 

@@ -11,7 +11,7 @@ asynq   none
 ]]
 local source, pending = KEYS[1], KEYS[2]
 local task_prefix, state, now_ns = ARGV[1], ARGV[2], ARGV[3]
--- Raises if the key has a wrong type, before a task is taken off the source: it could not be stored then.
+-- Raises if the key has a wrong type, before a task is taken off the source and cannot be stored.
 redis.call("LLEN", pending)
 -- include: forget
 local asked, moved = 0, {}

@@ -28,7 +28,7 @@ local task = task_prefix .. task_id
 local found = redis.pcall("HMGET", task, "state", "group", "msg")
 local state, group, message = found[1], found[2], found[3]
 if not (state and message) then return 0 end
--- Raises if the key has a wrong type, before the task is taken off its list or set: it could not be stored then.
+-- Raises if the key has a wrong type, before the task is taken off its list or set and cannot be stored.
 redis.call("LLEN", pending)
 if expected ~= "" and state ~= expected then return state end
 local reason = state == "pending" and state or reason_to_leave(state, group or "")

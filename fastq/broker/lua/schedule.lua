@@ -19,7 +19,7 @@ local outcomes, refused, has_group = {}, false, false
 
 -- include: sweep_groups
 
--- These raise if a key has a wrong type, before anything is written. Not by ZCARD: producers have no right to it.
+-- These raise if a key has a wrong type, before anything is written. ZCARD would not do: producers have no right to it.
 local known, soonest = earliest(scheduled), math.huge
 redis.call("ZRANGE", scheduled_groups, 0, 0)
 for at = 9, #ARGV, 6 do

@@ -62,7 +62,8 @@ else
   redis.call("HDEL", limits, name)
 end
 -- A lane that is full or waits for its time gets a turn; a lane that waits for its pool goes on waiting. The next call
--- of take looks at a pool again. The queue counts as not full. A lane that was a group gets its turn by a sweep.
+-- of take looks at a pool again. A full queue no longer counts as full. A lane that was a group gets its turn by a
+-- sweep.
 if is_lane and (has_turn or is_full) then
   if is_full then redis.call("ZREM", full, name) end
   redis.call("ZADD", turns, 0, name)

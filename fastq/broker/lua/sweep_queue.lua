@@ -40,7 +40,7 @@ local function is_grouped(id, group)
   return false
 end
 
--- A task that arrived during the deletion is in the list or set of its state; if that is a long list, this is assumed.
+-- A task that arrived during the deletion is in the list or set of its state. For a long list, this is assumed.
 local function is_alive(id)
   local found = redis.pcall("HMGET", queue_prefix .. "t:" .. id, "state", "group")
   local state, group = found[1], found[2]

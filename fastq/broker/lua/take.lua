@@ -1,4 +1,4 @@
---[[ take: lease tasks of a queue with lanes: from pending, and from the lanes by turns, within their limits.
+--[[ take: lease tasks of a queue with lanes: from pending, and from the lanes in turn, within their limits.
 KEYS[1] pending        asynq:{q}:pending
 KEYS[2] active         asynq:{q}:active
 KEYS[3] lease          asynq:{q}:lease
@@ -29,7 +29,7 @@ local look_again = tonumber(ARGV[5])
 local MOST_LANES, MOST_LOOKS, MOST_LOOKED_AT, NEVER = 100, 50, 1000, math.huge
 local MOST_IN_LISTPACK, WORTH_A_SKIP_LIST, TOO_LONG = 128, 16, string.rep("\255", 65)
 
--- One question in place of three while all lanes are full, when the queue is asked for nothing.
+-- One EXISTS in place of three: while all lanes are full, the queue is asked in vain again and again.
 local is_quiet = redis.call("EXISTS", paused, pending, bell) == 0
 if not is_quiet and redis.call("EXISTS", paused) == 1 then return -1 end
 local has_pending = is_quiet and 0 or redis.call("LLEN", pending)
@@ -39,12 +39,12 @@ local has_pending = is_quiet and 0 or redis.call("LLEN", pending)
 local common = redis.call("HMGET", limits, "", "*")
 if not common[1] and not common[2] and redis.call("HLEN", limits) == 0 then return -2 end
 local now, had_bell = now_us(), not is_quiet and redis.call("EXISTS", bell) == 1
--- Numbers are given as text: Redis would make the text anew in each call.
+-- Numbers are passed as text, because Redis would convert them anew in each call.
 local function first(of) return redis.call("ZRANGE", of, "0", "0", "WITHSCORES") end
 local first_turn, first_full = first(turns), first(full_lanes)
 
--- Returns after how many microseconds a lane is due, given the first entries of turns and full. A lane that is ready
--- now rings the bell, for which servers wait. The reply tells them a later time.
+-- Returns after how many microseconds a lane is due, given the first entries of turns and full. If a lane is ready now,
+-- this rings the bell, on which idle servers wait. The reply tells them a later time.
 local function next_due(turn, look, visited, is_full)
   local next_turn, next_look = tonumber(turn[2] or nil) or NEVER, tonumber(look[2] or nil) or NEVER
   if is_full or next_turn > now + visited then
@@ -53,7 +53,8 @@ local function next_due(turn, look, visited, is_full)
     redis.call("LPUSH", bell, "1")
   end
   if is_full then next_turn = NEVER end
-  -- Calls that come anyway look at full lanes. A server is woken only for a look at most once a second.
+  -- Calls that come for other reasons look at full lanes, too. For such a look alone, a server is woken at most once a
+  -- second.
   local due = math.min(next_turn - now, math.max(1000000, next_look - now))
   return due < NEVER and microseconds(math.max(0, due)) or ""
 end
@@ -63,7 +64,7 @@ local function is_due(one) return one[2] and tonumber(one[2]) <= now end
 if has_pending == 0 and not common[1] and not is_due(first_turn) and not is_due(first_full) then
   return {0, "", "", next_due(first_turn, first_full, 0, false), 0, {}}
 end
--- Numbers repeat, and each text takes longer than a look at a table.
+-- Numbers repeat, and formatting one takes longer than a table lookup.
 local texts = {}
 local function text_of(number)
   texts[number] = texts[number] or microseconds(number)
@@ -73,7 +74,7 @@ end
 -- (Rights are asked for here, not first: asking takes longer than a whole call that ends above, and such a call writes
 -- at most once.)
 
--- These raise if a key has a wrong type, before anything is taken off: it could not be stored then.
+-- These raise if a key has a wrong type, before anything is taken off and cannot be stored.
 redis.call("LLEN", active)
 redis.call("SCARD", groups)
 redis.call("HGET", rates, "")
@@ -108,7 +109,7 @@ local looks, looked_at = 0, 0
 -- Frees the places of tasks that have no lease any more: nobody runs them.
 local function look(level)
   looks = looks + 1
-  -- Of a large set only a part is read. Its cursor, a place in the set, comes from the clock, so all come up in time.
+  -- Of a large set only a part is read. The clock chooses the part by its cursor, so that all parts come up in time.
   local cursor = level.most > 200 and now % 65536 or "0"
   local ids = redis.pcall("SSCAN", level.held, cursor, "COUNT", "400")[2] or {}
   looked_at = looked_at + #ids
@@ -139,7 +140,7 @@ local function level_of(name, rule, arrival)
     local interval, burst = found.interval, found.burst
     level.interval, level.burst = interval, burst
     level.arrival = math.max(tonumber(arrival or 0) or 0, now)
-    -- An earlier limit left so late an arrival; the present limit begins with one token.
+    -- Only an earlier rule can have left so late an arrival. The present rule begins with one token.
     if level.arrival > now + burst * interval then level.arrival = now + (burst - 1) * interval end
     level.tokens = math.floor((level.burst * level.interval - (level.arrival - now)) / level.interval)
   end

@@ -1,4 +1,4 @@
---[[ unlist_groups: take the empty ones of some groups off the list.
+--[[ unlist_groups: take those of some groups that are empty off the list.
 KEYS[1] groups        asynq:{q}:groups
 ARGV[1] group_prefix  asynq:{q}:g:
 ARGV[2...] names      the groups

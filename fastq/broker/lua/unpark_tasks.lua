@@ -1,4 +1,4 @@
---[[ unpark_tasks: put tasks that a move parked into the states that they had.
+--[[ unpark_tasks: put tasks that a move parked back into their former states.
 KEYS[1] moving        asynq:{q}:moving
 KEYS[2] pending       asynq:{q}:pending
 KEYS[3] scheduled     asynq:{q}:scheduled
@@ -28,8 +28,8 @@ redis.call("ZCARD", scheduled_groups)
 for _, set in pairs(sets) do redis.call("ZCARD", set) end
 for at = 5, #ARGV, 2 do
   local found = redis.pcall("HMGET", task_prefix .. ARGV[at], "move_state", "move_group")
-  -- A key that is not a hash is not a task. Any other error may not be the task's fault: in a cluster it may be moving
-  -- to another node. Then it is still parked, and its note must stay.
+  -- A key that is not a hash is not a task. Any other error may not be the task's fault: in a cluster the task may be
+  -- moving to another node. It is still parked, and its note must stay.
   if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
   if found[1] == "aggregating" then redis.call("ZCARD", group_prefix .. found[2]) end
 end
