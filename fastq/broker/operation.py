@@ -33,8 +33,8 @@ class Operation(Generic[T_co]):
     when the reply was lost. ``keys`` share one hash tag; the first key determines the node of a cluster. A script that
     makes key names itself is sent one more key, which never exists. While a slot moves, its keys are spread over two
     nodes, and neither node runs a script that declares a missing key. So no script runs with a part of its keys. If too
-    few replicas have a write, ``unconfirmed`` makes its result from the plain result and that error. Without
-    ``unconfirmed``, no replica is waited for.
+    few replicas confirm a write, ``unconfirmed`` makes the operation's result from the plain result and that error.
+    Without ``unconfirmed``, no replica is waited for.
     """
 
     name: str
@@ -81,10 +81,11 @@ class Wait(Pause):
 
 @dataclass(frozen=True, slots=True)
 class Soon:
-    """A request to the executor to limit the time of the next steps, up to a ``Send``; a client's timeout replaces it.
+    """A request to the executor to limit the time of the next steps, up to a ``Send``.
 
-    The steps may take as long as one reply, or with ``after_silence`` half as long, but at least 1 s. After silence a
-    blocking executor also makes new connections: the open ones may lead to a server that is gone.
+    A client's timeout takes the place of this limit. The steps may take as long as one reply, or with ``after_silence``
+    half as long, but at least 1 s. After silence a blocking executor also makes new connections: the open ones may lead
+    to a server that is gone.
     """
 
     after_silence: bool

@@ -17,7 +17,10 @@ from fastq.broker.twins import TWINS, twin_of
 _FOR_DRAGONFLY = "--!df flags=allow-undeclared-keys\n"
 """Dragonfly runs a script that makes key names only if this is its first line; to other servers it is a comment."""
 _RIGHTS = "-- rights\n"
-"""The line at which a script asks for its rights; a script without it asks at once. Above it, one write at most."""
+"""The line at which a script asks for its rights; a script without this line asks first.
+
+At most one write is above it.
+"""
 _INCLUDE = re.compile(r"^-- include: (\w+)\n", re.MULTILINE)
 _BUILDS = re.compile(r"^builds\s+(?!\s|none\b)", re.MULTILINE)
 _CALL = re.compile(r'redis\.(p?call)\(\s*"(\w+)"')
@@ -34,7 +37,7 @@ end
 _NOT_ASKED = {"MEMORY", "PUBLISH"}
 """The right to these depends on a subcommand or a channel.
 
-A script that calls one of them has written nothing before.
+No script calls one of them after a write, except by ``pcall``.
 """
 _SURVIVED = {"LLEN", "LSET", "SREM", "ZREM"}
 """Scripts that call these by ``pcall`` survive a refusal: they use another command, or leave the work to others."""

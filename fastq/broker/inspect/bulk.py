@@ -113,7 +113,7 @@ def _locks(queue: str, deleted: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple
 
 
 class Chosen(NamedTuple):
-    """A task as it was read; ``digest`` is that of its message, and empty matches any message."""
+    """A task as it was read; ``digest`` is its message's digest, and an empty one matches any message."""
 
     id: bytes
     digest: bytes = b""

@@ -78,9 +78,10 @@ def examine_leases(queue: str, cursor: str, expired_before_s: int) -> Operation[
 
 
 def examine_again(queue: str, cursor: str) -> Operation[Stretch]:
-    """Examine what was enqueued by key during runs.
+    """Examine the tasks that were enqueued by key during a run.
 
-    It is "over" if the run is over, so that ``put_again`` puts it, and "wrong" if its task's key is no hash.
+    A task is "over" if that run is over, so that ``put_again`` puts it, and "wrong" if the running task's key is no
+    hash.
     """
 
     def parse(reply: list[Any]) -> Stretch:

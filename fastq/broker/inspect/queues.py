@@ -33,9 +33,9 @@ class QueueStats(NamedTuple):
 
     The oldest pending task has waited since ``oldest_pending_ns`` (Unix), None if no task is pending. The archive keeps
     ``archive_max`` tasks. ``archive_full`` says what happens beyond that, and ``archive_dropped`` counts the tasks
-    dropped so far. ``lost`` tasks were lost today with their servers. No server has a lease for ``orphaned`` of the
-    active tasks. The next scheduled task or retry is due at ``next_due_s`` (Unix), None if there is none. The queue may
-    have ``max_pending`` pending tasks, None for any number.
+    dropped so far. ``lost`` tasks were lost today with their servers. ``orphaned`` counts the active tasks without a
+    lease that has not expired. The next scheduled task or retry is due at ``next_due_s`` (Unix), None if there is none.
+    The queue may have ``max_pending`` pending tasks, None for any number.
     """
 
     sizes: dict[TaskState, int]

@@ -57,8 +57,8 @@ class FoundTask(NamedTuple):
     """The data of a task in Redis.
 
     ``score`` is its score in the sorted set of its state: when it is due, or when its lease ends. ``lost`` counts how
-    often the task was lost with its server. ``progress`` is the last that its handler told. The sizes are given for a
-    payload, a result and a message that were cut, else None.
+    often the task was lost with its server. ``progress`` is the last that its handler reported. The sizes are given for
+    a payload, a result and a message that were cut, else None.
     """
 
     message: bytes | None
@@ -127,7 +127,7 @@ class FollowUp(NamedTuple):
 
 
 def read_again(queue: str, task_id: str) -> Operation[FollowUp | None]:
-    """Read which task is to follow the present run of a task; None if none is."""
+    """Read which task is to follow the present run of a task; None if there is none."""
 
     def parse(reply: list[Any] | None) -> FollowUp | None:
         return None if reply is None else FollowUp(reply[2], int(reply[0] or 0), int(reply[1] or 0))

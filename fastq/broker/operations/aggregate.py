@@ -121,7 +121,7 @@ def _texts(found: Iterable[bytes]) -> list[str]:
 
 
 def take_set(one: AggregationSet, rule: GroupRule, now_s: int, deadline_s: int) -> Operation[int]:
-    """Take the oldest tasks of a group if it is due; returns how many, 0 if it is not."""
+    """Take the oldest tasks of a group if it is due; returns how many, 0 if the group is not due."""
     queue = one.queue
     limit = min(rule.max_size or MAX_SET, MAX_SET)
     return scripted(

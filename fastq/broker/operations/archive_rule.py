@@ -24,7 +24,7 @@ class ArchiveFull(StrEnum):
     """The oldest tasks are deleted, as asynq does."""
 
     PAUSE = "pause"
-    """The queue is paused, so that nothing more can fail."""
+    """The queue is paused, so that no more of its tasks start."""
 
     SPILL = "spill"
     """A server writes the oldest tasks to a file, then deletes them."""
@@ -46,7 +46,7 @@ def read_archive_rule(queue: str) -> Operation[ArchiveRule]:
 def set_archive_rule(queue: str, rule: ArchiveRule) -> Operation[int]:
     """Set the rule of a queue, for all servers and inspectors.
 
-    A server calls this at its start, since one that lives for seconds has no janitor.
+    A server calls this at its start, since a server that lives for only seconds never runs its janitor.
     """
     words: tuple[Word, ...] = (rule.most, rule.ttl_s, rule.full.value, RULE_TTL_S)
     return scripted("set_archive_rule", (keys.archive_rule(queue),), words, int, idempotent=True)

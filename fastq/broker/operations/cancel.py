@@ -88,14 +88,14 @@ def _outcome(name: object) -> CancelAs:
 
 def _publish(channel: str, message: str | bytes) -> Operation[int]:
     # Without a key: in a cluster both messages go through the same node, and arrive in order. Idempotent: a repeated
-    # message does no harm, and a lost one would.
+    # message does no harm, while a lost message would.
     return Operation("PUBLISH", (), (channel, message), int, idempotent=True)
 
 
 def cancel_task(task: SubmitKey) -> Flow[None]:
     """Delete a waiting task, or have a running task stopped and deleted.
 
-    Leave a task that has ended, or is of another submit.
+    A task that has ended, or that another submit made, is left alone.
     """
     queue, task_id, _ = task
     state = yield read_state(*task)

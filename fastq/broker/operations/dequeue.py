@@ -29,7 +29,7 @@ class Taken(NamedTuple):
     """The tasks taken from a queue with lanes.
 
     ``due_s`` is the seconds until the next lane is due, None if no lane waits for a time. ``is_full`` says that the
-    queue itself has no free place. ``rated`` are the indexes of tasks with a rate.
+    queue itself has no free place. ``rated`` are the indexes of the tasks from lanes with a rate.
     """
 
     leased: Leased
@@ -49,7 +49,7 @@ def dequeue(queue: str, count: int, lease_score: str) -> Operation[Leased | NoTa
 
 
 def take(queue: str, count: int, lease_score: str) -> Operation[Taken | NoTasks]:
-    """Do as ``dequeue`` for a queue with lanes: take from pending, and from lanes by turns, within their limits."""
+    """Do as ``dequeue`` for a queue with lanes: take from pending, and from the lanes in turn, within their limits."""
     places = keys.pending(queue), keys.active(queue), keys.lease(queue), keys.paused(queue), keys.groups(queue)
     lanes = keys.limits(queue), keys.turns(queue), keys.full(queue), keys.rates(queue), keys.bell(queue)
     return scripted(

@@ -42,7 +42,7 @@ def tell_inbox(inbox: str, queue: str, ends: Iterable[tuple[str, TaskEnd, str]])
 
 
 def tell_completed(inbox: str, queue: str, tasks: Iterable[tuple[Completed, str]]) -> Operation[int]:
-    """Publish to a client that tasks are completed, where the operation sent just before has completed them.
+    """Publish to a client which of some tasks the operation sent just before has completed.
 
     Each task comes with the nonce of its submit.
     """
@@ -76,7 +76,7 @@ def read_why(queue: str, task_id: str, now_s: int) -> Flow[str]:
     live: list[bytes] = yield Operation("ZRANGEBYSCORE", (keys.all_servers(),), (now_s, "+inf"), idempotent=True)
     names = [key.decode("utf-8", "surrogateescape") for key in live]
     infos: list[bytes | None] = yield from together(*(Operation("GET", (name,), (), idempotent=True) for name in names))
-    # The name as a ServerInfo has it. Clients do without protobuf, which takes long to import.
+    # The queue's name as it is encoded in a ServerInfo. Clients do not decode the rest: importing protobuf takes long.
     name = queue.encode()
     served = b"\n%c%b" % (len(name), name) if len(name) < 128 else name
     is_served = state is TaskState.ACTIVE or any(info is not None and served in info for info in infos)
@@ -87,7 +87,7 @@ _NOT_ENDED: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULED, TaskState
 
 
 def read_progress_of(task: SubmitKey) -> Flow[TaskProgress | None]:
-    """Read how far a task has come; None if it has told nothing, or was made by another submit."""
+    """Read how far a task has come; None if it has reported nothing, or was made by another submit."""
     # The state is read last: if it is still this task's, so is the progress.
     progress, state = yield from together(
         Operation("HGET", (keys.task(*task[:2]),), ("progress",), read_progress, idempotent=True), read_state(*task)
@@ -147,7 +147,7 @@ def parts_of(tasks: Iterable[SubmitKey]) -> Iterator[Part]:
 
 
 def look_at(part: Part) -> Flow[list[tuple[SubmitKey, TaskEnd]]]:
-    """Return which tasks of a part have ended; results and errors are there only if the part has a single task.
+    """Return which tasks of a part have ended; results and errors are included only if the part has a single task.
 
     An end without them may belong to a later task with the same id: ``read_rest`` checks that.
     """
@@ -167,7 +167,7 @@ def look_at(part: Part) -> Flow[list[tuple[SubmitKey, TaskEnd]]]:
 def read_rest(ends: Mapping[SubmitKey, TaskEnd]) -> Flow[dict[SubmitKey, TaskEnd]]:
     """Read the results, errors and tracebacks of tasks that have ended, where they are not known yet.
 
-    If a task has left the archive meanwhile, its error stays as a server has told it.
+    If a task has left the archive meanwhile, its error stays as a server has published it.
     """
     whole = {task: end for task, end in ends.items() if end.is_whole}
     for queue, submits in _calls(task for task in ends if task not in whole):

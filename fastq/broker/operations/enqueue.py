@@ -3,7 +3,7 @@
 Redis is never asked twice blindly. When the reply of an enqueue was lost, the flow looks for each task by its id. A
 task with the same type and payload, in any state, is success. A missing task is sent again. So a task that has run and
 been deleted by then is enqueued a second time; the promise is at least once. The script that puts tasks by their keys
-looks for them itself, when it is told that it may have run before.
+looks for them itself, when an argument says that the script may have run before.
 
 A request that Redis refuses for the moment is sent again, with pauses: the slot of the queue is moving, or the
 connection led to a replica.
@@ -69,8 +69,8 @@ def error_of(outcome: Outcome, queue: str, task_id: str) -> FastqError | None:
 class NewTask(NamedTuple):
     """The facts about one new task that the scripts need; the message is encoded.
 
-    ``terms`` say how it is put if its id is its key. ``priority`` counts in its lane;
-    where the order of a lane may be that of deadlines, a colon and the deadline in Unix seconds follow it.
+    ``terms`` say how it is put if its id is its key. ``priority`` is its priority in its lane; a colon and a deadline
+    in Unix seconds may follow, for lanes that are ordered by deadline.
     """
 
     id: str
@@ -139,7 +139,7 @@ class QueueRegister:
     def done(self, due: Iterable[str], registered: Iterable[str]) -> None:
         """Note the registered queues; log once for each ``due`` queue that is not among them.
 
-        If the tasks of a queue failed, too, their errors tell the cause: then the caller leaves the queue out of
+        If the tasks of a queue failed, too, their errors show the cause, so the caller leaves that queue out of
         ``due``.
         """
         until = self._clock.monotonic_s() + REGISTER_EVERY_S
@@ -150,9 +150,9 @@ class QueueRegister:
             _log.warning("queue %r could not be added to asynq:queues; inspectors do not list it", queue)
 
     def held(self, batches: list[EnqueueBatch], due: Sequence[str]) -> list[EnqueueBatch]:
-        """Return the batches, made to look at the limit of their queue if it has one, or may have got one.
+        """Return the batches; those whose queue has a limit, or may have got one, will check it.
 
-        A call that registers a queue looks for its limit. All others do so only once a limit is known.
+        A call that registers a queue checks its limit. Other calls do so only once a limit is known.
         """
         if not due and not self._limited:
             return batches
@@ -196,7 +196,7 @@ def enqueue_operations(batches: Sequence[EnqueueBatch], register: Sequence[str])
 def settle_enqueue(
     batches: Sequence[EnqueueBatch], register: Sequence[str], results: Sequence[Any], beside: Sequence[Any] = ()
 ) -> Flow[EnqueueReport]:
-    """Turn the results of ``enqueue_operations`` into outcomes; settle lost replies, repeat passing refusals.
+    """Turn the results of ``enqueue_operations`` into outcomes; settle lost replies, repeat temporary refusals.
 
     ``beside`` are the results of other operations of the same round trip.
     """
@@ -220,7 +220,7 @@ def settle_enqueue(
 def _registered(queues: Sequence[str], results: Sequence[Any]) -> list[str]:
     """Return the queues that are now registered, and log which of them are new."""
     counts = {queue: result for queue, result in zip(queues, results, strict=False) if isinstance(result, int)}
-    for queue in (queue for queue, count in counts.items() if count):  # SADD's count: maybe a misspelled name
+    for queue in (queue for queue, count in counts.items() if count):  # SADD counts new names: a misspelled name is one
         _log.info("queue %r is new: asynq:queues did not list it", queue)
     return list(counts)
 
@@ -249,7 +249,7 @@ def _try_again(batch: EnqueueBatch, refused: BrokerError) -> Flow[list[EnqueueOu
         if not isinstance(result, BrokerError) or result.maybe_applied:
             return result  # type: ignore[no-any-return]  # of an operation
         if isinstance(result, BrokerTimeoutError):
-            break  # the time of the call is over, and the refusal tells more
+            break  # the time of the call is over, and the refusal says more than a timeout
         refused = result
     return refused
 
@@ -295,7 +295,7 @@ def _settle(batch: EnqueueBatch, error: BrokerError) -> Flow[list[EnqueueOutcome
 
 
 def _settle_keyed(batch: EnqueueBatch, error: BrokerError) -> Flow[list[Outcome]]:
-    """Put tasks by their keys again, except those that Redis has put already: a mark in their messages tells."""
+    """Put tasks by their keys again, except those that Redis has put already, which a mark in their messages shows."""
     yield Soon(after_silence=isinstance(error, BrokerTimeoutError))
     for attempt in range(1, ATTEMPTS):
         yield Pause(backoff_s(attempt))

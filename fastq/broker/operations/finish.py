@@ -4,7 +4,7 @@ Every operation takes the tasks off active and releases their leases. A task tha
 more, is reported and does not affect the others. ``Guard`` says whose tasks may be touched.
 
 Each disposition is a class over one script: the parts of the task that it needs, their size, and its operation. An
-entry of ``FATES`` says how metrics, logs, history and waiting clients are told of it.
+entry of ``FATES`` says how metrics, logs, history and waiting clients are told of the disposition.
 """
 
 import logging
@@ -79,7 +79,7 @@ class Disposition(Protocol):
         """Return the task's id."""
 
     def size(self) -> int:
-        """Return about how many bytes of a call it takes."""
+        """Return about how many bytes this end takes in a call."""
 
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
@@ -93,7 +93,7 @@ class Done(NamedTuple):
     lock: str = ""
 
     def size(self) -> int:
-        """Return about how many bytes of a call it takes."""
+        """Return about how many bytes this end takes in a call."""
         return _ID_SIZE
 
     @classmethod
@@ -112,7 +112,7 @@ class Completed(NamedTuple):
     result: bytes | None = None
 
     def size(self) -> int:
-        """Return about how many bytes of a call it takes."""
+        """Return about how many bytes this end takes in a call."""
         return _TASK_SIZE + len(self.message) + len(self.result or b"")
 
     @classmethod
@@ -134,7 +134,7 @@ class Retried(NamedTuple):
     attempt: bytes = b""
 
     def size(self) -> int:
-        """Return about how many bytes of a call it takes."""
+        """Return about how many bytes this end takes in a call."""
         return _TASK_SIZE + len(self.message) + len(self.attempt)
 
     @classmethod
@@ -151,7 +151,7 @@ class Archived(NamedTuple):
     attempt: bytes = b""
 
     def size(self) -> int:
-        """Return about how many bytes of a call it takes."""
+        """Return about how many bytes this end takes in a call."""
         return _TASK_SIZE + len(self.message) + len(self.attempt)
 
     @classmethod
@@ -174,7 +174,7 @@ class Requeued(NamedTuple):
     id: str
 
     def size(self) -> int:
-        """Return about how many bytes of a call it takes."""
+        """Return about how many bytes this end takes in a call."""
         return _ID_SIZE
 
     @classmethod
@@ -190,7 +190,7 @@ class Parked(NamedTuple):
     rest_us: int
 
     def size(self) -> int:
-        """Return about how many bytes of a call it takes."""
+        """Return about how many bytes this end takes in a call."""
         return _ID_SIZE
 
     @classmethod
@@ -203,9 +203,9 @@ class Fate(NamedTuple):
     """The report of a disposition.
 
     ``outcome`` is its name in metrics and in the task log. ``word`` and ``level`` are for the log line about a task
-    that failed. ``history`` names the counters of the history that count it. ``told`` makes the end that waiting
-    clients are told, None if the task comes back. If the task ``stays`` in Redis, it keeps the last progress of its
-    handler.
+    that failed. ``history`` names the counters of the history that count it. ``told`` returns the end to send to
+    waiting clients; it is None if the task comes back. If the task ``stays`` in Redis, it keeps the last progress of
+    its handler.
     """
 
     outcome: str
@@ -217,7 +217,7 @@ class Fate(NamedTuple):
 
 
 def completed_end(end: Completed) -> TaskEnd:
-    """Return the end that waiting clients are told of a completed task."""
+    """Return the end of a completed task to send to waiting clients."""
     return TaskEnd(EndKind.DONE if end.result is None else EndKind.RESULT, result=end.result)
 
 

@@ -2,7 +2,7 @@
 
 A task that is enqueued while a task with its key runs waits in the hash ``again``; a newer task replaces it there.
 ``put_again`` follows any operation that ends the run. It puts the waiting task into the queue, or gives its message to
-the task of the run if that waits for another attempt. It may be sent any number of times. Servers also send it for
+the task of the run if that task waits for another attempt. It may be sent any number of times. Servers also send it for
 tasks that are left in the hash, as after a run on a Go server.
 """
 

@@ -1,4 +1,4 @@
-"""Lanes: groups that are not aggregated, whose tasks are taken by turns and within limits; docs/internals/lanes.md.
+"""Lanes: groups that are not aggregated, whose tasks are taken in turn and within limits; docs/internals/lanes.md.
 
 Some scripts have a twin for queues with lanes, ``<name>_lanes``: it does the same, and also changes turns and places.
 """
@@ -15,7 +15,7 @@ from fastq.wire import keys
 T = TypeVar("T")
 
 RULES_CHANGED = "limits"
-"""The message on a queue's ``due_channel`` that tells of changed rules; all other messages there are times."""
+"""The message on a queue's ``due_channel`` that announces changed rules; all other messages on it are times."""
 
 
 OF_SERVERS: Final = TWINS.keys() - {"done", "park", "schedule"}

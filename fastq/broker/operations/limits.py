@@ -26,7 +26,7 @@ def set_limit(queue: str, name: str, limit: Limit) -> Flow[bool]:
 
 
 def declare_limit(queue: str, name: str, limit: Limit) -> Flow[bool]:
-    """Set the limit from an app's code; False if the app declared the same before, even if it was changed since."""
+    """Set the limit from an app's code; False if the app declared the same before, even if others changed it since."""
     return _apply(queue, name, "declare", write_rule(limit))
 
 

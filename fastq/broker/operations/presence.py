@@ -94,7 +94,7 @@ def _publish(script: str, script_keys: tuple[str, ...], args: tuple[Word, ...]) 
 
 
 def clear_server_state(server: ServerIdentity) -> tuple[Operation[int], ...]:
-    """Delete everything that was published."""
+    """Delete everything that a server has published."""
     return (
         Operation("ZREM", (keys.all_servers(),), (server.info_key,), int, idempotent=True),
         Operation("ZREM", (keys.all_workers(),), (server.workers_key,), int, idempotent=True),

@@ -16,7 +16,7 @@ from fastq.broker.operations.lease import Owner
 from fastq.wire import keys
 
 FORGET_S: Final = 300
-"""After this time without a sign, the leases of a server have long ended."""
+"""A server is forgotten after this time without a sign; its leases have long ended then."""
 FORMAT: Final = 1
 MOST: Final = 2**40
 MOST_TAKEOVERS: Final = 20
@@ -50,7 +50,7 @@ class ServerFacts:
 
     @classmethod
     def decode(cls, data: bytes) -> "ServerFacts | None":
-        """Read the JSON; None if its format is another, or its values are impossible."""
+        """Read the JSON; None if its format is unknown, or a value is impossible."""
         try:
             fields = orjson.loads(data)
             if fields.pop("format") != FORMAT:
@@ -135,7 +135,7 @@ def _run_id(reply: bytes) -> str:
 
 
 def connected(*client_ids: int) -> Operation[set[int]]:
-    """Return which clients have a connection to Redis. The question goes to the node that has given out these ids."""
+    """Return which clients have a connection to Redis. Only the node that gave out these ids can answer."""
     return Operation("CLIENT", (), ("LIST", "ID", *client_ids), _client_ids, idempotent=True)
 
 

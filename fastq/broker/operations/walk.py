@@ -14,7 +14,7 @@ from fastq.common.states import TaskState
 from fastq.wire import keys
 
 LISTS: Final = frozenset({TaskState.PENDING, TaskState.ACTIVE})
-"""The states whose ids are in a list; those of the others are in sorted sets."""
+"""The states whose ids are in a list; the ids of other states are in sorted sets."""
 
 TASKS_A_CALL: Final = 200
 MAX_PAGE_BYTES: Final = 256_000
@@ -60,7 +60,7 @@ class WalkedTask(NamedTuple):
     """A task in a list or set: all fields of its hash, or none if there is no hash.
 
     ``lock_ms`` is how long the task still holds the lock that its hash names: -1 forever, -2 if it does not hold it, or
-    if nobody has checked.
+    if that was not checked.
     """
 
     id: bytes
@@ -82,7 +82,7 @@ class WalkPage(NamedTuple):
 
 
 class Walk:
-    """A walk through the tasks of a source: ``page``, then ``passed`` with the staying tasks, until a page is empty."""
+    """A walk through the tasks of a source: ``page``, then ``passed`` with the tasks that stay, until the end."""
 
     def __init__(self, source: Source, *, with_locks: bool = False) -> None:
         self.source = source

@@ -1,1 +1,1 @@
-"""Connections to Redis: URLs, Sentinel, Cluster, the blocking and the asyncio driver, and errors in words."""
+"""Connections to Redis: URLs, Sentinel, Cluster, the blocking and the asyncio driver, and readable errors."""

@@ -36,7 +36,7 @@ MOST_AT_ONCE: Final = 64
 
 
 class AsyncPool(Protocol):
-    """The part of redis-py's asyncio connection pool that is used."""
+    """The part of redis-py's asyncio connection pool that fastq uses."""
 
     connection_kwargs: dict[str, Any]
 
@@ -57,7 +57,7 @@ class AsyncTransport(Protocol):
         """Return the function that names a key's node by the current slot map, None if one server has all keys."""
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; never raise one of these."""
+        """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; such faults are never raised."""
 
     def begin(self, commands: Sequence[Command], done: Callable[[list[Any]], None], most_s: float) -> bool:
         """Do as ``transfer`` on a connection that is open and free, and call ``done``; return false if there is none.
@@ -214,7 +214,7 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     The connection's ``socket_timeout`` is the longest time without progress.
     """
     try:
-        # This is redis-py's PING, if the user's client has health checks: before anything is sent, with its own
+        # If the user's client has health checks, this sends redis-py's PING: before anything else is sent, with its own
         # timeout.
         await connection.check_health()
     except (ResponseError, *CONNECTION_FAULTS) as error:
@@ -307,7 +307,7 @@ class AsyncBroker:
         self._reply_s = reply_s
 
     async def close(self) -> None:
-        """Close the connections, unless they were given; may be called twice."""
+        """Close the connections, unless the caller gave them; may be called twice."""
         if self._close is not None:
             await self._close()
 
@@ -319,7 +319,7 @@ class AsyncBroker:
         return cast("T", result)
 
     async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
-        """Carry out operations in one round trip; a failed one stands as its ``BrokerError`` in the list."""
+        """Carry out operations in one round trip; the result of a failed one is its ``BrokerError``."""
         return await self._run_many(operations, self._limit())
 
     def begin(

@@ -28,7 +28,7 @@ TRUSTED_S: Final = 1.0
 
 
 class Connection(Protocol):
-    """The part of redis-py's blocking connection that is used."""
+    """The part of redis-py's blocking connection that fastq uses."""
 
     def pack_command(self, *words: Any) -> Any:
         """Encode one command for the socket."""
@@ -56,7 +56,7 @@ class Connection(Protocol):
 
 
 class Pool(Protocol):
-    """The part of redis-py's blocking connection pool that is used."""
+    """The part of redis-py's blocking connection pool that fastq uses."""
 
     connection_class: Any
     connection_kwargs: dict[str, Any]
@@ -84,7 +84,7 @@ class Sent(Protocol):
     """Commands that were sent and whose replies are pending."""
 
     def replies(self) -> list[Any]:
-        """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; never raise one of these."""
+        """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; such faults are never raised."""
 
     def abandon(self) -> None:
         """Drop the connection, since the replies will not be read."""
@@ -146,8 +146,9 @@ class NodeTransport:
                 packed = connection.pack_commands([command.words for command in lines])
             connection.check_health()
             missing = NoReply
-            # In one call: between two calls, the connection could be closed, and redis-py would send the rest on a new
-            # one. The socket's timeout is for each item, so there are several items; a limit is for the whole call.
+            # Sent in one call: between two calls, the connection could be closed, and redis-py would send the rest on a
+            # new one. The socket's timeout applies to each item, so there are several items; a limit applies to the
+            # whole call.
             items = packed if limit is not None else chain.from_iterable(in_pieces(packed))
             connection.send_packed_command(items, check_health=False)
         except (ResponseError, *CONNECTION_FAULTS, AttributeError) as error:
@@ -319,7 +320,7 @@ class BlockingBroker:
         self._reply_s = reply_s
 
     def close(self) -> None:
-        """Close the connections, unless they were given; may be called twice."""
+        """Close the connections, unless the caller gave them; may be called twice."""
         if self._close is not None:
             self._close()
 
@@ -328,7 +329,7 @@ class BlockingBroker:
         return self._run(operation, self._limit())
 
     def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
-        """Carry out operations in one round trip; a failed one stands as its ``BrokerError`` in the list."""
+        """Carry out operations in one round trip; the result of a failed one is its ``BrokerError``."""
         return self._receive(self._send(operations, self._limit()))
 
     def drive(self, flow: Flow[T]) -> T:

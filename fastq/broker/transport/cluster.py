@@ -64,7 +64,7 @@ class Routing:
         self.silent: str | None = None
         """The node that did not answer in time; it is not asked again."""
         self.fault: Exception = TimeoutError()
-        """The error that showed its silence."""
+        """The error that showed that this node does not answer."""
         self._rounds = 0
 
     def slot(self, hop: Hop) -> int:
@@ -198,7 +198,7 @@ class ClusterTransport:
         return None
 
     def _note_silence(self, name: str, fault: Exception) -> None:
-        # Not if only the time of the call is over: other nodes may have used it up.
+        # Not if only the call's own time is over: other nodes may have used it up.
         if isinstance(fault, redis.exceptions.TimeoutError) and name not in self._silences:
             silence = self._silences[name] = Silence(name, fault)
             silence.is_over()  # sends a PING
@@ -320,7 +320,7 @@ class AsyncClusterTransport:
         nodes = self._cluster.nodes_manager.slots_cache.get(slot_of(key)) if key is not None else None
         if not nodes:
             return await self._route(Routing(commands))
-        # The first round of a single command, which most callers send, without the work for several.
+        # A single command, the usual case, makes its first round without the work for several.
         replies = await self._route_to(nodes[0]).shared.transfer(commands)
         if not isinstance(replies[0], (Exception, NoReply, Unsent)):
             return replies

@@ -110,7 +110,7 @@ def connect_async(
 
 
 def _refuse_pipeline(redis: object) -> None:
-    """Refuse redis-py's pipelines: they are clients, too, but the commands would not be in their MULTI."""
+    """Refuse redis-py's pipelines: they are clients, too, but fastq's commands would not be part of their MULTI."""
     if isinstance(redis, _PIPELINES):
         raise TypeError(
             f"redis must be a client, not a {type(redis).__name__}: fastq asks Redis at once, "

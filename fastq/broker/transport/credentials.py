@@ -1,8 +1,8 @@
 """Credentials that change: tokens that a function of the user's returns, or a password in a file.
 
 fastq asks for them at a login, and once a minute while there are calls. Once they have changed, each connection logs in
-again before its next call. Connections that only listen keep their login: if Redis closes them for it, they are opened
-again.
+again before its next call. Connections that only listen keep their login: if Redis closes them for that, they are
+opened again.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _log = logging.getLogger("fastq")
 
 
 class Credentials(CredentialProvider):
-    """The credentials of one client: the last ones, and where to ask for others.
+    """The credentials of one client: the last ones, and where to get new ones.
 
     ``name`` is ``module:function``, or a path (with a slash) of a file with a password. ``username`` is used if only a
     password is given. If asking fails, the last ones stay in use. ``ask`` is for asyncio; by default a thread asks.
@@ -140,7 +140,7 @@ class Credentials(CredentialProvider):
                 self._fail(error)
 
     def _begin(self) -> bool:
-        """Return whether to ask now; others go on with the last credentials meanwhile, if there are any."""
+        """Return whether to ask now; other callers go on with the last credentials meanwhile, if there are any."""
         if self._login and monotonic() < self._due_s:
             return False
         self._due_s = monotonic() + ASK_AGAIN_S

@@ -81,7 +81,7 @@ class EmbeddedRedis:
             raise
 
     def stop(self) -> None:
-        """End the server and wait for its end; do nothing if this process is not its owner, or it has ended."""
+        """End the server and wait for its end; do nothing if this process is not its owner, or the server has ended."""
         watcher = self._watcher
         if watcher is None or self._owner_pid != os.getpid():
             return

@@ -1,8 +1,8 @@
 """The messages of sentinels to a blocking client, read without waiting when a call begins.
 
 There is no thread, since a client may be forked at any time. A call asks the kernel whether a sentinel has sent
-anything, which takes about a microsecond. The question for the master once a second remains, as a sentinel may refuse
-subscriptions.
+anything, which takes about a microsecond. The sentinels are still asked for the master once a second, since a sentinel
+may refuse subscriptions.
 """
 
 import logging
@@ -31,7 +31,7 @@ _all: Final = weakref.WeakSet["SentinelEvents"]()
 
 
 def log_refusal(where: str, error: Exception) -> None:
-    """Log that a sentinel refuses to tell of its events."""
+    """Log that a sentinel refuses the subscription to its events."""
     _log.warning("the sentinel at %s does not tell us of switches: %s; it is asked once a second", where, error)
 
 
@@ -58,7 +58,7 @@ class SentinelEvents:
         """The sentinels without a subscription, and when to try again, in monotonic seconds."""
 
     def told(self) -> Any | None:
-        """Return a sentinel that has told of another master since the last call; None if none has."""
+        """Return a sentinel that has announced another master since the last call, None if there is none."""
         if not self._open or not self._lock.acquire(blocking=False):  # another thread is looking
             return None
         try:
@@ -115,7 +115,7 @@ class SentinelEvents:
         del self._missing[sentinel]
 
     def _hear(self, fd: int) -> Any | None:
-        """Read all that one sentinel has sent; return the sentinel if it told of our master."""
+        """Read all that one sentinel has sent; return the sentinel if it announced a switch of our master."""
         sentinel, connection = self._open[fd]
         is_told = False
         try:

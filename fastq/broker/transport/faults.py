@@ -1,6 +1,6 @@
 """Redis' errors in fastq's words: what happened, whether the request may have been carried out, and what to do.
 
-redis-py's exceptions stop here; everything above the broker sees ``BrokerError`` and its kin.
+redis-py's exceptions stop here; everything above the broker sees ``BrokerError`` and its subclasses.
 """
 
 import os
@@ -118,7 +118,7 @@ A replica is left for a new connection within 0.6 s. A slot moves in pieces, eac
 class NoReply:
     """Stands for the missing reply to a request that was sent, and may have been carried out.
 
-    ``where`` is the address of the server, if known. ``unconfirmed`` says that replicas were to confirm it.
+    ``where`` is the address of the server, if known. ``unconfirmed`` says that replicas were to confirm the request.
     """
 
     error: Exception

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 from fastq.broker.operation import Soon
 
 STEPS: Final = 4
-"""The number of parts of the time: connecting, logging in and sending take at most one each."""
+"""A call's time has this many parts: connecting, logging in and sending may each take one."""
 REPLY_S: Final = 3.0
-"""How long Redis may take for a reply where nothing else is said."""
+"""How long Redis may take for a reply, unless a setting says otherwise."""
 LEAST_S: Final = 1.0
 """The shortest time for the steps after silence: connecting, logging in, looking and sending."""
 

@@ -1,8 +1,8 @@
 """A connection's line: commands go out together, and their replies are taken off the socket as they come.
 
 redis-py's asyncio connections read each reply through a stream, with a timer and several coroutines; a server would
-spend most of its time on that. The line stands between the transport of a redis-py connection and its streams. While
-no command awaits a reply, it passes all data on to the streams, so redis-py connects, logs in and closes as ever.
+spend most of its time on that. The line stands between the transport of a redis-py connection and its streams. While no
+command awaits a reply, it passes all data on to the streams, so redis-py connects, logs in and closes as usual.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A private connection to the node of a key, kept until it breaks.
 
-Redis knows it by its client id. Other processes may ask Redis whether it is still connected. While it is, the process
-that has it lives, even if that process stands still.
+Redis knows the connection by its client id, so other processes may ask Redis whether it still exists. While it does,
+the process that made it is alive, even if that process is frozen.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class OwnLine:
         return await self._broker.run(operation)
 
     async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
-        """Carry out operations; a failed one stands as its ``BrokerError`` in the list."""
+        """Carry out operations; the result of a failed one is its ``BrokerError``."""
         return await self._broker.run_many(operations)
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:

@@ -141,7 +141,7 @@ class Known:
 
 
 class Search:
-    """A search for the master: the answers of the sentinels until one that is up to date names it."""
+    """A search for the master: the answers of the sentinels, until a sentinel that is up to date names the master."""
 
     def __init__(self, service_name: str, known: Known) -> None:
         self._name = service_name
@@ -261,7 +261,7 @@ class _AsyncSentinels(AsyncSentinel):
 
 
 def _let_go_of_callers(sentinel: AsyncRedis) -> None:
-    """Drop the tracebacks that connections keep which are broken.
+    """Drop the tracebacks that broken connections keep.
 
     A connection's stream keeps the fault until the connection is made anew, which may be never for a sentinel that
     nobody asks. From Python 3.12 on, the traceback of a fault keeps all callers, with the tasks that they work on.
@@ -273,7 +273,7 @@ def _let_go_of_callers(sentinel: AsyncRedis) -> None:
 
 
 class _MasterConnection(SentinelManagedConnection):
-    """A connection that tells whether it has found a master."""
+    """A connection that notes whether it has reached a master."""
 
     def connect_to(self, address: tuple[str, int]) -> None:
         known: Known = self.connection_pool.sentinel_manager.known
@@ -295,7 +295,7 @@ class _MasterConnection(SentinelManagedConnection):
 
 
 class _AsyncMasterConnection(AsyncSentinelManagedConnection):
-    """As ``_MasterConnection``."""
+    """As ``_MasterConnection``, for asyncio."""
 
     async def connect_to(self, address: tuple[str, int]) -> None:
         known: Known = self.connection_pool.sentinel_manager.known
@@ -339,7 +339,7 @@ class _MasterPool(SentinelConnectionPool):
         return self.sentinel_manager.known.address
 
     def follow(self) -> None:
-        """Learn who the master is now, if a sentinel has told of another one, or nobody has asked for a second."""
+        """Learn who the master is now, if a sentinel has announced another one, or nobody has asked for a second."""
         if (sentinel := self._events.told()) is not None:
             self.sentinel_manager.known.first = sentinel
             with suppress(RedisError):
@@ -399,7 +399,7 @@ class AsyncMasterPool(AsyncSentinelConnectionPool):
         return connection
 
     async def ask_first(self, sentinel: AsyncRedis) -> None:
-        """Ask who the master is now, first the sentinel that has told of a change."""
+        """Ask who the master is now, first the sentinel that has announced a change."""
         self.sentinel_manager.known.first = sentinel
         with suppress(RedisError):
             await self.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's

@@ -63,8 +63,8 @@ class Address(NamedTuple):
 class TLSFiles:
     """The PEM files of a TLS connection and its settings; the system's authorities are trusted, too.
 
-    ``ssl_password`` is that of an encrypted key. The server's certificate must have ``ssl_server_name``, by default the
-    host's. With ``ssl_cert_reqs`` "none" it is not checked: anybody could pose as that server.
+    ``ssl_password`` is the password of an encrypted key. The server's certificate must have ``ssl_server_name``, by
+    default the host's. With ``ssl_cert_reqs`` "none" it is not checked: anybody could pose as that server.
     """
 
     ssl_ca_certs: str | None = None

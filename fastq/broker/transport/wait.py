@@ -169,7 +169,7 @@ class _Line:
     async def _listen(self, connection: Any, ear: "_Ear") -> None:
         """Keep the connection until it ends or the sentinels name another master; raise why it ended.
 
-        Redis-py may have swallowed the cancellation by ``end``; then end, too.
+        redis-py may swallow the cancellation by ``end``. In that case, ``is_over`` ends this coroutine.
         """
         while not (self.is_over or is_replaced(self._pool, connection)):
             await asyncio.wait({ear.over}, timeout=max(0.0, ear.heard_s + PING_EVERY_S - self._loop.time()))
