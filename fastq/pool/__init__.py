@@ -29,8 +29,8 @@ Deaths:
   that it had sent count, and tasks that it had not begun move on. A task that was running is CRASHED, or TIMEOUT or
   CANCELED if it had been asked to end. The child's process group is killed before the child is reaped, so grandchildren
   die with it. Its seat is filled again.
-- A child that is killed because of a task: that task is charged, and its other coroutines are RERUN. If the child had
-  grown above the memory limit and no task can be blamed, everything that ran in it is RERUN.
+- A child that is killed because of a task: that task is charged, and the child's other coroutines are RERUN. If the
+  child had grown above the memory limit and no task can be blamed, everything that ran in it is RERUN.
 - The preloader: the kernel kills every child's group (its lifeline, a pipe, is cut: ``lifeline``), even if a thread
   holds the GIL. Running tasks are RERUN, waiting ones keep waiting, and another preloader starts. A preloader that is
   replaced by a reload lives until its last child has a successor from the new one.

@@ -30,13 +30,13 @@ cdef int EXTENDED = _opmap["EXTENDED_ARG"]
 cdef int ENTERS = _opmap.get("LOAD_SPECIAL", -1)
 # Later versions may compile ``with`` in another way.
 cdef bint IS_UNKNOWN = sys.version_info >= (3, 15)
-# From 3.12 on, the lowest bit of LOAD_ATTR's argument is a flag; the index of the name is in the others.
+# From 3.12 on, the lowest bit of LOAD_ATTR's argument is a flag; the index of the name is in the other bits.
 cdef int FLAGS = 1 if sys.version_info >= (3, 12) else 0
 
 
 cdef bint is_at_lock(unsigned long thread) except -1:
     """Return whether an exception raised in a thread now would leave a lock taken; no bytecode runs during the check."""
-    cdef int was_enabled = PyGC_Disable()  # a finalizer would be bytecode
+    cdef int was_enabled = PyGC_Disable()  # a finalizer would run bytecode
     try:
         return takes_lock(sys._current_frames().get(thread))
     finally:

@@ -54,7 +54,7 @@ cdef int open_batch(Work work, Attempt first) except -1:
             task.deadline_ns = 0
     if first.called:
         if first not in first.called:
-            work.slots.interrupt(first.seq, layout.ROW_TIMED_OUT)  # the call has its row, and must not go on for it
+            work.slots.interrupt(first.seq, layout.ROW_TIMED_OUT)  # the call uses its row, and must not run for it
         first.deadline_ns = least
         work.slots.limit(first.row, least)
     for task in first.followers:

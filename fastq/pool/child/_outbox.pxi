@@ -120,7 +120,7 @@ cdef class Outbox:
     cdef void want_room(self) noexcept:
         """Ask for a wake-up when results were read; the caller checks again before it sleeps."""
         atomic.store32(self.memory.base + SPACE_WANTED_AT, 1)
-        self.ring_bell()  # its fence is between the flag and the check
+        self.ring_bell()  # its fence comes between this flag and the check of the caller
 
     cdef void ring_bell(self) noexcept:
         """Wake the main process if it sleeps."""

@@ -131,7 +131,7 @@ class Coroutines:
                 self._stop()
                 return
             # Without a free row, or behind a plain task, new records can wait, and so can the order to exit: each task
-            # that ends calls this again. If no task runs, none will end, so a plain task at the head counts.
+            # that ends calls this again. While no task runs, none will end, so this must look on.
             row = self._free[-1] if self._free else NO_ROW
             has_row = row != NO_ROW or self._work.thread_rows
             if not is_idle and (not has_row or self._work.must_wait(row) or self._work.must_exit):

@@ -2,7 +2,7 @@
 
 It is forked by the preloader, or is a fresh interpreter. Wakes when the main process rings; reads the task ring, the
 slot table and the command word; writes results and rows. If it dies, its ring and rows show the main process which
-tasks it had. If the main process dies, the kernel kills it.
+tasks it had. If the main process dies, the kernel kills the child.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class ChildSetup:
 
 
 class Host:
-    """The operating system's side of the child's hot loop."""
+    """The system calls of the child's hot loop: it sleeps, passes segments and measures memory by them."""
 
     def __init__(self, setup: ChildSetup) -> None:
         self.ring_fd = setup.ring_fd

@@ -131,7 +131,7 @@ cdef class Step:
         return getattr(self.coroutine, name)
 
 
-@linetrace(False)  # an error may be set here
+@linetrace(False)  # tracing must not run while an error is set
 cdef PySendResult step_send(PyObject *step, PyObject *value, PyObject **result) noexcept:
     """Do one step, as ``PyIter_Send`` does."""
     cdef Stage stage = (<Step>step).stage

@@ -1,8 +1,8 @@
 """The child's side of its rings: take a record, run it, send the result. The pool's hot path in the child.
 
 The handler of the soft signal raises only while ``Work.task``, the task whose row the main process marked, is in user
-code. So it can hit neither another task nor the pool's own bookkeeping. The same holds for an error that is set for the
-thread of a task: from the look at ``Attempt.thread`` to the error that is set, the GIL is held and no bytecode runs.
+code. So it can hit neither another task nor the pool's own bookkeeping. An error that is set for the thread of a task
+is as safe: from the look at ``Attempt.thread`` until the error is set, the GIL is held and no bytecode runs.
 
 Results come from any thread (``Outbox``); a fork of the child sends none.
 """
@@ -173,7 +173,7 @@ include "_batch.pxi"
 
 
 cdef class Work:
-    """The execution of a child's records."""
+    """Takes the records of a child's task ring, runs them, and sends their results."""
 
     cdef Memory memory
     cdef Ring tasks
@@ -427,7 +427,7 @@ cdef class Work:
         self.forked = True
 
     def measure(self) -> int:
-        """Publish the RSS of this process, take no more work if it is above the limit, and return it."""
+        """Publish the RSS of this process, take no more work if it is above the limit, and return the RSS."""
         rss = self.host.rss()
         atomic.store64(self.memory.base + RSS_AT, rss)
         if 0 < self.max_memory < rss:

@@ -28,7 +28,7 @@ class Census:
     """
 
     def __init__(self) -> None:
-        # All reasons are there from the start: Prometheus sees no increase in a series that begins with 1.
+        # All reasons are listed from the start: Prometheus sees no increase in a series that begins with 1.
         self.ended = Counter(dict.fromkeys(_REASONS, 0))
         self._busy_s = 0.0
         self._alive_s = 0.0

@@ -31,7 +31,7 @@ class ChildState(Enum):
     READY = auto()
     """Able to take tasks, which it gets if its queue is open."""
     LEAVING = auto()
-    """Given no more tasks; told to exit once the results of all that it has are read."""
+    """Given no more tasks; told to exit once the results of all its tasks are read."""
     EXITING = auto()
     """Told to exit."""
     KILLED = auto()
@@ -57,7 +57,7 @@ class Child:
         self.since_s = time.monotonic()  # when it got its present state
         self.pid = 0
         self.pidfd = -1
-        self.blamed: Submission | None = None  # the task because of which the main process killed it
+        self.blamed: Submission | None = None  # the task because of which the main process killed the child
         self.is_settled = False  # it has ended a task, or been ready for a while
         self.preloader: PreloaderClient | None = None  # the one that forked it
         self.is_outdated = False  # another preloader is in charge, so the child will be replaced

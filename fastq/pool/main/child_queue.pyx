@@ -424,7 +424,7 @@ cdef class ChildQueue:
     cdef int end_of(self, uint32_t kind, Submission submission, list events, int64_t ran_ns, Estimate mean) except -1:
         """Remove a submission that has ended; return how many ended.
 
-        The first of a batch ends all those that were not reported.
+        The end of a batch's first task ends all its tasks that were not reported.
         """
         cdef Submission leader = submission.leader
         cdef int called = max(1, submission.called if leader is None else leader.called)
@@ -461,8 +461,8 @@ cdef class ChildQueue:
     cdef list take_back(self, Submission submission):
         """Withdraw a submission with all of its batch; return them, or nothing if the child has begun it.
 
-        The caller must then wake the child: it may have waited for a row for this submission, and have one for the
-        next.
+        After a withdrawal the caller must wake the child: it may have waited for a row for this submission, and have
+        one for the next.
         """
         cdef Submission unit = submission if submission.leader is None else submission.leader
         if not self.tasks.take_back(unit.position):

@@ -15,7 +15,7 @@ class PoolConfig:
     ``max_memory_per_child`` and ``memory_limit`` 0 means no limit; for ``timeout_grace`` it means to kill at once. A
     child above ``max_memory_per_child`` is replaced after its task. A child above ``memory_limit`` is replaced, and its
     task is ended. ``start_timeout`` limits the import of the app and the start of a child. While ``child_start`` raises
-    in all first children, others are tried for ``start_patience``. Children get ``devices`` by turns, if there are any.
+    in all first children, others are tried for ``start_patience``. Children get ``devices`` in turn, if there are any.
     """
 
     runner: str

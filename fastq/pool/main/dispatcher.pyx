@@ -9,8 +9,8 @@ Tasks with the same ``BatchRule`` are put together here, for one call that count
 
 A child runs plain tasks or coroutines, never both at once. If every child is busy with one sort and a task of the other
 sort waits, one child is reserved for the waiting sort: it gets no more tasks of its own sort, and runs dry. Coroutines
-and tasks in threads run side by side in a child. Then no task waits in its ring, where it would keep the other sort
-from free rows.
+and tasks in threads run side by side in a child. In such a child no task waits in the ring, where it would keep the
+other sort from free rows.
 """
 
 from collections import deque
@@ -371,7 +371,7 @@ cdef class Dispatcher:
         self.put_back(stuck + late)
         events = self.dispatch()
         if now >= self.next_return and any([submission.queue is None for submission in stuck]):
-            limit = now  # other servers may have room; seldom: with more children than cores some look stuck
+            limit = now  # other servers may have room; but seldom: with more children than cores, some tasks look stuck
             self.next_return = now + <int64_t>(1.5 * self.prefetch_ns)
         return events + return_late(self, limit, now)
 

@@ -82,7 +82,7 @@ class ProcessPool:
     # Life -------------------------------------------------------------------------------------------------------
 
     async def start(self, listener: PoolListener) -> None:
-        """Import the app, fork the children, and return when all are ready; ``listener`` is told of all that follows.
+        """Import the app, fork the children, and return when all are ready; ``listener`` gets the reports.
 
         Raises ``PoolStartError`` with the reason or a traceback; ``stop`` must be called after that, too.
         """
@@ -338,7 +338,7 @@ class ProcessPool:
             self._tell_of_shortage(shortage)
 
     def _relieve(self) -> None:
-        """Move or return tasks that wait too long; tell the listener if time alone has made room."""
+        """Move or return tasks that wait too long; tell the listener if the passing of time has made room."""
         self._deliver(self._dispatcher.relieve())
         if self.free:
             self._listener.on_room()

@@ -165,7 +165,7 @@ class PreloaderClient:
         self._close_channel()
         if self._loaded is not None and not self._loaded.done():
             self._loaded.set_exception(ChannelClosedError(why))
-        elif self._loaded is None or self._loaded.exception() is None:  # if the import failed, it has ended already
+        elif self._loaded is None or self._loaded.exception() is None:  # if the import failed, the preloader has ended
             self._events.on_lost(self)
 
     def _close_channel(self) -> None:

@@ -87,7 +87,7 @@ class PoolCensus(NamedTuple):
 
 
 class PoolListener:
-    """The interface of whoever is told what happens in a pool; its methods run in the event loop and must not block."""
+    """The interface of the receiver of a pool's reports; its methods run in the event loop and must not block."""
 
     def on_events(self, events: list[Event]) -> None:
         """Take all events, in batches."""
@@ -133,7 +133,7 @@ class Pool(Protocol):
         """Return the runner's description of itself."""
 
     async def start(self, listener: PoolListener) -> None:
-        """Import the app, start the children, and return when all are ready; ``listener`` is told of all that follows.
+        """Import the app, start the children, and return when all are ready; ``listener`` gets the reports.
 
         Raises ``PoolStartError`` with the reason or a traceback; ``stop`` must be called after that, too.
         """

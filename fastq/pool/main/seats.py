@@ -86,7 +86,7 @@ class Seats:
         if seat.successor is None and not self._is_starting_one:
             seat.successor = self._order(seat.device)
             if seat.successor is None and old.state is ChildState.LEAVING and not old.queue.pending:
-                dismiss(old)  # it is idle, and its successor may lack the memory or descriptors that it holds
+                dismiss(old)  # it is idle, and may hold the memory or descriptors that its successor lacks
         if seat.successor is None or seat.successor.state is not ChildState.READY:
             return
         if old.state is ChildState.READY:

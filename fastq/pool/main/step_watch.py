@@ -1,4 +1,4 @@
-"""Tells of coroutines that block the event loop of their child, as `time.sleep` in an `async def` does.
+"""Reports coroutines that block the event loop of their child, as `time.sleep` in an `async def` does.
 
 Wakes at the pool's tick, looks four times a second, and only at children with several tasks. A loop that waits for its
 coroutines is in none of them. So if the loop's thread used no CPU between two looks, and was in the same task's
@@ -19,7 +19,7 @@ _MOST_TYPES = 100
 
 
 class _Seen(NamedTuple):
-    """The task whose coroutine a loop was in, the CPU time of the loop's thread, and since when both are the same."""
+    """The task whose coroutine a loop was in, the CPU time of the loop's thread, and since when both are unchanged."""
 
     seq: int
     cpu: tuple[int, int]

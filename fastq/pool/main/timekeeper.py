@@ -1,8 +1,8 @@
 """Ends tasks: first by a state in their row and a signal, then, after a grace, by SIGKILL to the child's group.
 
 Wakes at the pool's tick; reads the slot tables; writes a row's state by compare-and-swap. All that it knows can be read
-again from the rows, except when a grace ends. If the event loop of a child does not answer, it finds out which task is
-the cause before it kills the child.
+again from the rows, except when a grace ends. If the event loop of a child does not answer, the timekeeper finds out
+which task is the cause before it kills the child.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Timekeeper:
     def interrupt(self, child: Child, submission: Submission, reason: int, now_ns: int) -> bool:
         """Ask a running task to end; return False if it does not run or was asked before.
 
-        The tasks of a batch share one call, so they hear of it only once all of them were asked.
+        The tasks of a batch share one call, so the call is interrupted only once all of them were asked.
         """
         if child.state not in _LIVE or not child.queue.slots.interrupt(submission.seq, reason):
             return False
@@ -91,9 +91,9 @@ class Timekeeper:
                 child.kill(interrupted.submission)
 
     def _look(self, interrupted: _Interrupted, look: _Look | None, now_ns: int) -> None:
-        """Kill a child whose loop cannot tell the interrupted task, once the task that is the cause is known.
+        """Kill a child whose loop does not pass the interruption on, once the task that is the cause is known.
 
-        A loop's thread that takes signals has the interpreter: then code in this very thread blocks the loop.
+        If the loop's thread takes signals, it holds the interpreter, so code in that thread blocks the loop.
         """
         child, queue = interrupted.child, interrupted.child.queue
         if look is None:
@@ -108,7 +108,7 @@ class Timekeeper:
         if holder is None and looked_ns < _LAST_LOOK_NS:
             return
         what = "held the interpreter (GIL)" if holder else "blocked the event loop"
-        # It is None if a callback blocks the loop, or code that an ended task left behind.
+        # None if a callback blocks the loop, or code that an ended task left behind.
         blamed = queue.find(queue.slots.in_thread(holder) if holder else queue.in_step)
         if blamed is not interrupted.submission:
             child.text = f": the task {what} for {self.grace_ns / 1e9:g} s while another task had to end"

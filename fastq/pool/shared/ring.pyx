@@ -30,8 +30,8 @@ cdef uint32_t WITHDRAWN = layout.RECORD_WITHDRAWN
 cdef uint32_t PAD = layout.RECORD_PAD
 cdef uint64_t NOWHERE = 2**64 - 1
 cdef uint64_t LOW = 3
-# Fractions of the capacity, 1/n each. Behind the first, a small record goes to the beginning of the ring if at most the
-# second is unread. The third is the largest size of a small record.
+# Each as 1/n of the capacity. Behind BACK_AFTER, a record of at most SMALL goes to the beginning of the ring if at most
+# BACK_WITH is unread.
 cdef uint64_t BACK_AFTER = 8
 cdef uint64_t BACK_WITH = 32
 cdef uint64_t SMALL = 64

@@ -161,7 +161,7 @@ cdef class Slots:
     def note_saved(self, seq: int, number: int) -> None:
         """Let a running task see that its checkpoint of this number is saved.
 
-        The numbers in a child only grow, so one that comes too late is not taken for another task's.
+        The numbers in a child only grow, so a late number is not taken for another task's.
         """
         cdef int row = self.row_of(seq)
         if row >= 0 and self.saved(row) < <uint64_t>number:
