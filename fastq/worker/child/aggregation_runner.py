@@ -27,7 +27,7 @@ AGGREGATOR_ERRORS: Final = (Exception, SystemExit)
 
 
 GroupAggregator: TypeAlias = Callable[[str, Sequence[GroupedTask]], Task]
-"""A function of a group's name and its tasks, oldest first, that returns the task to enqueue in their place."""
+"""A function of a group's name and its tasks, oldest first, that returns the task to enqueue in their stead."""
 
 
 def load(argument: str) -> "AggregationRunner":
@@ -51,7 +51,10 @@ class AggregationRunner:
         self.child_start, self.child_stop = child_hooks
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
-        """Aggregate a group. FAILED, with a text, if the aggregator raised or returned an invalid object."""
+        """Aggregate a group.
+
+        The answer is FAILED, with a text, if the aggregator raised or returned an invalid object.
+        """
         head, _, body = data.partition(b"\n")
         request: dict[str, Any] = orjson.loads(head)
         messages, reasons = _decoded(memoryview(body), request["sizes"])

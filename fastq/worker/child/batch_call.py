@@ -100,7 +100,7 @@ class BatchCall:
 
     @property
     def answers(self) -> list[Answer] | None:
-        """Return the present answers, None if all tasks are done and have no result."""
+        """Return the answers so far, or None if all tasks are done without a result."""
         return None if self._is_all_done else self._answers
 
     def returned(self, outcome: object) -> list[Answer] | None:
@@ -127,7 +127,7 @@ class BatchCall:
         return self.answers
 
     def raised(self, error: BaseException) -> list[Answer] | None:
-        """Return the answers for an exception: every task fails with it, unless the handler has set another error."""
+        """Return the answers for an exception: every task fails with it, unless the handler set another for it."""
         told = self.batch._end()
         for at in range(len(self._places)):
             self._fail(at, told.get(at, error))

@@ -1,4 +1,4 @@
-"""The log about running tasks: debug lines for start and end, and in JSON the facts of the task in each line."""
+"""The log lines of running tasks: debug lines at start and end, and in JSON the task's data in each of its lines."""
 
 import logging
 import time
@@ -64,7 +64,7 @@ class DebugLogRunner:
 
 
 def about_current_task() -> dict[str, Any]:
-    """Return the facts of the task whose handler logs a line, and how long it has run; nothing outside of handlers."""
+    """Return the data of the task whose handler logs a line, and how long the task has run; {} outside of handlers."""
     task = CURRENT.get(None)
     if task is None:
         return {}

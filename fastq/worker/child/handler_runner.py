@@ -1,4 +1,4 @@
-"""The runner of tasks in a child: it decodes a task, lets the mux find its handler, and answers with the outcome.
+"""The runner of tasks in a child: it decodes a task, calls the handler that the mux finds, and reports the outcome.
 
 The pool loads this by name, with a JSON argument that names the app and its hooks.
 """
@@ -47,7 +47,7 @@ from fastq.worker.shared.names import AppNameError, resolve
 from fastq.worker.shared.report import frames_of, trace_of
 
 MAX_KEPT: Final = 8000
-"""How many characters of a traceback are kept in Redis: the last ones."""
+"""How many characters of a traceback are kept in Redis; the first ones are cut off."""
 
 
 def load(argument: str) -> Runner:
@@ -83,7 +83,7 @@ def _resolve_mux(app: str) -> ServeMux:
     return mux
 
 
-# Looked up once: to ask an enum for a member takes 0.1 us.
+# Members of the enum are looked up once, since a look-up takes 0.1 us.
 _RESULT: Final = EventKind.RESULT
 _FAILED: Final = EventKind.FAILED
 _SKIP_RETRY: Final = EventKind.SKIP_RETRY
@@ -93,7 +93,7 @@ _WITHOUT_HANDLER: Final = (HandlerNotFoundError, PayloadError)
 
 
 class _ForBatches(dict[str, bool]):
-    """Whether the handler of a type of task is a batch handler; kept, since each task asks."""
+    """Whether the handler of a type of task is a batch handler, remembered because it is asked for each task."""
 
     def __init__(self, mux: ServeMux, batchings: Container[str]) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class HandlerRunner:
             return self._failed(task, error, context)
 
     def run_batch(self, data: Sequence[bytes], contexts: Sequence[TaskContext]) -> list[Answer] | None:
-        """Run tasks of a batch handler by one call; None if all are done, and there are no results."""
+        """Run tasks of a batch handler by one call; return None if all are done without a result."""
         call, handler = self._call(data, contexts)
         if call is None:
             return [self.run(*each) for each in zip(data, contexts, strict=True)]
@@ -192,9 +192,9 @@ class HandlerRunner:
     def _call(
         self, data: Sequence[bytes], contexts: Sequence[TaskContext]
     ) -> tuple[BatchCall | None, Callable[[Any], object]]:
-        """Return the call for tasks, and its handler.
+        """Return the call of a batch handler for the tasks, and the handler.
 
-        No call if, after a reload, the tasks have no common batch handler.
+        The call is None if the tasks have no common batch handler, which a reload of the app can cause.
         """
         messages, places, types = decode_all(data)
         patterns = {self._mux.match(one)[1] for one in types}
@@ -214,9 +214,10 @@ class HandlerRunner:
     def _awaited(self, task_type: str, outcome: Awaitable[object], context: TaskContext) -> object:
         if iscoroutine(outcome):
             if is_async(self._mux.match(task_type)[0]):
-                # A task whose batch has killed its child runs alone, here. Or a reload has made the handler async.
+                # A batch whose child was killed runs again task by task, as plain tasks. A reload can make a handler
+                # async, too.
                 return _run_in_loop(outcome, context)
-            outcome.close()  # otherwise Python warns that it was never awaited
+            outcome.close()  # otherwise Python warns that the coroutine was never awaited
         raise TypeError(f"the handler of {task_type!r} returned an awaitable; declare it with async def")
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
@@ -255,12 +256,12 @@ class HandlerRunner:
         return kind, report.with_trace(trace, fingerprint, kept).encode()
 
     def _trace(self, task: RunningTask, kind: EventKind, error: BaseException) -> str | None:
-        """Return the traceback for the task's log line, "" for none, None if the line surely exceeds the limit."""
+        """Return the traceback for the task's log line; "" for none, None if the log limit surely drops the line."""
         archives = _archives(kind, task)
         if (not archives and self._tracebacks != "always") or isinstance(error, _WITHOUT_HANDLER):
             return ""
         now_s = self._clock.monotonic_s()
-        self._trace_limit.ended(now_s)  # the main process counts them, so drop the counts
+        self._trace_limit.ended(now_s)  # the main process counts suppressed lines, so these counts are dropped
         allowed = self._trace_limit.allows((kind, archives, task.type, type(error).__name__), now_s)
         return trace_of(error) if allowed else None
 
@@ -282,14 +283,17 @@ def _run_in_loop(coroutine: Coroutine[Any, Any, object], context: TaskContext) -
     try:
         return loop.run_until_complete(task)
     except BaseException:
-        if not task.done() and not context.is_forked:  # the exception came from the loop, not from the coroutine
+        if not task.done() and not context.is_forked:  # the loop raised the exception, not the coroutine
             task.cancel()
             loop.run_until_complete(asyncio.wait([task]))
         raise
 
 
 def _named(error: BaseException, context: TaskContext) -> BaseException:
-    """Return why a task was told to end; if it was not, or its handler has decided, return the error."""
+    """Return the error to report.
+
+    If the task was told to end, this is the reason for that, unless the handler decided by an exception of its own.
+    """
     told = context.interruption
     if told is None or told not in TOLD_TO_END or isinstance(error, Retry) or caused_by(error, DECISIONS):
         return error
@@ -297,7 +301,7 @@ def _named(error: BaseException, context: TaskContext) -> BaseException:
     if not isinstance(error, type(reason)):
         return reason.with_traceback(error.__traceback__)
     if error.args == type(reason)().args:
-        error.args = reason.args  # it was raised in a thread, and so without its text
+        error.args = reason.args  # a thread gets the exception without its text
     return error
 
 
@@ -313,7 +317,7 @@ def _kind(error: BaseException, told: EventKind | None, final: str) -> EventKind
     if isinstance(error, HandlerNotFoundError):
         return EventKind.NOT_FOUND
     if told is not None and told in TOLD_TO_END and isinstance(error, Retry):
-        return told  # the task was told to end, and the handler decided on that
+        return told  # the task was told to end, and its handler answered with ``Retry``
     if not final:
         return _FAILED
     return _REVOKED if caused_by(error, RevokeTask) else _SKIP_RETRY

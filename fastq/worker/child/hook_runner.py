@@ -44,7 +44,7 @@ def load(argument: str) -> "HookRunner":
 
 
 class _EndedContext(Unserved):
-    """The context of a task that does not run any more, for hooks."""
+    """The context of a task that has ended, for hooks."""
 
     def __init__(self, call: TaskContext) -> None:
         self.started_ns, self.deadline_ns = call.started_ns, call.deadline_ns

@@ -1,7 +1,7 @@
 """The app's hooks for a task: error_handler, is_failure, retry_delay; they run in the child that ran the task.
 
 The order is asynq's. The error handler sees every error. Then, unless the task is revoked or will not be retried,
-is_failure and retry_delay are called. If a hook raises, that is logged and its default is used.
+is_failure and retry_delay are called. If a hook raises, its error is logged and its default is used.
 """
 
 import logging
@@ -20,7 +20,7 @@ from fastq.worker.shared.report import FailureReport, describe_error
 ChildHooks: TypeAlias = tuple[Sequence[Callable[[], object]], Sequence[Callable[[], object]]]
 
 HOOK_ERRORS = (Exception, SystemExit)
-"""Exceptions of a hook that do not affect its task; ``TaskTimeout`` is not one of them."""
+"""Exceptions of a hook that do not affect its task; ``TaskTimeout`` does."""
 
 DECISIONS = (SkipRetry, RevokeTask)
 """Exceptions with which a handler decides that its task is not retried."""
@@ -31,7 +31,7 @@ _log = logging.getLogger("fastq.worker")
 
 
 def hooks_named(**names: str | None) -> Hooks:
-    """Import hooks by name; ``AppNameError`` if one is not callable."""
+    """Import hooks by name; raise ``AppNameError`` if one is not callable."""
     found: dict[str, Any] = {hook: resolve_hook(hook, name) for hook, name in names.items() if name}
     return Hooks(**found)
 
@@ -66,13 +66,13 @@ def _why_final(rule: FailureRule | None, error: BaseException) -> str:
 
 
 def _rule_of(task: RunningTask, error: BaseException) -> FailureRule | None:
-    """Return the failure rule of a task; None if it does not apply to such an error, for example a timeout."""
+    """Return the failure rule of a task; None if the rule does not apply to such an error, for example a timeout."""
     rule: FailureRule | None = getattr(task, "_rule", None)
     return rule if rule is not None and isinstance(error, rule.judges) else None
 
 
 def _reason(error: BaseException) -> BaseException:
-    """Return the error to report: the cause of ``Retry`` and the like if there is one, else the error itself."""
+    """Return the error to report: the cause of ``Retry`` or ``Snooze`` if it has one, else the error itself."""
     return error.__cause__ or error if isinstance(error, _RUN_AGAIN) else error
 
 
@@ -125,7 +125,7 @@ def caused_by(error: BaseException, kind: type[BaseException] | tuple[type[BaseE
     if cause is None:
         return False
     seen = {id(error)}
-    while cause is not None and id(cause) not in seen:  # "raise error from error" makes a circle
+    while cause is not None and id(cause) not in seen:  # "raise error from error" makes a circle of causes
         if isinstance(cause, kind):
             return True
         seen.add(id(cause))
@@ -140,7 +140,7 @@ def child_hooks_of(app: str | None) -> ChildHooks:
 
 
 def resolve_hook(hook: str, name: str) -> Callable[..., object]:
-    """Import a hook by name; ``AppNameError`` if it is not a plain function, because nobody would await it."""
+    """Import a hook by name; raise ``AppNameError`` if it is no plain function: nobody would await a coroutine."""
     found = resolve(name)
     if not callable(found):
         raise AppNameError(f"{hook}={name!r} is not callable: {found!r}")
@@ -152,5 +152,5 @@ def resolve_hook(hook: str, name: str) -> Callable[..., object]:
 
 
 def resolve_aggregator(name: str) -> Callable[..., Any]:
-    """Import a group aggregator by name; ``AppNameError`` if it is not a plain function."""
+    """Import a group aggregator by name; raise ``AppNameError`` if it is no plain function."""
     return resolve_hook("group_aggregator", name)

@@ -1,4 +1,4 @@
-"""Results of handlers, as they are kept: a finished task is done even if its result cannot be encoded."""
+"""Results of handlers as bytes to keep: a task is done even if its result cannot be encoded."""
 
 import logging
 import time
@@ -12,7 +12,7 @@ from fastq.running import MAX_RESULT_BYTES
 from fastq.wire.messages import TaskMessage
 
 SHOWN: Final = 5
-"""How many faults of one result are logged."""
+"""How many faults of one result are named in the log."""
 
 _log = logging.getLogger("fastq.worker")
 _limit: Final = LogLimit[str]()
@@ -34,7 +34,7 @@ def _encode(value: object) -> tuple[bytes, list[Fault]]:
     elif isinstance(value, memoryview):
         try:
             data, faults = value.tobytes(), []
-        except ValueError as error:  # it is a memoryview that was released
+        except ValueError as error:  # a memoryview that was released
             data, faults = _marked(value, f"cannot be read: {error}")
     else:
         data, faults = encode_leniently(value)

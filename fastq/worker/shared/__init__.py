@@ -1,1 +1,1 @@
-"""What the main process and the children tell each other about the app and its tasks."""
+"""What main process and children exchange about the app and its tasks."""

@@ -1,4 +1,4 @@
-"""``AppDescription``: what a child tells its server of the app."""
+"""``AppDescription``: what a child reports to its server about the app."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""The kind of error with which a failed attempt has ended, and which kinds are due to have their traceback kept."""
+"""The kinds of errors of failed attempts, and the limit on how often a traceback of one kind is kept."""
 
 from collections.abc import Hashable
 from hashlib import blake2b
@@ -18,7 +18,7 @@ _known: dict[tuple[object, ...], str] = {}
 def fingerprint_of(error: BaseException) -> str:
     """Return 16 hexadecimal digits, the same for errors of the same classes from the same lines of code.
 
-    Causes and the errors of a group count, too, as a traceback shows them; messages do not.
+    The causes and the errors of a group matter, too, as in a traceback. Messages do not matter.
     """
     places = tuple(_places(error))
     found = _known.get(places)
@@ -34,12 +34,12 @@ def _places(error: BaseException) -> list[object]:
     """Return the class of an error, of each cause and of the errors in a group, and their files and lines."""
     places: list[object] = []
     errors = [error]
-    for one in errors:  # the list grows meanwhile
+    for one in errors:  # the list grows during the loop
         kind, trace = type(one), one.__traceback__
         places += (kind.__module__, kind.__qualname__)
         while trace is not None:
             place = (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
-            if place != places[-1]:  # a recursion is the same error at any depth
+            if place != places[-1]:  # a recursion is the same kind of error at any depth
                 places.append(place)
             trace = trace.tb_next
         cause = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
@@ -51,7 +51,7 @@ def _places(error: BaseException) -> list[object]:
 
 
 class Turns(Generic[K]):
-    """The kinds that were due lately: each at most once in ten minutes, all together ``most`` times in ten seconds."""
+    """A limit: each kind passes at most once in ten minutes, all kinds together ``most`` times in ten seconds."""
 
     def __init__(self, most: int = CHILDS_A_WINDOW) -> None:
         self._most = most
@@ -60,7 +60,7 @@ class Turns(Generic[K]):
         self._window_ends_s = 0.0
 
     def allows(self, kind: K, now_s: float) -> bool:
-        """Return whether a kind is due; if so, it is due again in ten minutes."""
+        """Return whether a kind may pass; if so, the same kind may pass again in ten minutes."""
         if self._again_s.get(kind, now_s) > now_s:
             return False
         if now_s >= self._window_ends_s:

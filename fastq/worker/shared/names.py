@@ -23,7 +23,7 @@ def _is_dotted(name: str) -> bool:
 
 
 def _example_for(name: str) -> str:
-    """Return the name that was meant, if a file is given instead of a module, or a dot instead of the colon."""
+    """Return the name that was probably meant: with a module instead of a file, or a colon instead of a dot."""
     if name.isidentifier():
         return f"{name}:app"
     module, colon, attribute = name.partition(":")
@@ -47,7 +47,8 @@ def resolve(name: str) -> object:
     try:
         found: object = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # Only a missing module of this name is a wrong name. A missing import inside the module is the app's defect.
+        # The name is wrong only if a module of its own path is missing. A missing import inside the module is the app's
+        # defect.
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
             raise
         advice = _near_module(module_name, error.name) or "start in the app's directory, or install the app"
@@ -86,7 +87,7 @@ def _search_path() -> str:
 
 
 def name_of(thing: object, what: str) -> str:
-    """Return the name ``module:attr`` of a module-level object, or a text as it is; ``TypeError`` for other objects."""
+    """Return the name ``module:attr`` of a module-level object, or such a text as it is; else raise ``TypeError``."""
     if isinstance(thing, str):
         split_name(thing)
         return thing

@@ -29,10 +29,11 @@ class FailureReport(NamedTuple):
     """The error text, whether it counts as a failure, and the seconds until the next attempt.
 
     ``retry_in_s`` None means the default delay. ``trace`` is for the log, and None if the log limit is reached. If
-    ``is_snoozed``, the handler asked for another run, which the task gets even if it is out of retries; if
-    ``rests_lane``, its lane is to rest until then. ``final`` is the reason why a task with retries left is not retried.
-    ``fingerprint`` tells the kind of error (``worker/shared/fingerprint.py``). ``kept`` is the text of ``frames_of`` to
-    keep in Redis, if it is the turn of this kind. ``max_retry`` is set by the handler; None: the message's counts.
+    ``is_snoozed``, the handler asked for another run, which the task gets even if it is out of retries. If
+    ``rests_lane``, the task's lane starts nothing until that run. ``final`` is the reason why a task with retries left
+    is not retried. ``fingerprint`` identifies the kind of error (``worker/shared/fingerprint.py``). ``kept`` is the
+    text of ``frames_of`` to keep in Redis, empty if the limit (``Turns``) keeps none of this error. ``max_retry`` is
+    the limit that the handler has set, or None for the limit in the message.
     """
 
     error: str
@@ -56,8 +57,8 @@ class FailureReport(NamedTuple):
         return of_message if self.max_retry is None else self.max_retry
 
     def with_trace(self, trace: str | None, fingerprint: str, kept: str) -> "FailureReport":
-        """Return the report with these three."""
-        # As _replace does, in two thirds of the time.
+        """Return the report with a traceback for the log, a fingerprint, and the frames to keep."""
+        # ``_replace`` does the same in 1.5 times the time.
         error, is_failure, retry_in_s, _, is_snoozed, final, _, _, *rest = self
         return FailureReport._make((error, is_failure, retry_in_s, trace, is_snoozed, final, fingerprint, kept, *rest))
 
@@ -91,13 +92,13 @@ def trace_of(error: BaseException) -> str:
 def frames_of(error: BaseException) -> str:
     """Return the traceback with the class of each error and no messages; the last line is the class of this error.
 
-    It is kept for many tasks with different messages, and a task must not show the values of another.
+    One such text is kept for many tasks with different messages, and no task may show the values of another.
     """
     return "".join(_frames(error, [error])).removesuffix("\n").encode("utf-8", "replace").decode()
 
 
 def _frames(error: BaseException, seen: list[BaseException]) -> Iterator[str]:
-    """Yield the errors that led to an error, and then its own frames; ``seen`` limits their number."""
+    """Yield the lines of the errors that led to ``error``, and then its own; ``seen`` limits their number."""
     cause, context = error.__cause__, None if error.__suppress_context__ else error.__context__
     before = [(cause, _CAUSE) if cause is not None else (context, _CONTEXT)]
     before += [(each, _INNER) for each in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
@@ -144,7 +145,7 @@ def _last_user_place(trace: TracebackType | None) -> str:
 
 @lru_cache(_MOST_PLACES)
 def _place(file: str, line: int) -> str:
-    """Return a place as seen from the working directory at its first error, wherever handlers go later."""
+    """Return a place in the code, relative to the directory that was the working directory at the first error there."""
     with suppress(OSError):
         file = file.removeprefix(f"{os.getcwd().rstrip('/')}/")
     return f"{file}:{line}"

@@ -1,6 +1,6 @@
-"""What the main process asks of the runners in its children, by name and as bytes, and what they answer.
+"""The requests of the main process to the runners in its children, as bytes, and the answers to these requests.
 
-The runners themselves are imported in a child alone. A request is a line of JSON and the messages after it.
+Runners are loaded by name, since only children import them. A request is a line of JSON and the messages after it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,12 +26,12 @@ def runner_argument(
     threads: bool = False,
     **hooks: str | None,
 ) -> str:
-    """Return the argument that ``load`` reads: the names of the app and its hooks, and how to log.
+    """Return the argument for the handler runner's ``load``: the names of the app and its hooks, and how to log.
 
     ``log`` is the level, the format, and which tracebacks are logged. With ``threads``, plain handlers run in threads.
 
-    ``aggregator`` and ``health_check`` run elsewhere. They are imported here, too, so that the server does not start if
-    a name is wrong or an import fails.
+    ``aggregator`` and ``health_check`` run in other children. The handler's child imports both, too, so that the server
+    does not start if a name is wrong or an import fails.
     """
     order = {
         "app": app,
@@ -45,7 +45,7 @@ def runner_argument(
 
 
 def judge_request(error: str, text: str, message: bytes) -> bytes:
-    """Return the request to let the hooks decide what follows from a task's error, named by a key of ``ERRORS``."""
+    """Return the request to let the hooks decide what follows from an error; ``error`` is a key of ``ERRORS``."""
     return orjson.dumps({"judge": error, "text": text}) + b"\n" + message
 
 
@@ -83,7 +83,7 @@ def aggregation_request(queue: str, group: str, messages: Sequence[bytes]) -> by
 
 
 def aggregation_answer(data: bytes) -> Combined | Unreadable:
-    """Decode an answer of the runner."""
+    """Decode an answer of the aggregation runner."""
     head, _, message = data.partition(b"\n")
     answer: dict[str, Any] = orjson.loads(head)
     if "unreadable" in answer:
@@ -94,5 +94,5 @@ def aggregation_answer(data: bytes) -> Combined | Unreadable:
 
 
 def aggregation_argument(aggregator: str, app: str | None = None) -> str:
-    """Return the argument that ``load`` reads."""
+    """Return the argument for the aggregation runner's ``load``."""
     return orjson.dumps((aggregator, app)).decode()
