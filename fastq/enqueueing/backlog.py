@@ -1,7 +1,7 @@
 """Back-pressure for producers: they wait, or are refused, while a queue has too many pending tasks.
 
-A client looks at a queue at most once a second, and counts what it sends itself between two looks. A client without
-``max_pending`` does none of this.
+A client asks for a queue's length at most once a second, and adds the tasks that it has sent since then. A client
+without ``max_pending`` does neither.
 """
 
 import math
@@ -28,14 +28,14 @@ ASKING_S: Final = 0.005
 
 
 class MaxPending(NamedTuple):
-    """How many pending tasks a queue may have, and how long a producer waits until it has fewer."""
+    """How many pending tasks a queue may have, and how long a producer waits while it has as many or more."""
 
     most: int
     wait_s: float = math.inf
 
 
 def max_pending_of(most: object, timeout: float | timedelta | None) -> MaxPending | None:
-    """Return the checked limit of a client or a call, None if there is none."""
+    """Return the checked limit of a client or a call; None if it has no limit."""
     wait_s = math.inf if timeout is None else nanoseconds_of(timeout, name="full_timeout") / 1e9
     if wait_s < 0:
         raise ValueError(f"full_timeout must not be negative: {timeout!r}")
@@ -52,13 +52,13 @@ _OF_CALL: Final[ContextVar[MaxPending | None]] = ContextVar("fastq_max_pending",
 
 
 def limit_of_call(of_client: MaxPending | None) -> MaxPending | None:
-    """Return the limit of the current call, else that of its client."""
+    """Return the limit of the current call if it has one, else the client's limit."""
     return _OF_CALL.get() or of_client
 
 
 @contextmanager
 def calling_with(limit: MaxPending | None) -> "Iterator[None]":
-    """Apply a limit to all that is sent in the block, also through the middleware of a client."""
+    """Apply a limit to everything that the block sends, also through the client's middleware."""
     token = _OF_CALL.set(limit)
     try:
         yield
@@ -68,7 +68,7 @@ def calling_with(limit: MaxPending | None) -> "Iterator[None]":
 
 @dataclass(slots=True)
 class _Seen:
-    """A queue as last seen; ``length`` includes what this client has sent since."""
+    """What a client knows of one queue; ``length`` is Redis' last answer plus the tasks that the client sent later."""
 
     at_s: float
     length: int = 0
@@ -77,14 +77,14 @@ class _Seen:
 
 
 class Backlog:
-    """What a client knows of the length of its queues."""
+    """The lengths of queues, as far as one client knows them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._queues: dict[str, _Seen] = {}
 
     def room(self, batches: Iterable[EnqueueBatch], limit: MaxPending) -> Flow[None]:
-        """Wait until each queue has fewer pending tasks than it may have; ``QueueFullError`` if that takes too long."""
+        """Wait until each queue has fewer pending tasks than its limit; ``QueueFullError`` if that takes too long."""
         for batch in batches:
             if batch.state is TaskState.PENDING:
                 yield from self._room(batch.queue, len(batch.tasks), limit)
@@ -106,7 +106,10 @@ class Backlog:
             yield Wait(max(0.0, min(pause_s, until_s - now_s if seen.is_known else pause_s)))
 
     def _look(self, queue: str, seen: _Seen, now_s: float) -> Flow[None]:
-        """Ask for the length of a queue. Other calls of this client wait for the answer, and do not ask."""
+        """Ask for the length of a queue.
+
+        Meanwhile, other calls of this client wait for the answer instead of asking, too.
+        """
         seen.is_asking = True
         try:
             seen.length = yield Operation("LLEN", (keys.pending(queue),), (), int, idempotent=True)

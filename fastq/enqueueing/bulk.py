@@ -1,4 +1,4 @@
-"""``enqueue_many``: an iterable is cut into chunks, each composed into the batches of one round trip.
+"""``enqueue_many``: an iterable is cut into chunks; each chunk becomes the batches of one round trip.
 
 A chunk is bounded by count and bytes, so that no script holds Redis for long and memory stays flat for any iterable.
 """
@@ -68,11 +68,11 @@ class Chunk:
 
     @property
     def queues(self) -> set[str]:
-        """Name the queues of the chunk."""
+        """Return the names of the chunk's queues."""
         return {queue for queue, *_ in self._places}
 
     def batches(self) -> list[EnqueueBatch]:
-        """Return a batch for each combination of queue, starting state, and in lanes or not; tasks stay in order."""
+        """Return a batch for each combination of queue, starting state, lanes, and key or not; tasks stay in order."""
         new_tasks = self._new_tasks
         return [
             EnqueueBatch(queue, state, [new_tasks[at] for at in positions], self._now_ns, in_lane)
@@ -80,7 +80,7 @@ class Chunk:
         ]
 
     def result(self, report: EnqueueReport, *, keep_tasks: bool) -> ChunkResult:
-        """Pack the results of the tasks."""
+        """Return the results of the chunk's tasks, given the report of the round trip."""
         types = [task.type for task in self._tasks]
         first = self._options[0]
         return ChunkResult(
@@ -113,7 +113,7 @@ class Chunk:
 
 
 def _columns(options: Sequence[TaskOptions]) -> dict[str, Column]:
-    """Return the fields that are not equal in all options, each as a column."""
+    """Return the options whose values differ between tasks, each as a column."""
     first = options[0]
     if all(each is first for each in options):
         return {}
@@ -133,7 +133,7 @@ def _all_equal(values: Sequence[object]) -> bool:
 
 
 class BulkComposer:
-    """The composer of the tasks of one ``enqueue_many`` call, whose options are checked already."""
+    """The composer of the tasks of one ``enqueue_many`` call; ``checked`` are the call's options, already checked."""
 
     def __init__(self, checked: Mapping[str, Any], clock: Clock, most: int = MAX_CHUNK_TASKS) -> None:
         self._checked = checked
@@ -141,7 +141,7 @@ class BulkComposer:
         self._most = min(most, MAX_CHUNK_TASKS)
 
     def check(self, tasks: Sequence[object]) -> None:
-        """Raise for bad tasks or options before anything is sent."""
+        """Raise the error of the first task that is no task or has bad options; nothing has been sent by then."""
         now_ns = self._clock.unix_ns()
         for index, task in enumerate(tasks):
             try:
@@ -153,7 +153,10 @@ class BulkComposer:
                 raise
 
     def chunks(self, tasks: Iterable[Task]) -> Iterator[Chunk]:
-        """Yield the tasks in chunks of bounded count and bytes; the last may be small, none is empty."""
+        """Yield the tasks in chunks of bounded count and bytes.
+
+        Only the last may be small for lack of tasks; none is empty.
+        """
         iterator = iter(tasks)
         while True:
             chunk = self._next_chunk(iterator)
@@ -194,7 +197,10 @@ def enqueue_many(producer: Producer, tasks: Iterable[Task], options: Mapping[str
 
 
 def put_part(producer: Producer, tasks: Sequence[Task]) -> Flow[EnqueueResults]:
-    """Enqueue a part of a call's tasks. On an error, the caller notes how far the whole call came."""
+    """Enqueue a part of a call's tasks.
+
+    On an error, the caller notes on it how many tasks of the whole call were sent.
+    """
     composer = BulkComposer(NO_OPTIONS, producer.clock, min(len(tasks), _most_of(producer)))
     return _put_chunks(producer, composer.chunks(tasks), keep_tasks=True, is_part=True)
 
@@ -208,7 +214,7 @@ def _most_of(producer: Producer) -> int:
 def _put_chunks(
     producer: Producer, chunks: Iterator[Chunk], *, keep_tasks: bool, is_part: bool = False
 ) -> Flow[EnqueueResults]:
-    """Send a chunk, compose the next one while Redis works, receive. There is one at a time, so the order is kept."""
+    """Send a chunk, compose the next one while Redis works, read the replies; one chunk at a time keeps the order."""
     results: list[ChunkResult] = []
     limit = limit_of_call(producer.max_pending)
     chunk, failure = _next(chunks)
@@ -246,12 +252,12 @@ def _next(chunks: Iterator[Chunk]) -> tuple[Chunk | None, BaseException | None]:
 
 
 def _redis_failure(outcomes: Sequence[Sequence[object]]) -> BrokerError | None:
-    """Return the error of a failed round trip, to be raised: later chunks would fail, too, perhaps unnoticed."""
+    """Return the first Redis error among the outcomes; it ends the call, since later chunks would probably fail."""
     return next((each for batch in outcomes for each in batch if isinstance(each, BrokerError)), None)
 
 
 def note_progress(error: BaseException, sent: EnqueueResults, *, is_part: bool = False) -> None:
-    """Note what had been sent on the error that ended an ``enqueue_many``; for a part, add no text to the error."""
+    """Add to the error that ended an ``enqueue_many`` what was sent before it; a part's error gets no text."""
     if isinstance(error, BrokerError):
         error.results = sent
         note = (

@@ -1,6 +1,7 @@
 """How tasks are enqueued: a task and its options become a message, a starting state, and a flow that enqueues it.
 
-Thread-safe: between calls, it keeps only when queues were registered, and with ``max_pending`` their last lengths.
+A ``Producer`` is thread-safe. Between calls, it keeps only when queues were registered, and, with ``max_pending``,
+their last lengths.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from fastq.wire.codec import encode_task_message
 from fastq.wire.messages import CHECKPOINT_HEADER, KEY_HEADER, UNTIL_HEADER, TaskMessage
 
 SECOND_NS = 1_000_000_000
-PENDING = TaskState.PENDING  # needed for each task, and slow to look up in the enum
+PENDING = TaskState.PENDING  # each task needs it, and a look-up in the enum is slow
 
 
 class Producer:
@@ -38,7 +39,7 @@ class Producer:
         self.backlog = Backlog(clock)
 
     def enqueue(self, task: Task, options: Mapping[str, object]) -> Flow[TaskInfo]:
-        """Enqueue one task; the flow raises its error."""
+        """Return the flow that enqueues one task; the flow raises the task's error."""
         batch, info = compose(task, check_options(options) if options else NO_OPTIONS, self.clock.unix_ns())
         return self._put(batch, info)
 
@@ -73,7 +74,7 @@ def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = ""
     ``ValueError`` for a message above Redis' size limit.
     """
     options = complete({**task.options, **given} if task.options else given, now_ns)
-    # A lane starts tasks of the same second in the order of their ids.
+    # A lane starts tasks of the same second in the order of their ids, so these ids ascend.
     own_id = task_id or options.task_id or (next_task_id(now_ns) if options.in_lane else new_task_id())
     message = message_of(task, options, own_id)
     new = new_task_of(message, options, now_ns)
@@ -88,7 +89,7 @@ def message_of(task: Task, options: TaskOptions, task_id: str) -> TaskMessage:
         message.unique_key = _lock(task, options)
     if task.headers or options.headers:
         message.headers = {**task.headers, **options.headers} if options.headers else task.headers
-        if not _OWN.isdisjoint(message.headers):  # they were copied from a running task, and concern only that task
+        if not _OWN.isdisjoint(message.headers):  # copied from a running task, which alone they concern
             message.headers = {name: text for name, text in message.headers.items() if name not in _OWN}
     if options.if_there:
         message.headers = {**message.headers, KEY_HEADER: token_urlsafe(9)}
@@ -107,10 +108,10 @@ def _lock(task: Task, options: TaskOptions) -> str:
 
 
 def new_task_of(message: TaskMessage, options: TaskOptions, now_ns: int) -> NewTask:
-    """Encode a message, and add the other arguments of the scripts; ``ValueError`` above Redis' size limit."""
+    """Encode a message, and add the other arguments of the scripts; raise ``ValueError`` above Redis' size limit."""
     lock = message.unique_key
     if options.until == "expiry":
-        message.unique_key = ""  # a server releases the lock that the message names; nobody may release this one
+        message.unique_key = ""  # a server releases the lock that a message names; this lock only expires
     data = encode_task_message(message)
     if len(data) > MAX_MESSAGE_BYTES:
         raise ValueError(
@@ -121,7 +122,7 @@ def new_task_of(message: TaskMessage, options: TaskOptions, now_ns: int) -> NewT
     run_at_ns = options.process_at_ns
     if options.if_there:
         return _keyed(message, data, options)
-    # The lock of a scheduled task counts from its due time (asynq: time until processAt + ttl).
+    # The TTL of a scheduled task's lock counts from the task's due time, as in asynq.
     deadline_s = options.fields["deadline"]
     delay_ns = 0 if run_at_ns is None else run_at_ns - now_ns
     return NewTask(

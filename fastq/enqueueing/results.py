@@ -1,7 +1,7 @@
 """The results of ``enqueue_many``: a TaskInfo or an error for each task, made on access.
 
-The results are kept in columns, not objects. A task takes about 1 byte with a generated id, 41 with an id of the
-caller's, and under 100 if every option differs.
+The results are kept in columns, not objects. A task takes about 1 byte if its id is generated, 41 bytes if the caller
+gave the id, and under 100 bytes if the tasks differ in every option.
 """
 
 from array import array
@@ -23,14 +23,14 @@ from fastq.task import Task
 
 
 class Texts:
-    """Strings in one buffer: each takes its length plus 4 bytes, where a separate object would take over 50."""
+    """Strings in one buffer. Each takes its length and 4 bytes; a string object would take over 50 more."""
 
     __slots__ = ("_data", "_ends")
 
     def __init__(self, texts: Iterable[str]) -> None:
         encoded = [text.encode() for text in texts]
         self._data = b"".join(encoded)
-        self._ends = array("I", list(accumulate(map(len, encoded))))  # made of an iterator, it would keep spare space
+        self._ends = array("I", list(accumulate(map(len, encoded))))  # an array made of an iterator keeps spare space
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -40,9 +40,9 @@ class Texts:
 
 
 class SeededIds:
-    """The generated ids of a chunk: UUIDs, derived from a random seed when somebody asks for them.
+    """The generated ids of a chunk: UUIDs, derived from a random seed only on access.
 
-    Only the seed is kept, so a million ids take as much memory as the seeds of their chunks.
+    Only the seed is kept, so a million ids take only the memory of their chunks' seeds.
     """
 
     __slots__ = ("_count", "_seed")
@@ -58,7 +58,7 @@ class SeededIds:
         return _grown(self._seed, self._count)[index]
 
     def all(self) -> list[str]:
-        """Return the ids, made anew by each call."""
+        """Return all ids; each call derives them again."""
         return format_ids(shake_128(self._seed).digest(16 * self._count))
 
 
@@ -72,10 +72,11 @@ Column: TypeAlias = "array[int] | Texts"
 
 @dataclass(frozen=True, slots=True)
 class ChunkResult:
-    """A chunk of tasks and their results, in columns; a column of equal values is one value.
+    """The results of a chunk of tasks, in columns; if all tasks have the same value, only this value is kept.
 
-    ``options`` are the first task's, ``columns`` hold the fields that differ. The column ``process_at_us`` has 0 for
-    None. It is in microseconds, like a datetime, because nanoseconds exceed 64 bits after 2262.
+    ``options`` are the first task's options; ``columns`` has the values of the options that differ. The column
+    ``process_at_us`` has 0 for None. The times are in microseconds, like a datetime, because nanoseconds exceed 64 bits
+    after 2262.
     """
 
     now_ns: int
@@ -99,7 +100,7 @@ class ChunkResult:
         return self.ids[index]
 
     def options_of(self, index: int) -> TaskOptions:
-        """Return a task's options, except those that only its lock needs."""
+        """Return a task's options, except those that only its lock or its key needs."""
         if not self.columns:
             return self.options
         fields: dict[str, Any] = {name: column[index] for name, column in self.columns.items()}
@@ -137,7 +138,7 @@ class ChunkResult:
 
 
 class ResultPart(Protocol):
-    """The results of some consecutive tasks."""
+    """The results of consecutive tasks of one call."""
 
     def __len__(self) -> int: ...
     @property
@@ -220,5 +221,5 @@ class EnqueueResults(Sequence[TaskInfo | FastqError]):
 
 
 def joined(results: Iterable[EnqueueResults], *, keep_tasks: bool) -> EnqueueResults:
-    """Return the joined results of one call that was sent in parts."""
+    """Return the results of one call that was sent in parts, as one sequence."""
     return EnqueueResults(part if keep_tasks else part.without_tasks() for each in results for part in each._parts)

@@ -1,4 +1,8 @@
-"""How an ``AsyncClient`` waits: in each event loop, one coroutine hears of ends, another looks for missed ends."""
+"""How an ``AsyncClient`` waits.
+
+In each event loop, one coroutine receives messages about ended tasks, and another looks in Redis for ends without a
+message.
+"""
 
 import asyncio
 import logging
@@ -50,7 +54,7 @@ _log = logging.getLogger("fastq")
 
 
 class AsyncWaiter:
-    """The waiting for an ``AsyncClient`` and its handles."""
+    """The part of an ``AsyncClient`` that waits for its tasks."""
 
     def __init__(self, broker: AsyncBroker, look_every_s: float = LOOK_EVERY_S) -> None:
         self._broker = broker
@@ -58,19 +62,20 @@ class AsyncWaiter:
         self._by_loop: dict[asyncio.AbstractEventLoop, _Listener] = {}
 
     async def open_inbox(self) -> Inbox:
-        """Return the inbox that tasks are to name; its messages are heard from now on."""
+        """Return the inbox for the headers of tasks that will be submitted; from now on, its messages are received."""
         listener = self._listener()
         return Inbox(listener.inbox, new_name(), await listener.listening(Deadline(None)))
 
     async def wait_for(self, handle: AsyncHandle[Any], timeout: Timeout) -> Outcome:
-        """Return how a task has ended, once it has."""
+        """Return how a task has ended, as soon as it has."""
         if handle.end is None:
             refuse_in_handler()
             handle.end = await self._wait_for(handle.task, Deadline(timeout))
         return handle.end
 
     async def _wait_for(self, task: SubmitKey, deadline: Deadline) -> TaskEnd:
-        # Many calls wait at once, so a wait consists of few objects: the garbage collector visits them again and again.
+        # Many calls wait at once, so a wait consists of few objects, all of which the garbage collector visits in each
+        # run.
         listener = self._listener()
         waits = await listener.listening(deadline)
         heard: asyncio.Future[Ends] = asyncio.get_running_loop().create_future()
@@ -90,14 +95,14 @@ class AsyncWaiter:
         return (await self._broker.drive(read_rest(without_errors(dict(heard.result())))))[task]
 
     async def _why(self, task: SubmitKey, deadline: Deadline) -> str:
-        """Return why a task has not ended in time, "" if that is not known."""
+        """Return the reason why a task has not ended in time; "" if the reason is unknown."""
         try:
             return await self._broker.drive(read_why(*task[:2], int(time.time()))) if deadline.is_long else ""
         except BrokerError:  # the Redis user may lack the right to read the servers' notices
             return ""
 
     def as_completed(self, handles: Iterable[AsyncHandle[R]], timeout: Timeout) -> AsyncIterator[AsyncHandle[R]]:
-        """Yield handles as their tasks end."""
+        """Yield each handle when its task ends."""
         collection: Collection[AsyncHandle[R]] = Collection(handles, self)
         return self._collect(collection, Deadline(timeout))
 
@@ -119,7 +124,7 @@ class AsyncWaiter:
                         yield handle
 
     async def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
-        """Wait for a task that names no inbox, or another client's inbox, and return its result."""
+        """Wait for a task that does not name this client's inbox, and return its result."""
         refuse_in_handler()
         deadline, listener = Deadline(timeout), self._listener()
         while not listener.is_over:
@@ -166,7 +171,7 @@ def _give(heard: asyncio.Future[Ends], ends: Ends) -> None:
 
 
 class _Ends:
-    """The ends that have come for one wait, and that it has not taken yet."""
+    """The ends that one wait has received and not taken yet."""
 
     __slots__ = ("_heard", "_waiting")
 
@@ -192,7 +197,7 @@ class _Ends:
 
 
 class _Listener:
-    """The coroutines of one loop that hear of ends, or look for them; they start with the first submitted task."""
+    """The two coroutines of one event loop, for messages and for looks; they start with the first submitted task."""
 
     def __init__(self, broker: AsyncBroker, look_every_s: float) -> None:
         self.inbox = new_name()
@@ -218,7 +223,7 @@ class _Listener:
                 await self._is_ready.wait()
         except TimeoutError:
             if within_s == OPEN_WITHIN_S:
-                self._is_ready.set()  # nobody waits for it again
+                self._is_ready.set()  # later calls do not wait for the subscription
         return self._waits
 
     async def close(self) -> None:
@@ -257,7 +262,7 @@ class _Listener:
                             continue
                         self._failures.clear()
                         self._is_ready.set()
-                        self._look_at_all_s = 0.0  # messages before the subscription were not heard
+                        self._look_at_all_s = 0.0  # messages that came before the subscription are lost
                         self._look_now.set()
             except BrokerError as error:
                 self._failures.add(error)
@@ -265,7 +270,10 @@ class _Listener:
             await asyncio.sleep(self._failures.pause_s)
 
     def look_soon(self, task: SubmitKey) -> None:
-        """Look at a task whose wait begins now, together with others; if it was just submitted, only after a while."""
+        """Look at a task whose wait begins now, together with others.
+
+        A task that was just submitted gets a moment to end first.
+        """
         if self._waits.is_new((task,)):
             asyncio.get_running_loop().call_later(NEW_WITHIN_S, self._look_at, task)
         else:
@@ -291,7 +299,10 @@ class _Listener:
                 await self._look_through(self._waits.tasks, unseen)
 
     async def _look_through(self, tasks: Iterable[SubmitKey], unseen: Sequence[SubmitKey]) -> None:
-        """Look at tasks. If Redis does not answer, the waits for ``unseen`` fail; after another error, all fail."""
+        """Look at tasks.
+
+        If Redis does not answer, only the waits for ``unseen`` fail; after another error, all waits fail.
+        """
         try:
             for part in parts_of(tasks):
                 if gone := self._waits.settle(await self._broker.drive(look_at(part))):

@@ -1,6 +1,6 @@
-"""How a ``Client`` waits: a thread hears of ends, and looks for missed ends.
+"""How a ``Client`` waits: a thread receives messages about ended tasks, and looks in Redis for ends without a message.
 
-The thread starts with the first submitted task. A forked process has a thread of its own, with another inbox.
+The thread starts with the first submitted task. A forked process starts its own thread, with another inbox.
 """
 
 import logging
@@ -60,7 +60,7 @@ _log = logging.getLogger("fastq")
 
 
 class BlockingWaiter:
-    """The waiting for a ``Client`` and its handles."""
+    """The part of a ``Client`` that waits for its tasks."""
 
     def __init__(self, broker: BlockingBroker, clock: Clock, look_every_s: float = LOOK_EVERY_S) -> None:
         self._broker = broker
@@ -70,16 +70,16 @@ class BlockingWaiter:
 
     @property
     def own(self) -> "_Own":
-        """Return the inbox and listener of this process: a fork cannot use the thread and the locks of its parent."""
+        """Return the inbox and the listener of this process; a fork cannot use its parent's thread and locks."""
         pid = os.getpid()
         return self._by_pid.get(pid) or self._by_pid.setdefault(pid, _Own())
 
     def open_inbox(self) -> Inbox:
-        """Return the inbox that tasks are to name; its messages are heard from now on."""
+        """Return the inbox for the headers of tasks that will be submitted; from now on, its messages are received."""
         return Inbox(self.own.inbox, new_name(), self._listening(Deadline(None)))
 
     def wait_for(self, handle: Handle[Any], timeout: Timeout) -> Outcome:
-        """Return how a task has ended, once it has."""
+        """Return how a task has ended, as soon as it has."""
         if handle.end is None:
             deadline = Deadline(timeout)
             try:
@@ -90,7 +90,7 @@ class BlockingWaiter:
         return handle.end
 
     def _why(self, task: SubmitKey, deadline: Deadline) -> str:
-        """Return why a task has not ended in time, "" if that is not known."""
+        """Return the reason why a task has not ended in time; "" if the reason is unknown."""
         try:
             now_s = self._clock.unix_ns() // 1_000_000_000
             return self._broker.drive(read_why(*task[:2], now_s)) if deadline.is_long else ""
@@ -98,7 +98,7 @@ class BlockingWaiter:
             return ""
 
     def as_completed(self, handles: Iterable[Handle[R]], timeout: Timeout) -> Iterator[Handle[R]]:
-        """Yield handles as their tasks end."""
+        """Yield each handle when its task ends."""
         collection: Collection[Handle[R]] = Collection(handles, self)
         return self._collect(collection, Deadline(timeout))
 
@@ -116,7 +116,7 @@ class BlockingWaiter:
                         reply = _heard(ended, step.within_s) if isinstance(step, Hear) else self._broker.drive(step)
 
     def wait_for_any(self, task: TaskKey, timeout: Timeout) -> bytes | None:
-        """Wait for a task that names no inbox, or another client's inbox, and return its result."""
+        """Wait for a task that does not name this client's inbox, and return its result."""
         refuse_in_handler()
         deadline, own = Deadline(timeout), self.own
         closings = own.closings
@@ -152,16 +152,16 @@ class BlockingWaiter:
             listener.close()
 
     def _listening(self, deadline: Deadline) -> Waits:
-        """Return the waits once the inbox is subscribed to; also once the subscription has failed or takes too long."""
+        """Return the waits once the inbox is subscribed to, or the subscription has failed or takes too long."""
         own = self.own
         with own.lock:
             if own.listener is None or not own.listener.is_alive:
                 own.listener = _Listener(self._broker, own.inbox, self._clock, self._look_every_s)
-                weakref.finalize(self, own.listener.is_closing.set)  # in case nobody closes the client
+                weakref.finalize(self, own.listener.is_closing.set)  # for a client that nobody closes
             listener = own.listener
         within_s = deadline.within_s(OPEN_WITHIN_S)
         if not listener.is_ready.wait(within_s) and within_s == OPEN_WITHIN_S:
-            listener.is_ready.set()  # nobody waits for it again
+            listener.is_ready.set()  # later calls do not wait for the subscription
         return listener.waits
 
 
@@ -185,7 +185,7 @@ class _Own:
 
 
 class _Listener:
-    """The thread that hears of ends, or looks for them."""
+    """The thread that receives messages about ended tasks, and looks in Redis for the other ends."""
 
     def __init__(self, broker: BlockingBroker, inbox: str, clock: Clock, look_every_s: float) -> None:
         self.waits = Waits()
@@ -202,7 +202,7 @@ class _Listener:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the thread listens."""
+        """Return whether the thread runs."""
         return self._thread.is_alive()
 
     def close(self) -> None:
@@ -232,16 +232,16 @@ class _Listener:
             self.is_ready.set()
 
     def _listen(self) -> None:
-        """Hear messages until the connection ends, or the client is closed."""
+        """Receive messages until the connection ends or the client is closed."""
         subscription = BlockingSubscription(self._broker.transport, keys.inbox_channel(self._inbox))
         try:
             self.is_ready.set()
             self._failures.clear()
-            self._look_at_s = 0.0  # messages before the subscription were not heard
+            self._look_at_s = 0.0  # messages that came before the subscription are lost
             hear = partial(self._hear, subscription)
             while not self.is_closing.is_set():
                 self._look_if_due(hear)
-                while hinted := self.waits.take_hinted():  # during a look, more is heard
+                while hinted := self.waits.take_hinted():  # messages that come during a look may bring more hints
                     self._look_at(hinted, hear)
                 message = subscription.next(self._look_at_s - self._clock.monotonic_s())
                 if message is not None:
@@ -250,9 +250,9 @@ class _Listener:
             subscription.close()
 
     def _hear(self, subscription: BlockingSubscription, within_s: float) -> None:
-        """Hear messages for ``within_s``.
+        """Receive messages for ``within_s``.
 
-        Messages that have come by then are still heard, for at most a second.
+        Messages that have arrived by then are still taken, for at most one more second.
         """
         until_s = self._clock.monotonic_s() + within_s
         while (left_s := until_s - self._clock.monotonic_s()) > -HEAR_MOST_S:

@@ -1,7 +1,7 @@
 """How handles get the ends of their tasks. The waiting itself is in ``blocking`` and ``aio``.
 
-Messages come first. A client looks only at tasks that no message has told of, because a look costs Redis half as much
-as the run of a small task.
+A client first waits a little for messages. It looks only at tasks whose end no message has announced, because a look
+costs Redis half as much as the run of a small task.
 """
 
 from collections.abc import Generator, Iterable, Mapping
@@ -16,24 +16,24 @@ from fastq.wire.inbox import TaskEnd
 H = TypeVar("H", bound=AnyHandle)
 
 READ_AT_ONCE: Final = 500
-"""For how many ends the results are read together."""
+"""The number of ends whose results are read together."""
 
 NEW_WITHIN_S: Final = 0.05
-"""How long to wait for a message about a task that was just submitted, before the first look at it."""
+"""How long a wait for a just submitted task waits for a message before the first look at the task."""
 
 
 class Hear(NamedTuple):
-    """A request to wait for ends, with no time limit if None; the answer is some ends, or none when the time is up."""
+    """A request for ends; the answer may take ``within_s`` (None: no limit), and is empty when the time is up."""
 
     within_s: float | None
 
 
 Steps: TypeAlias = Generator[Hear | Flow[Any] | list[H], Any, None]
-"""The steps that a client carries out: hear ends, drive a flow and send back its result, or pass handles on."""
+"""The steps that a client carries out: wait for ends, drive a flow and send back its result, or yield these handles."""
 
 
 class Collection(Generic[H]):
-    """The handles of one wait; ``pending`` has, by task, the handles whose tasks are not known to have ended."""
+    """The handles of one wait; ``pending`` maps each task that is not known to have ended to its handles."""
 
     def __init__(self, handles: Iterable[H], waiter: object, what: str = "") -> None:
         refuse_in_handler()
@@ -54,7 +54,7 @@ class Collection(Generic[H]):
         return cls((handle,), handle.waiter, describe(handle.task))
 
     def take(self, ends: Mapping[SubmitKey, Outcome]) -> list[H]:
-        """Give handles the ends of their tasks, and return them."""
+        """Set the ends of tasks on their handles, and return these handles."""
         taken: list[H] = []
         for task, end in ends.items():
             for handle in self.pending.pop(task, ()):
@@ -68,7 +68,7 @@ class Collection(Generic[H]):
 
 
 def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadline) -> Steps[H]:
-    """Give handles the ends of their tasks; ``call`` gets the ends that are the answers to ``Hear``.
+    """Set the ends of tasks on their handles; ``call`` receives the ends with which the caller answers a ``Hear``.
 
     Raises the error that has ended all waits, and ``TimeoutError`` after the deadline.
     """
@@ -82,7 +82,8 @@ def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadl
             found = yield look_at(part)
             missed = sum(waits.has(task) for task, _ in found)
             gone += waits.settle(found)
-            # Unless most of the tasks have ended unheard, messages do come: hear those before further looks.
+            # If at most half of the tasks had ended without a message, messages do arrive: wait for those before
+            # further looks.
             waits_on = not has_waited and 2 * missed <= sum(len(ids) for _, ids in part)
             yield from _hear(collection, deadline, HEARD_WITHIN_S if waits_on else 0.0)
             has_waited = has_waited or waits_on
@@ -95,7 +96,7 @@ def collect(collection: Collection[H], waits: Waits, call: Call, deadline: Deadl
 
 
 def _hear(collection: Collection[H], deadline: Deadline, within_s: float | None) -> Steps[H]:
-    """Pass on handles as their ends come, until none has come for ``within_s``; with None, until all have come."""
+    """Yield handles as their tasks end, until no end comes for ``within_s``; with None, until all tasks have ended."""
     while collection.pending:
         heard: dict[SubmitKey, Outcome] = yield Hear(
             deadline.left_s() if within_s is None else deadline.within_s(within_s)
@@ -109,7 +110,7 @@ def _hear(collection: Collection[H], deadline: Deadline, within_s: float | None)
 
 
 def without_errors(heard: dict[SubmitKey, Outcome]) -> dict[SubmitKey, TaskEnd]:
-    """Return the ends that were heard; raise the error that has ended the waits, if any."""
+    """Return the ends as they are; if one is an error, which has ended the waits, raise it."""
     for end in heard.values():
         if isinstance(end, Exception):
             raise end

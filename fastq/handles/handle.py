@@ -12,21 +12,21 @@ from fastq.wire.progress import TaskProgress
 
 R_co = TypeVar("R_co", covariant=True)
 Decode = Callable[[bytes | None], Any]
-"""The function that turns the kept result of a task into the value that the handler returned."""
+"""The function that turns a task's stored result into the value that the handler returned."""
 Timeout = float | timedelta | None
 Outcome = TaskEnd | Exception
-"""The end of a task, or the error because of which the client waits no longer."""
+"""The end of a task, or the error because of which the client has stopped waiting."""
 
 _ELSEWHERE: Final = {
     **dict.fromkeys(("get", "wait", "wait_result", "return_value", "get_result"), ".result(timeout=...)"),
     **dict.fromkeys(("ready", "status", "get_status", "is_finished", "successful", "done"), ".state()"),
     **dict.fromkeys(("revoke", "abort"), ".cancel()"),
 }
-"""The names of other libraries, and their equivalents here."""
+"""Names in other libraries, and what a handle has instead."""
 
 
 class _BlockingWaiter(Protocol):
-    """What a ``Handle`` needs of its client."""
+    """The functions of its client that a ``Handle`` calls."""
 
     def wait_for(self, handle: "Handle[Any]", timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
@@ -42,7 +42,7 @@ class _BlockingWaiter(Protocol):
 
 
 class _AsyncWaiter(Protocol):
-    """What an ``AsyncHandle`` needs of its client."""
+    """The functions of its client that an ``AsyncHandle`` calls."""
 
     async def wait_for(self, handle: "AsyncHandle[Any]", timeout: Timeout) -> Outcome:
         """Return how a task has ended, once it has."""
@@ -84,7 +84,7 @@ class _Handle(Generic[R_co]):
             raise ValueError(text) from error
         return value
 
-    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
+    if not TYPE_CHECKING:  # a type checker that saw this would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, "a handle", name, _ELSEWHERE)
@@ -115,7 +115,7 @@ class Handle(_Handle[R_co]):
         return self.waiter.state(self.task)
 
     def progress(self) -> TaskProgress | None:
-        """Return the handler's last report by ``task.progress``, None without one; it may be a second old."""
+        """Return the handler's last report by ``task.progress``, None without one; the report may be a second late."""
         return self.waiter.progress(self.task)
 
     def cancel(self) -> None:
@@ -147,7 +147,7 @@ class AsyncHandle(_Handle[R_co]):
         return await self.waiter.state(self.task)
 
     async def progress(self) -> TaskProgress | None:
-        """Return the handler's last report by ``task.progress``, None without one; it may be a second old."""
+        """Return the handler's last report by ``task.progress``, None without one; the report may be a second late."""
         return await self.waiter.progress(self.task)
 
     async def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""What must be added to a task and its options, so that a client can wait for it."""
+"""What a task and its options need in addition, so that a client can wait for the task."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -15,7 +15,7 @@ KEPT_S: Final = 3600
 
 
 def awaited(task: Task, checked: Mapping[str, Any], inbox: Inbox) -> Task:
-    """Return a task with the checked options of a call, changed so that it is kept, and an inbox is told of its end."""
+    """Return a copy of a task with the call's checked options, a retention, and headers that name the inbox."""
     if not isinstance(task, Task):
         raise not_a_task(task)
     made = with_options(task, {"retention": KEPT_S, **task.options, **checked})
@@ -25,9 +25,10 @@ def awaited(task: Task, checked: Mapping[str, Any], inbox: Inbox) -> Task:
 
 
 def awaited_together(tasks: Iterable[Task], options: EnqueueOptions, inbox: Inbox) -> tuple[list[Task], EnqueueOptions]:
-    """Return tasks, and options for all of them: together they have the effect of ``awaited`` on each task.
+    """Return tasks, and options for all of them: the effect is that of ``awaited`` on each task.
 
-    Options of one call cost much less than options of each task.
+    Options of the whole call cost much less than options of each task. If only some tasks have a retention of their
+    own, each task gets its own options all the same.
     """
     checked, listed = check_options(options), list(tasks)
     has_own = set()

@@ -1,4 +1,4 @@
-"""The waits of one client: which functions to call when which tasks end."""
+"""The waits of one client: which function to call at the end of which task."""
 
 import logging
 import threading
@@ -20,16 +20,16 @@ _log = logging.getLogger("fastq")
 E = TypeVar("E", bound=tuple[SubmitKey, Outcome])
 
 LOOK_EVERY_S: Final = 5.0
-"""How often a client looks at all tasks that it waits for: a message may be lost, and Go servers send none."""
+"""How often a client looks at all tasks that it waits for, since messages can be lost, and Go servers send none."""
 
 OPEN_WITHIN_S: Final = 1.0
-"""How long a client waits for its subscription; after that, it looks at tasks until it has one."""
+"""How long a call waits for the client's subscription. Without one, the client finds ends only by looking in Redis."""
 
 HEARD_WITHIN_S: Final = 0.2
-"""How long to wait for a message about a task that was found gone: a full archive drops a failed task at once."""
+"""How long to wait for a message about a task that is gone: a failed task that a full archive dropped is gone, too."""
 
 MAX_TOLD: Final = 100_000
-"""The most failures that are remembered of tasks that nobody waits for yet; the oldest are forgotten first."""
+"""How many failed tasks are remembered for which nobody waits yet; the oldest are forgotten first."""
 
 Ends: TypeAlias = Sequence[tuple[SubmitKey, Outcome]]
 """Ends that came in one message, or were found by one look."""
@@ -37,7 +37,7 @@ Call: TypeAlias = Callable[[Ends], object]
 
 
 class Waits:
-    """The functions to call when tasks end, once for each task; thread-safe."""
+    """The functions to call when tasks end; each is called once for a task. Thread-safe."""
 
     def __init__(self) -> None:
         self._calls: dict[SubmitKey, list[Call]] = {}
@@ -57,11 +57,11 @@ class Waits:
                 self._calls.setdefault(task, []).append(call)
 
     def submitted(self, task: SubmitKey) -> None:
-        """Note the last submitted task: a first look at it may wait for a message."""
+        """Note the last submitted task: the first look at it can wait, since a message may come soon."""
         self._last = task
 
     def is_new(self, tasks: Collection[SubmitKey]) -> bool:
-        """Return whether this is only the last submitted task, and no message has told of it."""
+        """Return whether ``tasks`` is only the last submitted task, and no message has announced its end."""
         return len(tasks) == 1 and self._last in tasks
 
     def remove(self, tasks: Iterable[SubmitKey], call: Call) -> None:
@@ -81,18 +81,21 @@ class Waits:
             return list(self._calls)
 
     def take_hinted(self) -> list[SubmitKey]:
-        """Return the tasks to look at: a message without a nonce says that they, or earlier tasks of the id, ended."""
+        """Return the tasks to look at, because a message without a nonce has named their ids.
+
+        Such a message may be about these tasks, or about earlier tasks with their ids.
+        """
         hints, self._hints = self._hints, set()
         return [task for task in self.tasks if task[:2] in hints] if hints else []
 
     def has(self, task: SubmitKey) -> bool:
-        """Return whether a task is waited for."""
+        """Return whether anybody waits for a task."""
         return task in self._calls
 
     def settle(self, ends: Iterable[tuple[SubmitKey, TaskEnd]]) -> list[SubmitKey]:
         """Take the ends that a look found; return the tasks that are gone, for ``settle_gone``.
 
-        An earlier message may tell more. A task that is gone may have failed: a full archive drops it at once.
+        An earlier message may have said more: a task that is gone may have failed, and been dropped by a full archive.
         """
         gone, settled = [], list[tuple[SubmitKey, Outcome]]()
         for task, found in ends:
@@ -107,11 +110,11 @@ class Waits:
         return gone
 
     def settle_gone(self, gone: Iterable[SubmitKey]) -> None:
-        """Take tasks as gone, unless a message has told more of them meanwhile."""
+        """End the waits for tasks that are gone; if a message has announced a failure, its task counts as failed."""
         self._settle([(task, self._told.get(task, _GONE)) for task in gone])
 
     def take_message(self, data: bytes | str) -> None:
-        """Take the ends in a message to the inbox; drop one that is not well-formed.
+        """Take the ends in a message to the inbox; a message that is not well-formed is dropped.
 
         An older server sends no nonces. Its message may be about an earlier task of the same id, so it is only a hint.
         """
@@ -133,17 +136,17 @@ class Waits:
                         del self._told[next(iter(self._told))]
 
     def fail(self, error: Exception, tasks: Iterable[SubmitKey]) -> None:
-        """End the waits for tasks by an error."""
+        """End the waits for these tasks with an error."""
         self._settle([(task, error) for task in tasks])
 
     def end(self, error: Exception) -> None:
-        """End all waits for good: later ones end by the same error."""
+        """End all waits for good; later waits end with the same error."""
         with self._lock:
             self._over = self._over or error
         self.fail(error, self.tasks)
 
     def _settle(self, ends: Iterable[E]) -> list[E]:
-        """Make the calls for ended tasks; return the ends for which nobody waits."""
+        """Call the functions for ended tasks; return the ends of tasks for which nobody waits."""
         by_call = defaultdict[Call, list[E]](list)
         unknown = []
         with self._lock:
@@ -210,28 +213,28 @@ class Deadline:
 
     @property
     def is_long(self) -> bool:
-        """Return whether an error gives a reason: not if the timeout is so short that the caller will ask again."""
+        """Return whether a timeout error names a reason: not after a short timeout, whose caller will ask again."""
         return self._timeout_s >= 1.0
 
     def over(self, what: str) -> TimeoutError:
-        """Return the error for when time is up."""
+        """Return the error to raise when time is up."""
         return TimeoutError(f"{what} not ended within {self._timeout_s:g} s")
 
 
 def describe(task: SubmitKey | TaskKey) -> str:
-    """Return the name of a task for the text of an error."""
+    """Return the beginning of an error's text about a task."""
     return f"task {task[1]} of queue {task[0]!r} has"
 
 
 class Failures:
-    """The failures to subscribe since the last success."""
+    """The failed attempts to subscribe since the last success."""
 
     def __init__(self) -> None:
         self._count = 0
         self._has_warned = False
 
     def add(self, error: BrokerError) -> None:
-        """Note a failure; if the user lacks the right to subscribe, this is logged once."""
+        """Note a failed attempt; a lasting error, such as a missing right, is logged once."""
         self._count += 1
         if not error.transient and not self._has_warned:
             self._has_warned = True
@@ -248,7 +251,7 @@ class Failures:
 
 
 def refuse_in_handler() -> None:
-    """Raise ``RuntimeError`` in a handler."""
+    """Raise ``RuntimeError`` if the caller is a handler."""
     task: Any = CURRENT.get(None)
     if task is not None:
         raise RuntimeError(

@@ -1,4 +1,6 @@
-"""The failed attempts of a task, as its hash keeps them: the last five, each a record of 160 bytes; not asynq's.
+"""The failed attempts of a task: a field of the task's hash that asynq does not have.
+
+The last five attempts are kept, each as a record of 160 bytes.
 
 A record has no text of unknown length. The traceback, without messages, is kept once for all tasks of a queue that
 failed in the same place, under the fingerprint of the error (``broker/operations/errors.py``).
@@ -50,7 +52,7 @@ def decode_attempts(data: bytes) -> list[AttemptRecord]:
 
 
 def own_traceback(kept: str, error: str) -> str:
-    """Return an error's traceback: the one kept for its kind, which ends with the class, followed by its message."""
+    """Return the traceback of one error: ``kept``, which ends with the error's class, and the error's message."""
     name = kept.rpartition("\n")[2].rpartition(".")[2]
     return kept + error.removeprefix(name) if error.startswith(name) else kept
 
@@ -58,7 +60,7 @@ def own_traceback(kept: str, error: str) -> str:
 def server_name(host: str, pid: int) -> str:
     """Return "host:pid" as records have it.
 
-    Of a long host name only the end is kept: it differs between pods of a deployment.
+    Only the end of a long host name is kept, since the ends differ between pods of a deployment.
     """
     name = f"{host}:{pid}".encode("utf-8", "replace")
     if len(name) <= _SERVER_BYTES:

@@ -1,6 +1,6 @@
 """Encoding and decoding of TaskMessage, asynq's message of a task.
 
-Compiled code does the work (``fastq._codec``); other modules import it from here.
+Compiled code does the work (``fastq._codec``); other modules import its functions from here.
 """
 
 import re

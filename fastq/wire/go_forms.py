@@ -1,7 +1,7 @@
 """The forms in which Go writes the values of a task's options into scheduler entries: ``"low"``, a time, a header.
 
-asynq cuts a value at its first ``)``, and reads every zone except UTC as if its offset were 0. So ``)`` is written as
-an escape, and times are written in UTC.
+asynq's reader ends a value at its first ``)``, and takes every zone except UTC as if its offset were 0. So ``)`` is
+written as an escape, and times are written in UTC.
 """
 
 import json

@@ -1,7 +1,8 @@
 """The history of a queue: what servers count of its tasks' runs, and the text in which Redis keeps the counts.
 
-A value has a record for each minute or hour: ``;``, its number, then the counts that are not 0, each a letter and a
-number, such as ``;59a120h118w2``. A letter keeps its meaning for good, since old values are read by new code.
+A value has a record for each minute or hour: ``;``, the number of the minute or hour, then the counts that are not 0,
+each a letter and a number, such as ``;59a120h118w2``. A letter never changes its meaning, since new code reads old
+values.
 """
 
 import re
@@ -10,11 +11,11 @@ from string import ascii_letters
 from typing import Final
 
 OUTCOMES: Final = ("done", "failed", "retried", "archived", "lost")
-"""The first counters. The buckets of run times follow, and then the buckets of waits."""
+"""The first counters; the buckets of run times follow, and after them the buckets of waits."""
 BOUNDS_S: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0
 )  # fmt: skip
-"""The upper bounds of all buckets but the last, which has none."""
+"""The upper bounds of all buckets except the last, which has no bound."""
 BUCKETS: Final = len(BOUNDS_S) + 1
 COUNTERS: Final = len(OUTCOMES) + 2 * BUCKETS
 
@@ -28,7 +29,7 @@ MINUTE_S: Final = 60
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400
 STEP_OF_TYPES: Final = 10
-"""How many minutes a record of a single type covers; its number is the first of these minutes.
+"""How many minutes a record of a single type covers; the record has the number of the first of these minutes.
 
 A record for each minute would take 25 MB for 20 queues of 50 types.
 """
@@ -47,7 +48,10 @@ def encode_counts(counts: Sequence[int]) -> str:
 
 
 def decode_records(value: bytes) -> dict[int, tuple[int, ...]]:
-    """Return the counts of each minute or hour. Unknown parts, such as a letter of a later version, are skipped."""
+    """Return the counts of each minute or hour by its number.
+
+    Unknown parts, such as a later version's letter, are skipped.
+    """
     found: dict[int, tuple[int, ...]] = {}
     for number, text in _RECORD.findall(value):
         counts = [0] * COUNTERS

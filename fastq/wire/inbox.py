@@ -1,9 +1,10 @@
 """Inboxes: how a server tells a waiting client that its tasks have ended.
 
 A task that a client waits for names the client's inbox in one header, and the nonce of its submit in another. An inbox
-is a pub/sub channel with JSON messages: ``{"queue": …, "ended": [[id, kind, error or result, nonce], …]}``. A message
-saves the client a look at the task; if it is lost, the client finds the end in Redis. A message about a deleted task
-may arrive when another task has that id. So a client believes only messages that echo the nonce.
+is a pub/sub channel with JSON messages: ``{"queue": …, "ended": [[id, kind, error or result, nonce], …]}``. With a
+message, the client need not look at the task; without it, the client finds the end in Redis. A message about a deleted
+task may arrive when another task has the same id. So a client takes a message as the end only if the message echoes the
+nonce.
 """
 
 import re
@@ -22,9 +23,12 @@ INBOX_HEADER: Final = "fastq-inbox"
 SUBMIT_HEADER: Final = "fastq-submit"
 _NAME: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 MAX_ERROR: Final = 300
-"""How many characters of an error a message has; the task in the archive has all of it."""
+"""How many characters of an error a message holds at most; the archived task holds the whole error."""
 MAX_RESULT: Final = 500
-"""How many bytes of a result a message has. A longer result, or one that is not UTF-8, is read from the task."""
+"""How many bytes of a result a message holds at most.
+
+A longer result, or one that is not UTF-8, is read from the task.
+"""
 
 
 class EndKind(StrEnum):
@@ -41,9 +45,10 @@ class EndKind(StrEnum):
 
 
 class TaskEnd(NamedTuple):
-    """The end of a task, as far as it is known; ``is_whole`` says that Redis knows no more.
+    """The end of a task, as far as it is known; if ``is_whole``, Redis has no further data about it.
 
-    ``fingerprint`` is that of the last error; ``traceback`` is empty unless one is kept for this fingerprint.
+    ``fingerprint`` identifies the kind of the last error; ``traceback`` is empty unless one is kept for this
+    fingerprint.
     """
 
     kind: EndKind
@@ -55,7 +60,7 @@ class TaskEnd(NamedTuple):
 
 
 class Awaiter(NamedTuple):
-    """The client that waits for a task: its inbox, and the nonce of the submit, "" from a client that sends none."""
+    """The client that waits for a task: its inbox, and the nonce of its submit; "" from a client that sends none."""
 
     inbox: str
     submit: str = ""
@@ -73,7 +78,7 @@ def new_name() -> str:
 
 
 def mark_of(submit: str) -> bytes:
-    """Return the bytes of a submit's header, which the messages of its tasks contain; empty for ""."""
+    """Return the bytes of the submit header, which the messages of its tasks contain; empty for ""."""
     if not submit:
         return b""
     name, value = SUBMIT_HEADER.encode(), submit.encode()
@@ -81,7 +86,7 @@ def mark_of(submit: str) -> bytes:
 
 
 def error_in(message: bytes | None) -> str:
-    """Return the error in the message of an archived task, "" if that cannot be read."""
+    """Return the error text in an archived task's message; "" if the message cannot be read."""
     try:
         return decode_task_message(message or b"").error_msg
     except InvalidMessageError:
@@ -89,7 +94,7 @@ def error_in(message: bytes | None) -> str:
 
 
 def encode_ends(queue: str, ends: Iterable[tuple[str, TaskEnd, str]]) -> bytes:
-    """Return the message for some ends, each given as task id, end, and nonce of its submit."""
+    """Return the message about some ends; each end comes with its task's id and the nonce of the submit."""
     return orjson.dumps({"queue": queue, "ended": [_entry(*end) for end in ends]})
 
 
@@ -99,7 +104,7 @@ def opening_of(queue: str) -> bytes:
 
 
 def encode_end(task_id: str, end: TaskEnd, submit: str) -> bytes:
-    """Return the part of a message that tells of one end."""
+    """Return the part of a message about one end."""
     return orjson.dumps(_entry(task_id, end, submit))
 
 

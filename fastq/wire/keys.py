@@ -1,4 +1,4 @@
-"""Every Redis key and channel of asynq's protocol, one function each, under asynq's names; some are fastq's own.
+"""Every Redis key and channel of asynq's protocol, one function each, named as in asynq; some are fastq's own.
 
 All keys of a queue share the hash tag ``{queue}``, so a script may touch any of them in a cluster. The keys of servers,
 workers and schedulers are tagged by their own id. ``signs``, ``signers`` and ``takeovers`` are in the slot of
@@ -83,7 +83,7 @@ OWN_ASIDE: Final = (
     r"again|moved|archive_rule|scheduled_groups|lost:\d{4}-\d\d-\d\d|history:\d{4}-\d\d-\d\d(T\d\d)?"
     r"|(tick|last_tick):.*|errors|error:[0-9a-f]{16}|limits|app_limits|quota|turns|full|rates|bell|(h|pool):.*"
 )
-"""A regular expression for the names of a queue's keys that asynq does not know, except those of tasks and groups."""
+"""A regular expression for the names of keys that fastq adds to a queue, except ``moving``, tasks, locks and groups."""
 
 CANCEL_CHANNEL = "asynq:cancel"
 """The pub/sub channel whose messages are ids of tasks to cancel."""
@@ -93,17 +93,17 @@ CANCEL_AS_CHANNEL = "asynq:cancel:as"
 
 
 def control_channel(server_id: str) -> str:
-    """Name the channel for orders to one fastq server (stop, quiet); not asynq's."""
+    """Name the channel for commands to one fastq server (stop, quiet); not asynq's."""
     return f"asynq:control:{server_id}"
 
 
 def due_channel(queue: str) -> str:
-    """Name the channel that tells forwarders of a new task that is due before all others of a queue; not asynq's."""
+    """Name the channel on which servers hear of a queue's new earliest due time, or of changed rules; not asynq's."""
     return f"asynq:{{{queue}}}:due"
 
 
 def inbox_channel(inbox: str) -> str:
-    """Name the channel that tells a client when tasks that it waits for have ended; not asynq's."""
+    """Name the channel on which a client hears that tasks have ended for which it waits; not asynq's."""
     return f"asynq:inbox:{inbox}"
 
 
@@ -136,9 +136,10 @@ def server_notice(info_key: str) -> str:
     """Name the string that holds the notice of one fastq server, its data beyond the ServerInfo; not asynq's.
 
     ``info_key`` is that server's ``server_info`` key. The value is JSON: ``format`` (1), ``version`` (of fastq),
-    ``data_format`` (of the data that fastq keeps beside asynq's), ``queues`` (names), ``patterns`` (of its mux),
-    ``left_out`` (how many of these names did not fit into 64 kB), ``children`` (as many as fit into 32 kB) and
-    ``places``. It is written with each heartbeat and lives as long as the ServerInfo. Readers skip unknown fields.
+    ``data_format`` (of the data that fastq adds to asynq's), ``queues`` (names), ``patterns`` (of its mux),
+    ``left_out`` (how many names of queues and patterns did not fit into 64 kB), ``children`` (as many as fit into 32
+    kB) and ``places``. It is written with each heartbeat and lives as long as the ServerInfo. Readers skip unknown
+    fields.
     """
     return f"asynq:fastq:{info_key[info_key.find('{') :]}"
 
@@ -205,7 +206,7 @@ def pending(queue: str) -> str:
 
 
 def active(queue: str) -> str:
-    """Name the list of ids that servers are working on."""
+    """Name the list of ids of running tasks."""
     return f"asynq:{{{queue}}}:active"
 
 
@@ -225,7 +226,7 @@ def retry(queue: str) -> str:
 
 
 def archived(queue: str) -> str:
-    """Name the sorted set of archived ids, scored by when they died in Unix seconds."""
+    """Name the sorted set of archived ids, scored by when they were archived in Unix seconds."""
     return f"asynq:{{{queue}}}:archived"
 
 
@@ -235,31 +236,32 @@ def completed(queue: str) -> str:
 
 
 def moving(queue: str) -> str:
-    """Name the sorted set of ids that are on the way from or to this queue; not asynq's.
+    """Name the sorted set of ids that are being moved from this queue or to it; not asynq's.
 
-    Source and target of a move each have such a set.
+    Both queues of a move have such a set.
     """
     return f"asynq:{{{queue}}}:moving"
 
 
 def moved(queue: str) -> str:
-    """Name the hash of tasks that left this queue and may not be in the other yet, ``token:id``; not asynq's."""
+    """Name the hash of tasks that left this queue and may not have arrived in another queue; not asynq's."""
     return f"asynq:{{{queue}}}:moved"
 
 
 def again(queue: str) -> str:
     """Name the hash of messages that were enqueued by key while the task with that key ran, by task id; not asynq's.
 
-    A value is ``run_at:latest:message``: the time to run and the latest such time, each in Unix seconds or empty.
+    A value is ``run_at:latest:message``: when the task is to run, and the latest such time that later enqueues may set,
+    each in Unix seconds or empty.
     """
     return f"asynq:{{{queue}}}:again"
 
 
 def never(key: str) -> str:
-    """Name a key of a queue that nobody ever writes, given another key of that queue; not asynq's.
+    """Name a key that nobody ever writes, in the slot of the given key; not asynq's.
 
-    A script that makes the names of keys itself declares it. While the slot moves, Redis refuses a script that declares
-    a missing key, so none runs with only a part of its keys.
+    A script that builds the names of keys declares this key. While the slot is moving to another node, Redis refuses a
+    script that declares a missing key. So no such script runs with only a part of its keys.
     """
     return f"{key.partition('}:')[0]}}}:never"
 
@@ -270,7 +272,7 @@ def archive_rule(queue: str) -> str:
 
 
 def errors(queue: str) -> str:
-    """Name the sorted set of the fingerprints whose tracebacks a queue keeps, scored by when last seen; not asynq's."""
+    """Name the sorted set of fingerprints whose tracebacks a queue keeps, scored by when last seen; not asynq's."""
     return f"asynq:{{{queue}}}:errors"
 
 
@@ -315,14 +317,14 @@ def lost(queue: str, day: date) -> str:
 
 
 def history_minutes(queue: str, hour: datetime) -> str:
-    """Name the hash of what a queue did in each minute of one UTC hour, by type; not asynq's. See ``history.py``."""
+    """Name the hash with a queue's counts for each minute of one UTC hour, by type; not asynq's. See ``history.py``."""
     if hour.utcoffset() is None:
         raise ValueError(f"hour must be a timezone-aware datetime, got the naive {hour!r}")
     return f"asynq:{{{queue}}}:history:{hour.astimezone(UTC):%Y-%m-%dT%H}"
 
 
 def history_hours(queue: str, day: date) -> str:
-    """Name the hash of what a queue did in each hour of one UTC day (not asynq's); an aware datetime is converted."""
+    """Name the hash with a queue's counts for each hour of one UTC day; not asynq's. A datetime is converted to UTC."""
     return f"asynq:{{{queue}}}:history:{_day_text(day)}"
 
 
@@ -333,7 +335,7 @@ def unique(queue: str, task_type: str, payload: bytes | None) -> str:
 
 
 def unique_for_key(queue: str, task_type: str, unique_key: str) -> str:
-    """Name the lock of a task that is unique by a key of the caller's instead of its payload."""
+    """Name the lock of a task that is unique by the caller's own key instead of by its payload."""
     return unique(queue, task_type, unique_key.encode())
 
 
@@ -343,7 +345,7 @@ def groups(queue: str) -> str:
 
 
 def scheduled_groups(queue: str) -> str:
-    """Name the sorted set of groups that have or had scheduled tasks, scored by the latest due time; not asynq's."""
+    """Name the sorted set of groups that have, or had, scheduled tasks, scored by the latest due time; not asynq's."""
     return f"asynq:{{{queue}}}:scheduled_groups"
 
 
@@ -376,7 +378,7 @@ def limits(queue: str) -> str:
 
 
 def app_limits(queue: str) -> str:
-    """Name the hash of the rules that apps last declared for a queue, as in ``limits``; not asynq's."""
+    """Name the hash of the rules that apps last declared for a queue; fields are as in ``limits``; not asynq's."""
     return f"asynq:{{{queue}}}:app_limits"
 
 
@@ -394,9 +396,9 @@ def turns(queue: str) -> str:
 
 
 def full(queue: str) -> str:
-    """Name the sorted set of lanes without a free place, scored by when to look at them again (Unix us); not asynq's.
+    """Name the sorted set of lanes without a free slot, scored by when to look at them again (Unix us); not asynq's.
 
-    It also has pools, as ``pool:*``, and "" for the queue itself.
+    It may also contain pools, as ``pool:*``, and "" for the queue itself.
     """
     return f"asynq:{{{queue}}}:full"
 
@@ -407,7 +409,7 @@ def held_prefix(queue: str) -> str:
 
 
 def held(queue: str, lane: str) -> str:
-    """Name the set of the ids that hold the places of a lane, or of a pool, as ``pool:*``; not asynq's."""
+    """Name the set of ids of tasks that run in a lane, or in a pool (``pool:*``); not asynq's."""
     return f"asynq:{{{queue}}}:h:{lane}"
 
 
@@ -427,7 +429,7 @@ def rates(queue: str) -> str:
 
 
 def bell(queue: str) -> str:
-    """Name the list that has an element while a lane of a queue is ready; not asynq's."""
+    """Name the list that has an element while a lane may have a task to start; idle servers wait on it; not asynq's."""
     return f"asynq:{{{queue}}}:bell"
 
 

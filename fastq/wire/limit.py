@@ -1,8 +1,9 @@
-"""``Limit``: how much of a lane may run, as text for people and as the rule that servers read.
+"""``Limit``: how many tasks of a lane may run and start, as text for people and as the rule that servers read.
 
 A rule is ``concurrency:interval_us:burst:weight``, whole numbers, 0 for no limit. ``:strict``, ``:lifo`` or
-``:deadline`` follows for an order, then ``:paused`` while the lane is paused. A rule that has no limit and only pauses
-has the weight 0. The rate follows GCRA: one start each interval, up to ``burst`` starts at once after a rest.
+``:deadline`` follows for an order, then ``:paused`` while the lane is paused. A rule without a limit, which only
+pauses, has the weight 0. The rate follows GCRA: one start per interval, and up to ``burst`` starts at once after a
+rest.
 """
 
 import re
@@ -14,15 +15,15 @@ from fastq.common.durations import parse_duration
 MAX_COUNT: Final = 1_000_000
 MAX_WEIGHT: Final = 1_000
 MAX_BURST_US: Final = 366 * 86_400_000_000
-"""A year. That is enough for any burst, and exact in a script, which adds it to a time in microseconds."""
+"""A year: enough for any burst, and still exact when a script adds it to a time in microseconds."""
 
 EACH_LANE: Final = "*"
-"""Stands for each lane that has no limit of its own."""
+"""The name for all lanes that have no limit of their own."""
 WHOLE_QUEUE: Final = ""
-"""Stands for the queue as a whole."""
+"""The name for the queue as a whole."""
 
 Order: TypeAlias = Literal["strict", "lifo", "deadline"]
-"""The order in which a lane starts its tasks, if it is not the order in which they were enqueued."""
+"""The order in which a lane starts its tasks, if not in the order of their enqueueing."""
 _ORDERS: Final = get_args(Order)
 _ORDER_NAMES: Final = f"{', '.join(_ORDERS[:-1])} or {_ORDERS[-1]}"
 
@@ -46,13 +47,13 @@ _NO_LIMIT: Final = "no limit"
 class Limit:
     """A limit of a lane: at most ``concurrency`` of its tasks run at once, and they start at most at the ``rate``.
 
-    ``rate`` is a number of tasks in a time: "5/s", "500/m", "1000/h", "10/30s". It is kept exactly: at "5/s", one task
+    ``rate`` is a number of tasks in a time: "5/s", "500/m", "1000/h", "10/30s". The rate is even: at "5/s", one task
     starts each fifth of a second. After a rest, up to ``burst`` tasks start at once. While other lanes wait, too, a
     lane gets ``weight`` turns for each turn of a lane with weight 1. None is no limit.
 
-    With ``order="strict"`` and ``concurrency=1`` the tasks of a lane are a sequence: a task that is to be retried keeps
-    those behind it waiting. With ``order="lifo"`` the newest starts first, with ``order="deadline"`` the one
-    with the earliest deadline. Bad values raise ``ValueError`` or ``TypeError``.
+    With ``order="strict"`` and ``concurrency=1``, the tasks of a lane are a sequence: while a task waits for its retry,
+    later tasks wait, too. With ``order="lifo"``, the newest task starts first; with ``order="deadline"``, the task with
+    the earliest deadline. Bad values raise ``ValueError`` or ``TypeError``.
     """
 
     concurrency: int | None = None
@@ -80,14 +81,14 @@ class Limit:
 
     @property
     def interval_us(self) -> int:
-        """Return the microseconds from one start to the next, 0 without a rate."""
+        """Return the microseconds between two starts, 0 without a rate."""
         return 0 if self.rate is None else _interval_us(self.rate)
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read a limit such as "2", "5/s", "2, 5/s, burst 10, weight 3", "1, strict" or "no limit".
 
-        ``ValueError`` names the part that cannot be read.
+        The ``ValueError`` for other text names the part that cannot be read.
         """
         if not isinstance(text, str):
             raise TypeError(f"a limit is text such as '2, 5/s', not {text!r}")
@@ -122,7 +123,7 @@ class LimitParts(TypedDict, total=False):
 
 
 class Rule(NamedTuple):
-    """The rule of one name in the hash of limits; ``limit`` is None if the rule is only for a pause."""
+    """The rule under one name in the hash of limits; ``limit`` is None if the rule only pauses."""
 
     limit: Limit | None
     is_paused: bool
@@ -135,7 +136,7 @@ def write_rule(limit: Limit) -> str:
 
 
 def read_rule(text: str) -> Rule | None:
-    """Read a rule; None if the text is not a rule. fastq never writes such text."""
+    """Read a rule; return None for text that fastq never writes."""
     found = _RULE.fullmatch(text)
     if found is None:
         return None
@@ -152,9 +153,9 @@ def read_rule(text: str) -> Rule | None:
 
 
 def check_limited(name: object, limit: object = None) -> str:
-    """Return the field under which a limit is stored: a lane, "*", "pool:*", or "" for None, the queue as a whole.
+    """Return the field under which a limit is stored: the name of a lane, "*", "pool:*", or "" if the name is None.
 
-    Anything but a ``Limit`` or None is refused, as is a limit with a part that this name cannot have.
+    None means the queue as a whole. A limit must be a ``Limit`` or None, and have only parts that go with this name.
     """
     if limit is not None and not isinstance(limit, Limit):
         hint = f"; Limit.parse({limit!r}) reads it" if isinstance(limit, str) else ""
@@ -181,7 +182,7 @@ def check_limited(name: object, limit: object = None) -> str:
 
 
 def check_shown(name: object) -> str:
-    """Return the field of a lane to look at, "" for None. Groups of other producers may have any name."""
+    """Return the field of the lane with this name, "" for None; a group of another producer may have any name."""
     if name is None:
         return WHOLE_QUEUE
     if not isinstance(name, str):
@@ -192,7 +193,7 @@ def check_shown(name: object) -> str:
 
 
 def pool_of(lane: str) -> str:
-    """Return the name of a lane's pool, such as ``openai:*`` for ``openai:acme``; empty if it has none."""
+    """Return the name of a lane's pool, such as ``openai:*`` for ``openai:acme``; "" if the lane has none."""
     pool, colon, _ = lane.partition(":")
     return f"{pool}:*" if colon and pool else ""
 

@@ -1,4 +1,4 @@
-"""Marks: what fastq's own headers of a task require of the server that runs the task."""
+"""Marks: what fastq's own headers of a task demand of the server that runs the task."""
 
 from enum import IntFlag
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ class Mark(IntFlag):
     """The marks of a task."""
 
     KEYED = 1
-    """The task was enqueued by key: another run of it may have been asked for."""
+    """The task was enqueued by key, so a later enqueue may have asked for another run of it."""
     UNLOCK_AT_START = 2
     """The task's unique lock is released before the task runs, or when it is archived."""
     UNLOCK_AT_END = 4
@@ -21,7 +21,7 @@ class Mark(IntFlag):
 
 
 EARLY_UNLOCK: Final = Mark.UNLOCK_AT_START.value | Mark.UNLOCK_AT_END.value
-"""The marks of tasks whose unique locks are released, at the latest, when they are archived."""
+"""The marks of tasks whose unique locks are released no later than when the task is archived."""
 
 
 class Asked(NamedTuple):
@@ -36,7 +36,7 @@ _UNTIL = {"start": Mark.UNLOCK_AT_START.value, "end": Mark.UNLOCK_AT_END.value}
 
 
 def asked_of(data: bytes) -> Asked:
-    """Return what a task's message requires of the server."""
+    """Return what a task's headers demand of the server."""
     try:
         headers = decode_task_message(data).headers
     except InvalidMessageError:

@@ -27,7 +27,10 @@ CHECKPOINT_HEADER: Final = "fastq-checkpoint"
 KEY_HEADER: Final = "fastq-key"
 """The header of a task that was enqueued by key; its value is different for each enqueue."""
 UNTIL_HEADER: Final = "fastq-until"
-"""The header that says when a server releases a task's unique lock: ``start`` or ``end``; without it as asynq does."""
+"""The header that names when a server releases a task's unique lock: ``start`` or ``end``.
+
+Without it, a server releases the lock when the task completes, as in asynq.
+"""
 UNDECODABLE_TYPE: Final = "fastq:undecodable"
 """The type of a task that replaces an undecodable message; its payload is the original bytes."""
 
@@ -71,8 +74,8 @@ class WorkerInfo:
 class Places(NamedTuple):
     """The places of one kind on a fastq server: ``size`` tasks may run in them at once, ``busy`` tasks run now.
 
-    ``kind`` is "process", "thread" or "coroutine". A task can use one kind only, so free places of another kind do not
-    help it.
+    ``kind`` is "process", "thread" or "coroutine". Each task can use only one kind, whatever is free in the other
+    kinds.
     """
 
     kind: str
@@ -84,9 +87,9 @@ class Places(NamedTuple):
 class ChildInfo:
     """A child of a fastq server, in which handlers run.
 
-    ``state`` is "starting", "idle", "busy" or "leaving". ``since`` is when it became ready for tasks, or began to leave
-    or to start. ``rss`` is its memory in bytes, 0 if it has not been measured. ``task_ids`` are the ids of its running
-    tasks, as many as there was room for.
+    ``state`` is "starting", "idle", "busy" or "leaving". ``since`` is when the child began to start, became ready for
+    tasks, or began to leave. ``rss`` is the child's memory in bytes, 0 if it has not been measured. ``task_ids`` are
+    the ids of its running tasks, as many as there was room for.
     """
 
     pid: int
@@ -98,7 +101,7 @@ class ChildInfo:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerEntry:
-    """One periodic task; ``None`` stands for Go's zero time (never)."""
+    """One periodic task; a time that is ``None`` is Go's zero time (never)."""
 
     id: str
     spec: str
@@ -110,8 +113,8 @@ class SchedulerEntry:
 
     @property
     def queue(self) -> str:
-        """Return the queue of the tasks, as read from the text of the options; empty if it cannot be read."""
-        for option in reversed(self.enqueue_options):  # the last one counts
+        """Return the queue named in the options' text; empty if it cannot be read, "default" if none is named."""
+        for option in reversed(self.enqueue_options):  # the last option counts
             if match := _QUEUE_OPTION.fullmatch(option):
                 try:
                     return str(json.loads(match[1]))

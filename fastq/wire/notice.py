@@ -11,19 +11,19 @@ from fastq.errors import InvalidMessageError
 from fastq.wire.messages import ChildInfo, Places
 
 FORMAT: Final = 1
-"""This changes only if present readers would misread the new form; new fields do not change it."""
+"""This changes only if old readers would misread the new format; new fields do not change it."""
 DATA_FORMAT: Final = 1
 """The format of the data that fastq keeps in Redis beyond asynq's; docs/upgrading.md says when it changes."""
 MAX_NAME_BYTES: Final = 64_000
 """The bytes of names are limited: every server writes its notice every 5 s, and readers read all notices at once."""
 MAX_CHILDREN_BYTES: Final = 32_000
 CHILD_BYTES: Final = 100
-"""About how many bytes a child takes, without the ids of its tasks."""
+"""About how many bytes a child takes without the ids of its tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerNotice:
-    """The queues of a server, the patterns of its mux, the form of the data that it writes, its children and places.
+    """The queues of a server, the patterns of its mux, the format of the data that it writes, its children and places.
 
     ``left_out`` counts the names that did not fit. Children that do not fit are left out, uncounted.
     """
@@ -54,7 +54,7 @@ class ServerNotice:
 
     @classmethod
     def decode(cls, data: bytes) -> "ServerNotice":
-        """Read a notice; ``InvalidMessageError`` if it is not one, or has another format."""
+        """Read a notice; raise ``InvalidMessageError`` if the data is no notice, or has another format."""
         try:
             fields: dict[str, Any] = orjson.loads(data)
             if fields["format"] != FORMAT:

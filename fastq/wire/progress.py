@@ -38,7 +38,7 @@ def encode_progress(current: float, total: float | None, note: str, unix_ns: int
 
 
 def read_progress(data: bytes | None) -> TaskProgress | None:
-    """Read what ``encode_progress`` made; None for nothing, and for what cannot be read."""
+    """Read what ``encode_progress`` wrote; return None for missing or unreadable data."""
     try:
         body = orjson.loads(data or b"")
         return TaskProgress(body["current"], body["total"], body["note"], at_unix_ns(body["at"]))

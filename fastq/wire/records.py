@@ -1,9 +1,9 @@
 """Encoding and decoding of asynq's messages about servers, running tasks and schedulers.
 
-Each is a record of ``fastq.wire.messages``; on the wire it is a ``protobuf`` message with fields of the same names.
-Times have nanoseconds on the wire and microseconds here: reading cuts off the rest. A time outside of the years 1 to
-9999 becomes the nearest time that Python has. ``None`` stands for Go's zero time. Every time is written. A missing time
-is read as the epoch, as in Go. This is not a part of ``codec``, because a producer needs no ``protobuf``.
+Each message is a class of ``fastq.wire.messages`` here; on the wire it is a ``protobuf`` message with fields of the
+same names. Times have nanoseconds on the wire and microseconds here, so reading cuts them. A time outside of the years
+1 to 9999 becomes the nearest time that Python has. ``None`` is Go's zero time. Every time is written. A missing time is
+read as the epoch, as in Go. These functions are not in ``codec``, because a producer needs no ``protobuf``.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ R = TypeVar("R", bound=ServerInfoMessage | WorkerInfo | SchedulerEntry | Schedul
 
 
 def encode_server_info(info: ServerInfoMessage) -> bytes:
-    """Return the bytes of ``info``, which do not depend on the order of its queues."""
+    """Return the bytes of ``info``; the order of its queues makes no difference."""
     return _encode(_SERVER, info)
 
 
@@ -76,7 +76,7 @@ def decode_scheduler_enqueue_event(data: bytes) -> SchedulerEnqueueEvent:
 
 
 class _Kind(Generic[R]):
-    """A kind of record: its class, its protobuf message, its fields, and which of the fields are times."""
+    """A kind of record: its class, its protobuf message, and the names of its fields and of those that are times."""
 
     def __init__(self, record: type[R], message: type[Message]) -> None:
         self.record = record
@@ -110,7 +110,7 @@ def _culprit(message: type[Message], values: Mapping[str, object]) -> str:
 def _decode(kind: _Kind[R], data: bytes) -> R:
     try:
         message = kind.message.FromString(data)
-    except (DecodeError, UnicodeDecodeError) as error:  # the second by protobuf without a compiled parser
+    except (DecodeError, UnicodeDecodeError) as error:  # UnicodeDecodeError: from protobuf without a compiled parser
         raise InvalidMessageError(f"cannot decode {kind.message.DESCRIPTOR.name}: {error}") from error
     values = {name: getattr(message, name) for name in kind.names}
     for name in kind.times:

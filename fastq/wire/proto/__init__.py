@@ -1,1 +1,1 @@
-"""The messages that are needed now and then, read and written by the ``protobuf`` package and a generated module."""
+"""The rarer messages, read and written by the ``protobuf`` package and a generated module."""
