@@ -1,4 +1,4 @@
-"""What a call of a function does: a function whose call would run nothing is refused when it is registered."""
+"""Checks that a call of a function runs its code; functions whose calls run nothing are refused at registration."""
 
 import functools
 import inspect
@@ -10,10 +10,10 @@ UNRUN: Final = (GeneratorType, AsyncGeneratorType, CoroutineType)
 
 
 def is_async(handler: Callable[..., object]) -> bool:
-    """Return whether a call makes a coroutine: ``async def``, an object with an async ``__call__``, a partial of these.
+    """Return whether a call makes a coroutine: ``async def``, an async ``__call__``, or a partial of one of these.
 
-    A plain function that returns an awaitable cannot be recognized beforehand: the caller of a handler checks its
-    result.
+    A plain function that returns an awaitable cannot be recognized beforehand, so the code that calls handlers checks
+    their results.
     """
     while isinstance(handler, functools.partial):
         handler = handler.func
@@ -21,7 +21,7 @@ def is_async(handler: Callable[..., object]) -> bool:
 
 
 def refuse_generator(function: Callable[..., Any], what: str) -> None:
-    """Raise ``TypeError`` if a call only makes a generator (the function yields), or only an object of a bare class.
+    """Raise ``TypeError`` if a call only makes a generator, or only an object of a class without ``__init__``.
 
     A plain function around a generator may run it, so it is accepted; ``refuse_unrun`` checks what it returns.
     """
@@ -33,7 +33,7 @@ def refuse_generator(function: Callable[..., Any], what: str) -> None:
 
 
 def refuse_idle(function: Callable[..., Any], what: str) -> None:
-    """Raise ``TypeError`` as ``refuse_generator`` does, and also for ``async def``, where nobody would await it."""
+    """Raise ``TypeError`` as ``refuse_generator`` does, and also for ``async def``, since nobody would await it."""
     refuse_generator(function, what)
     if inspect.iscoroutinefunction(_body_of(function)):
         raise TypeError(f"{what} is a coroutine, which would not run: write it with def, not {function!r}")
@@ -43,12 +43,12 @@ def refuse_unrun(value: object, what: str) -> None:
     """Raise ``TypeError`` if a function has returned a generator or a coroutine, whose code has not run."""
     if isinstance(value, UNRUN):
         if isinstance(value, CoroutineType):
-            value.close()  # otherwise Python warns that it was never awaited
+            value.close()  # otherwise Python warns that the coroutine was never awaited
         raise TypeError(f"{what} returned a {type(value).__name__}, whose code has not run: {value!r}")
 
 
 def _body_of(function: Any) -> Any:
-    """Return the function or method whose code a call runs."""
+    """Return the function or method whose code runs when ``function`` is called."""
     while True:
         if isinstance(function, functools.partial):
             function = function.func

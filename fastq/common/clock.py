@@ -29,7 +29,7 @@ class Moment(NamedTuple):
         return cls(clock.monotonic_s(), clock.unix_ns())
 
     def until(self, later: "Moment") -> float:
-        """Return the seconds from this moment to a later one; if the clocks differ, the larger number."""
+        """Return the seconds from this moment to a later one; the larger number if the clocks differ about it."""
         return max(later.monotonic_s - self.monotonic_s, (later.unix_ns - self.unix_ns) / 1e9)
 
 
@@ -41,7 +41,7 @@ class SystemClock:
 
 
 def at_unix_ns(unix_ns: int) -> datetime:
-    """Return a time in UTC with microseconds; times that a datetime cannot hold become its first or last one."""
+    """Return a time in UTC with microseconds; a time beyond the range of datetime becomes the range's nearest end."""
     try:
         return EPOCH + timedelta(microseconds=unix_ns // 1000)
     except OverflowError:

@@ -1,7 +1,8 @@
 """How many processors this process may use: its affinity, and the CPU quotas of its control groups.
 
 A container with two CPUs on a machine with 64 has a quota, but sees 64 processors. Both versions of cgroups are read.
-All groups are read from this process' own up to the mounted root, because the smallest quota counts.
+The quotas of this process' group and of all groups above it, up to the mounted root, are read, because the smallest
+counts.
 """
 
 import math
@@ -15,7 +16,7 @@ _ROOT: Final = Path("/")
 
 
 def available_cpus(root: Path = _ROOT) -> float:
-    """Return how many processors this process may use, which may be a fraction; ``root`` is where proc and sys are."""
+    """Return how many processors this process may use, perhaps a fraction; ``root`` is the parent of proc and sys."""
     has_affinity = hasattr(os, "sched_getaffinity")
     cpus = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count()
     return min(float(cpus or 1), cgroup_cpus(root))
@@ -34,7 +35,7 @@ def cgroup_cpus(root: Path = _ROOT) -> float:
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """List the directories of this process' groups that may have a quota, and of the groups above them."""
+    """Yield the directories of this process' groups, and of the groups above them, that may have a quota."""
     own: dict[str, str] = {}
     for line in (root / "proc/self/cgroup").read_text().splitlines():
         _, controllers, group = line.split(":", 2)

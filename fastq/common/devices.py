@@ -1,6 +1,6 @@
 """GPUs: which ones this machine offers, and which one a child process has been given.
 
-No driver is asked, since that would open it. The environment and the driver's files tell enough.
+The environment and the driver's files are read. The driver itself is not asked, because asking would open it.
 """
 
 import os
@@ -16,16 +16,16 @@ _ROOT: Final = Path("/")
 _NVIDIA: Final = re.compile(r"nvidia\d+")
 _RENDER: Final = re.compile(r"renderD\d+")
 _IN_USE: Final = frozenset({"/dev/nvidia-uvm", "/dev/kfd"})
-"""The files that a driver opens once a device is used; it opens other files even to look at a device."""
+"""The files that a driver opens when a device is used. It opens other files even if devices are only listed."""
 _OWN: Final[list[str]] = []
 
 
 def find_devices(root: Path = _ROOT, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Return the devices that a process here may use; ``root`` is where dev, proc and sys are.
+    """Return the devices that a process here may use; ``root`` is the parent of dev, proc and sys.
 
-    ``CUDA_VISIBLE_DEVICES`` or ``HIP_VISIBLE_DEVICES`` names them. Without these variables, they are the numbers of the
-    devices for which the driver has files. The numbers begin at 0, as for the driver, even in a container that has been
-    given only the third device.
+    ``CUDA_VISIBLE_DEVICES`` or ``HIP_VISIBLE_DEVICES`` names the devices. Without these variables, the devices are
+    numbers from 0, as many as the driver has files for. So they begin at 0 even in a container that has been given only
+    the third device, as the driver's own numbers do.
     """
     for name in VARIABLES:
         if name in environment:
@@ -35,7 +35,7 @@ def find_devices(root: Path = _ROOT, environment: Mapping[str, str] = os.environ
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    """Return the devices in a variable; as in CUDA, an invalid one hides itself and all after it."""
+    """Return the devices in a variable's text; as in CUDA, an invalid name hides itself and all names after it."""
     devices: list[str] = []
     for device in map(str.strip, text.split(",")):
         if not device or device.startswith("-"):
@@ -45,7 +45,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def hidden(devices: Iterable[str], environment: Mapping[str, str] = os.environ) -> str:
-    """Return why some of these devices cannot be used, "" if all can: a variable may name only other devices."""
+    """Return why some of these devices cannot be used, or "" if all can: a variable may hide them."""
     for name in VARIABLES:
         if name in environment and (others := set(devices).difference(visible := _listed(environment[name]))):
             named = ", ".join(sorted(others))
@@ -54,18 +54,18 @@ def hidden(devices: Iterable[str], environment: Mapping[str, str] = os.environ) 
 
 
 def _files_of_nvidia(root: Path) -> int:
-    """Count the GPUs of NVIDIA; in a container, one of the two places may show more than it may use."""
+    """Count NVIDIA's GPUs; in a container, one of the two directories may show more GPUs than the container may use."""
     return _least(_count(root / "dev", _NVIDIA), _count(root / "proc/driver/nvidia/gpus", re.compile(".+")))
 
 
 def _files_of_amd(root: Path) -> int:
-    """Count the GPUs of AMD; other makers have render nodes, too."""
+    """Count AMD's GPUs. Render nodes alone prove nothing, since GPUs of other makers have them, too."""
     if not (root / "dev/kfd").exists():
         return 0
     gpus = 0
     for node in (root / "sys/class/kfd/kfd/topology/nodes").glob("*/gpu_id"):
         with suppress(OSError):
-            gpus += node.read_text().strip() not in ("", "0")  # for a processor, it is 0
+            gpus += node.read_text().strip() not in ("", "0")  # 0 means that the node is a processor
     return _least(_count(root / "dev/dri", _RENDER), gpus)
 
 
@@ -81,7 +81,7 @@ def _least(one: int, other: int) -> int:
 
 
 def share(devices: Iterable[str], children: int) -> dict[str, int]:
-    """Return how many children each device gets, by turns."""
+    """Return how many children get each device, if devices are dealt out in turn."""
     listed = list(devices)
     shares = dict.fromkeys(listed, 0)
     for number in range(children if listed else 0):
@@ -93,7 +93,7 @@ def share(devices: Iterable[str], children: int) -> dict[str, int]:
 
 
 def assign(device: str) -> None:
-    """Give this process a device, before anything looks for devices; child processes inherit it."""
+    """Give this process a device, before any library looks for devices; child processes inherit the choice."""
     _OWN[:] = [device]
     for name in VARIABLES:
         os.environ[name] = device
@@ -105,9 +105,9 @@ def assigned() -> str | None:
 
 
 def used_by_this_process() -> str:
-    """Return what has begun to use a device in this process, "" if nothing has. After that, forks can use no device."""
+    """Return what has begun to use a device in this process, "" if nothing has; if so, forks can use no device."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    with suppress(Exception):  # another module may have the name torch
+    with suppress(Exception):  # the module torch may be another than PyTorch
         if cuda is not None and cuda.is_initialized():
             return "CUDA is initialized in torch"
     opened = _IN_USE.intersection(_open_files())
@@ -115,7 +115,7 @@ def used_by_this_process() -> str:
 
 
 def _open_files() -> Iterator[str]:
-    with suppress(OSError):  # without /proc
+    with suppress(OSError):  # there is no /proc
         for number in os.listdir("/proc/self/fd"):
-            with suppress(OSError):  # closed meanwhile
+            with suppress(OSError):  # the file was closed meanwhile
                 yield os.readlink(f"/proc/self/fd/{number}")

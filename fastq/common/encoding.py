@@ -17,15 +17,15 @@ from typing import Any, Final, Protocol
 import orjson
 
 UNENCODABLE: Final = "fastq:unencodable"
-"""The key that tells a marker from other objects. A marker stands for a value that JSON cannot hold."""
+"""The key by which a marker is recognized. A marker replaces a value that JSON cannot hold."""
 MAX_DEPTH: Final = 250
-"""orjson takes 254 levels."""
+"""Deeper values are refused here, before orjson refuses them: it accepts 254 levels."""
 
 
 class PayloadCodec(Protocol):
-    """A way to write payloads in another form than JSON.
+    """A codec for payloads that are not JSON.
 
-    ``content_type`` names the codec in the header ``content-type`` of the tasks, for the decoding side.
+    ``content_type`` names the codec in the tasks' header ``content-type``, for the process that decodes.
     """
 
     @property
@@ -36,7 +36,7 @@ class PayloadCodec(Protocol):
         """Return a value as bytes."""
 
     def decode(self, data: bytes, /) -> Any:
-        """Return the value that ``encode`` was given."""
+        """Return the value that was encoded."""
 
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
@@ -46,7 +46,7 @@ _short.maxstring = _short.maxother = 200
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fault:
-    """A part of a value that JSON cannot hold: where it is, and why."""
+    """A part of a value that JSON cannot hold: its path, and why."""
 
     path: str
     why: str
@@ -59,14 +59,14 @@ class Fault:
 
 
 def encode_strictly(value: object, what: str) -> bytes:
-    """Return a value as JSON. ``TypeError``, or ``ValueError`` for NaN and infinity, names ``what`` and the path."""
+    """Return a value as JSON; a ``TypeError``, or a ``ValueError`` for NaN or infinity, names ``what`` and the path."""
     try:
         data = orjson.dumps(value)
     except TypeError:
         data, faults = _encode_by_parts(value)
     else:
         if b"null" not in data:
-            return data  # nearly every payload ends here, so a producer does no more than this
+            return data  # nearly every payload returns here, after no more work than this
         data, faults = _checked(data, value)
     if not faults:
         return data
@@ -79,7 +79,7 @@ def encode_strictly(value: object, what: str) -> bytes:
 def encode_leniently(value: object) -> tuple[bytes, list[Fault]]:
     """Return any value as JSON, and the parts that had to be replaced.
 
-    null stands for NaN and infinity, a marker for the rest: ``{"fastq:unencodable": type, "why": …, "repr": …}``.
+    null replaces NaN and infinity; a marker replaces other parts: ``{"fastq:unencodable": type, "why": …, "repr": …}``.
     """
     try:
         return _checked(orjson.dumps(value), value)
@@ -100,7 +100,7 @@ def marker(value: object, why: str) -> dict[str, str]:
 
 
 def _checked(data: bytes, value: object) -> tuple[bytes, list[Fault]]:
-    """Return the output of orjson, and the numbers that it wrote as null."""
+    """Return orjson's output and no faults; if orjson wrote NaN or infinity as null, encode by parts to find them."""
     return _encode_by_parts(value) if b"null" in data and _holds_odd_number(value) else (data, [])
 
 
@@ -111,14 +111,15 @@ def _encode_by_parts(value: object) -> tuple[bytes, list[Fault]]:
 
 
 def _dumps(value: object) -> bytes:
-    # With this option orjson imports numpy at the first unknown type, which takes long.
+    # With this option, orjson imports numpy at the first unknown type, which is slow, so it is set only if numpy is
+    # loaded.
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY if "numpy" in sys.modules else None)
 
 
 def _holds_odd_number(value: object) -> bool:
-    """Return whether NaN or infinity is anywhere in a value that orjson took."""
+    """Return whether NaN or infinity is anywhere in a value that orjson accepted."""
     seen: list[Any] = [value]
-    for part in seen:  # ``seen`` grows meanwhile
+    for part in seen:  # ``seen`` grows during the loop
         kind = type(part)
         if kind in _PLAIN:
             continue
@@ -155,7 +156,7 @@ def _copy(value: object, path: str, depth: int, faults: list[Fault]) -> Any:
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, object]] | None:
-    """Return the items of a container by key or index; None for a value that orjson does not treat as a container."""
+    """Return the items of a container, by key or index; None for a value that orjson does not treat as a container."""
     if isinstance(value, dict):
         return value.items()
     if isinstance(value, list) or type(value) is tuple:
@@ -163,7 +164,7 @@ def _parts(value: Any) -> Iterable[tuple[Any, object]] | None:
     if isinstance(value, Enum):
         return [("", value.value)]
     if _is_array(value):
-        # An array that orjson accepts is not walked: for a large one, that saves minutes.
+        # An array that orjson accepts is not walked; for a large array, that saves minutes.
         return enumerate(value) if _is_odd_number(value) or not _is_taken(value) else None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = dict.fromkeys([*(field.name for field in dataclasses.fields(value)), *getattr(value, "__dict__", ())])
@@ -172,7 +173,7 @@ def _parts(value: Any) -> Iterable[tuple[Any, object]] | None:
 
 
 def _flaw(value: object, parts: Iterable[tuple[Any, object]] | None, depth: int) -> str:
-    """Return why a value itself cannot be written, without its parts; "" if it can be."""
+    """Return why a value cannot be written, apart from its parts; "" if it can."""
     if parts is None:
         return "" if _is_taken(value) else _reason(value)
     if depth >= MAX_DEPTH:
@@ -203,7 +204,7 @@ def _is_taken(value: object) -> bool:
 
 
 def _is_odd_number(value: Any) -> bool:
-    """Return whether a value is NaN or infinity, or an array that holds one."""
+    """Return whether a value is NaN or infinity, or an array that contains one of these."""
     if type(value) is float:
         return not math.isfinite(value)
     if type(value).__module__ != "numpy" or getattr(getattr(value, "dtype", None), "kind", "") != "f":
@@ -212,7 +213,7 @@ def _is_odd_number(value: Any) -> bool:
 
 
 def _plain_array(array: Any) -> Any:
-    """Return an array in the form that orjson takes, if it has one: C contiguous; a scalar if it has no dimensions."""
+    """Return an array in C order, which orjson accepts; an array without dimensions becomes a scalar."""
     return array.copy() if array.ndim else array[()]
 
 

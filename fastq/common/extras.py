@@ -8,7 +8,7 @@ from fastq.errors import FastqError
 
 
 def import_extra(module: str, packages: Collection[str], text: str) -> Any:
-    """Import a module; if one of ``packages`` is missing, raise ``FastqError`` with its name in place of ``{}``."""
+    """Import a module; if one of ``packages`` is missing, raise ``FastqError``, with the package's name for ``{}``."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Go's white space: Unicode White_Space, without U+001C to U+001F that ``str.isspace`` adds."""
+"""Go's white space: Unicode White_Space. Python's ``str.isspace`` also includes U+001C to U+001F."""
 
 from typing import Final
 

@@ -1,10 +1,10 @@
-"""The states of a task; the strings are the ``state`` field of the task hash on the wire."""
+"""The states of a task, and the outcomes of enqueueing by key."""
 
 from enum import StrEnum
 
 
 class TaskState(StrEnum):
-    """The states of a task, as asynq writes them."""
+    """The states of a task, as asynq writes them to the ``state`` field of the task's hash."""
 
     ACTIVE = "active"
     PENDING = "pending"
@@ -19,12 +19,12 @@ class KeyOutcome(StrEnum):
     """What became of a task that was enqueued by key."""
 
     PUT = "put"
-    """No task with this key waited or ran: this task is enqueued."""
+    """No task with this key waited or ran, so this task is enqueued."""
     KEPT = "kept"
-    """The task that waits or runs stays unchanged."""
+    """A task with this key waits or runs, and stays unchanged."""
     REPLACED = "replaced"
-    """The task that waits now has the payload and the options of this task."""
+    """A task with this key waits; it now has the payload and the options of this task."""
     POSTPONED = "postponed"
-    """The same, and the waiting task also has a new time."""
+    """As REPLACED, and the waiting task also has a new time."""
     RERUN = "rerun"
-    """This task runs after the present run of that task."""
+    """A task with this key runs; this task runs after that run."""

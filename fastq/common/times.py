@@ -19,7 +19,7 @@ def read_duration(text: str) -> float:
 
 
 def read_time(text: str) -> datetime:
-    """Parse a time in the form of RFC 3339; ``ValueError`` if it is not one, or has no zone."""
+    """Parse a time in the form of RFC 3339; raise ``ValueError`` if the text is no such time, or has no zone."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:

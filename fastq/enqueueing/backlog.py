@@ -1,7 +1,7 @@
 """Back-pressure for producers: they wait, or are refused, while a queue has too many pending tasks.
 
-A client asks for a queue's length at most once a second, and adds the tasks that it has sent since then. A client
-without ``max_pending`` does neither.
+A client asks Redis for a queue's length at most once a second; until the next time, it adds the tasks that it sends
+itself to that length. A client without ``max_pending`` does neither.
 """
 
 import math

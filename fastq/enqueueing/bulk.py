@@ -153,10 +153,7 @@ class BulkComposer:
                 raise
 
     def chunks(self, tasks: Iterable[Task]) -> Iterator[Chunk]:
-        """Yield the tasks in chunks of bounded count and bytes.
-
-        Only the last may be small for lack of tasks; none is empty.
-        """
+        """Yield the tasks in chunks of bounded count and bytes; the last chunk may be small, none is empty."""
         iterator = iter(tasks)
         while True:
             chunk = self._next_chunk(iterator)

@@ -89,7 +89,7 @@ def message_of(task: Task, options: TaskOptions, task_id: str) -> TaskMessage:
         message.unique_key = _lock(task, options)
     if task.headers or options.headers:
         message.headers = {**task.headers, **options.headers} if options.headers else task.headers
-        if not _OWN.isdisjoint(message.headers):  # copied from a running task, which alone they concern
+        if not _OWN.isdisjoint(message.headers):  # copied from a running task, and meant for it alone
             message.headers = {name: text for name, text in message.headers.items() if name not in _OWN}
     if options.if_there:
         message.headers = {**message.headers, KEY_HEADER: token_urlsafe(9)}

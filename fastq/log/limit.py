@@ -1,4 +1,4 @@
-"""The rate limit of log lines per kind; further lines are counted."""
+"""The rate limit of log lines per kind; lines over the limit are counted."""
 
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
@@ -11,15 +11,16 @@ K = TypeVar("K", bound=Hashable)
 
 
 def until_next_s(now_s: float) -> float:
-    """Return the seconds until the next period of ten begins."""
+    """Return the seconds until the next period of ten seconds begins."""
     return PER_S - now_s % PER_S
 
 
 class LogLimit(Generic[K]):
-    """The lines that were logged of each kind: the first 10 in 10 s pass, the others are counted.
+    """How many lines of each kind were logged: the first 10 in 10 s pass, further lines are counted.
 
     The periods follow the clock, 0 to 10 s, 10 to 20 s and so on, so they are the same in all processes of a server.
-    Kinds depend on producers' data, so at most 200 are told apart in a period; all others count as one, None.
+    Kinds depend on producers' data, so at most 200 are distinguished in a period; all further kinds count as one kind,
+    None.
     """
 
     def __init__(self) -> None:
@@ -51,11 +52,11 @@ class LogLimit(Generic[K]):
 
     @property
     def holds_back(self) -> bool:
-        """Return whether a line was held back and has not been counted in the log."""
+        """Return whether a line was held back that no returned count includes yet."""
         return bool(self._held_back or self._ended)
 
     def ended(self, now_s: float) -> list[tuple[K | None, int]]:
-        """Return the number of lines held back in past periods, by kind; each is returned once."""
+        """Return the numbers of lines held back in past periods, by kind; each number is returned once."""
         if now_s >= self._ends_s:
             self._turn(now_s)
         ended, self._ended = self._ended, []

@@ -1,7 +1,7 @@
-"""Output that never blocks: a pipe without a reader, a stopped terminal or a full disk costs lines, not heartbeats.
+"""Output that never blocks: a blocked pipe, a stopped terminal or a full disk costs log lines, not heartbeats.
 
-A thread does the writing. O_NONBLOCK is not used: it would apply to all processes that share the descriptor, such as
-the children.
+A thread writes. O_NONBLOCK is not used, since it would apply to all processes that share the descriptor, such as the
+children.
 """
 
 import io
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Final
 
 MAX_WAITING: Final = 1_000_000
-"""The bytes buffered for stderr; further output is dropped, and its lines are counted."""
+"""How many bytes are buffered for stderr at most; further output is dropped, and its lines are counted."""
 FINISH_S: Final = 1.0
 STEPS: Final = 10
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("fastq.log")
 
 
 class UnblockedOutput:
-    """Lines to a file descriptor; they never make the thread that adds them wait.
+    """Lines for a file descriptor, written by a thread, so that the thread that adds them never waits.
 
     ``dropped`` counts the lines that were dropped, because the buffer was full or the descriptor took no more.
     ``linger_s`` is how long a line waits for more lines, to be written together.
@@ -32,13 +32,13 @@ class UnblockedOutput:
     most_waiting: int
     linger_s = 0.0
     is_told_elsewhere = False
-    """Whether its losses are reported in another output. If so, they are reported at once and at the end, too."""
+    """Whether another output reports lost lines. If so, it also reports when a loss begins, and losses at the end."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self.dropped = 0
         self._is_losing = False
-        self._changed = threading.Condition()  # reentrant: a signal handler may write, too
+        self._changed = threading.Condition()  # reentrant, since a signal handler may write, too
         self._size = 0
         self._is_writing = False
         self._is_finished = False
@@ -46,17 +46,17 @@ class UnblockedOutput:
         threading.Thread(target=self._hand_on, name="fastq log", daemon=True).start()
 
     def _grew_to(self, size: int) -> None:
-        """Note how many bytes wait now, and wake the thread if none waited before. The caller has the lock."""
-        if not self._size:  # otherwise the thread knows
+        """Note how many bytes wait now, and wake the thread if none waited before; the caller has the lock."""
+        if not self._size:  # otherwise the thread is awake already
             self._changed.notify_all()
         self._size = size
 
     def finish(self, within_s: float) -> bool:
-        """Wait until all is written, up to a limit; return whether it is."""
+        """Wait until all lines are written, up to a limit; return whether all are."""
         with self._changed:
             self._is_finished = True
             self._changed.notify_all()
-            for _ in range(STEPS):  # a process that stands still, however long, loses only one step of the limit
+            for _ in range(STEPS):  # a process that was stopped, however long, loses only one step of the limit
                 self._changed.wait_for(self._is_through, within_s / STEPS)
             return self._is_through()
 
@@ -80,7 +80,7 @@ class UnblockedOutput:
             with self._changed:  # report dropped lines now: another line may never come
                 self.dropped += lost
                 news, dropped = self.dropped - told, self.dropped
-                has_room = self._size <= self.most_waiting // 2  # without room, the report itself would be dropped
+                has_room = self._size <= self.most_waiting // 2  # otherwise the report itself would be dropped
                 is_first, self._is_losing = lost and not self._is_losing, lost > 0
             if is_first and self.is_told_elsewhere:
                 self._tell_losing()
@@ -121,12 +121,12 @@ class UnblockedOutput:
         """Report that lines are lost from now on."""
 
     def _tell_dropped(self, count: int) -> None:
-        """Report dropped lines, once other lines can be written again."""
+        """Report dropped lines, now that lines can be written again."""
         raise NotImplementedError
 
 
 class UnblockedStderr(UnblockedOutput, io.TextIOBase):
-    """A text stream for the log and all other output to stderr."""
+    """A text stream that replaces stderr, for the log and all other output."""
 
     encoding = "utf-8"
     errors = "backslashreplace"
@@ -154,11 +154,11 @@ class UnblockedStderr(UnblockedOutput, io.TextIOBase):
         """Do nothing: the caller must not wait."""
 
     def write(self, text: str) -> int:
-        """Buffer text to be written soon, or drop it if the buffer is full."""
-        if not isinstance(text, str):  # as in any text stream; click tries bytes, to find out
+        """Buffer text that the thread will write, or drop it if the buffer is full."""
+        if not isinstance(text, str):  # as any text stream does; click tries bytes to find out
             raise TypeError(f"write takes a str, not {type(text).__name__}")
         data = text.encode(self.encoding, self.errors)
-        if os.getpid() != self._pid:  # a fork of this process lacks the thread
+        if os.getpid() != self._pid:  # a forked process has no such thread
             os.write(self._fd, data)
             return len(text)
         with self._changed:
@@ -179,9 +179,9 @@ class UnblockedStderr(UnblockedOutput, io.TextIOBase):
 
 @contextmanager
 def unblocked_stderr() -> Iterator[None]:
-    """Keep the log and tracebacks of this process from waiting for stderr during the block.
+    """Keep this process from waiting for stderr within the block, whether for log lines or for tracebacks.
 
-    At the end, the output that is left gets one second.
+    At the end, the thread gets one second for the remaining output.
     """
     before = sys.stderr
     if isinstance(before, UnblockedStderr):
@@ -189,7 +189,7 @@ def unblocked_stderr() -> Iterator[None]:
         return
     try:
         stream = UnblockedStderr(before.fileno())
-    except (AttributeError, OSError, ValueError):  # stderr is missing, closed, or, as in a test, not a file
+    except (AttributeError, OSError, ValueError):  # stderr is missing or closed, or, as in tests, not a file
         yield
         return
     sys.stderr = stream

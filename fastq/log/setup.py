@@ -1,8 +1,8 @@
-"""The log of servers and schedulers: on stderr, a line per event, in asynq's form or as JSON. Payloads are never in it.
+"""The log of servers and schedulers: on stderr, a line per event, in asynq's form or as JSON, without payloads.
 
 Parts of a message may come from any producer, so control characters are escaped. A traceback, and any other text of
 several lines, is indented below its message, so that nothing in it looks like a separate log line. Warnings and errors
-are limited by kind, so that no fault of many tasks floods the log.
+are limited by kind, so that a fault that many tasks share does not flood the log.
 """
 
 import logging
@@ -23,7 +23,7 @@ _LEVELS: Final = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 _INDENT: Final = "    "
 
 About: TypeAlias = Callable[[], Mapping[str, Any]]
-"""A function that returns the facts about the running task that go into each line."""
+"""A function that returns the data about the running task for each log line."""
 
 
 class TextFormatter(logging.Formatter):
@@ -40,7 +40,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """The JSON format, one object per line: time (RFC 3339, UTC), level, logger, pid, message, facts, traceback."""
+    """The JSON format, one object per line: time (RFC 3339, UTC), level, logger, pid, message, data, traceback."""
 
     def __init__(self, about: About) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class JsonFormatter(logging.Formatter):
 
 
 _LineKind: TypeAlias = tuple[str, int, str]
-"""The logger, the level, and the text before its arguments are filled in."""
+"""The logger, the level, and the format of the message, without arguments."""
 
 _OTHERS: Final = ("fastq", logging.WARNING, "others")
 
@@ -72,7 +72,7 @@ _OTHERS: Final = ("fastq", logging.WARNING, "others")
 class _StderrHandler(logging.Handler):
     """A handler that writes to the current ``sys.stderr``: of fastq's warnings and errors, ten of a kind in 10 s.
 
-    Further ones are counted, and the counts are written before the next line. A record with ``is_limited`` always
+    Further lines are counted, and the counts are written before the next line. A record with ``is_limited`` always
     passes: the code that logs it limits such lines.
     """
 
@@ -144,7 +144,7 @@ def set_up_logging(level: str, form: str, about: About = dict, clock: Clock | No
 
 
 def log_apps_lines() -> None:
-    """Send the app's own lines where fastq's go, if fastq's are JSON and the app has not set up the root logger.
+    """Send the app's own lines to the handler of fastq's log, if that writes JSON and the root logger has no handlers.
 
     The level of the root logger stays as it is.
     """

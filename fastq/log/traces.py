@@ -1,4 +1,4 @@
-"""Tracebacks for people: where their own code is, and what was raised there."""
+"""Tracebacks for people: only the frames of their own code, and what was raised."""
 
 import sys
 import traceback
@@ -14,7 +14,7 @@ _MACHINERY: Final = frozenset({"fastq", "importlib"})
 def own_trace(error: BaseException) -> str:
     """Return the traceback of an error with only the frames of the user's code, and a hint if one helps.
 
-    If no frame is the user's, those of libraries are shown.
+    If no frame belongs to the user's code, the libraries' frames are shown.
     """
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
@@ -29,8 +29,9 @@ def own_trace(error: BaseException) -> str:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return whether a frame is fastq's."""
-    # The module's name decides, not the path: compiled code has no path, and the user's package may lie beside ours.
+    """Return whether a frame belongs to fastq."""
+    # The module's name decides, not the path: compiled code has no path, and the user's package may be installed in the
+    # same directory.
     name = frame.f_globals.get("__name__")
     return name == "fastq" or (isinstance(name, str) and name.startswith("fastq."))
 

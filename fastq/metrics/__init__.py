@@ -1,6 +1,6 @@
-"""Metrics of queues, as any inspector sees them; needs ``fastq-worker[metrics]``.
+"""Metrics of queues, from what every inspector can read in Redis; needs ``fastq-worker[metrics]``.
 
-The metrics of a running server are its own: ``fastq-worker --metrics-listen``.
+Each running server has metrics of its own: ``fastq-worker --metrics-listen``.
 """
 
 from fastq.metrics.collector import QueueCollector

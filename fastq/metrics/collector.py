@@ -23,16 +23,16 @@ T = TypeVar("T")
 
 KEPT_S: Final = 5.0
 KEPT_READS: Final = 20.0
-"""A reading is kept for this many times its duration, so that readings take at most a twentieth of the time."""
+"""A reading is reused for this many times its duration, so that readings take at most a twentieth of the time."""
 MOST_S: Final = 8.0
-"""After this time no more queues are read; Prometheus waits 10 s for all."""
+"""After this time, no further queues are read, since Prometheus waits only 10 s for the whole answer."""
 STATES: Final = ("active", "pending", "scheduled", "retry", "archived", "completed", "aggregating")
 
 _log = logging.getLogger("fastq.metrics")
 
 
 class _Reading(NamedTuple):
-    """The data that Redis had at one time; a field is None if its data could not be read."""
+    """What Redis held at one time; a field is None if its data could not be read."""
 
     is_up: bool = False
     queues: Sequence[QueueInfo] = ()
@@ -49,8 +49,8 @@ class QueueCollector(Collector):
     """The queues of Redis as metrics, for a registry of prometheus_client.
 
     The names and values are those of asynq's ``metrics_exporter``; further metrics begin with ``fastq_``. Redis is
-    asked at most every 5 s, and less often if there is much to read, however many scrape. A queue that cannot be read
-    is left out and counted; the others are shown.
+    asked at most every 5 s, and less often if there is much to read; the number of scrapes makes no difference. A queue
+    that cannot be read is left out and counted; the others are shown.
     """
 
     def __init__(self, inspector: Inspector) -> None:
@@ -63,11 +63,11 @@ class QueueCollector(Collector):
         self._paces: dict[str, Pace] = {}
 
     def describe(self) -> Iterable[Metric]:
-        """Return the metrics without values; Redis is not asked."""
+        """Return the metrics without values, and without asking Redis."""
         return self._metrics(_Reading(servers=(), entries=(), ticks={}))
 
     def collect(self) -> Iterable[Metric]:
-        """Return the metrics of the last reading of Redis; read anew if that is too old."""
+        """Return the metrics of the last reading of Redis, or of a new one if the last is too old."""
         with self._turn:
             kept_s = max(KEPT_S, KEPT_READS * self._reading.took_s)
             if self._read_s is None or time.monotonic() - self._read_s >= kept_s:
@@ -91,7 +91,7 @@ class QueueCollector(Collector):
             try:
                 info = self._try(f"queue {name}", partial(self._info, name, began_s))
             except QueueNotFoundError:
-                continue  # removed meanwhile
+                continue  # the queue was removed meanwhile
             if info is None:
                 unread.append(_written(name))
             else:
@@ -105,7 +105,7 @@ class QueueCollector(Collector):
         return self._inspector.get_queue_info(queue)
 
     def _try(self, what: str, read: Callable[[], T]) -> T | None:
-        """Return the result of a read. None if it fails; a failure is counted, and logged the first time."""
+        """Return the result of a read, or None if it fails; failures are counted, and the first in a row is logged."""
         try:
             found = read()
         except QueueNotFoundError:
@@ -120,7 +120,7 @@ class QueueCollector(Collector):
         return found
 
     def _note_paces(self, reading: _Reading, now_s: float) -> None:
-        """Learn how long runs take, from the queues and servers in a reading; forget deleted queues."""
+        """Update the mean run times from the queues and servers in a reading, and forget deleted queues."""
         if reading.servers is None:
             return
         running = [worker.queue for server in reading.servers for worker in server.active_workers]
@@ -169,7 +169,10 @@ def _written(name: str) -> str:
 
 
 def _of_queues(queues: Sequence[QueueInfo]) -> Iterator[Metric]:
-    """Yield the metrics of the table of fields, and asynq's gauge of states. asynq names some gauges ``_total``."""
+    """Yield asynq's gauge of states, and the metrics in the table of fields.
+
+    Some gauges end in ``_total``, as in asynq.
+    """
     tasks = GaugeMetricFamily(
         "asynq_tasks_enqueued_total", "Tasks of a queue in each state.", labels=["queue", "state"]
     )
@@ -189,7 +192,7 @@ def _of_queues(queues: Sequence[QueueInfo]) -> Iterator[Metric]:
 
 
 def _of_pools(pools: Iterable[PoolInfo]) -> Sequence[Metric]:
-    """Return the figures of lanes by pool, because the number of lanes is unlimited."""
+    """Return the numbers of tasks in lanes, summed by pool, because a queue may have any number of lanes."""
     labels = ["queue", "pool"]
     waiting = GaugeMetricFamily("fastq_lane_tasks_waiting", "Tasks that wait in the lanes of a pool.", labels=labels)
     running = GaugeMetricFamily("fastq_lane_tasks_running", "Tasks that have the places of a pool.", labels=labels)
@@ -227,7 +230,7 @@ def _of_schedulers(entries: Sequence[SchedulerEntry], now: datetime) -> list[Met
 def _ticks(counts: Mapping[str, Mapping[str, int]], entries: Sequence[SchedulerEntry]) -> CounterMetricFamily:
     """Return the counters of ticks.
 
-    A running entry without ticks has 0, so that its first tick shows as an increase.
+    A type of a running scheduler's entries without ticks has 0, so that its first tick shows as an increase.
     """
     ticks = CounterMetricFamily(
         "fastq_scheduler_ticks",

@@ -14,9 +14,9 @@ from fastq.inspector import Inspector
 from fastq.metrics.collector import QueueCollector
 
 MOST_CONNECTIONS: Final = 16
-"""The most connections: a further one ends the oldest. prometheus_client's own server has no limits."""
+"""How many connections may be open; a further one ends the oldest. prometheus_client's own server has no limit."""
 PATIENCE_S: Final = 10.0
-"""The time limit for a request, and for a client to read the answer."""
+"""The time limit for reading a request, and for writing the answer."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def exporting(inspector: Inspector, host: str, port: int) -> Iterator[int]:
 
 
 class Handler(WSGIRequestHandler):
-    """A connection, for one request."""
+    """A connection for one request."""
 
     timeout = PATIENCE_S
 
@@ -46,7 +46,7 @@ class Handler(WSGIRequestHandler):
 
 
 class Server(ThreadingMixIn, WSGIServer):
-    """A server with a thread for each connection; the number of connections is limited."""
+    """A server with a thread for each of at most ``MOST_CONNECTIONS`` connections."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -63,7 +63,7 @@ class Server(ThreadingMixIn, WSGIServer):
                 oldest = next(iter(self._open))
                 del self._open[oldest]
                 with suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)  # its thread closes the socket
+                    oldest.shutdown(socket.SHUT_RDWR)  # the thread of that connection closes the socket
             self._open[request] = None
         super().process_request(request, client_address)
 
@@ -74,4 +74,4 @@ class Server(ThreadingMixIn, WSGIServer):
             super().close_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Do not log clients that are slow or gone; the app reports its own errors."""
+        """Ignore clients that are slow or gone; the WSGI app reports its own errors."""

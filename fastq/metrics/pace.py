@@ -1,13 +1,13 @@
-"""How long the runs of a queue's tasks take, from data that anyone can see in Redis."""
+"""How long the runs of a queue's tasks take, from data that every client of Redis can read."""
 
 from typing import Final
 
 HALF_S: Final = 60.0
-"""The time after which runs seen so far count half."""
+"""The time after which earlier runs count half."""
 
 
 class Pace:
-    """The mean run time of a queue's tasks, by Little's law: how many run, divided by how many end in a second.
+    """The mean run time of a queue's tasks, by Little's law: how many tasks run, divided by how many end per second.
 
     So it needs no report of run times, which Go's servers do not make.
     """
@@ -22,7 +22,8 @@ class Pace:
         """Note how many tasks run, and how many runs have ended so far."""
         if self._seen_s is not None:
             passed_s = now_s - self._seen_s
-            # At least one end is remembered: otherwise the times of long runs would be forgotten before the runs end.
+            # The weight of at least one end is kept; otherwise the time of a long run would be forgotten before the run
+            # ends.
             kept = 1.0 if self._ended <= 1 else max(0.5 ** (passed_s / HALF_S), 1 / self._ended)
             self._ran_s = self._ran_s * kept + running * passed_s
             self._ended = self._ended * kept + max(0, processed - self._processed)
@@ -30,7 +31,7 @@ class Pace:
 
     @property
     def mean_s(self) -> float | None:
-        """Return the mean in seconds; None if no run has been seen. It is too low while no run has ended yet."""
+        """Return the mean in seconds; None if no run has been seen. The mean is too low until the first run ends."""
         if not self._ran_s and not self._ended:
             return None
         return self._ran_s / max(1.0, self._ended)
