@@ -49,10 +49,10 @@ cdef enum Kind:
     UNKNOWN
     INT32
     INT64
-    # Cached, since many messages share them: timeouts and retentions come from configuration, times do not.
+    # DURATION values are cached, since many messages share them. INT64 values are times, which differ.
     DURATION
     UNREAD_NUMBER
-    # From here on the value is length-delimited. A NAME is a text that many messages share.
+    # The kinds from here on are length-delimited. A NAME is a text that many messages share.
     NAME
     TEXT
     BYTES
@@ -64,7 +64,8 @@ cdef enum Kind:
 
 
 cdef class TaskMessage:
-    # NULL is a deleted field. The class needs no cycle collection, since texts, bytes and numbers make no cycle.
+    # A slot that is NULL is a deleted field. The class needs no cycle collection, since texts, bytes and numbers make
+    # no cycle.
     cdef PyObject *slots[SLOTS]
 
 

@@ -125,13 +125,13 @@ cdef inline void clear(PyObject **slots) noexcept:
         Py_XDECREF(slots[number])
 
 
-# The types point to these tables for as long as they live.
+# The types keep pointers into these tables, which therefore are static.
 cdef PyMemberDef MESSAGE_MEMBERS[SLOTS]
 cdef PyMemberDef VIEW_MEMBERS[SLOTS]
 
 
 cdef int expose(type owner, PyMemberDef *members, Py_ssize_t offset, tuple names, int flags) except -1:
-    """Make slots attributes, by the descriptor that classes with __slots__ use.
+    """Make slots readable as attributes, by the descriptor that classes with __slots__ use.
 
     CPython has a specialized instruction for this descriptor; reading a Cython property costs five times more.
     """

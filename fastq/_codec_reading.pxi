@@ -81,7 +81,7 @@ cdef int refuse_text(int number) except -1:
 cdef inline PyObject *read_text(Reader span, int number) except NULL:
     cdef Py_ssize_t size = span.end - span.at
     cdef PyObject *text
-    # CPython has a shared object for each text of one character, so it makes these.
+    # Texts of one character are left to CPython, which has a shared object for each.
     if size > 1 and is_ascii(span.at, size):
         text = PyUnicode_New(size, 127)
         memcpy(PyUnicode_DATA(text), span.at, size)
@@ -92,8 +92,8 @@ cdef inline PyObject *read_text(Reader span, int number) except NULL:
     return text
 
 
-# Recent types and queue names, by a hash of their bytes; at most SHARED_NAMES_SIZE short texts. The same few come again
-# and again. Finding such an object is cheaper than making one, and its hash is computed already.
+# Recent types and queue names, by a hash of their bytes; at most SHARED_NAMES_SIZE short texts. Most messages have one
+# of the same few texts. To find a text here is cheaper than to make one, and the text's hash is computed already.
 cdef PyObject *SHARED_NAMES[SHARED_NAMES_SIZE]
 
 
@@ -180,7 +180,7 @@ cdef Error flag_header(Reader entry, PyObject **slots) noexcept:
         if error:
             return error
         if number == 1:
-            # If an entry has several keys, the last one counts, as in decoding.
+            # If an entry has several keys, the last key counts, as in decoding.
             is_own = span.end - span.at >= OWN_PREFIX_SIZE and same_bytes(span.at, OWN_PREFIX, OWN_PREFIX_SIZE)
     put(&slots[ANY_HEADER], True)
     if is_own:

@@ -30,7 +30,7 @@ cdef inline Py_ssize_t measure_number(int number, PyObject *value, Part *part) e
     cdef int overflow = 0
     cdef bint is_short = SHORT_NUMBERS >> number & 1
     cdef int64_t small
-    # Only int: __index__ could change the message while pointers into its texts are held.
+    # Only int is allowed: an object's __index__ could change the message while pointers into its texts are held.
     if not PyLong_Check(value):
         raise TypeError(f"{FIELDS[number]} must be int, not {(<object> value)!r}")
     small = PyLong_AsLongLongAndOverflow(value, &overflow)
@@ -139,7 +139,7 @@ def encode_task_message(TaskMessage msg not None):
     cdef int number
     cdef Py_ssize_t size = 0
     cdef uint8_t *at
-    # These two may run Python code, so they come before any pointer into the message is taken.
+    # These two calls may run Python code, so they come before any pointer into the message is taken.
     cdef bytes entries = encode_headers(value_of(msg, HEADERS))
     cdef bytes payload = flat_payload(value_of(msg, PAYLOAD))
     cdef bytes data
@@ -177,7 +177,7 @@ cdef Py_ssize_t splice(bytes data, uint8_t *out, Part *parts, uint32_t changed) 
             if changed >> next_number & 1:
                 out = write_part(out, next_number, &parts[next_number])
             next_number += 1
-        # A changed field's number with another wire type is an unknown field, and stays.
+        # A field with the number of a changed field, but another wire type, is unknown, and stays.
         if number < SLOTS and changed >> number & 1 and wire_type == (VARINT if NUMBERS >> number & 1 else LENGTH):
             continue
         memcpy(out, field, r.at - field)
@@ -189,7 +189,7 @@ cdef Py_ssize_t splice(bytes data, uint8_t *out, Part *parts, uint32_t changed) 
 
 
 def rewrite_task_message(bytes data not None, **changes):
-    """Return ``data`` with the named fields changed; all others, including unknown ones, stay as they are.
+    """Return ``data`` with the named fields changed; all other fields, including unknown ones, stay as they are.
 
     ``None`` leaves a field alone; a zero or empty value removes it. Raises the errors of decoding and encoding.
     """

@@ -56,7 +56,7 @@ cdef uint64_t newest = 0
 def next_task_id(uint64_t now_ns):
     """Return a new id that sorts by time, also among the ids of other processes.
 
-    It sorts after all ids that this function has returned in this process.
+    The id sorts after all ids that this function has returned in this process.
     """
     global newest
     cdef uint8_t parts[RANDOM_SIZE]

@@ -1,7 +1,7 @@
 """A search for the longest registered pattern that is a prefix of a task's type, in one pass over the type.
 
-A pattern that ends in NUL is a full name: it matches exactly the text before the NUL, and wins over a prefix that is
-the same text.
+A pattern that ends in NUL is a full name: it matches exactly the text before the NUL, and wins over the prefix with the
+same text.
 
 The index is a radix tree over the patterns' UTF-8 bytes, flat in memory: nodes in one array, all edges in one hash
 table. So the cost depends neither on the number of patterns nor on their nesting, and nothing recurses.
@@ -118,7 +118,7 @@ cdef class PatternIndex:
         while True:
             at = &self.nodes[node]
             steps[0] += 1
-            # The label is compared only where the text has as many bytes left.
+            # The label is compared only if the text has as many bytes left.
             if at.length > size or memcmp(at.label, text, at.length) != 0:
                 return found
             text += at.length

@@ -38,7 +38,7 @@ def is_blank(text):
 def normalize_queues(queues):
     """Return the weights as asynq uses them: without blank names and weights <= 0, divided by their common divisor.
 
-    If none is left, it is ``{"default": 1}``.
+    If no queue is left, the result is ``{"default": 1}``.
     """
     kept = {name: weight for name, weight in queues.items() if weight > 0 and not is_blank(name)}
     if not kept:
@@ -66,10 +66,10 @@ cdef class Prioritizer:
     less than two helpings from fair.
 
     How far credit is carried over. A split charges the tasks that it asks for. ``give_back`` takes back the tasks that
-    did not come. It leaves at most as much credit as there were tasks, plus a fraction of a task: a call that brought
-    nothing still was a turn. A queue that is skipped is charged whole tasks until its credit is less than one. So an
-    hour of being empty or failing earns less than a task, and an hour of being served alone costs nothing. A queue
-    whose calls are cut by bytes catches up as far as it can.
+    did not come. After that, the queue's credit is at most the number of tasks that came, plus a fraction of a task: a
+    call that brought nothing still was a turn. A queue that is skipped is charged whole tasks until its credit is less
+    than one. So an hour of being empty or failing earns less than a task, and an hour of being served alone costs
+    nothing. A queue whose calls are cut by bytes catches up as far as it can.
     """
 
     cdef Entry *entries
@@ -140,7 +140,7 @@ cdef class Prioritizer:
             raise ValueError(f"cannot split {n} tasks: not in 0..{MOST_TASKS}")
         for place in range(self.size):
             entry = &self.entries[place]
-            # In strict order, all queues behind the first open one count as skipped.
+            # In strict order, all queues behind the first queue that is not skipped count as skipped.
             entry.skipped = self.names[place] in skip or (self.strict and weight != 0)
             if not entry.skipped:  # a skipped queue keeps ``asked``: its tasks may still be on their way
                 entry.asked = 0
@@ -170,7 +170,7 @@ cdef class Prioritizer:
             best = NULL
             for place in range(self.size):
                 entry = &self.entries[place]
-                # Some queue is always left: with the new task, the credits add up to one task.
+                # At least one queue passes this: with the new task, the credits add up to one task.
                 if entry.skipped or entry.served * weight >= entry.weight * served:
                     continue
                 if best == NULL or (entry.served + 1) * best.weight < (best.served + 1) * entry.weight:

@@ -13,7 +13,7 @@ cdef enum Error:
     BAD_WIRE_TYPE = 4
     UNMATCHED_GROUP = 5
     TOO_DEEP = 6
-    # For callers that build Python objects: it says that an exception is set.
+    # A Python exception is set; only functions that build Python objects return this.
     RAISED = 7
 
 
@@ -108,7 +108,7 @@ cdef inline Error skip_plain(Reader *r, int wire_type) noexcept nogil:
 
 
 cdef inline Error skip_group(Reader *r, uint32_t number) noexcept nogil:
-    """Skip a group whose start tag was read; a stack of numbers stands in for recursion."""
+    """Skip a group whose start tag was read; a stack of numbers replaces recursion."""
     cdef uint32_t[MAX_GROUP_DEPTH] open_groups
     cdef int depth = 1
     cdef int wire_type = 0
@@ -184,7 +184,7 @@ cdef inline bint is_ascii(const uint8_t *at, Py_ssize_t size) noexcept nogil:
 
 
 cdef inline bint same_bytes(const uint8_t *a, const uint8_t *b, Py_ssize_t size) noexcept nogil:
-    """Compare two short runs; a call of memcmp costs more than the comparison."""
+    """Compare short runs of bytes; a call of memcmp would cost more than the comparison."""
     cdef Py_ssize_t i = 0
     if size < 4:
         while i < size and a[i] == b[i]:

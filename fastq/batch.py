@@ -35,7 +35,8 @@ _ELSEWHERE: Final = dict.fromkeys(
 class Batch(list[T], Generic[T, Env]):
     """The items of one call, as a list.
 
-    ``contexts`` has the running task of each item, ``env`` is the app's.
+    ``contexts`` has the running task of each item; ``env`` is the value that the app's ``lifespan`` has yielded, or
+    None.
 
     In a ``ServeMux.handler`` the items are the running tasks themselves, in an ``App.task`` their arguments. What
     ``fail`` and ``retry`` set for an item takes precedence over what the handler returns or raises.
@@ -74,7 +75,7 @@ class Batch(list[T], Generic[T, Env]):
         return [context.id for context in self.contexts]
 
     def fail(self, index: int, error: BaseException) -> None:
-        """Let one item fail, as if a handler of its own had raised the error; ``SkipRetry`` and the like work, too."""
+        """Make one item fail, as if its own handler had raised the error; signals such as ``SkipRetry`` work, too."""
         if not isinstance(error, BaseException):
             raise TypeError(f"an item fails with an exception, not with {error!r}")
         place = as_index(index)
@@ -85,15 +86,15 @@ class Batch(list[T], Generic[T, Env]):
         self._told[place % self._size] = error
 
     def _end(self) -> dict[int, BaseException]:
-        """Return the errors set by ``fail`` and ``retry``, by the index of the item; refuse further ones."""
+        """Return the errors set by ``fail`` and ``retry``, by the index of the item; later calls of both are refused."""
         self._has_ended = True
         return self._told.copy()
 
     def retry(self, index: int, after: float | timedelta | None = None) -> None:
-        """Let one item fail, and retry it after ``after`` (seconds or a ``timedelta``); see ``Retry``."""
+        """Make one item fail, and retry its task after ``after`` (seconds or a ``timedelta``); see ``Retry``."""
         self.fail(index, Retry(after=after))
 
-    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
+    if not TYPE_CHECKING:  # a type checker that saw this would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             if name == "contexts":

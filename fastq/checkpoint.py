@@ -49,11 +49,11 @@ class Stopping:
         self._context = context
 
     def __bool__(self) -> bool:
-        """Return whether running tasks should come to an end."""
+        """Return whether running tasks should end."""
         return self._context.is_stopping
 
     def wait(self, timeout: float) -> bool:
-        """Sleep for ``timeout`` seconds, less if the server is about to stop; return whether it is."""
+        """Sleep for ``timeout`` seconds, or until the flag is set; return whether it is set."""
         refuse_in_loop("task.stopping.wait()", "await task.stopping")
         until_s = time.monotonic() + timeout
         while not self and (left_s := until_s - time.monotonic()) > 0:
@@ -61,7 +61,7 @@ class Stopping:
         return bool(self)
 
     def __await__(self) -> Generator[Any, None, None]:
-        """Wait until running tasks should come to an end."""
+        """Wait until running tasks should end."""
         return self._until_set().__await__()
 
     async def _until_set(self) -> None:
@@ -80,12 +80,12 @@ class Unserved:
         return 0
 
     def is_saved(self, number: int) -> bool:
-        """Return True, so that nobody waits."""
+        """Return True, so that no handler waits."""
         return True
 
 
 class _Task(Protocol):
-    """The methods of its running task that a loop uses."""
+    """The methods of a running task that its loop uses."""
 
     @property
     def id(self) -> str: ...
@@ -99,8 +99,8 @@ class _Task(Protocol):
 class Resumable(Generic[T]):
     """A loop over items whose position is the task's checkpoint, for ``for`` and ``async for``.
 
-    The loop begins after the items that are done. Once the server is about to stop, it saves its position and raises
-    ``Snooze``, so that the task goes on elsewhere.
+    The loop begins after the items that are done. Once the server is about to stop, the loop saves its position and
+    raises ``Snooze``, so that another server can continue the task.
     """
 
     def __init__(self, task: _Task, items: Iterable[T] | AsyncIterable[T], every_s: float) -> None:
@@ -116,7 +116,7 @@ class Resumable(Generic[T]):
         self._saved_s = time.monotonic()
 
     def __iter__(self) -> Iterator[T]:
-        """Yield the items that are not done yet."""
+        """Yield the items that earlier runs have not done."""
         if not isinstance(self._items, Iterable):
             raise TypeError(f"these items need async for: {self._items!r:.100}")
         for item in islice(self._items, self._done, None):
@@ -128,7 +128,7 @@ class Resumable(Generic[T]):
             self._done += 1
 
     async def __aiter__(self) -> AsyncIterator[T]:
-        """Yield the items that are not done yet."""
+        """Yield the items that earlier runs have not done."""
         async for item in _behind(self._done, self._items):
             if self._must_save():
                 await self._task._asave(self._done)
@@ -146,7 +146,7 @@ class Resumable(Generic[T]):
         self._saved, self._saved_s = self._done, time.monotonic()
 
     def _stop_if_told(self) -> None:
-        # Stop only once the position is saved: the flag may have been set after ``_must_save`` looked at it.
+        # Stop only once the position is saved: the flag may have been set after ``_must_save`` read it.
         if self._done == self._saved and self._stopping:
             raise Snooze(f"its worker process stops; {self._done} items are done", after=0)
 

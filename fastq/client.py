@@ -42,7 +42,7 @@ def limited(queue: str, lane: str | None, parts: LimitParts) -> tuple[str, str, 
 def _limits(
     timeout: float | timedelta | None, wait_replicas: int, wait_timeout: float | timedelta
 ) -> tuple[float | None, Confirm | None]:
-    """Return how long a call may take, in seconds, and how replicas must confirm it."""
+    """Return how many seconds a call may take, and how replicas must confirm it; refuse bad values."""
     confirm = confirm_of(wait_replicas, nanoseconds_of(wait_timeout, name="wait_timeout") / 1e9)
     if timeout is None:
         return None, confirm
@@ -62,17 +62,18 @@ class Client:
 
     A call that would take longer than ``timeout`` (seconds or a timedelta) raises ``BrokerTimeoutError``; its
     ``maybe_applied`` says whether the task may have been enqueued. In ``enqueue_many``, ``timeout`` is for each few
-    hundred tasks. None: a reply may take 3 s, a connection 5 s, and the recovery of an ``enqueue`` from a fault 3 s
-    more.
+    hundred tasks. If ``timeout`` is None, a reply may take 3 s, a connection 5 s, and the recovery of an ``enqueue``
+    from a fault 3 s more.
 
-    With ``wait_replicas``, a task counts as enqueued once that many replicas have it. If they have not confirmed that
-    within ``wait_timeout`` (seconds or a timedelta), ``BrokerNotConfirmedError`` is raised: the task is enqueued, but a
+    With ``wait_replicas``, a call waits until that many replicas have the task. If they have not confirmed this within
+    ``wait_timeout`` (seconds or a timedelta), ``BrokerNotConfirmedError`` is raised: the task is enqueued, but a
     failover may lose it.
 
     With ``max_pending``, a call waits while a queue has that many pending tasks. It waits for ``full_timeout`` at most
-    (seconds or a timedelta; None: for ever, 0: not at all), and then raises ``QueueFullError``. The client looks at the
-    length of a queue at most once a second, and adds what it sends itself in between. So give it more than servers take
-    in a second. ``timeout`` does not include the wait. Scheduled and grouped tasks do not count.
+    (seconds or a timedelta; None: for ever, 0: not at all), and then raises ``QueueFullError``. The client asks Redis
+    for the length of a queue at most once a second, and adds the tasks that it sends itself in between. So choose a
+    number larger than what servers take in a second. ``timeout`` does not include the wait. Scheduled and grouped tasks
+    do not count.
     """
 
     _middleware: tuple[ClientMiddleware, ...] = ()
@@ -98,9 +99,9 @@ class Client:
         self._waiter = BlockingWaiter(self._broker, SystemClock())
 
     def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
-        """Put one task into its queue, at once or not at all.
+        """Put one task into its queue, completely or not at all.
 
-        The options, ``EnqueueOptions``, win over those of the Task. Raises ``DuplicateTaskError``,
+        The options, ``EnqueueOptions``, take precedence over those of the Task. Raises ``DuplicateTaskError``,
         ``TaskIDConflictError`` or ``BrokerError``. Bad input raises ``ValueError`` or ``TypeError`` before anything is
         sent.
         """
@@ -118,7 +119,8 @@ class Client:
         tasks together are not atomic. A duplicate or an id conflict is the result of that task and does not stop the
         others. When Redis fails, the ``BrokerError`` has the results so far in its ``results``.
 
-        ``max_pending`` replaces the client's for this call; with it, any number of tasks streams through a small Redis.
+        ``max_pending`` replaces the client's limit for this call; with a limit, any number of tasks streams through a
+        small Redis.
         """
         if max_pending is not None:
             with calling_with(max_pending_of(max_pending, self._full_timeout)):
@@ -168,14 +170,14 @@ class Client:
     ) -> Iterator[Handle[R]]:
         """Yield each handle once its task has ended, in the order in which they end; ``result`` then returns at once.
 
-        ``TimeoutError`` if not all have ended within ``timeout`` (seconds or a timedelta; None: any time).
+        Raises ``TimeoutError`` if not all tasks have ended within ``timeout`` (seconds or a timedelta; None: any time).
         """
         return self._waiter.as_completed(handles, timeout)
 
     def gather(self, handles: Iterable[Handle[R]], timeout: float | timedelta | None = None) -> list[R]:
         """Wait until all tasks have ended, and return their results in the order of the handles.
 
-        If a task has failed, its error is raised once it is known, and the other tasks go on.
+        If a task fails, its error is raised as soon as the client knows it, and the other tasks go on.
         """
         listed = list(handles)
         for handle in self.as_completed(listed, timeout):
@@ -187,8 +189,8 @@ class Client:
 
         The result of a typed task is JSON. None means that no result is stored.
 
-        Such a task tells nobody of its end, so the client looks at it: at once, after 50 ms, later once a second.
-        Raises the errors of ``Handle.result``.
+        Such a task does not announce its end to this client, so the client asks Redis for it: at once, after 50 ms, and
+        later once a second. Raises the errors of ``Handle.result``.
         """
         task = check_queue_name(queue, "queue"), check_text(task_id, "task_id")
         return self._waiter.wait_for_any(task, timeout)
@@ -197,7 +199,7 @@ class Client:
         """Wrap all enqueueing of this client: ``middleware(next) -> sender``, the first outermost.
 
         A sender takes the tasks of a call, each with all its options, and may replace them; it returns what the next
-        sender returns. It gets the tasks of ``enqueue_many`` up to 500 at a time.
+        sender returns. The tasks of an ``enqueue_many`` come to a sender up to 500 at a time.
         """
         self._through = chained(self._send, (*self._middleware, *middleware))
         self._middleware += middleware
@@ -209,11 +211,11 @@ class Client:
         """Set the limit of a lane of a queue, from now on and on all servers; see ``Limit``.
 
         ``lane`` is the name of a lane, "*" for each lane without a limit of its own, or "openai:*" for a pool: all
-        lanes that begin with "openai:" share its limit. None limits the ``concurrency`` of the queue as a whole.
-        Without further arguments the lane has no limit, whatever "*" says. ``order`` is "strict" for a sequence that
-        survives retries, "lifo" for the newest first, "deadline" for the earliest deadline first.
-        ``Inspector.set_limit`` removes limits. Tasks that are running already do not count. This needs the rights of an
-        admin's or a worker's Redis user, not of a producer's.
+        lanes that begin with "openai:" share its limit. None means the queue as a whole, whose limit has a
+        ``concurrency`` only. Without further arguments the lane has no limit, whatever "*" says. ``order`` is "strict"
+        for a sequence that survives retries, "lifo" for the newest first, "deadline" for the earliest deadline first.
+        ``Inspector.set_limit`` removes limits. Tasks that run already do not count. This needs the rights of an admin's
+        or a worker's Redis user, not of a producer's.
         """
         self._broker.drive(set_limit(*limited(queue, lane, limit)))
 
@@ -266,9 +268,9 @@ class AsyncClient:
         self._waiter = AsyncWaiter(self._broker)
 
     async def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
-        """Put one task into its queue, at once or not at all; see ``Client.enqueue``.
+        """Put one task into its queue, completely or not at all; see ``Client.enqueue``.
 
-        If the call is canceled while Redis is asked, the task may or may not have been enqueued.
+        If the call is canceled after its request was sent, the task may or may not have been enqueued.
         """
         task = as_task(task, payload, self._codec)
         if self._through is None:
@@ -358,7 +360,8 @@ class AsyncClient:
     async def close(self) -> None:
         """End the waits and close the connections of the running loop; given connections stay open.
 
-        Calls under way end with a ``BrokerConnectionError``; its ``maybe_applied`` tells whether they were sent.
+        Calls under way end with a ``BrokerConnectionError``; its ``maybe_applied`` says whether their requests were
+        sent.
         """
         await self._waiter.close()
         await self._broker.close()

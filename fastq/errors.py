@@ -100,7 +100,8 @@ class TaskNotFoundError(_TaskError, LookupError):
 class TaskGoneError(TaskNotFoundError):
     """Raised when a task that somebody waits for is not in its queue any more, so that its result is not known.
 
-    It was deleted, canceled, revoked or moved to another queue, its retention is over, or it completed without one.
+    It was deleted, canceled, revoked or moved to another queue, its retention is over, or it completed without a
+    retention.
     """
 
     _text = (
@@ -115,13 +116,13 @@ def not_a_task(given: object) -> TypeError:
 
 
 def hint_of_call(given: object) -> str:
-    """Return a hint on how to enqueue a typed task function, "" if something else was given instead of a task."""
+    """Return a hint on how to enqueue a typed task function; "" if ``given`` is something else."""
     name = getattr(given, "__name__", "") if hasattr(given, "task_options") else ""
     return f"; write {name}.task(...) or {name}.enqueue(...)" if name else ""
 
 
 def no_attribute(thing: object, what: str, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
-    """Return the error for a missing attribute; ``elsewhere`` says what to write for names of other libraries."""
+    """Return the error for a missing attribute; ``elsewhere`` maps names in other libraries to what to write here."""
     hint = f"; write {elsewhere[name]}" if name in elsewhere else ""
     return AttributeError(f"{what} has no {name!r}{hint}", name=name, obj=thing)
 
@@ -133,9 +134,10 @@ _ERROR_TEXT: Final = re.compile(r"(?P<name>[^\W\d][\w.]*)(: (?P<message>.*?))?( 
 class TaskFailedError(_TaskError):
     """Raised when a task that somebody waits for has failed for good and is archived.
 
-    ``error`` is the text that Redis has of the last failure. ``error_class`` and ``message`` are its parts; the class
-    is "" if the text names none, as on a Go server. ``traceback`` is that of the last failure at the same place in the
-    code; its only message is that of this error. It is "" if none is kept: after 14 days, or from a Go server.
+    ``error`` is the text of the last failure, as Redis has it. ``error_class`` and ``message`` are its parts; the class
+    is "" if the text names none, as on a Go server. ``traceback`` is the traceback of the last failure at the same
+    place in the code, with the message of this error only. It is "" if Redis keeps none: after 14 days, or from a Go
+    server.
     """
 
     def __init__(self, queue: str = "", task_id: str = "", error: str = "", traceback: str = "") -> None:
@@ -208,7 +210,7 @@ class LaneStateError(QueueStateError):
 
 
 class QueuePausedError(QueueStateError):
-    """Raised when waiting for the tasks of a paused queue, which no server takes; ``sizes`` counts them by state."""
+    """Raised when waiting for tasks of a paused queue, which servers leave alone; ``sizes`` counts them by state."""
 
     def __init__(self, queue: str = "", sizes: Mapping[str, int] | None = None) -> None:
         self.queue = queue
@@ -221,8 +223,8 @@ class QueuePausedError(QueueStateError):
 class BadLinesError(FastqError, ValueError):
     """Raised when lines of an import cannot be read.
 
-    If the lines were a list, none was imported; if an iterator, none of the 200 lines in progress. ``report``, an
-    ``ImportReport``, says what was imported before, and names the first bad lines.
+    If the lines were a list, no line was imported; if they were an iterator, no line of the current 200 was.
+    ``report``, an ``ImportReport``, says what was imported before, and names the first bad lines.
     """
 
     def __init__(self, report: Any, total: int = 1) -> None:
@@ -238,7 +240,7 @@ class ServerClosedError(FastqError):
 
 
 class ServerNotListeningError(FastqError):
-    """Raised when a server takes no orders: it is a Go server, is gone, or may not subscribe."""
+    """Raised when a server does not receive commands: it is a Go server, is gone, or may not subscribe."""
 
     def __init__(self, server_id: str) -> None:
         self.server_id = server_id
@@ -290,22 +292,22 @@ class TaskEndedError(FastqError, RuntimeError):
 
 
 class WorkerCrashedError(FastqError):
-    """Raised when the worker process died running the task, or was killed because the task blocked its event loop."""
+    """Raised when the worker process died during the task, or was killed because the task blocked its event loop."""
 
 
 class BrokerError(FastqError):
     """Raised when Redis refused an operation or failed to carry it out.
 
-    ``operation`` is its name. ``maybe_applied`` is true if the request was sent and its reply was lost, so that it may
-    or may not have been carried out. ``transient`` is true if a later try may succeed. An error that ends an
-    ``enqueue_many`` has the results so far in ``results``.
+    ``operation`` is the name of the operation. ``maybe_applied`` is true if the request was sent and the reply was
+    lost, so that the request may or may not have been carried out. ``transient`` is true if a later try may succeed. An
+    error that ends an ``enqueue_many`` has the results so far in ``results``.
     """
 
     transient = False
     results: Sequence[Any] | None = None
-    # Set if a reply was lost: the error to raise if it turns out that the request was carried out.
+    # The error to raise in place of this one if the reply was lost, and the request turns out to have been carried out.
     if_applied: "BrokerError | None" = None
-    # How often an enqueue is tried: more than once after a refusal that passes within seconds.
+    # How often an enqueue is tried in all; more than once for a refusal that passes within seconds.
     tries = 1
 
     def __init__(self, message: str, *, operation: str = "", maybe_applied: bool = False) -> None:
@@ -338,7 +340,8 @@ class BrokerNotConfirmedError(BrokerError):
     """Raised when Redis carried out a write, but fewer replicas than ``wait_replicas`` confirmed it in time.
 
     Also raised when the reply was lost and the task was found afterwards: then nobody knows how many replicas have it.
-    The task is enqueued, but may be lost in a failover. To enqueue it again under the same id is an id conflict.
+    The task is enqueued, but may be lost in a failover. Enqueueing it again with the same id raises
+    ``TaskIDConflictError``.
     """
 
 
@@ -350,7 +353,7 @@ class QueueFullError(BrokerError):
     """Raised when a queue has as many pending tasks as it may have; the task was not enqueued.
 
     ``size`` is the number of pending tasks as last seen. ``limit`` is the ``max_pending`` of the client or the call. If
-    ``is_queues`` is true, it is the ``max_pending`` of the queue, which holds for all producers. An error that ends an
+    ``is_queues`` is true, it is the queue's own ``max_pending``, which applies to all producers. An error that ends an
     ``enqueue_many`` has the results so far in ``results``, as any ``BrokerError``.
     """
 
@@ -372,7 +375,7 @@ class SkipRetry(Exception):  # noqa: N818 - asynq's name; raised to decide, not 
 class Retry(Exception):  # noqa: N818 - raised to decide, as SkipRetry
     """Raised by a handler to fail this attempt, and have the next one after ``after`` (seconds or a ``timedelta``).
 
-    Without ``after`` the usual delay holds. A task that is out of retries is archived.
+    Without ``after``, the usual delay applies. A task that is out of retries is archived.
     """
 
     def __init__(self, message: str = "", *, after: float | timedelta | None = None) -> None:
@@ -391,10 +394,10 @@ class Snooze(Exception):  # noqa: N818 - as above
 
 
 class RateLimited(Snooze):
-    """Raised by a handler that was told to slow down. Its lane rests for ``after`` (seconds or a ``timedelta``).
+    """Raised by a handler that must slow down: its lane starts no task for ``after`` (seconds or a ``timedelta``).
 
-    No task of the lane starts meanwhile. Afterwards this task is the first; no attempt is counted. A task without a
-    lane runs again after that time, as after ``Snooze``.
+    Afterwards this task is the first of the lane; no attempt is counted. A task without a lane runs again after that
+    time, as after ``Snooze``.
     """
 
 
@@ -418,11 +421,11 @@ class RevokeTask(Exception):  # noqa: N818 - asynq's name
 class TaskTimeout(BaseException):
     """Raised inside a handler that exceeded its timeout or deadline; clean up and let it propagate.
 
-    Not an ``Exception``: an ``except Exception`` in a handler must not stop it.
+    Not an ``Exception``: an ``except Exception`` in a handler must not catch it.
     """
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(args or ("the task's time is up",)))  # in a thread it is raised without a text
+        super().__init__(*(args or ("the task's time is up",)))  # the exception comes without a text in a thread
 
 
 class TaskCanceled(BaseException):
@@ -432,4 +435,4 @@ class TaskCanceled(BaseException):
     """
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(args or ("the task was canceled",)))  # in a thread it is raised without a text
+        super().__init__(*(args or ("the task was canceled",)))  # the exception comes without a text in a thread

@@ -14,7 +14,7 @@ RetryDelay: TypeAlias = Callable[[int, BaseException, RunningTask], float | time
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """The app's hooks, as ``ServerConfig`` names them for a server; None stands for the default.
+    """The app's hooks, as ``ServerConfig`` names them for a server; None means the default.
 
     ``error_handler(task, error)`` is called for every error. ``is_failure(error)`` says whether an error counts as an
     attempt. ``retry_delay(retried, error, task)`` returns the seconds until the next attempt.
@@ -39,5 +39,5 @@ class FailureRule(NamedTuple):
     names: tuple[str, str] = ("retry_on", "dont_retry_on")
 
     def retries(self, error: BaseException) -> bool:
-        """Return whether a task that raised this error must be retried."""
+        """Return whether the rule allows another attempt after this error."""
         return isinstance(error, self.retry_on) and not isinstance(error, self.dont_retry_on)

@@ -25,11 +25,11 @@ class TaskInfo:
     """The data of a task at the time when it was read.
 
     Times are in UTC, or None if there is none. A ``timeout`` or ``retention`` of zero means none. ``result`` is the
-    handler's result, or None, as for a task that was just enqueued. It is not a method: to wait for the result, enqueue
-    with ``submit``. ``is_orphaned`` means that the lease of an active task has expired. ``lost`` is the number of times
-    that the task was lost with its server; a loss uses up no retry. ``progress`` is the handler's last report by
-    ``task.progress``, or None. ``key_outcome`` says what became of a task that was just enqueued with a ``key``. If it
-    is ``KEPT``, nothing of this call was stored, and ``state`` is that of the task that was there.
+    handler's result, or None, as for a task that was just enqueued. ``result`` is not a method: to wait for the result,
+    enqueue with ``submit``. ``is_orphaned`` means that the lease of an active task has expired. ``lost`` is the number
+    of times that the task was lost with its server; a loss uses up no retry. ``progress`` is the handler's last report
+    by ``task.progress``, or None. ``key_outcome`` says what became of a task that was just enqueued with a ``key``. If
+    the outcome is ``KEPT``, nothing of this call was stored, and ``state`` is the state of the task that keeps the key.
     """
 
     id: str
@@ -54,7 +54,7 @@ class TaskInfo:
     progress: TaskProgress | None = None
     key_outcome: KeyOutcome | None = None
 
-    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
+    if not TYPE_CHECKING:  # a type checker that saw this would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, "a TaskInfo", name, _ELSEWHERE)
@@ -76,7 +76,7 @@ class TaskHead(TaskInfo):
     def of(
         cls, info: TaskInfo, payload_size: int | None, result_size: int | None, message_size: int | None = None
     ) -> "TaskHead":
-        """Add the full sizes to a description; None says that the part was not cut."""
+        """Add the full sizes to a description; None means that the part was not cut."""
         values = {each.name: getattr(info, each.name) for each in fields(TaskInfo)}
         values["payload_size"] = len(info.payload) if payload_size is None else payload_size
         values["result_size"] = len(info.result or b"") if result_size is None else result_size

@@ -33,7 +33,7 @@ _CLOCK: Final = SystemClock()
 def chained(
     send: Sender[SentT], middleware: Sequence[ClientMiddleware[SentT]], *, takes_async: bool = False
 ) -> Sender[SentT]:
-    """Put middleware around a sender, the last one innermost; ``TypeError`` if one does not fit."""
+    """Put middleware around a sender, the last one innermost; raise ``TypeError`` if a middleware does not fit."""
     for each in reversed(middleware):
         wrapped = each(send)
         if not callable(wrapped):
@@ -70,8 +70,8 @@ def _with_options(task: Task, checked: Mapping[str, object]) -> Task:
 class SentChunks:
     """The tasks of one ``enqueue_many`` on their way through middleware, chunk by chunk, and their results so far.
 
-    Iterate over the chunks, send each, and ``add`` its results. As a context manager, it notes on an error how far the
-    call came.
+    Iterate over the chunks, send each, and ``add`` its results. As a context manager, the object adds to an error how
+    many tasks were sent before it.
     """
 
     def __init__(self, tasks: Iterable[Task], options: EnqueueOptions) -> None:

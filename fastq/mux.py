@@ -18,7 +18,7 @@ from fastq.errors import HandlerNotFoundError
 from fastq.running import RunningTask
 
 MAX_ROUTES: Final = 1000
-"""The most types whose handler is cached: types that contain an id are unlimited in number."""
+"""How many types have their handler cached at most, since types that contain an id are unlimited in number."""
 
 _log = logging.getLogger("fastq.mux")
 
@@ -170,7 +170,7 @@ _NOT_FOUND: Final = _Registered(_not_found)
 
 
 class ServeMux(Generic[TaskT]):
-    """A map from patterns to handlers: an exact pattern wins, else the longest one that the type begins with.
+    """A map from patterns to handlers: an exact pattern wins, else the longest pattern with which the type begins.
 
     This is asynq's rule. There is no separator: ``image:resize`` also takes ``image:resize_v2`` unless that type has
     its own handler. The first such match is logged at debug level. Case and white space matter. Handlers and middleware
@@ -223,13 +223,13 @@ class ServeMux(Generic[TaskT]):
     ) -> None:
         """Register a handler, ``def`` or ``async def``, for all types that begin with ``pattern``.
 
-        Where a child has several threads (``--threads``), a plain handler runs beside others. With ``threads=False``
-        it runs alone in its child: for a handler that computes, or is not thread-safe.
+        With ``--threads``, plain handlers run side by side in the threads of a child. With ``threads=False``, this
+        handler runs alone in its child, as a handler should that computes, or is not thread-safe.
 
-        With ``batch``, it gets up to ``batch`` tasks at once, as a ``Batch``: tasks that are there, and tasks that come
-        within ``max_wait`` of the first. Together they have at most ``max_bytes`` (1 MB by default). It returns None,
-        or a list with a result for each task; an exception in the list lets its task fail. All else is each task's
-        own, as without ``batch``.
+        With ``batch``, the handler gets up to ``batch`` tasks at once, as a ``Batch``: tasks that wait already, and
+        tasks that come within ``max_wait`` after the first. Together the tasks have at most ``max_bytes`` (1 MB by
+        default). The handler returns None, or a list with a result for each task; an exception in the list makes its
+        task fail. Everything else concerns each task alone, as without ``batch``.
 
         A blank or already registered pattern raises ``ValueError``. A generator function, or an object that cannot be
         called, raises ``TypeError``.
@@ -260,11 +260,11 @@ class ServeMux(Generic[TaskT]):
         return enter
 
     def include(self, other: "ServeMux[TaskT]") -> None:
-        """Add the handlers of another mux, plain and async, each inside that mux's middleware and then this one's.
+        """Add the handlers of another mux, each inside the other mux's middleware, and all that inside this mux's.
 
-        Its ``child_start`` and ``child_stop`` hooks are added too. If both have the same pattern, or ``other`` is
-        already included, ``ValueError`` names it and nothing is added. Adding to ``other`` afterwards raises
-        ``RuntimeError``.
+        The ``child_start`` and ``child_stop`` hooks of ``other`` are added, too. If both muxes have the same pattern,
+        or ``other`` is already included, a ``ValueError`` names the pattern or the mux, and nothing is added. Adding to
+        ``other`` afterwards raises ``RuntimeError``.
         """
         if not isinstance(other, ServeMux):
             raise TypeError(f"mux.include takes a ServeMux, not {other!r}")
@@ -359,7 +359,7 @@ class ServeMux(Generic[TaskT]):
             return {pattern for pattern, found in self._handlers.items() if _is_alone(found)}
 
     def _terms(self) -> dict[str, Terms]:
-        """Return the terms of the patterns that have some."""
+        """Return the ``Terms`` of each pattern that has any."""
         with self._lock:
             return {pattern: found.terms for pattern, found in self._handlers.items() if found.terms is not None}
 
@@ -406,7 +406,7 @@ class ServeMux(Generic[TaskT]):
             raise ValueError(f"{what} {pattern.removesuffix(chr(0))!r} is already registered, for {ours}")
         self._index.add(pattern)
         self._handlers[pattern] = registered
-        self._routes = {}  # some of these types may now belong to the new pattern
+        self._routes = {}  # some of the cached types may now belong to the new pattern
         if not pattern[-1].isalnum():
             self._noted.add(pattern)  # it ends in a separator, so it is meant as a prefix
 

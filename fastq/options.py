@@ -1,11 +1,12 @@
 """The options of a task: one table of them, checked where they are given, merged, and completed with the defaults.
 
 ``check_options`` turns the user's values into exact values, or raises before anything is sent. Options of ``Task`` come
-first, then those of ``enqueue``. Of one kind, the last counts. ``process_at`` and ``process_in`` are of one kind, as in
-asynq.
+first, then those of ``enqueue``. If two options set the same value, the last one counts; ``process_at`` and
+``process_in`` do, as in asynq.
 
 An option is one entry of ``OPTIONS`` and one key of ``EnqueueOptions``. The clients, the scheduler and the command all
-use these. A test checks that the two agree with each other and with the table in docs/api/client.md.
+use this table. A test checks that ``OPTIONS`` and ``EnqueueOptions`` agree with each other and with the table in
+docs/api/client.md.
 """
 
 import difflib
@@ -39,13 +40,13 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "result_expires": "retention",
     "result_ttl": "retention",
 }
-"""The names that other libraries have for some options."""
+"""Other libraries' names for options, and the options' names here."""
 
 
 Until: TypeAlias = Literal["done", "start", "end", "expiry"]
-"""When a unique lock ends."""
+"""When a unique lock is released."""
 IfThere: TypeAlias = Literal["keep", "replace", "postpone", "rerun"]
-"""What to do if a task with the key waits or runs."""
+"""What to do if a task with the same key waits or runs."""
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -80,7 +81,7 @@ class TaskOptions:
 
     ``fields`` are the message's fields that options set. ``headers`` are the headers given to ``enqueue``. ``in_lane``
     says that the group is a lane, where ``priority`` counts. ``unique_ttl_ns`` is 0 for "not unique", ``unique_key`` is
-    None for the key of the payload, ``process_at_ns`` is None for "now". ``if_there`` is "" for a task without a key,
+    None if the payload is the key, ``process_at_ns`` is None for "now". ``if_there`` is "" for a task without a key,
     and ``latest_ns`` is 0 for no latest time.
     """
 
@@ -157,7 +158,10 @@ def complete(checked: Mapping[str, Any], now_ns: int) -> TaskOptions:
 
 
 def _if_there(checked: Mapping[str, Any]) -> str:
-    """Return what to do if a task with the key waits or runs, "" without a key; refuse options that contradict it."""
+    """Return what to do if a task with the key waits or runs; "" without a key.
+
+    Refuse options that do not fit the key.
+    """
     key, if_there = checked.get("key"), checked.get("if_there")
     if key is None:
         if if_there is not None:
@@ -293,7 +297,7 @@ def _seconds(value: object, name: str) -> int:
 
 
 def _one_of(*words: str) -> Callable[[object, str], str]:
-    """Return a check that lets these words pass."""
+    """Return a check that accepts only these words."""
 
     def check(value: object, name: str) -> str:
         if not isinstance(value, str):
@@ -345,8 +349,8 @@ class OptionSpec(NamedTuple):
 
     ``check`` takes a value and the option's name, and returns the exact value or raises. ``help`` is the command's help
     text. ``go`` is asynq's name of the option, "" if it has none. ``field`` is the field of the message that takes the
-    exact value, "" if the value needs further work; ``default`` is the field's default. ``key`` is the name that
-    options of one kind share among the checked ones.
+    exact value, "" if the value needs further work; ``default`` is the field's default. ``key`` is the common name of
+    options that set the same value, in the result of ``check_options``.
     """
 
     name: str

@@ -44,21 +44,21 @@ class Context(Protocol):
         """Send an intermediate result."""
 
     def write_progress(self, data: bytes, is_soon: bool) -> None:
-        """Send the handler's progress; if that is too soon, send it only with the end of the task."""
+        """Send the handler's progress; if ``is_soon``, send it only at the end, unless another report follows."""
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether running tasks should come to an end."""
+        """Return whether running tasks should end."""
 
     def save(self, data: bytes) -> int:
         """Send a checkpoint, and return its number."""
 
     def is_saved(self, number: int) -> bool:
-        """Return whether the checkpoint of a number, or a later one, is saved."""
+        """Return whether the checkpoint with this number, or a later checkpoint, is saved."""
 
 
 class RunningTask(Task):
-    """A task inside its handler: the producer's task, and the facts of this attempt."""
+    """A task inside its handler: the producer's task, and the data of this attempt."""
 
     __slots__ = ("_context", "_limit", "_loop", "_message", "_rule", "_told_s")
 
@@ -80,7 +80,7 @@ class RunningTask(Task):
 
     @property
     def queue(self) -> str:
-        """Return the queue that the task came from."""
+        """Return the queue from which the task came."""
         return self._message.queue
 
     @property
@@ -146,15 +146,15 @@ class RunningTask(Task):
     def stopping(self) -> Stopping:
         """Return a flag that is true once the server shuts down, is quiet or reloads: the handler should end.
 
-        ``await task.stopping`` waits for it, ``task.stopping.wait(5)`` sleeps for 5 s, less if it is set.
+        ``await task.stopping`` waits for the flag; ``task.stopping.wait(5)`` sleeps for 5 s, or until the flag is set.
         """
         return Stopping(self._context)
 
     def checkpoint(self, state: Any) -> None:
         """Save a state with the task, for ``resume`` in its next run; return once Redis has it.
 
-        While Redis is away, it waits, until the task's time is up. ``state`` becomes JSON of at most 64 kB. Raises
-        ``ValueError`` if it is larger, and ``TypeError``, with the path, if JSON cannot hold it. Raises
+        While Redis cannot be reached, the call waits, until the task's time is up. ``state`` becomes JSON of at most 64
+        kB. Raises ``ValueError`` if it is larger, and ``TypeError``, with the path, if JSON cannot hold it. Raises
         ``TaskEndedError`` as ``write_result`` does, and ``RuntimeError`` in a coroutine: use ``acheckpoint`` there.
         """
         self._refuse_in_loop_of_items()
@@ -166,12 +166,12 @@ class RunningTask(Task):
         await self._asave(state)
 
     def resume(self) -> Any:
-        """Return the state that an earlier run of the task saved last; None if none did."""
+        """Return the state that an earlier run of the task saved last; None if there is no such state."""
         state = self._message.headers.get(CHECKPOINT_HEADER)
         return None if state is None else orjson.loads(state)
 
     def iterate(self, items: Iterable[T] | AsyncIterable[T], *, every: float | timedelta = 1.0) -> Resumable[T]:
-        """Return the items for a ``for`` or ``async for`` loop that resumes: the next run begins where this one ended.
+        """Return the items for a ``for`` or ``async for`` loop that resumes: the next run begins where this run ended.
 
         Once the server is about to stop, the loop ends by ``Snooze``: the task goes back without an attempt counted,
         and the next run begins with the next item. After a kill, the item under way and those of the last ``every``
@@ -199,7 +199,7 @@ class RunningTask(Task):
             await asyncio.sleep(pause_s)
 
     def _pauses(self, state: Any) -> Iterator[float]:
-        """Send a checkpoint, and yield the seconds to wait before each check whether it is saved."""
+        """Send a checkpoint, and yield the seconds to wait before each check of whether it is saved."""
         encoded = _encode_checkpoint(state)
         pause_s = FIRST_PAUSE_S
         try:

@@ -1,7 +1,7 @@
 """Semaphore: a limit on how many tasks use a resource at once, across all servers, also Go's (asynq's x/rate).
 
 It limits concurrency, not the rate per time window. A token belongs to a task and expires at that task's deadline, so a
-holder that dies does not keep it longer.
+holder that dies does not keep the token longer.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from fastq.options import check_text
 from fastq.running import RunningTask, current_task
 
 MOST_S: Final = 60.0
-"""The longest that the shortest pause before another try becomes."""
+"""The upper limit of the shortest pause before another try."""
 MOST_TIMES: Final = 3.0
 """The longest pause is this many times as long as the shortest."""
 
@@ -51,7 +51,7 @@ class Semaphore:
         self._refused_s = 0.0
 
     def acquire(self, task: RunningTask | None = None) -> bool:
-        """Take a token for a task, the current one unless given; False if none is free.
+        """Take a token for a task, by default the current one; return False if no token is free.
 
         The token expires when the task's time is up, unless it is released before. As in asynq, a task that asks again
         needs another free token, but still holds only one afterwards. Raises ``LookupError`` outside of handlers,
@@ -73,7 +73,7 @@ class Semaphore:
             raise
 
     def release(self, task: RunningTask | None = None) -> bool:
-        """Give back the token of a task, the current one unless given; False if it has no token any more."""
+        """Give back the token of a task, by default the current one; return False if the task has no token any more."""
         holder = task or current_task()
         return self._broker.run(release_token(self.scope, holder.id))
 
@@ -115,18 +115,18 @@ class Semaphore:
         holder = current_task()
         try:
             self._give_back(holder)
-        except BaseException:  # the task was canceled, or its time ran out, before this was finished
+        except BaseException:  # the task was canceled, or its time ran out, before the release was finished
             self._give_back(holder)
             raise
 
     async def __aenter__(self) -> Self:
-        # In a thread, because the connection blocks; the context carries the current task.
+        # In a thread, because the connection blocks; ``contextvars`` carry the current task into the thread.
         entering = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
         try:
             return await asyncio.shield(entering)
         except BaseException:  # a signal may raise here, as well as a cancellation
             while not entering.done():
-                with suppress(asyncio.CancelledError):  # once more; the first is raised below
+                with suppress(asyncio.CancelledError):  # another cancellation; the first is raised below
                     await asyncio.wait({entering})
             if not entering.cancelled() and entering.exception() is None:
                 await self.__aexit__(None, None, None)
@@ -140,10 +140,10 @@ class Semaphore:
     def _delay_s(self) -> float:
         """Return a random pause: 1 to 3 times an eighth of the time for which this process has found no token."""
         now_s = self._clock.monotonic_s()
-        # Time beyond the longest pause does not count, since perhaps nobody asked then.
+        # Time beyond the longest pause does not count, since perhaps no task asked during it.
         self._full_s += min(now_s - self._refused_s, MOST_TIMES * self._least_s)
         self._refused_s = now_s
-        # Random, so that not all tasks ask at once: a task that finds no token has taken a place in vain.
+        # Random, so that not all tasks ask at once: a task that finds no token has occupied a child in vain.
         return self._least_s * random.uniform(1.0, MOST_TIMES)
 
     @property

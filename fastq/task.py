@@ -118,7 +118,7 @@ R = TypeVar("R")
 
 
 class TaskCall(Task, Generic[R]):
-    """A task that a typed function's ``task`` made of a call, with a result of type ``R``."""
+    """A task made by the ``task`` method of a typed function; its result is of type ``R``."""
 
     __slots__ = ("decode_result",)
 
