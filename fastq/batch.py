@@ -86,7 +86,7 @@ class Batch(list[T], Generic[T, Env]):
         self._told[place % self._size] = error
 
     def _end(self) -> dict[int, BaseException]:
-        """Return the errors set by ``fail`` and ``retry``, by the index of the item; later calls of both are refused."""
+        """Return the errors set by ``fail`` and ``retry``, by the index of the item; refuse later calls of both."""
         self._has_ended = True
         return self._told.copy()
 

@@ -134,7 +134,7 @@ class AsyncNodeTransport:
             return replies if self._confirm is None or lines is commands else self._confirm.replies(commands, replies)
 
     def begin(self, commands: Sequence[Command], done: Callable[[list[Any]], None], most_s: float) -> bool:
-        """Send the commands on a kept connection, and call ``done`` with their replies."""
+        """Send the commands on a kept connection, and call ``done`` with their replies; return false without one."""
         kept = self._kept[-1] if self._kept and self._confirm is None else None
         if kept is None or not is_open(kept) or kept.health_check_interval:
             return False
