@@ -60,7 +60,7 @@ class AsyncTransport(Protocol):
         """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; such faults are never raised."""
 
     def begin(self, commands: Sequence[Command], done: Callable[[list[Any]], None], most_s: float) -> bool:
-        """Do as ``transfer`` on a connection that is open and free, and call ``done``; return false if there is none.
+        """Begin a transfer on a free, open connection, and call ``done`` with the replies; return false without one.
 
         The transfer takes about ``most_s`` at most.
         """
