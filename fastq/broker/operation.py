@@ -1,9 +1,9 @@
 """An operation on Redis as data, and flows: generators that yield operations and are sent their results.
 
-Nothing here does I/O. If a flow yields one ``Operation``, it gets the result, or the error is thrown in. If it yields a
-tuple of operations, they take one round trip. It gets a list of their results, with an error in place of each result
-that failed. With ``Send`` and a later ``Receive`` a flow works while Redis does. A ``Pause`` waits. ``Soon`` limits the
-time after a fault.
+Nothing here does I/O. If a flow yields one ``Operation``, it gets the result, or the error is thrown in. If the flow
+yields a tuple of operations, they take one round trip, and the flow gets a list of their results, with an error in
+place of each result that failed. With ``Send`` and a later ``Receive`` a flow works while Redis does. A ``Pause``
+waits. ``Soon`` limits the time after a fault.
 """
 
 from collections.abc import Callable, Generator, Sequence

@@ -38,8 +38,8 @@ class Server:
     """A server for the handlers of an app: ``run`` in this process, or ``start`` … ``shutdown`` as its own process.
 
     ``app`` is "module:attr" or a ServeMux that is an attribute of a module, since child processes import it. ``redis``
-    is a URL, or None for ``$FASTQ_REDIS_URL`` or the local Redis. ``TypeError`` or ``ValueError`` is raised if one of
-    them is wrong. A server serves once; after its end ``run`` and ``start`` raise ``ServerClosedError``.
+    is a URL, or None for ``$FASTQ_REDIS_URL`` or the local Redis. ``TypeError`` or ``ValueError`` is raised if ``app``
+    or ``redis`` is wrong. A server serves once; after its end ``run`` and ``start`` raise ``ServerClosedError``.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Server:
         app: str | ServeMux,
         redis: str | None = None,
         config: ServerConfig = DEFAULT_CONFIG,
-        **settings: Never,  # accepted only for an error that says where settings belong
+        **settings: Never,  # accepted only to raise an error that says where settings belong
     ) -> None:
         if not isinstance(app, (str, ServeMux)):
             raise TypeError(f"app must be 'module:attr' or a fastq.ServeMux, not {app!r}")

@@ -15,7 +15,7 @@ from fastq.wire import keys
 IDS_A_CALL: Final = 500
 LEASES_A_CALL: Final = 500
 FOLLOW_UPS_A_CALL: Final = 100
-"""Redis reads their messages, too."""
+"""How many tasks one call reads; Redis reads the tasks' messages, too."""
 TASKS_A_CALL: Final = 200
 MAX_SEARCHED: Final = 20_000
 """Redis scans this many list elements in a ms or two, for each id that it looks for."""
@@ -54,7 +54,7 @@ def examine_list(queue: str, state: TaskState, start: str, *, repair: bool = Fal
 def examine_set(
     queue: str, key: str, state: TaskState, cursor: str, *, group: str = "", repair: bool = False
 ) -> Operation[Stretch]:
-    """Examine ids of a sorted set as ``examine_list`` does; ``group`` is its name if it is a group."""
+    """Examine ids of a sorted set as ``examine_list`` does; ``group`` is the group's name if the set is a group."""
 
     def parse(reply: list[Any]) -> Stretch:
         cursor, looked_at, dropped, *found = reply
@@ -66,7 +66,7 @@ def examine_set(
 
 
 def examine_leases(queue: str, cursor: str, expired_before_s: int) -> Operation[Stretch]:
-    """Examine leases: "inactive" ones have a task that is not active, "expired" ones ended before that second."""
+    """Examine leases: "inactive" ones have a task that is not active, "expired" ones ended before the given second."""
 
     def parse(reply: list[Any]) -> Stretch:
         cursor, looked_at, *found = reply

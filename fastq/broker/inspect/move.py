@@ -19,7 +19,7 @@ from fastq.wire import keys
 
 
 class ParkedTask(NamedTuple):
-    """A parked task: its locks in the other queue and in this one, and the token of the move that parked it.
+    """A parked task: its locks in the other queue and in this one, and ``by``, the token of the move that parked it.
 
     ``by`` is empty in the queue that the task comes from.
     """
@@ -93,5 +93,5 @@ def forget_move(queue: str, token: str, ids: Sequence[bytes]) -> Operation[int]:
 
 
 def count_parked(queue: str) -> Operation[int]:
-    """Count the tasks between a queue and another one."""
+    """Count the parked tasks of a queue, whose move between it and another queue has not ended."""
     return Operation("ZCARD", (keys.moving(queue),), (), int, idempotent=True)

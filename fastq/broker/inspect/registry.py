@@ -16,7 +16,7 @@ INDEXES: Final[Mapping[str, str]] = {
 
 
 class RegistryEntry(NamedTuple):
-    """A member of a list: until when it is to be listed, and the TTL of its key in milliseconds.
+    """A member of a list: until when it is listed, and the TTL of its key in milliseconds.
 
     ``ttl_ms`` is -2 if the key does not exist, -1 if it never expires.
     """

@@ -92,7 +92,7 @@ def _delete_some_groups(queue: str, sizes: Mapping[str, int]) -> Flow[None]:
 
 
 def unlist_groups(queue: str, groups: list[str]) -> Flow[None]:
-    """Take groups off the list that are empty."""
+    """Take empty groups off the list of a queue's groups."""
     if groups:
         args = (keys.group_prefix(queue), *groups)
         yield scripted("unlist_groups", (keys.groups(queue),), args, int, idempotent=True)

@@ -57,8 +57,8 @@ class FoundTask(NamedTuple):
     """The data of a task in Redis.
 
     ``score`` is its score in the sorted set of its state: when it is due, or when its lease ends. ``lost`` counts how
-    often the task was lost with its server. ``progress`` is the last that its handler reported. The sizes are given for
-    a payload, a result and a message that were cut, else None.
+    often the task was lost with its server. ``progress`` is the last report of its handler. The sizes are given for a
+    payload, a result and a message that were cut, else None.
     """
 
     message: bytes | None

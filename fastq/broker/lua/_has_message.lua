@@ -1,4 +1,4 @@
--- A key that is not a hash has no message. Any other error ends the script: the task may not be the cause: in a
+-- A key that is not a hash has no message. Any other error ends the script, since the task may not be the cause: in a
 -- cluster, it may be moving to another node.
 local function has_message(task)
   local has = redis.pcall("HEXISTS", task, "msg")

@@ -29,7 +29,7 @@ local function put_new(task, id, message, run_at, latest)
   soonest = math.min(soonest, run_at)
 end
 
--- Takes a value of again apart: unix seconds to run at or "", latest unix seconds to run at or "", message.
+-- Splits a value of again: unix seconds to run at or "", latest unix seconds to run at or "", message.
 local function read_again(kept)
   local _, last, run_at, latest = string.find(kept, "^(%d*):(%d*):")
   return run_at, latest, last and string.sub(kept, last + 1)

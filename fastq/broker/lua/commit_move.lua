@@ -18,7 +18,7 @@ for at = 3, #ARGV, 3 do
   local task, note = task_prefix .. id, token .. ":" .. id
   local found = redis.pcall("HMGET", task, "state", "move_token", "move_to")
   if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end -- another error
-  -- If the task was deleted for one copy, another copy is too late: the first may have been run by now.
+  -- If the task was deleted for one copy, another copy is too late: the first copy may have been run by now.
   local noted = redis.call("HGET", moved, note)
   local outcome = noted and string.sub(noted, 1, #copy + 1) == copy .. ":" and 1 or 0
   if found[1] == "moving" and found[2] == token then

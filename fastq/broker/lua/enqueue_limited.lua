@@ -22,7 +22,7 @@ if not most then
   if type(outcomes) == "table" and outcomes.err then return outcomes end
   return {0, 0, outcomes}
 end
-local there = redis.pcall("LLEN", pending) -- only a queue with a limit needs the right to this
+local there = redis.pcall("LLEN", pending) -- only a queue with a limit needs the right to LLEN
 if type(there) == "table" then return there end
 
 -- A task that is refused for another reason does not count against the limit. So tasks are put until the limit is

@@ -14,7 +14,7 @@ local source, lease = KEYS[1], KEYS[2]
 local task_prefix, state, start, count, repair = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 -- include: has_message
 
-if repair == "1" then -- a look needs no right to write
+if repair == "1" then -- a check without repair needs no right to write
 -- rights
 end
 

@@ -10,7 +10,7 @@ local unique = KEYS[1]
 local task_prefix, repair = ARGV[1], ARGV[2]
 -- include: has_message
 
-if repair == "1" then -- a look needs no right to write
+if repair == "1" then -- a check without repair needs no right to write
 -- rights
 end
 

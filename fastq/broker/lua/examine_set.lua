@@ -17,7 +17,7 @@ local task_prefix, state, group, cursor, count, repair = ARGV[1], ARGV[2], ARGV[
 
 -- include: has_message
 
-if repair == "1" then -- a look needs no right to write
+if repair == "1" then -- a check without repair needs no right to write
 -- rights
 end
 

@@ -67,7 +67,7 @@ local function is_somewhere(id, state, group)
   return is_pending(id)
 end
 
-if repair == "1" then -- a look needs no right to write
+if repair == "1" then -- a check without repair needs no right to write
 -- rights
 end
 

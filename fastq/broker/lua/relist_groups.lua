@@ -16,8 +16,8 @@ local listed = 0
 for _, key in ipairs(found[2]) do
   local name = string.sub(key, #group_prefix + 1)
   if redis.call("SISMEMBER", groups, name) == 0 then
-    -- The key of an aggregation set looks like a group's, but its tasks name another group. The first few are read: one
-    -- may be an id without a task.
+    -- The key of an aggregation set looks like a group's, but its tasks name another group. The first few tasks are
+    -- read, since one id may have no task.
     for _, id in ipairs(redis.call("ZRANGE", key, 0, 9)) do
       if redis.pcall("HGET", task_prefix .. id, "group") == name then
         listed = listed + redis.call("SADD", groups, name)

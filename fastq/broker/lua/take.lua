@@ -44,7 +44,7 @@ local function first(of) return redis.call("ZRANGE", of, "0", "0", "WITHSCORES")
 local first_turn, first_full = first(turns), first(full_lanes)
 
 -- Returns after how many microseconds a lane is due, given the first entries of turns and full. If a lane is ready now,
--- this rings the bell, on which idle servers wait. The reply tells them a later time.
+-- this rings the bell, on which idle servers wait. The reply has the time of a lane that is due later.
 local function next_due(turn, look, visited, is_full)
   local next_turn, next_look = tonumber(turn[2] or nil) or NEVER, tonumber(look[2] or nil) or NEVER
   if is_full or next_turn > now + visited then
@@ -109,7 +109,8 @@ local looks, looked_at = 0, 0
 -- Frees the places of tasks that have no lease any more: nobody runs them.
 local function look(level)
   looks = looks + 1
-  -- Of a large set only a part is read. The clock chooses the part by its cursor, so that all parts come up in time.
+  -- Of a large set only a part is read. The clock chooses the cursor of the part, so that every part is read sooner or
+  -- later.
   local cursor = level.most > 200 and now % 65536 or "0"
   local ids = redis.pcall("SSCAN", level.held, cursor, "COUNT", "400")[2] or {}
   looked_at = looked_at + #ids

@@ -57,7 +57,8 @@ def cancel_processing(
     """
     cancellation = Cancellation(task_id, queue, None if outcome is None else _outcome(outcome))
     if queue is not None or outcome is not None:
-        # One after the other: if Redis refuses this message, the task must not be retried instead.
+        # This message is sent first, alone: if Redis refuses it, the second message must not make servers retry the
+        # task.
         yield _publish(keys.CANCEL_AS_CHANNEL, cancellation.encode())
     if by_id:
         yield _publish(keys.CANCEL_CHANNEL, task_id)

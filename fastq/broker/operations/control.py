@@ -13,7 +13,7 @@ from fastq.wire import keys
 
 
 class ServerOrder(StrEnum):
-    """An order to a server; it may be repeated."""
+    """An order to a server; a repeated order changes nothing."""
 
     STOP = "stop"
     """Shut down, as after SIGTERM."""

@@ -39,7 +39,10 @@ class Taken(NamedTuple):
 
 
 def dequeue(queue: str, count: int, lease_score: str) -> Operation[Leased | NoTasks]:
-    """Take at most ``count`` tasks. Never sent again, since a call with a lost reply may have leased tasks."""
+    """Take at most ``count`` tasks.
+
+    The operation is never sent again, since a call with a lost reply may have leased tasks.
+    """
     return scripted(
         "dequeue",
         (keys.pending(queue), keys.active(queue), keys.lease(queue), keys.paused(queue)),

@@ -42,7 +42,7 @@ def tell_inbox(inbox: str, queue: str, ends: Iterable[tuple[str, TaskEnd, str]])
 
 
 def tell_completed(inbox: str, queue: str, tasks: Iterable[tuple[Completed, str]]) -> Operation[int]:
-    """Publish to a client which of some tasks the operation sent just before has completed.
+    """Publish to a client which of these tasks were completed by the operation sent just before.
 
     Each task comes with the nonce of its submit.
     """

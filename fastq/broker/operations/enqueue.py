@@ -69,8 +69,8 @@ def error_of(outcome: Outcome, queue: str, task_id: str) -> FastqError | None:
 class NewTask(NamedTuple):
     """The facts about one new task that the scripts need; the message is encoded.
 
-    ``terms`` say how it is put if its id is its key. ``priority`` is its priority in its lane; a colon and a deadline
-    in Unix seconds may follow, for lanes that are ordered by deadline.
+    ``terms`` say how the task is put if its id is its key. ``priority`` is its priority in its lane; a colon and a
+    deadline in Unix seconds may follow, for lanes that are ordered by deadline.
     """
 
     id: str

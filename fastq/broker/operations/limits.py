@@ -62,6 +62,6 @@ def write_limit(queue: str, name: str, change: str, rule: str) -> Operation[bool
 
 
 def recheck_lanes(queue: str) -> Operation[int]:
-    """Give a turn now to some of the lanes that wait for a place or for their time."""
+    """Give a turn now to some of the lanes that wait for a free place or for their rate."""
     script_keys = (keys.turns(queue), keys.full(queue), keys.bell(queue))
     return scripted("recheck_lanes", script_keys, (LANES_A_CALL,), int, idempotent=True)

@@ -440,7 +440,7 @@ class AsyncClusterTransport:
 
 
 class _Route(NamedTuple):
-    """The transports to one node: the node's, and the shared one that callers use."""
+    """The two transports to one node: its own, and the shared one that callers use."""
 
     node: Any
     node_transport: ProbingTransport

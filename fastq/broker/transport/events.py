@@ -36,7 +36,7 @@ def log_refusal(where: str, error: Exception) -> None:
 
 
 class SentinelEvents:
-    """The subscriptions of one pool, a connection to each sentinel."""
+    """The subscriptions for one connection pool: one connection to each sentinel."""
 
     def __init__(self, sentinels: Sequence[Any], service_name: str) -> None:
         self._sentinels = sentinels

@@ -108,7 +108,7 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
 
 
 _TRIES = {"READONLY": 4, "TRYAGAIN": 9}
-"""How often an enqueue is tried that Redis refuses, by the first mark of the hint for the refusal.
+"""How often an enqueue that Redis refuses is tried, by the first of the marks for which the refusal's text is searched.
 
 A replica is left for a new connection within 0.6 s. A slot moves in pieces, each of which may take 3 s.
 """

@@ -16,7 +16,7 @@ from fastq.broker.transport.faults import ClientClosedError, NoReply, Unsent
 MOST_UNDER_WAY: Final = 2
 MOST_COMMANDS: Final = 250
 MOST_BYTES: Final = 256_000
-"""The last caller of a pipeline is the one with which its commands exceed one of these limits."""
+"""A pipeline takes no further caller once its commands reach one of these limits."""
 
 _CLOSED: Final = ClientClosedError()
 

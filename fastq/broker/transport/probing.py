@@ -48,7 +48,7 @@ class ProbingTransport(AsyncNodeTransport):
         if self._silence is not None:
             return [Silent(self._silence, self.where)] * len(commands)
         replies = await super().transfer(commands)
-        fault = replies[-1]  # all replies after a fault are that fault
+        fault = replies[-1]  # after a fault, all replies are that fault
         if isinstance(fault, (NoReply, Unsent)) and is_timeout(fault.error) and self._silence is None:
             self._silence = fault.error
             self._probe = asyncio.create_task(self._wait_for_sign(), name="fastq probe")

@@ -54,7 +54,7 @@ cdef int open_batch(Work work, Attempt first) except -1:
             task.deadline_ns = 0
     if first.called:
         if first not in first.called:
-            work.slots.interrupt(first.seq, layout.ROW_TIMED_OUT)  # the call uses its row, and must not run for it
+            work.slots.interrupt(first.seq, layout.ROW_TIMED_OUT)  # the call uses the row; the task must not run
         first.deadline_ns = least
         work.slots.limit(first.row, least)
     for task in first.followers:
@@ -69,8 +69,8 @@ cdef int open_batch(Work work, Attempt first) except -1:
 cdef int finish_batch(Work work, Attempt first, uint32_t kind, object answer) except -1:
     """End the tasks of a batch, the first one last.
 
-    If the runner answered None, all are done. The end of the first task then tells the main process that all others are
-    done for which nothing was sent.
+    If the runner answered None, all are done. The main process then takes the end of the first task as the end of every
+    task for which nothing was sent.
     """
     cdef Attempt task
     cdef bint is_silent = answer is None and kind == DONE

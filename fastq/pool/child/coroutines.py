@@ -1,8 +1,8 @@
 """Run the tasks of a child that run side by side: coroutines in one event loop, plain handlers in threads beside it.
 
-The loop is entered when the next task is one of these. It is left when the next task runs alone and none of these runs.
-It is the same loop every time, so the clients and sessions that handlers bound to it stay valid. Each task runs in a
-context of its own, a copy of the child's context at the start.
+The loop is entered when the next task is one of these. It is left when the next task runs alone and none of these is
+running. It is the same loop every time, so the clients and sessions that handlers bound to it stay valid. Each task
+runs in a context of its own, a copy of the child's context at the start.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ class Coroutines:
                 self._stop()
                 return
             # Without a free row, or behind a plain task, new records can wait, and so can the order to exit: each task
-            # that ends calls this again. While no task runs, none will end, so this must look on.
+            # that ends calls this function again. While no task runs, none will end, so the function must read on.
             row = self._free[-1] if self._free else NO_ROW
             has_row = row != NO_ROW or self._work.thread_rows
             if not is_idle and (not has_row or self._work.must_wait(row) or self._work.must_exit):

@@ -63,7 +63,7 @@ class ChildSetup:
 
 
 class Host:
-    """The system calls of the child's hot loop: it sleeps, passes segments and measures memory by them."""
+    """The system calls of the child's hot loop, by which the child sleeps, passes segments, and measures its memory."""
 
     def __init__(self, setup: ChildSetup) -> None:
         self.ring_fd = setup.ring_fd

@@ -45,7 +45,8 @@ class Threads:
 
     def _start(self, task: Attempt) -> None:
         try:
-            # Start it before the task begins: a new thread must wait for the GIL, which this task might not release.
+            # Start the next thread before the task begins: a new thread must wait for the GIL, which this task might
+            # not release.
             self.prepare()
         except (RuntimeError, MemoryError) as error:
             if not self._is_short:

@@ -102,8 +102,8 @@ cdef class Attempt:
     cdef bytes unsent
     # Python's id of the thread that is in the task's user code, where it may be interrupted; 0 for none.
     cdef unsigned long thread
-    # In the first task of a batch, ``followers`` are the others, and ``called`` all whose time was not up at the start.
-    # In the others, ``leader`` is the first.
+    # In the first task of a batch, ``followers`` are the other tasks, and ``called`` are all tasks whose time was not
+    # up at the start. In the other tasks, ``leader`` is the first task.
     cdef readonly list followers
     cdef list called
     cdef Attempt leader

@@ -88,7 +88,7 @@ cdef class ChildQueue:
     cdef bint reserved_for_async
     # Set by the dispatcher: until when the child gets no coroutine that would have to wait for a row.
     cdef int64_t strict_until
-    # The child's read position and the time at its last sign of life, and the time of the last look.
+    # The child's read position and the time, both at its last sign of life; and the time of the last check.
     cdef uint64_t alive_head
     cdef int64_t alive_at
     cdef int64_t looked_at

@@ -83,8 +83,8 @@ cdef class Submission:
     """A task as the pool sees it.
 
     ``key`` belongs to the caller. Run times are estimated by ``type``. If it ``is_awaited``, its end is reported at
-    once, unless the next one in its child is awaited, too. If it ``is_async``, it runs beside others in its child: as a
-    coroutine, or in a thread if it also ``is_threaded``. Tasks with the same ``batch`` may be run by one call.
+    once, unless the next task in its child is awaited, too. If it ``is_async``, it runs beside others in its child: as
+    a coroutine, or in a thread if it also ``is_threaded``. Tasks with the same ``batch`` may be run by one call.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ cdef class ChildQueue:
         return len(self.in_flight) - self.following
 
     cdef Py_ssize_t at_once(self) noexcept:
-        """Return how many tasks of the child's sorts run side by side; for an idle child, the least number."""
+        """Return how many tasks of the child's sorts run side by side; for an idle child, the lowest number."""
         cdef Py_ssize_t coroutines = self.slots.count - self.threads
         if self.is_mixed():
             return self.slots.count
@@ -461,8 +461,8 @@ cdef class ChildQueue:
     cdef list take_back(self, Submission submission):
         """Withdraw a submission with all of its batch; return them, or nothing if the child has begun it.
 
-        After a withdrawal the caller must wake the child: it may have waited for a row for this submission, and have
-        one for the next.
+        After a withdrawal the caller must wake the child: it may have waited for a row for this submission, and have a
+        row for the next submission.
         """
         cdef Submission unit = submission if submission.leader is None else submission.leader
         if not self.tasks.take_back(unit.position):

@@ -40,8 +40,8 @@ cdef int MEAN_SPAN = 64
 # For the share that a task has in a call. Narrow, since a call may take long, and the next one should be full.
 cdef int SHARE_SPAN = 16
 # How long a few tasks wait here for a row, or for the child that is reserved for them. Then they are returned, since
-# another server may have a free one. A reserved child stays reserved for so long after it has run dry. Returned tasks
-# come back from Redis much sooner.
+# another server may have a free row. A reserved child also stays reserved for so long after it has run dry, which is
+# more than returned tasks need to come back from Redis.
 cdef int64_t PATIENCE_NS = 1_000_000_000
 # How many tasks of a sort may wait in this way. More would take the places of tasks that could start.
 cdef int PATIENT_TASKS = 16
@@ -371,7 +371,8 @@ cdef class Dispatcher:
         self.put_back(stuck + late)
         events = self.dispatch()
         if now >= self.next_return and any([submission.queue is None for submission in stuck]):
-            limit = now  # other servers may have room; but seldom: with more children than cores, some tasks look stuck
+            # Other servers may have room. Not often, since with more children than cores, some tasks only look stuck.
+            limit = now
             self.next_return = now + <int64_t>(1.5 * self.prefetch_ns)
         return events + return_late(self, limit, now)
 

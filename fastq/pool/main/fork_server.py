@@ -193,7 +193,7 @@ class ForkServer:
         text = f"the preloader (process {preloader.pid}) died; its children are replaced"
         have_worked = [user.on_lost(preloader) for user in self._users]
         if preloader is not self._preloader:
-            self._on_notice(text)  # children of the current preloader replace these, as would have happened anyway
+            self._on_notice(text)  # its children are replaced by children of the current preloader in any case
             return
         if time.monotonic() - self._loaded_s < _YOUNG_S and not any(have_worked):
             self._failed(text)

@@ -18,7 +18,7 @@ from fastq.pool.main.dispatcher import Dispatcher
 
 @dataclass(slots=True)
 class Seat:
-    """The place of one child: the child that works, and its successor; ``device`` is theirs, "" for none."""
+    """The place of one child: the child that works, and its successor; both have the ``device``, "" for none."""
 
     device: str = ""
     current: Child | None = None
@@ -112,7 +112,7 @@ class Seats:
         child.state = ChildState.LEAVING
         child.queue.set_open(False)
         if child.is_outdated:
-            child.queue.announce_stop()  # only now: the tasks that this ends may begin elsewhere at once
+            child.queue.announce_stop()  # only now, since the tasks that end because of it may begin elsewhere at once
         if child.queue.is_over_memory:
             size_mb = child.queue.rss / 1e6
             self._tell(

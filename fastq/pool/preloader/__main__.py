@@ -79,7 +79,7 @@ class Preloader:
         for pid in self._children:
             kill_group(pid)
         with contextlib.suppress(ChildProcessError):
-            signal.alarm(_SETTLE_S)  # init gets a child that is stuck in the kernel
+            signal.alarm(_SETTLE_S)  # init will reap a child that is stuck in the kernel
             while True:
                 os.wait()
 

@@ -176,7 +176,7 @@ cdef class Ring:
                     raise RingCorruptError(f"pad at {self.head} goes beyond tail {tail}")
                 self.head += to_end
                 if self.low_at != NOWHERE:
-                    self.low_at = tail - (tail - self.head) // LOW  # a pad is no work
+                    self.low_at = tail - (tail - self.head) // LOW  # pads do not count as work
                 continue
             record.size = (<uint32_t *>(at + SIZE_AT))[0]
             record.end = self.head + ((HEADER + record.size + ALIGN - 1) & ~(ALIGN - 1))

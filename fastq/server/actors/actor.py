@@ -73,7 +73,7 @@ class Actor:
             self._sleeping.set_result(None)
 
     async def wind_down(self, within_s: float) -> None:
-        """Start no further tick, and wait for the end of the current one, up to a number of seconds."""
+        """Start no further tick, and wait for the current tick, at most ``within_s`` seconds."""
         self._finishing = True
         self.wake()
         if self._task is not None:
@@ -85,7 +85,7 @@ class Actor:
             self.wake()
 
     async def finish(self, within_s: float) -> None:
-        """End after the current tick, or in the middle of it after a number of seconds.
+        """End after the current tick, or in the middle of the tick once ``within_s`` seconds are over.
 
         For actors whose ticks hold replies of Redis: a canceled tick would lose these replies.
         """
@@ -189,7 +189,7 @@ class Actor:
     def _ring(self) -> None:
         """Wake the actor if its pause is over.
 
-        The timer may be an earlier pause's, since a pause that ends early leaves it.
+        The timer may belong to an earlier pause, since a pause that ends early does not cancel its timer.
         """
         self._timer = None
         if self._sleeping is None:

@@ -334,7 +334,7 @@ class GroupBackoff:
         wait_s = min(2 * wait_s, LONGEST_WAIT_S) or FIRST_WAIT_S
         self._known[queue, group] = (wait_s, self._clock.monotonic_s() + wait_s)
         if len(self._known) > MAX_KNOWN_WAITS:
-            del self._known[next(iter(self._known))]  # the one with the oldest failure
+            del self._known[next(iter(self._known))]  # the group whose failure is the oldest
         return wait_s
 
     def forget(self, queue: str, group: str) -> None:

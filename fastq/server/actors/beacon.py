@@ -41,7 +41,7 @@ from fastq.server.inflight.in_flight import InFlight
 
 AT_FIRST: Final = 1000
 AT_ONCE: Final = 100
-"""The most silent servers that one tick looks at.
+"""How many silent servers one tick looks at.
 
 In the first tick all other servers count as silent, and the limit is ``AT_FIRST``.
 """

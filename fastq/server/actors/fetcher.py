@@ -407,7 +407,7 @@ class Fetcher(PerNodeActor):
     # Failures ---------------------------------------------------------------------------------------------------
 
     async def _ask_failing(self) -> None:
-        """Ask the queues in an outage whether it is over, because without room no dequeue would show that."""
+        """Ask the queues of an outage whether the outage is over, because without room no dequeue would show it."""
         queues = self._failing.in_outage().difference(self._still_resting())
         await self._per_node.spread(queues, str, self._ask)
 

@@ -1,4 +1,4 @@
-"""The historian: adds this server's counts of tasks to the history of their queues.
+"""The historian: adds this server's counts of tasks to the history of the queues.
 
 Wakes: every 5 s. Writes: the counts since the last time, to the current minute and hour, and by type to the current
 ten minutes. If it dies: unwritten counts are lost; a killed server loses at most one interval.

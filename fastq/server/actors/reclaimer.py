@@ -69,7 +69,7 @@ class Reclaimer:
             before = stale
 
     async def _sets(self, queue: str, until_s: int | None, get_on: Callable[[], None]) -> list[AggregationSet]:
-        """List sets; members that are not sets are removed, so that they do not hide sets."""
+        """List sets; members of the list that name no set are removed, so that they do not hide sets."""
         while True:
             found = await self._commands.run(list_sets(queue, until_s, SETS_AT_ONCE))
             if not found.foreign or not await self._commands.run(drop_sets(queue, found.foreign)):

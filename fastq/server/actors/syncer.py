@@ -3,9 +3,9 @@
 Wakes: a second after a write of ends has failed, or once Redis is known to answer again. Each write checks the owner.
 If a task is gone after a write of ours whose reply was lost, that write succeeded. A lease that has ended is still ours
 until a recoverer takes the task, and no recoverer can while Redis is away: results are kept however long an outage
-lasts. Nothing is fetched meanwhile, so there are no more results than there were tasks in flight when it began. A write
-that Redis refuses for good is given up at the end of the lease that its task had at the refusal. Each node of a cluster
-gets its own writes. If it dies: the tasks are recovered after their leases, and run again.
+lasts. Nothing is fetched meanwhile, so there are no more results than there were tasks in flight when the outage began.
+A write that Redis refuses for good is given up at the end of the lease that its task had at the refusal. Each node of a
+cluster gets its own writes. If it dies: the tasks are recovered after their leases, and run again.
 """
 
 import asyncio

@@ -82,7 +82,7 @@ class Waker(Actor):
 
     @property
     def delay_s(self) -> float:
-        """Return how long pushes may go unnoticed, because another server took the last one (seconds)."""
+        """Return how many seconds pushes may go unnoticed, because another server took the last task."""
         return self._delay_s if self._delays else 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""Calls to parts of a server that are made after their callers."""
+"""Calls from one part of a server to another part that is created later."""
 
 from collections.abc import Callable
 from typing import Generic, ParamSpec

@@ -49,7 +49,7 @@ cdef class TaskLines:
     def take(self) -> memoryview:
         """Return the lines and remove them; they are valid until the next call.
 
-        Two buffers are used by turns, because new memory would cost more than the lines.
+        Two buffers are used alternately, because new memory would cost more than the lines.
         """
         lines = memoryview(self.buffer)[: self.size]
         self.buffer, self.other = self.other, self.buffer

@@ -63,7 +63,7 @@ class AckWriter:
             self._ends.keep(ours, BrokerConnectionError("the write was canceled", maybe_applied=True))
             raise
         except Exception as error:
-            # A defect. Without this, its tasks would stay in flight forever.
+            # A defect. Without this, the tasks would stay in flight forever.
             self._ends.keep(ours, BrokerError(f"internal error: {error!r}", maybe_applied=True))
             raise
         finally:

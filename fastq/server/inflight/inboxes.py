@@ -75,7 +75,7 @@ class Inboxes:
             self.note(telling.result())
 
     def note(self, results: Iterable[Any]) -> None:
-        """Log the first failure to tell."""
+        """Log the first message that could not be published."""
         error = next((each for each in results if isinstance(each, BrokerError)), None)
         if error is not None and not self._has_failed:
             self._has_failed = True

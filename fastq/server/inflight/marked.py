@@ -1,4 +1,4 @@
-"""The operations beside the ends of marked tasks: another run of a task's key, and the early release of its lock."""
+"""Further operations with the ends of marked tasks: the next run of a task's key, and the early release of its lock."""
 
 import asyncio
 import logging

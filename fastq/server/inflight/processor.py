@@ -373,7 +373,7 @@ class Processor(PoolListener):
             ended.append(self._end(task, event))
 
     def _goes_again(self, task: InFlightTask, event: Event) -> bool:
-        """Return whether a task runs again because its child was killed, now or earlier, for a reason outside of it."""
+        """Return whether a task runs again because its child was killed, now or earlier, for another reason."""
         if self._is_closed:
             return False
         if event.kind is EventKind.RERUN:

@@ -205,7 +205,7 @@ class UncertainDequeues:
         self._under_way.append(calls)
 
     def end(self, calls: Sequence[DequeueCall]) -> None:
-        """Note that these queues have answered, or will not."""
+        """Note that these queues have answered, or will not answer."""
         self._under_way.remove(calls)
 
     def bring(self, call: DequeueCall, leased: Leased, asked: Moment) -> None:

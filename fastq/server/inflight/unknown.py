@@ -71,7 +71,7 @@ class UnknownTypes:
         return None
 
     def _delay_s(self) -> int:
-        """Return the delay (seconds) of a task that another server can take; it may come back if that one is busy."""
+        """Return the delay (seconds) of a task that another server can take; a busy server may give the task back."""
         now_s = self._clock.monotonic_s()
         if now_s >= self._counted_until_s:
             self._passed_on, self._counted_until_s = 0, now_s + COUNTED_FOR_S

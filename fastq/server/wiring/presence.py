@@ -26,7 +26,7 @@ from fastq.worker.shared.description import AppDescription
 
 MAX_PAYLOAD: Final = 4096
 MAX_PAYLOADS: Final = 1_000_000
-"""The limit for all running tasks together: the data is written to Redis again with each heartbeat."""
+"""The limit for all running tasks together: all published data is written to Redis again with each heartbeat."""
 _KINDS: Final = {Sort.PLAIN: "process", Sort.THREADED: "thread", Sort.ASYNC: "coroutine"}
 
 

@@ -113,9 +113,9 @@ class ServerProcess:
     load_s = 0.0
     """How long it took until all children were ready."""
     has_begun = False
-    """Whether it has begun to fetch."""
+    """Whether this server has begun to fetch."""
     has_finished = False
-    """Whether it ended because nothing was left to do, not because it was stopped."""
+    """Whether this server ended because nothing was left to do, not because it was stopped."""
     _failure: PoolStartError | None = None
 
     def __init__(
@@ -310,7 +310,7 @@ class ServerProcess:
         self.has_begun = True
 
     def _note_reload(self) -> None:
-        """Publish what the new code serves; log which of it this server does not serve, if that has changed."""
+        """Publish what the new code serves; log which of its tasks this server does not serve, if that has changed."""
         self.presence.serve(self.processor.app)
         self._log_unserved()
 
@@ -379,7 +379,7 @@ class ServerProcess:
             if self.processor.has_taken_all:
                 self.pool.let_batches_go()
             if not is_empty or self.aggregation.is_busy or self.processor.taken != taken_when_asked:
-                taken_when_asked = -1  # a task is here, or about to be enqueued
+                taken_when_asked = -1  # there is a task here, or one is about to be enqueued
             if is_empty and not self.aggregation.is_busy and self.fetcher.all_resting:
                 now_s = self._clock.monotonic_s()
                 if taken_when_asked < 0:
@@ -421,7 +421,7 @@ class ServerProcess:
         await self.forks.stop()
         await stop_all(self.subscriber)
         await self._write_what_is_left(left_s())
-        last_s = LAST_WRITES_S if answers() else GOODBYE_S  # checked now: an actor that is stopped clears its failures
+        last_s = LAST_WRITES_S if answers() else GOODBYE_S  # asked now: stopping an actor clears its failures
         await asyncio.gather(self.heartbeater.finish(last_s), self.historian.finish(last_s))
         await stop_all(*self.actors)
         self.stall.stop()
@@ -429,7 +429,7 @@ class ServerProcess:
         await within(LAST_WRITES_S, self._broker.close())
 
     async def _write_what_is_left(self, seconds: float) -> None:
-        """Write all unsaved ends while there is time; log those that are left."""
+        """Write all unsaved ends while there is time; log the ends that are left."""
         await self.fetcher.finish(seconds / 4)
         self.acker.release()
         await within(seconds, self._last_writes(seconds / 4))
