@@ -88,8 +88,8 @@ class ChildInfo:
     """A child of a fastq server, in which handlers run.
 
     ``state`` is "starting", "idle", "busy" or "leaving". ``since`` is when the child began to start, became ready for
-    tasks, or began to leave. ``rss`` is the child's memory in bytes, 0 if it has not been measured. ``task_ids`` are
-    the ids of its running tasks, as many as there was room for.
+    tasks, or began to leave. ``rss`` is the size of its memory in bytes, 0 if that is unknown. ``task_ids`` are the ids
+    of its running tasks, as many as there was room for.
     """
 
     pid: int

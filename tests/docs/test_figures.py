@@ -34,7 +34,6 @@ NONE_OF_OURS: Final = (
     "Measured with a producer of one thread, 50 tasks",  # the table below it is cited
     "Measured with\nSIGKILL of Redis and its start",  # as above
     "| figure | how it is measured |",
-    "`rss` is its memory",
 )
 """Parts of paragraphs in which the word means something else."""
 
