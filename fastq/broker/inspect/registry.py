@@ -42,5 +42,5 @@ def read_registry() -> Flow[list[RegistryEntry]]:
 
 
 def forget_stale(index: str, before_s: int) -> Operation[int]:
-    """Remove the members of a list that expired before a second; returns how many."""
+    """Remove the members of a list that expired before the given second; returns how many."""
     return Operation("ZREMRANGEBYSCORE", (INDEXES[index],), ("-inf", f"({before_s}"), int, idempotent=True)

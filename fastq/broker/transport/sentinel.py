@@ -122,7 +122,7 @@ class Known:
         return sorted(sentinels, key=lambda sentinel: sentinel is not self.first)
 
     def note(self, service_name: str, answer: _Answer, *, may_go_back: bool) -> bool:
-        """Take an answer, unless a later one has come meanwhile; log a switch, and return whether it is one."""
+        """Take an answer, unless a later one has come meanwhile; log a switch, and return whether there was one."""
         with self._lock:
             if answer.epoch < self.epoch and not may_go_back:
                 return False

@@ -419,7 +419,7 @@ cdef class Work:
         finally:
             if shielded is not None:
                 self.enter_handler(shielded)
-                self.tell(shielded)  # it may have been interrupted meanwhile
+                self.tell(shielded)  # the task may have been interrupted meanwhile
         return 0
 
     def disown(self) -> None:

@@ -176,7 +176,7 @@ cdef class ChildQueue:
         return len(self.in_flight) - self.following
 
     cdef Py_ssize_t at_once(self) noexcept:
-        """Return how many tasks of the child's sorts run side by side; for an idle child, the lowest number."""
+        """Return how many tasks of the sorts in the child can run at once; for an idle child, the lowest number."""
         cdef Py_ssize_t coroutines = self.slots.count - self.threads
         if self.is_mixed():
             return self.slots.count

@@ -49,7 +49,7 @@ UNKNOWN_PAUSE_S: Final = 0.01
 AWAITED_S: Final = 0.25
 """How long room is reserved for the tasks that a node of a cluster was asked for; a slower node holds up no other."""
 VAIN_S: Final = 0.4
-"""The least rest of a queue whose due lanes gave nothing twice in a row: other servers serve these lanes already."""
+"""The shortest rest of a queue whose due lanes gave nothing twice in a row: other servers serve these lanes already."""
 SHORTEST_REST_S: Final = 0.001
 NOTHING_TO_DO_S: Final = 3600.0
 _NONE: Final[frozenset[str]] = frozenset()

@@ -53,7 +53,7 @@ class TaskLog:
         self.is_open = True
 
     def add(self, tasks: list[InFlightTask], end: str | None = None) -> None:
-        """Add the lines of tasks that have ended; ``end`` names their end, instead of their dispositions."""
+        """Add the lines of tasks that have ended; ``end``, if given, replaces the names of their dispositions."""
         if self._output is not None:
             now_ns = self._clock.unix_ns()
             seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ns // 1_000_000_000))

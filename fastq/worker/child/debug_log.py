@@ -1,4 +1,4 @@
-"""The log lines of running tasks: debug lines at start and end, and in JSON the task's data in each of its lines."""
+"""The log of running tasks: debug lines at start and end; in JSON, each line of a handler has its task's data, too."""
 
 import logging
 import time
