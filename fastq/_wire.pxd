@@ -1,5 +1,5 @@
-# Protocol Buffers' wire format over raw memory: what Google's Go package accepts, and nothing it refuses.
-# Every read checks its bound before it touches a byte. Reading functions return 0 or an Error, and none raises.
+# Protocol Buffers' wire format over raw memory: what Google's Go package accepts, and nothing that it refuses.
+# Every read checks its bound before it touches a byte. Reading functions return 0 or an Error, and no function raises.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy

@@ -19,7 +19,7 @@ READ_AT_ONCE: Final = 500
 """The number of ends whose results are read together."""
 
 NEW_WITHIN_S: Final = 0.05
-"""How long a wait for a just submitted task waits for a message before the first look at the task."""
+"""How long to wait for a message about a task that was just submitted, before the first look at that task."""
 
 
 class Hear(NamedTuple):

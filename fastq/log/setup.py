@@ -144,7 +144,7 @@ def set_up_logging(level: str, form: str, about: About = dict, clock: Clock | No
 
 
 def log_apps_lines() -> None:
-    """Send the app's own lines to the handler of fastq's log, if that writes JSON and the root logger has no handlers.
+    """Send the app's own lines to the handler of fastq's log, if it writes JSON and the root logger has no handlers.
 
     The level of the root logger stays as it is.
     """

@@ -103,7 +103,7 @@ def due_channel(queue: str) -> str:
 
 
 def inbox_channel(inbox: str) -> str:
-    """Name the channel on which a client hears that tasks have ended for which it waits; not asynq's."""
+    """Name the channel on which a client hears of the ends of its tasks; not asynq's."""
     return f"asynq:inbox:{inbox}"
 
 
@@ -206,7 +206,7 @@ def pending(queue: str) -> str:
 
 
 def active(queue: str) -> str:
-    """Name the list of ids of running tasks."""
+    """Name the list of active ids: of the tasks that servers have taken."""
     return f"asynq:{{{queue}}}:active"
 
 
@@ -244,7 +244,7 @@ def moving(queue: str) -> str:
 
 
 def moved(queue: str) -> str:
-    """Name the hash of tasks that left this queue and may not have arrived in another queue; not asynq's."""
+    """Name the hash of tasks that left this queue and may not be in another yet, by ``token:id``; not asynq's."""
     return f"asynq:{{{queue}}}:moved"
 
 
@@ -409,7 +409,7 @@ def held_prefix(queue: str) -> str:
 
 
 def held(queue: str, lane: str) -> str:
-    """Name the set of ids of tasks that run in a lane, or in a pool (``pool:*``); not asynq's."""
+    """Name the set of the ids that occupy the slots of a lane, or of a pool (``pool:*``); not asynq's."""
     return f"asynq:{{{queue}}}:h:{lane}"
 
 
