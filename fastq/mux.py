@@ -185,7 +185,7 @@ class ServeMux(Generic[TaskT]):
         self._middleware: tuple[Middleware[TaskT], ...] = ()
         self._start_hooks: tuple[Callable[[], object], ...] = ()
         self._stop_hooks: tuple[Callable[[], object], ...] = ()
-        self._built: dict[str | None, Handler[TaskT]] = {}  # by pattern, in middleware; None: no pattern matches
+        self._built: dict[str | None, Handler[TaskT]] = {}  # handlers in middleware, by pattern; None: no match
         self._routes: dict[str, Handler[TaskT]] = {}  # the same handlers by type
         self._noted: set[str] = set()  # prefixes that need no log line about longer types
         self._included: tuple[ServeMux[TaskT], ...] = ()  # the muxes in this one, directly or through another

@@ -1,9 +1,9 @@
 """Encoding and decoding of asynq's messages about servers, running tasks and schedulers.
 
 Each message is a class of ``fastq.wire.messages`` here; on the wire it is a ``protobuf`` message with fields of the
-same names. Times have nanoseconds on the wire and microseconds here, so reading rounds down. A time outside of the years
-1 to 9999 becomes the nearest time that Python has. ``None`` is Go's zero time. Every time is written. A missing time is
-read as the epoch, as in Go. These functions are not in ``codec``, because a producer needs no ``protobuf``.
+same names. Times have nanoseconds on the wire and microseconds here, so reading rounds down. A time outside of the
+years 1 to 9999 becomes the nearest time that Python has. ``None`` is Go's zero time. Every time is written. A missing
+time is read as the epoch, as in Go. These functions are not in ``codec``, because a producer needs no ``protobuf``.
 """
 
 from collections.abc import Mapping

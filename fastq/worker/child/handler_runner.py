@@ -1,6 +1,6 @@
 """The runner of tasks in a child: it decodes a task, calls the handler that the mux finds, and reports the outcome.
 
-The pool loads this by name, with a JSON argument that names the app and its hooks.
+The pool loads the runner by name, with a JSON argument that names the app and its hooks.
 """
 
 import asyncio
