@@ -230,7 +230,7 @@ def _of_schedulers(entries: Sequence[SchedulerEntry], now: datetime) -> list[Met
 def _ticks(counts: Mapping[str, Mapping[str, int]], entries: Sequence[SchedulerEntry]) -> CounterMetricFamily:
     """Return the counters of ticks.
 
-    Each type of a running scheduler's entries has a value, 0 without ticks, so that its first tick shows as an increase.
+    Each type of a running scheduler's entries has a value, 0 without ticks; so a first tick shows as an increase.
     """
     ticks = CounterMetricFamily(
         "fastq_scheduler_ticks",
