@@ -37,7 +37,7 @@ def glob_of(prefix: str) -> str:
 
 
 def has_keys(queue: str) -> Flow[bool]:
-    """Scan all keys of Redis until one of a queue is found."""
+    """Return whether Redis has any key of a queue; all keys are scanned until one is found."""
     cursor: str | None = "0"
     while cursor is not None:
         page: KeyPage = yield scan_keys(queue, glob_of(keys.queue_prefix(queue)), cursor)

@@ -271,7 +271,7 @@ class Unlisted(NamedTuple):
 
 
 def unlist_due_groups(queue: str) -> Operation[Unlisted]:
-    """Take groups off the list that have no tasks, and for which no task is scheduled; check up to 500."""
+    """Take groups without tasks, for which no task is scheduled either, off the list; check up to 500 groups."""
     return scripted(
         "unlist_due_groups",
         (keys.groups(queue), keys.scheduled(queue), keys.scheduled_groups(queue), keys.aggregation_sets(queue)),

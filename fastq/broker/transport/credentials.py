@@ -19,7 +19,7 @@ from redis.exceptions import AuthenticationError, RedisError
 from fastq.broker.transport.faults import CredentialsError
 
 Ask: TypeAlias = Callable[[str], Awaitable[object]]
-"""Calls the function with this name elsewhere, in bounded time, and returns its result."""
+"""A function that has the user's function of the given name called elsewhere, in bounded time; returns the result."""
 
 ASK_EVERY_S: Final = 60.0
 ASK_AGAIN_S: Final = 5.0

@@ -60,7 +60,7 @@ class Running:
 
 
 class ChildCensus(NamedTuple):
-    """A child: what it does, since when it has been ready or leaving (CLOCK_MONOTONIC), its memory by the last look."""
+    """A child: what it does, since when it has been ready or leaving (CLOCK_MONOTONIC), its memory at the last look."""
 
     pid: int
     state: str

@@ -36,7 +36,7 @@ class _UncertainEnd:
     """An end whose write failed. It may be in doubt, refused, both or neither."""
 
     since_s: float
-    """When its first write failed (monotonic)."""
+    """When the first write of the end failed (monotonic)."""
     in_doubt: bool = False
     """A write of it may have been carried out."""
     refused: BrokerError | None = None
