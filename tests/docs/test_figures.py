@@ -30,7 +30,7 @@ NONE_OF_OURS: Final = (
     "A process that is killed leaves to the kernel",  # said to be Redis' words
     "Coroutines that end together cause only a part",
     "The limit of a part",
-    "Four children of\n50 threads wait for 200 answers",
+    "children with 50 threads each can wait for 200 answers",
     "Measured with a producer of one thread, 50 tasks",  # the table below it is cited
     "Measured with\nSIGKILL of Redis and its start",  # as above
     "| figure | how it is measured |",
