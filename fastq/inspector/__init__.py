@@ -1,7 +1,7 @@
-"""Inspector and AsyncInspector, which read queues, tasks, servers and schedulers, and act on them.
+"""Inspector and AsyncInspector, which show and change queues, tasks, servers and schedulers.
 
 Each method is a flow of broker operations, written once in a class such as ``QueueMethods``; ``driver`` makes both
-inspectors from these. The command and its dashboard talk to Redis only through this package. Servers use none of it.
+inspectors from these. The command and its dashboard talk to Redis only through this package. Servers do not use it.
 """
 
 from fastq.inspector.doctor.examination import Report

@@ -1,4 +1,4 @@
-"""ACL rules for the users of Redis that fastq runs as: for each role the keys, channels and commands that it needs.
+"""ACL rules for Redis users: for each role of fastq, the keys, channels and commands that it needs.
 
 A role's commands include those of its scripts, since Redis checks them one by one.
 """

@@ -62,18 +62,18 @@ class ActionMethods(Driver):
         check_task_id(task_id)
         data = encode_payload(payload)
         outcome: int | str = CHANGED
-        while outcome == CHANGED:  # another program has changed it between our read and our write
+        while outcome == CHANGED:  # another program has changed the task between our read and our write
             message = yield from _message(queue, task_id)
             outcome = yield update_payload(queue, task_id, message, rewrite_task_message(message, payload=data))
         _settle(queue, task_id, "update", outcome)
 
     @action
     def cancel_processing(self, task_id: str, outcome: str | None = None, *, queue: str | None = None) -> Flow[None]:
-        """Ask the server that runs a task to stop it; servers do not answer, so nothing tells whether the task ran.
+        """Ask the server that runs a task to stop it. Servers do not answer, so the call cannot report whether it ran.
 
         ``outcome`` chooses how the task ends: "retry" (as in asynq: archived if no attempt is left), "archive" or
-        "delete". Go servers always retry. ``queue`` distinguishes tasks with the same id. Go servers are told
-        only the id, so they are not told at all while a task of another queue runs under the same id.
+        "delete". Go servers always retry. ``queue`` distinguishes tasks with the same id. A Go server gets only the id,
+        so the request is not sent to Go servers while a task of another queue runs with this id.
         """
         return cancel(task_id, outcome, queue)
 
@@ -81,7 +81,7 @@ class ActionMethods(Driver):
 def cancel(task_id: str, outcome: str | None, queue: str | None) -> Flow[None]:
     """Ask the server that runs a task to stop it, and to end the task in the given way.
 
-    asynq's servers are told only the id. They are told nothing while a task of another queue runs under the same id.
+    asynq's servers get only the id. They get no request while a task of another queue runs with this id.
     """
     check_task_id(task_id)
     by_id = queue is None or not (yield from _runs_elsewhere(check_queue(queue), task_id))

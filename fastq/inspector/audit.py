@@ -1,7 +1,7 @@
 """The audit: a line of JSON in the log ``fastq.audit`` for each call of an inspector that changes something.
 
-It says who made the call, on which Redis, what was asked, what came of it, and how many tasks it changed. Payloads are
-left out.
+A line says who made the call, on which Redis, with which arguments and outcome, and how many tasks were changed.
+Payloads are left out.
 """
 
 import getpass
@@ -24,14 +24,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 HAS_AUDIT: Final[ContextVar[bool]] = ContextVar("fastq_has_audit", default=False)
-"""Whether the caller writes an audit line of its own, which also names the user behind the call."""
+"""Whether the caller writes an audit line itself, as the web UI does, whose line also names its user."""
 _SECRET: Final = frozenset({"payload"})
 
 _log = logging.getLogger("fastq.audit")
 
 
 def audited(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Callable[Concatenate[Any, P], Flow[T]]:
-    """Let a method that changes something write an audit line, unless it refuses its arguments."""
+    """Make a method write an audit line for each call, unless it refuses its arguments."""
     its = signature(flow)
 
     @wraps(flow)
@@ -59,10 +59,10 @@ def audited(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Callable[Concatenat
 
 
 def note_change(action: str, where: str, notes: dict[str, Any]) -> None:
-    """Write the line of a change."""
+    """Write the audit line of a change."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # there is no user with this number
+    except (KeyError, OSError):  # the user id has no name
         user = str(os.getuid())
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     who = {"time": now, "user": user, "host": socket.gethostname(), "pid": os.getpid(), "redis": where}
@@ -70,7 +70,7 @@ def note_change(action: str, where: str, notes: dict[str, Any]) -> None:
 
 
 def _plain(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments that a line may show: names, states, numbers, limits, and the question of a job."""
+    """Return the arguments that an audit line may show: names, states, numbers, limits, and the question of a job."""
     said = {name: getattr(value, "question", value) for name, value in given.items() if name not in _SECRET}
     said = {name: value.value if isinstance(value, Enum) else value for name, value in said.items()}
     said = {name: str(value) if isinstance(value, Limit) else value for name, value in said.items()}

@@ -1,4 +1,4 @@
-"""The inspector's actions on all tasks of a state, or on a whole queue; in pieces, so not atomic."""
+"""The inspector's actions on all tasks of a state, or on a whole queue. They work in chunks, so they are not atomic."""
 
 import logging
 from collections.abc import Mapping
@@ -76,8 +76,8 @@ class BulkMethods(Driver):
     ) -> Flow[int]:
         """Delete all tasks in ``state`` (any but active), with their unique locks; returns how many there were.
 
-        It deletes as many tasks as there are now, a few hundred per round trip; tasks that arrive meanwhile may stay.
-        ``progress`` is called before each piece, and may end the work by raising an exception.
+        It deletes as many tasks as there are at the start, a few hundred per round trip, so tasks that arrive meanwhile
+        may remain. ``progress`` is called before each chunk, and may end the work by raising an exception.
         """
         return delete_all_tasks(queue, state, group, progress)
 
@@ -129,15 +129,15 @@ class BulkMethods(Driver):
         """Delete a queue with all its keys; ``QueueNotEmptyError`` if it has tasks, in any state.
 
         With ``force`` its tasks are deleted too, except active ones: a queue with active tasks is not deleted. The
-        queue is paused meanwhile. All keys of Redis are scanned in pieces for leftovers. A task enqueued meanwhile
-        creates the queue anew; with ``force`` that task may be deleted.
+        queue is paused meanwhile. All keys of Redis are scanned in chunks for leftovers. A task enqueued meanwhile
+        creates a new queue of the same name; with ``force`` that task may be deleted.
 
-        A queue that is not listed is deleted, too, if it has keys: asynq's ``DeleteQueue`` leaves some. A queue of the
-        same name that is made later inherits nothing of it: no pause, no rule of the archive.
+        A queue that is not listed is deleted, too, if it has keys: asynq's ``DeleteQueue`` leaves some behind. So a
+        later queue of the same name inherits no pause and no rule of the archive.
 
         If Redis fails, or ``progress`` ends the work, the queue stays paused; call this again to delete the rest.
-        Clients in other processes list a queue only every 10 s while they enqueue, so a queue that they use again may
-        be unlisted for that long.
+        Clients in other processes add a queue to the list of queues only every 10 s, so a queue to which they enqueue
+        again may be missing there for that long.
         """
         return reporting(delete_queue(queue, self._now_ns(), force=force), progress, _count_all(queue))
 
@@ -201,7 +201,7 @@ def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
 
 
 def _require_empty(queue: str, now_ns: int) -> Flow[None]:
-    """Raise if the queue has tasks; otherwise take its groups off the list."""
+    """Raise if the queue has tasks; otherwise remove its empty groups from the list of groups."""
     stats: QueueStats = yield queue_stats(queue, now_ns / SECOND_NS)
     in_groups = 0 if any(stats.sizes.values()) else (yield from _count_grouped(queue))
     if in_groups or any(stats.sizes.values()):

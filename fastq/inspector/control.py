@@ -1,4 +1,4 @@
-"""The inspector's orders to fastq servers (shut down, quiet), and the wait for their effect."""
+"""The inspector's methods that stop or quiet fastq servers, and wait until they have done so."""
 
 import time
 from datetime import timedelta
@@ -15,25 +15,26 @@ from fastq.options import check_text
 
 LOOK_EVERY_S: Final = 0.2
 AS_FAR_AS: Final = {"quiet": {"quiet", "stopping"}, "stopping": {"stopping"}}
-"""For each state that can be waited for, the states in which the server has surely reached it."""
+"""For each status that can be waited for, the statuses that show that the server has reached it."""
 
 
 class ControlMethods(Driver):
-    """The inspector's orders to fastq servers."""
+    """The inspector's methods that stop or quiet fastq servers."""
 
     @action
     def stop_server(self, server_id: str) -> Flow[None]:
-        """Let a fastq server shut down, as SIGTERM does; ``wait_for_server(id, "stopping")`` waits until it does.
+        """Shut down a fastq server, as SIGTERM does; ``wait_for_server(id, "stopping")`` waits until it has begun.
 
-        Go servers take no orders: ``ServerNotListeningError``.
+        Go servers cannot be stopped in this way: ``ServerNotListeningError``.
         """
         return _tell(server_id, ServerOrder.STOP)
 
     @action
     def quiet_server(self, server_id: str) -> Flow[None]:
-        """Let a fastq server stop fetching and finish its tasks, as SIGTSTP does; only a restart ends this.
+        """Make a fastq server stop fetching and finish its tasks, as SIGTSTP does; only a restart ends this.
 
-        ``wait_for_server(id, "quiet")`` waits until it does. Go servers take no orders: ``ServerNotListeningError``.
+        ``wait_for_server(id, "quiet")`` waits until the server is quiet. Go servers cannot do this:
+        ``ServerNotListeningError``.
         """
         return _tell(server_id, ServerOrder.QUIET)
 
@@ -63,7 +64,7 @@ def _tell(server_id: str, order: ServerOrder) -> Flow[None]:
     try:
         listeners: int = yield count_listeners(server_id)
     except BrokerAuthError:
-        listeners = 1  # not every Redis user may count them; if nobody listens, the wait will show it
+        listeners = 1  # not every Redis user may count listeners; if the server does not listen, the wait will show it
     if not listeners:
         raise ServerNotListeningError(server_id)
     yield send_order(server_id, order)

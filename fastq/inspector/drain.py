@@ -16,7 +16,8 @@ from fastq.wire import keys
 
 SECOND_NS: Final = 1_000_000_000
 POLL_S: Final = 0.25
-"""The shortest time between two looks. Looks at many groups take longer, and so does the time between them."""
+"""The shortest time between two counts. If counting many groups takes longer, the time between counts is longer, too.
+"""
 LOOK_SHARE: Final = 0.1
 DRAINABLE: Final = (
     TaskState.PENDING,
@@ -41,11 +42,10 @@ class DrainMethods(Driver):
         pause_after: bool = False,
         progress: Callable[[Drain], object] | None = None,
     ) -> Flow[Drain]:
-        """Wait until a queue has no tasks in ``states``, or until the ``timeout``; ``Drain.empty`` tells which.
-
-        Clients may continue to enqueue. With ``pause_after``, the empty queue is paused, and tasks taken before that
-        are waited for. ``progress`` is called after each look, and may end the wait by raising. A paused queue with
-        pending tasks would never become empty, so it raises ``QueuePausedError``.
+        """Wait until a queue has no tasks in ``states``, or until the ``timeout``; ``Drain.empty`` says which. Clients
+        may continue to enqueue. With ``pause_after``, the empty queue is then paused, and the call also waits for tasks
+        that servers took before the pause. ``progress`` is called after each count, and may end the wait by raising. A
+        paused queue with pending tasks would never become empty, so it raises ``QueuePausedError``.
         """
         timeout_s = None if timeout is None else check_timeout(timeout)
         drain = _Drain(self, check_queue(queue), check_states(states, DRAINABLE), timeout_s, progress)
@@ -61,7 +61,7 @@ class _Counts(NamedTuple):
 
 
 class _Drain:
-    """The repeated looks at a queue."""
+    """The repeated counts of a queue's tasks."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class _Drain:
         return (yield from self.wait())
 
     def _pause(self, now: Drain, seconds: float) -> Flow[None]:
-        """Let time pass, in pieces, so that ``progress`` may end it."""
+        """Wait in short intervals, so that ``progress`` can end the wait."""
         until_s = time.monotonic() + seconds
         if self._timeout_s is not None:
             until_s = min(until_s, self._began_s + self._timeout_s)

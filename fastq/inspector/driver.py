@@ -1,8 +1,8 @@
 """The definitions of an inspector's methods, and the two drivers that turn them into methods: blocking and asyncio.
 
 A method is written once, as a flow of broker operations. ``operation`` marks a method that returns a value, ``stream``
-one that yields items. A class that inherits such definitions and a driver gets a plain function for each definition.
-Type checkers learn the same from the overloads of ``__get__``.
+marks a method that yields items. A class that inherits such definitions and a driver gets a function for each
+definition. The overloads of ``__get__`` give type checkers the types of these functions.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence

@@ -15,7 +15,8 @@ from fastq.inspector.search import sources_of
 from fastq.inspector.task_lines import lines_of
 from fastq.options import check_text
 
-# Most changes of state lead down this list. So a task that changes meanwhile comes twice rather than never.
+# States are exported in this order, because tasks mostly change to a later state of the list. So a task whose state
+# changes during the export comes twice rather than never.
 EXPORTED: Final = (
     TaskState.SCHEDULED,
     TaskState.AGGREGATING,
@@ -40,11 +41,11 @@ class ExportMethods(Driver):
         where: TaskFilter | None = None,
         progress: OnProgress | None = None,
     ) -> Stream[str]:
-        """Yield tasks as lines of JSON for ``import_tasks``: every byte of them, and readable fields.
+        """Yield tasks as lines of JSON for ``import_tasks``, exact to the byte, with readable fields in addition.
 
         200 tasks are read at a time, each time atomically. A task that changes its state meanwhile may come twice or
-        not at all; a queue at rest is exported exactly. ``group`` is for aggregating tasks. ``progress`` is called
-        before each page; its ``done`` counts the lines yielded so far.
+        not at all; if no task changes, each comes exactly once. ``group`` is for aggregating tasks. ``progress`` is
+        called before each page; its ``done`` counts the lines yielded so far.
         """
         known = check_states(states, EXPORTED)
         if group is not None and known != [TaskState.AGGREGATING]:

@@ -1,6 +1,6 @@
 """Tables of the values of queues and tasks that JSON, metrics, commands, dashboard, web UI and Django's admin show.
 
-An output adds rows of its own if it shows more than these values, or must have asynq's form.
+An output adds values of its own if it shows more than these, or if it must have asynq's format.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,7 +31,7 @@ class Kind(Enum):
 
 
 class Metric(NamedTuple):
-    """A metric of Prometheus; if it ``counts``, it never falls."""
+    """A metric of Prometheus: a counter if ``counts``, otherwise a gauge."""
 
     name: str
     help: str
@@ -39,9 +39,8 @@ class Metric(NamedTuple):
 
 
 Place: TypeAlias = tuple[int, str] | None
-"""The place of a value among others, and its title there.
-
-In ``stats`` and on the dashboard, a narrow terminal leaves out columns, the highest place first.
+"""The position of a value among others, and its title there. In ``stats`` and on the dashboard, a narrow terminal
+leaves out the columns with the highest positions first.
 """
 
 
@@ -49,9 +48,9 @@ class Field(NamedTuple):
     """One value of a record.
 
     ``key`` is its key in JSON: "" stands for ``name``, None for no key. ``help`` is its text in the schema. ``facts``
-    and ``stats`` are its places in the output of commands, ``dash`` on the dashboard, ``web`` in the web UI, ``admin``
-    in Django's admin. ``shown`` returns what people see, if it differs from the value in JSON. A value that ``warns``
-    is colored. An ``optional`` value is null in JSON if it is zero or empty.
+    and ``stats`` are its positions in the output of commands, ``dash`` on the dashboard, ``web`` in the web UI,
+    ``admin`` in Django's admin. ``shown`` computes the form for people, if it differs from the value in JSON. A value
+    that ``warns`` is colored. An ``optional`` value is null in JSON if it is zero or empty.
     """
 
     name: str
@@ -70,7 +69,7 @@ class Field(NamedTuple):
 
     @property
     def json_key(self) -> str:
-        """Return its key in JSON."""
+        """Return the field's key in JSON."""
         return self.key or self.name
 
     def read(self, record: Any) -> Any:
@@ -79,7 +78,7 @@ class Field(NamedTuple):
 
 
 def faced(fields: Iterable[Field], face: str) -> list[tuple[int, str, Field]]:
-    """Return place, title and field of each value of one output, such as ``facts`` or ``web``, in the table's order."""
+    """Return position, title and field of each value in one output, such as ``facts`` or ``web``, in table order."""
     return [(*getattr(field, face), field) for field in fields if getattr(field, face)]
 
 

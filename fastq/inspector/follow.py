@@ -1,7 +1,8 @@
 """The events of a queue, derived from snapshots: asynq's protocol has no stream of events.
 
-Each snapshot is bounded: the ids that entered each state last, and the tasks of at most ``LOOKED_UP`` of them. Tasks
-that come and go between two snapshots are not seen, only counted, as far as Redis counts them.
+Each snapshot is bounded: it has the ids that entered each state last, and reads the tasks of at most ``LOOKED_UP`` of
+them. Tasks that come and go between two snapshots are not seen. Their runs are only counted, with the counters that
+servers keep in Redis.
 """
 
 from collections import OrderedDict
@@ -54,9 +55,9 @@ class FollowMethods(Driver):
         """Yield the events of a queue from now on, without end; the queue is read every ``interval`` seconds.
 
         Redis has no stream of events, so the last 200 ids of each state are compared with those of the previous
-        snapshot. A task that came and was done between two snapshots is not seen, but runs that ended unseen are
-        counted ("missed"). ``progress`` is called now and then while nothing happens, and may end the stream by raising
-        an exception.
+        snapshot. A task that was enqueued and done between two snapshots is not seen, but such runs are counted
+        ("missed"). ``progress`` is called now and then while there are no events, and may end the stream by raising an
+        exception.
         """
         if not interval > 0:
             raise ValueError(f"interval must be more than 0 seconds: {interval!r}")
@@ -102,7 +103,7 @@ class Follower:
         return events + ([TaskEvent("missed", runs=missed)] if missed > 0 else [])
 
     def _begin(self, now_ns: int) -> Flow[list[TaskEvent]]:
-        """Note the present tasks."""
+        """Record the current tasks."""
         yield from require_queue(self._queue)
         peek: Peek = yield peek_queue(self._queue, WINDOW)
         self._last, self._looked = peek, at_unix_ns(now_ns)
@@ -114,7 +115,7 @@ class Follower:
         return []
 
     def _look_up(self, ids: Sequence[bytes], now_ns: int) -> Flow[dict[bytes, TaskInfo | None]]:
-        """Describe some tasks; if they are many or large, only the first ones."""
+        """Read some tasks; if there are many or large ones, only the first."""
         asked = ids[:LOOKED_UP]
         found: list[FoundTask] = (yield read_tasks(self._queue, asked)) if asked else []
         pairs = zip(asked, found, strict=False)
@@ -123,8 +124,8 @@ class Follower:
     def _in_question(self, peek: Peek) -> Iterator[bytes]:
         """Yield the ids to look up.
 
-        First those that left active: they ran. Then those that are new in a state. Last those that left pending, retry
-        or scheduled.
+        Ids that have left active come first, since these tasks ran. Then come ids that are new in a state, and then ids
+        that have left pending, retry or scheduled.
         """
         yield from self._left(peek, TaskState.ACTIVE)
         for state in (TaskState.ACTIVE, TaskState.ARCHIVED, TaskState.RETRY, TaskState.COMPLETED, TaskState.SCHEDULED):
@@ -134,13 +135,13 @@ class Follower:
             yield from self._left(peek, state)
 
     def _came(self, peek: Peek, state: TaskState) -> Iterable[bytes]:
-        """Return the ids that are new in a state, but none of a big set that is not in the order of arrival."""
+        """Return the ids that are new in a state; none if the state has many ids in another order than arrival."""
         is_whole = state in (TaskState.ACTIVE, TaskState.ARCHIVED) or peek.sizes[state] <= WINDOW
         ids = peek.ids[state] if is_whole else []
         return [task_id for task_id in ids if not self._is_known_in(task_id, state)]
 
     def _new_in_pending(self, peek: Peek) -> Iterator[bytes]:
-        """Return the ids before the first known one; all ids behind that are older."""
+        """Return the ids before the first known id; all ids behind it are older."""
         for task_id in peek.ids[TaskState.PENDING]:
             if self._is_known_in(task_id, TaskState.PENDING):
                 return
@@ -159,7 +160,7 @@ class Follower:
         return known is not None and known.state is state
 
     def _noted(self, task_id: bytes, info: TaskInfo | None, peek: Peek) -> TaskEvent | None:
-        """Note the state of a task; returns an event if it has changed."""
+        """Record the state of a task; returns an event if the state has changed."""
         known = self._known.pop(task_id, None)
         name = task_id.decode(errors="replace")
         if info is None:

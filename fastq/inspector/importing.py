@@ -25,7 +25,7 @@ from fastq.options import check_queue_name
 LINES_A_CALL: Final = 200
 MAX_CALL_BYTES: Final = 256_000
 NAMED: Final = 20
-"""The most left-out lines that are listed, of each kind."""
+"""How many of the lines that are left out are listed, for each kind."""
 
 
 class ImportMethods(Driver):
@@ -43,12 +43,12 @@ class ImportMethods(Driver):
     ) -> Flow[ImportReport]:
         """Import tasks that ``export_tasks`` wrote, in the states that they had; all into ``queue`` if it is given.
 
-        Lines that can be iterated twice, such as a list, are all checked before anything is written; those of an
-        iterator are checked 200 at a time. Bad lines raise ``BadLinesError``, or are left out with ``skip_bad``. Also
-        left out are tasks whose id exists in the queue, archived tasks for which the archive has no room, and active
-        tasks, unless ``active_as_pending`` is set. So an interrupted import can be run again.
+        If ``lines`` can be iterated twice, like a list, all lines are checked before anything is written; the lines of
+        an iterator are checked 200 at a time. Bad lines raise ``BadLinesError``, or are left out with ``skip_bad``.
+        Active tasks are left out unless ``active_as_pending`` is set, and so are archived tasks for which the archive
+        has no room. Tasks whose id exists in the queue are left out, too, so an interrupted import can be run again.
 
-        A unique lock is set if it has not expired and no other task has it. ``progress`` is called before each piece,
+        A unique lock is set if it has not expired and no other task has it. ``progress`` is called before each chunk,
         and may end the import by raising.
         """
         wishes = _Wishes(queue, False, skip_bad, active_as_pending)
@@ -91,7 +91,7 @@ class _Numbered(NamedTuple):
 
 
 class _Importing:
-    """One import: reads lines, and puts them into Redis in pieces."""
+    """One import: reads lines, and writes them to Redis in chunks."""
 
     def __init__(self, wishes: _Wishes, progress: Callable[[ImportReport], object] | None) -> None:
         self._report = ImportReport()
@@ -105,7 +105,7 @@ class _Importing:
         """Import all lines; the report is always the same object."""
         if isinstance(lines, str | bytes):
             raise TypeError("lines must be an iterable of lines; use text.splitlines()")
-        yield list_queues()  # fail early if Redis is away, before waiting for a line
+        yield list_queues()  # fail early if Redis is down, before waiting for a line
         if iter(lines) is not lines and not self._wishes.skip_bad:
             yield from self._check(lines)
         for first, chunk in _chunks(lines):
@@ -116,7 +116,7 @@ class _Importing:
     # Reading
 
     def _check(self, lines: Iterable[str | bytes]) -> Flow[None]:
-        """Read all lines, note the bad ones, and warn of tasks that an archive will not take."""
+        """Read all lines, record bad lines, and warn of tasks for which an archive has no room."""
         archived: Counter[str] = Counter()
         for first, chunk in _chunks(lines):
             found = self._read_all(first, chunk)
@@ -145,7 +145,7 @@ class _Importing:
         return self._rules[queue]
 
     def _read_all(self, first: int, chunk: Sequence[bytes]) -> list[_Numbered]:
-        """Read the lines that can be read, and note the others."""
+        """Read the valid lines, and record the others."""
         found = []
         for at, text in enumerate(chunk, first):
             try:
@@ -227,7 +227,7 @@ class _Importing:
 
 
 def _chunks(lines: Iterable[str | bytes]) -> Iterator[tuple[int, list[bytes]]]:
-    """Cut lines into pieces, each with the number of its first line."""
+    """Cut lines into chunks; yields each chunk with the number of its first line."""
     chunk: list[bytes] = []
     first, size = 1, 0
     for text in lines:
@@ -241,7 +241,7 @@ def _chunks(lines: Iterable[str | bytes]) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _of_one_queue(lines: Sequence[_Numbered]) -> Iterator[list[_Numbered]]:
-    """Cut a piece where the queue changes."""
+    """Split lines wherever the queue changes."""
     some: list[_Numbered] = []
     for each in lines:
         if some and each.line.queue != some[0].line.queue:

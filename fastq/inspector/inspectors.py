@@ -48,13 +48,13 @@ class Inspector(_Methods, BlockingDriver):
     """An inspector of queues, tasks, servers and schedulers of Go and fastq, which can also act on them.
 
     ``redis`` is as for ``Client``. Safe to share among threads. No call keeps Redis busy for long, however many tasks
-    there are: large jobs are done in pieces, so they are not atomic. A queue that is not listed in ``asynq:queues``
+    there are: work on many tasks is done in chunks, so it is not atomic. A queue that is not listed in ``asynq:queues``
     raises ``QueueNotFoundError``. Bad input raises ``ValueError`` or ``TypeError`` before anything is sent.
     """
 
 
 class AsyncInspector(_Methods, AsyncDriver):
-    """An inspector for asyncio programs; as ``Inspector``, with every method awaitable.
+    """An inspector for asyncio programs: ``Inspector`` with awaitable methods.
 
-    ``redis`` is as for ``AsyncClient``. A canceled call may have been carried out, wholly or in part.
+    ``redis`` is as for ``AsyncClient``. A call that is canceled may still have made some or all of its changes.
     """

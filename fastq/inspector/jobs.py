@@ -1,7 +1,6 @@
-"""Jobs: actions on tasks or queues, each with a question to confirm, and work done in counted pieces.
-
-``Inspector.carry_out`` runs a job. It stops between two pieces when ``progress`` raises; each task is then done or
-unchanged.
+"""Jobs: actions on tasks or queues, each with a question for the user, and work that is done in chunks.
+``Inspector.carry_out`` runs a job. If ``progress`` raises, the job stops between two chunks, so no task is left half
+done.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,8 +49,8 @@ class JobMethods(Driver):
     def carry_out(self, job: Job, *, progress: OnProgress | None = None) -> Flow[Progress]:
         """Run a job; returns its progress. The errors of single tasks are in ``Progress.failures``.
 
-        ``progress`` is called before each piece, and may end the work by raising an exception. If Redis does not
-        answer, a job of ``plan_retry`` or ``plan_move`` ends with the error; plan it again to do the rest.
+        ``progress`` is called before each chunk, and may end the work by raising an exception. If Redis does not
+        answer, a job of ``plan_retry`` or ``plan_move`` ends with the error; call the method again to plan the rest.
         """
         now, note = Progress(job.total), progress or _ignore
         note(now)
@@ -145,7 +144,7 @@ def canceling(infos: Sequence[TaskInfo]) -> Job:
 
 
 def doing_all(name: str, place: Place, count: int) -> Job:
-    """Act on all tasks of a state, some hundreds at a time. While Redis is down, wait for it, however long."""
+    """Act on all tasks of a state, some hundreds at a time. If Redis is down, the job waits until it is back."""
     deed = DEEDS[name]
 
     def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[int]:
@@ -158,7 +157,8 @@ def doing_all(name: str, place: Place, count: int) -> Job:
 def doing_where(name: str, places: Sequence[Place], where: TaskFilter, count: int) -> Job:
     """Act on the tasks of some places that match a filter, page by page; ``count`` is an estimate.
 
-    It reads as many tasks as there were at the start. A task that fails to change does not stop the others.
+    The job reads as many tasks as there were at the start. If a task cannot be changed, the job goes on with the
+    others.
     """
     deed = DEEDS.get(name)
 
@@ -228,7 +228,7 @@ def _each_where(
 
 
 def _one(info: TaskInfo, now: Progress, act: Callable[[TaskInfo], Flow[None]]) -> Flow[bool]:
-    """Change a task, and return whether that was possible."""
+    """Change a task; returns False, and records a failure, if that was not possible."""
     try:
         yield from act(info)
     except BrokerError:

@@ -1,6 +1,7 @@
 """The JSON that commands write; ``docs/cli.schema.json`` is its schema, and tests check the JSON against it.
 
-Times are RFC 3339 in UTC, durations are seconds and named so, bytes are text where they are UTF-8 and base64 elsewhere.
+Times are RFC 3339 in UTC. Durations are in seconds, with names that end in ``_s``. Bytes are text if they are UTF-8,
+otherwise base64.
 """
 
 import base64
@@ -33,7 +34,7 @@ Row: TypeAlias = tuple[str, str, Callable[..., Any] | None]
 
 
 def time_text(moment: datetime | None) -> str | None:
-    """Write a time as RFC 3339 has it."""
+    """Format a time as in RFC 3339."""
     return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -144,7 +145,7 @@ def task_record(info: TaskInfo) -> dict[str, Any]:
 
 
 def locks_record(locks: TaskLocks) -> dict[str, Any]:
-    """Describe the lease and lock of a task, and the run that will follow the present one."""
+    """Describe the lease and lock of a task, and the run that will follow the current run."""
     return _record(_LOCKS, locks)
 
 
@@ -258,7 +259,7 @@ def import_record(report: ImportReport, *, error: str | None = None, dry_run: bo
 
 
 def acted_record(count: int, failed: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the result of an action: the number of tasks done, and the failed ones with the reason."""
+    """Describe the result of an action: the number of changed tasks, and the reason for each failed task."""
     return {"count": count, "failed": [{"id": name, "error": error} for name, error in failed.items()]}
 
 

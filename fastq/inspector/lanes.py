@@ -31,8 +31,8 @@ class LaneMethods(Driver):
     def lanes(self, queue: str, *, cursor: str = "", page_size: int = 100) -> Flow[tuple[list[LaneInfo], str]]:
         """Read about ``page_size`` of a queue's lanes, and the cursor of the next page, "" after the last one.
 
-        Lanes with limits of their own come first, "*" and pools among them. Lanes that have tasks follow. While lanes
-        come and go, one may appear twice. A queue without limits lists none.
+        Lanes with limits of their own come first, with "*" and pools among them. Other lanes that have tasks follow. If
+        lanes change meanwhile, a lane may appear twice. A queue without limits has no lanes.
         """
         found = _CURSOR.fullmatch(cursor or "r:0")
         if found is None or int(found[2]) >= 2**64:
@@ -61,9 +61,8 @@ class LaneMethods(Driver):
 
     @operation
     def pools(self, queue: str) -> Flow[list[PoolInfo]]:
-        """Count the tasks in the lanes of each pool that has a limit, and with "" those in all other lanes.
-
-        There are none in a queue without limits.
+        """Count the tasks in the lanes of each pool that has a limit; "" is for all other lanes. A queue without limits
+        has no pools.
         """
         waiting = yield from _by_pool(check_queue(queue))
         infos = yield from _read(queue, sorted(pool for pool in waiting if pool))
@@ -79,11 +78,10 @@ class LaneMethods(Driver):
         timeout: float | timedelta | None = None,
         progress: Callable[[LaneInfo], object] | None = None,
     ) -> Flow[LaneInfo]:
-        """Wait until no task of a lane waits or has a place in it; returns the lane as it is then.
-
-        The wait also ends after the ``timeout``, and if the lane is paused. Scheduled tasks and retries are not waited
-        for, and neither is what runs in a lane without a ``concurrency``. ``progress`` is called after each look, and
-        may end the wait by raising.
+        """Wait until a lane has no waiting tasks, and no running tasks that hold a place; returns the lane as it is
+        then. The wait also ends after the ``timeout``, and if the lane is paused. It does not wait for scheduled tasks
+        and retries, nor for running tasks of a lane without a ``concurrency``, which hold no places. ``progress`` is
+        called after each reading of the lane, and may end the wait by raising.
         """
         timeout_s = math.inf if timeout is None else check_timeout(timeout)
         began_s, names = time.monotonic(), [check_shown(lane)]
@@ -101,7 +99,7 @@ class LaneMethods(Driver):
     def set_limit(self, queue: str, lane: str | None, limit: Limit | None) -> Flow[bool]:
         """Set the limit of a lane, of "*", a pool or the queue, as ``Client.set_limit`` does; None removes it.
 
-        Returns False if there was none to remove. A lane that is paused stays so.
+        Returns False if there was no limit to remove. A paused lane remains paused.
         """
         name = check_limited(lane, limit)
         if limit is None:
@@ -110,9 +108,8 @@ class LaneMethods(Driver):
 
     @action
     def pause_lane(self, queue: str, lane: str) -> Flow[None]:
-        """Let servers start no more tasks of a lane, of a pool, or with "*" of all lanes without limits of their own.
-
-        ``LaneStateError`` if it is paused already.
+        """Pause a lane or a pool, or with "*" all lanes without limits of their own: servers start no more of their
+        tasks. ``LaneStateError`` if it is paused already.
         """
         return _pause(queue, lane, Change.PAUSE)
 
@@ -181,7 +178,9 @@ def _waits_for(name: str) -> str:
 
 
 class _Wait(NamedTuple):
-    """Why tasks wait, until when, and for which lane, pool or queue. Of several such waits the greatest is shown."""
+    """Why tasks wait, until when, and because of which lane, pool or queue. If there are several waits, the maximum
+    counts.
+    """
 
     rank: int
     until_us: float
@@ -230,13 +229,13 @@ class _Look:
         )
 
     def is_of_its_own(self, name: str) -> bool | None:
-        """Return whether a lane has a rule of its own; None if no rule holds for it, so that it is just a group."""
+        """Return whether a lane has a rule of its own; None if no rule applies, so that it is an ordinary group."""
         if self._row_of[name].rule:
             return True
         return False if self._row_of[EACH_LANE].rule or self._row_of[pool_of(name) or EACH_LANE].rule else None
 
     def _rule(self, name: str) -> Rule:
-        """Return the rule that holds for a name: its own. A lane without a limit of its own has the rule of "*"."""
+        """Return the rule for a name: its own rule, or that of "*" for a lane without a limit of its own."""
         own = _rule_of(self._row_of[name])
         if own.limit is not None or _is_wide(name):
             return own
@@ -257,7 +256,7 @@ class _Look:
         until_us = row.turn_us or 0.0
         if limit is not None and limit.rate and row.arrival_us:
             token_us = row.arrival_us - (limit.burst - 1) * limit.interval_us
-            # A later token was computed under an earlier limit; take.lua does not wait for it.
+            # A token that is further away than one interval was computed under an earlier limit; take.lua ignores it.
             until_us = max(until_us, token_us if token_us <= now_us + limit.interval_us else 0.0)
         return _Wait(_RANKS.index(LaneState.RATE), until_us, name) if until_us > now_us else None
 

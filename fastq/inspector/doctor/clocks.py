@@ -32,8 +32,8 @@ def check_clock(vitals: Vitals) -> Finding:
 def check_server_clocks(registry: Sequence[RegistryEntry], vitals: Vitals, passed_s: float) -> Finding:
     """Compare servers' and schedulers' clocks with Redis'.
 
-    They write the expiry of their entries by their own clock, and Redis counts the TTL down by its clock. The registry
-    was read within ``passed_s`` after the time of the vitals.
+    Servers and schedulers write the expiry of their entries by their own clocks, and Redis counts down the TTL by its
+    clock. The registry was read at most ``passed_s`` after the vitals.
     """
     if isinstance(vitals.skew_s, Refused):
         return unseen("server clocks", vitals.skew_s.why)
@@ -56,10 +56,9 @@ def check_renewal(
     before_passed_s: float,
     passed_s: float,
 ) -> list[Finding]:
-    """Look again at servers whose clocks seem wrong, ``RENEWED_S`` after the first look, which was ``before``.
-
-    A wrong clock differs as much as before. If Redis takes only a part of each heartbeat, the entry's TTL is renewed
-    but its expiry is not: then the clock seems to fall behind.
+    """Compare the entries of servers whose clocks seem wrong with those read ``RENEWED_S`` earlier, in ``before``. If a
+    clock is wrong, the difference is the same both times. If Redis accepts only a part of each heartbeat, the entry's
+    TTL is renewed but its expiry is not, so the clock seems to fall behind.
     """
     first, between_s = _skews(before, vitals), passed_s - before_passed_s
     stuck = {

@@ -1,4 +1,4 @@
-"""The doctor's examination: checks everything, and checks again what looks wrong before it is reported."""
+"""The doctor's examination: makes all checks, and repeats a check that looks wrong before it reports the problem."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -100,7 +100,7 @@ class _Round:
         self._queues = list(order.queues) or [name for name in listed if is_sendable(name) and name.strip()]
 
     def _now_s(self) -> int:
-        """Return Redis' time, since the times stored in Redis come from many machines."""
+        """Return the time of Redis' clock, since many machines write times into Redis."""
         skew_s = 0.0 if isinstance(self._vitals.skew_s, Refused) else self._vitals.skew_s
         return int(self._order.now_ns() / 1e9 + skew_s)
 
@@ -184,7 +184,7 @@ class _Round:
         return {} if isinstance(served, Refused) else unserved(pulses, served[0])
 
     def _served(self) -> Flow[tuple[frozenset[str], int]]:
-        """Return the queues that servers take tasks from, and the number of live servers; changes nothing."""
+        """Return the queues from which servers take tasks, and the number of live servers."""
         registry: list[RegistryEntry] = yield from read_registry()
         servers = yield from read_servers(
             [one.key for one in registry if one.listed_in == "servers" and one.ttl_ms != -2]

@@ -15,11 +15,11 @@ class Level(StrEnum):
 
     OK = "ok"
     WARNING = "warning"
-    """All works today, but may fail some day or for some users."""
+    """There is no fault yet, but there may be one later or for some users."""
     PROBLEM = "problem"
-    """Tasks are lost, stuck or late, or will be after an event that does occur."""
+    """Tasks are lost, stuck or late, or will be after an event that has to be expected."""
     UNSEEN = "unseen"
-    """It was not checked."""
+    """The check was not made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,9 @@ class Refused:
 
 
 def ask(operation: Operation[T], *, may_be_away: bool = False) -> Flow[T | Refused]:
-    """Ask Redis for something that not every user may read; returns ``Refused`` if Redis replies with an error.
-
-    If Redis does not answer, this raises. With ``may_be_away`` it then returns ``Refused``: the question is for one
-    node of a cluster, and other nodes may answer.
+    """Read data that not every Redis user may read; returns ``Refused`` if Redis replies with an error. If Redis does
+    not answer, this raises an error. With ``may_be_away``, for data of one node of a cluster, it returns ``Refused``
+    instead, since other nodes may answer.
     """
     return attempt(_one(operation), may_be_away=may_be_away)
 
@@ -61,7 +60,7 @@ def _one(operation: Operation[T]) -> Flow[T]:
 
 
 def attempt(flow: Flow[T], *, may_be_away: bool = False) -> Flow[T | Refused]:
-    """Run a flow that not every user may run; errors are handled as in ``ask``."""
+    """Run a flow for which some users lack the rights; errors are handled as in ``ask``."""
     try:
         return (yield from flow)
     except (BrokerConnectionError, BrokerTimeoutError) as error:
@@ -75,5 +74,5 @@ def attempt(flow: Flow[T], *, may_be_away: bool = False) -> Flow[T | Refused]:
 
 
 def unseen(check: str, why: str, queue: str | None = None) -> Finding:
-    """Return a finding that something was not examined."""
+    """Return a finding that says that a check was not made, and why."""
     return Finding(check, Level.UNSEEN, f"not checked: {why}", queue=queue)

@@ -15,7 +15,7 @@ class KeyKind(Enum):
     PLACE = auto()
     """A list or set of ids or of groups. A queue that has such a key has tasks."""
     ASIDE = auto()
-    """A counter or a mark, which may stay when the queue is gone."""
+    """A counter or a flag, which may remain after the queue was deleted."""
     SHARED = auto()
     """Belongs to no queue."""
     UNKNOWN = auto()
@@ -24,7 +24,7 @@ class KeyKind(Enum):
 class NamedKey(NamedTuple):
     """A key, its purpose, its queue ("" if none), and the rest of its name, such as a task's id.
 
-    ``is_own`` says that asynq does not know the key, and that no task is in it.
+    ``is_own`` means that asynq does not know the key, and that it holds no tasks.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""Checks of queues with limits: Go servers, which know of none, and lanes that nobody serves."""
+"""Checks of queues with limits: Go servers, which do not obey limits, and lanes that no server serves."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,7 +14,7 @@ from fastq.wire.limit import EACH_LANE, WHOLE_QUEUE, pool_of
 SAMPLED: Final = 100
 SHOWN: Final = 5
 SWEPT_S: Final = 6.0
-"""Within this time, servers give a turn to lanes that Go's clients have filled."""
+"""Within this time, servers add lanes that Go's clients have filled to ``turns``."""
 
 
 def check_lanes(queues: Sequence[str]) -> Flow[list[Finding]]:
@@ -44,7 +44,7 @@ def check_lanes(queues: Sequence[str]) -> Flow[list[Finding]]:
 
 
 def _forgotten(queue: str) -> Flow[list[str]]:
-    """Look at some lanes; return the names of those that have tasks, but neither have a turn nor wait for one."""
+    """Check some lanes; return the names of those that have tasks, but neither have a turn nor wait for one."""
     page: NamePage = yield scan_lanes(queue, "0", SAMPLED)
     if not page.names:
         return []

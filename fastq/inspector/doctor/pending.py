@@ -1,4 +1,4 @@
-"""All pending ids of a queue, read at once: looking ids up in a long list would block Redis."""
+"""All pending ids of a queue, read into memory, since Redis would block while it searches a long list for an id."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -22,9 +22,8 @@ class Pending(NamedTuple):
 
 
 def read_pending(queue: str, limit: int | None, now_s: Callable[[], int]) -> Flow[Pending]:
-    """Read the ids from the newest on, so that no id that stays in the list is missed.
-
-    It stops after about ``limit`` or ``MAX_SEARCHED`` ids, whichever is more.
+    """Read the ids, newest first, so that no id that remains in the list is missed. Reading stops after about ``limit``
+    or ``MAX_SEARCHED`` ids, whichever is more.
     """
     found: set[bytes] = set()
     read_ns = now_s() * SECOND_NS

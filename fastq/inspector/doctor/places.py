@@ -18,7 +18,7 @@ from fastq.wire import keys
 LISTS: Final = (TaskState.PENDING, TaskState.ACTIVE)
 SETS: Final = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 OVERDUE_S: Final = 180
-"""A server gives an aggregation set back to its group after the set's deadline; Go servers look every 60 s."""
+"""How long after its deadline a set is overdue. Servers return a set to its group earlier; Go's check every 60 s."""
 MOST_SETS: Final = 1_000
 
 
@@ -108,5 +108,5 @@ def walk(place: Place, see: Callable[[Stretch], bool], *, repair: bool = False) 
 
 
 def is_sendable(name: str) -> bool:
-    """Return whether a name read from Redis is valid text; other names are never sent back."""
+    """Return whether a name read from Redis is valid UTF-8, and so can be sent to Redis again."""
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)

@@ -10,17 +10,17 @@ from fastq.inspector.doctor.finding import Finding, Level
 from fastq.inspector.doctor.vitals import Vitals
 
 STALE_S: Final = 60
-"""A live server renews its entry every 5 s, and the entry lasts 10 s; for a scheduler it is 10 s and 20 s."""
+"""How long after its expiry an entry is stale. A live server renews its entry every 5 s, a scheduler every 10 s."""
 LATELY_S: Final = 3600
 
 
 def stale_before(vitals: Vitals) -> int:
-    """Return the Unix second before which a member that expired is stale."""
+    """Return the Unix second such that members that expired earlier are stale."""
     return int(vitals.redis_now_s) - STALE_S
 
 
 def check_registry(registry: Sequence[RegistryEntry], vitals: Vitals) -> Finding:
-    """Find members that their owners have not renewed for a while. Go never removes its members by itself."""
+    """Find members that their owners have not renewed for a while, as killed servers leave them."""
     stale = [one for one in registry if one.expires_s < stale_before(vitals)]
     live = Counter(one.listed_in for one in registry if one not in stale)
     if not stale:
@@ -39,7 +39,7 @@ def check_registry(registry: Sequence[RegistryEntry], vitals: Vitals) -> Finding
 
 
 def check_takeovers(takeovers: Sequence[Takeover], vitals: Vitals) -> list[Finding]:
-    """Find takeovers within the last hour: tasks that servers took from servers that were gone."""
+    """Find takeovers within the last hour: tasks that servers took from servers that were dead or cut off."""
     lately = [one for one in takeovers if one.at_s > vitals.redis_now_s - LATELY_S]
     if not lately:
         return []

@@ -14,7 +14,7 @@ NEARLY: Final = 0.9
 
 
 def unserved(pulses: Mapping[str, Pulse], served: frozenset[str]) -> dict[str, dict[str, int]]:
-    """Return how many tasks wait in each queue that no server serves, by state; paused queues do not count."""
+    """Return how many tasks wait in each queue that no server serves, by state; paused queues are left out."""
     found = {}
     for queue, pulse in pulses.items():
         waiting = {state.value: pulse.stats.sizes[state] for state in _WAITING if pulse.stats.sizes[state]}

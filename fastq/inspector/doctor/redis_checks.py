@@ -18,7 +18,7 @@ def check_redis(vitals: Vitals) -> list[Finding]:
     if isinstance(vitals.info, Refused):
         names = "version", "role", "replicas", "persistence", "memory", "eviction", "connections"
         return [unseen(name, vitals.info.why) for name in names]
-    # The second word is the field of INFO that a check needs; some hosted Redis lack fields.
+    # Each check is given with the field of INFO that it needs, since some managed Redis lack fields.
     checks = (
         ("version", "redis_version", _version),
         ("role", "role", _role),
@@ -73,7 +73,7 @@ def _role(vitals: Vitals) -> Finding:
 
 
 def _replicas(vitals: Vitals) -> list[Finding]:
-    """Check whether a master that has or needs replicas takes writes without replicas."""
+    """Check whether a master that has or needs replicas accepts writes without them."""
     there, least = vitals.number("connected_slaves") or 0, vitals.min_replicas
     if vitals.text("role") != "master" or not (there or least not in ("0", None)):
         return []

@@ -25,7 +25,7 @@ SECOND_NS: Final = 1_000_000_000
 
 @dataclass(frozen=True)
 class Repair:
-    """A possible repair: what it repairs, what that changes, the least number of cases, and the work itself."""
+    """A possible repair: its check and queue, words for the result, the least number of cases, and the work."""
 
     check: str
     queue: str | None

@@ -10,7 +10,7 @@ RECENT_S: Final = 3600
 
 
 def check_slow_commands(vitals: Vitals) -> Finding:
-    """Check the last hour."""
+    """Check the slow log's entries of the last hour."""
     if isinstance(vitals.slow, Refused):
         return unseen("slow commands", vitals.slow.why)
     slow = [one for one in vitals.slow if one.is_ours and one.at_s > vitals.redis_now_s - RECENT_S]

@@ -40,7 +40,7 @@ KEY_KINDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Something suspicious: a task's id, or a key, and its place; ``detail`` is for people."""
+    """A suspicious task id or key, with the list or set in which it was found; ``detail`` is for people."""
 
     kind: Kind
     queue: str
@@ -51,7 +51,7 @@ class Suspect:
 
 @dataclass
 class Survey:
-    """The results of a walk. A second walk counts only what the first one has found, too."""
+    """The results of a walk. A second walk counts only suspects that the first walk has found, too."""
 
     among: Collection[Suspect] | None = None
     suspects: dict[Suspect, None] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Survey:
     """The checks and queues that Redis did not let fastq examine, and why."""
 
     def suspect(self, suspect: Suspect) -> None:
-        """Note a suspect, if it is not noted yet."""
+        """Record a suspect, if it is not recorded yet."""
         if suspect in self.suspects or (self.among is not None and suspect not in self.among):
             return
         of_its_kind = suspect.kind, suspect.queue

@@ -1,4 +1,4 @@
-"""Redis' facts about itself, read once; a fact that Redis refuses to tell is a ``Refused``."""
+"""Data about Redis itself, read once; a ``Refused`` replaces data that Redis refuses to return."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Vitals:
 
     @property
     def redis_now_s(self) -> float:
-        """Return the time of Redis' clock, as far as it is known."""
+        """Return the time of Redis' clock; if that is unknown, of this machine's clock."""
         return self.now_s + (0.0 if isinstance(self.skew_s, Refused) else self.skew_s)
 
     def number(self, name: str) -> int | None:
@@ -78,9 +78,9 @@ def read_vitals(now_ns: Callable[[], int]) -> Flow[Vitals]:
 
 
 def _skew(now_ns: Callable[[], int]) -> Flow[tuple[float | Refused, float]]:
-    """Compare the clocks: Redis read its own at some moment between request and reply."""
+    """Return by how much Redis' clock is ahead, and the doubt: half of the time that the request took."""
     time: Operation[float] = read_time()
-    yield from ask(time)  # opens the connection, so that this does not fall within the measured time
+    yield from ask(time)  # opens the connection before the time is measured
     before_s = now_ns() / NS
     theirs_s = yield from ask(time)
     after_s = now_ns() / NS

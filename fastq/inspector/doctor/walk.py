@@ -1,4 +1,4 @@
-"""The walk through all ids of some queues, and through all keys, which notes suspects."""
+"""The walk through all ids of some queues, and through all keys, which records suspects."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
@@ -31,9 +31,9 @@ LASTING: Final = {
     **dict.fromkeys(("paused", "archive_rule", "scheduled_groups", "processed", "failed"), Kind.REMAINS),
     **dict.fromkeys(("limits", "quota"), Kind.LIMIT),
 }
-"""The keys of a queue that never expire and hold no tasks, and what they are without the queue."""
+"""The keys of a queue that never expire and hold no tasks, and the kind of suspect that each is without the queue."""
 STUCK_S: Final = 120
-"""A lease is taken over 30 s after its end; Go's recoverers look every 60 s."""
+"""How long after its end a lease is reported. It is normally taken over after 30 s; Go's recoverers run every 60 s."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Scope:
     nodes: Sequence[str] = ("fastq",)
     """Names of queues, one on each node of a cluster."""
     served: Collection[str] = ()
-    """Queues that live servers serve, unlisted ones too, since servers write archive rules before there are tasks."""
+    """Queues that live servers serve, listed or not: servers write archive rules before a queue has tasks."""
 
 
 def find_nodes() -> Flow[Sequence[str]]:
-    """Name a queue on each node of a cluster; without a cluster, any queue."""
+    """Return the name of a queue on each node of a cluster; without a cluster, any name."""
     ranges = yield from ask(cluster_slots())
     return ("fastq",) if isinstance(ranges, Refused) else node_tags(ranges)
 
@@ -97,7 +97,7 @@ def _survey_follow_ups(queue: str, survey: Survey, scope: Scope) -> Flow[None]:
 
 @dataclass
 class _Seeing:
-    """Notes the suspects of a place, stretch by stretch."""
+    """Records the suspects of one list or set, chunk by chunk."""
 
     place: Place
     survey: Survey
@@ -142,7 +142,7 @@ def survey_keys(listed: Collection[str], survey: Survey, scope: Scope) -> Flow[N
 
 
 class _Sweep:
-    """A walk through keys. Pending ids are read once for each queue, since they cannot be looked up one by one."""
+    """A walk through keys. Each queue's pending ids are read once, since looking up single ids would block Redis."""
 
     def __init__(self, listed: frozenset[str], survey: Survey, scope: Scope) -> None:
         self._listed = listed
@@ -187,7 +187,9 @@ class _Sweep:
         return queue in self._listed or queue in self._scope.served
 
     def _kept(self, queue: str, flow: Flow[None]) -> Flow[None]:
-        """Do a part of the walk. If Redis refuses, note why and go on. Keys of a wrong type are reported elsewhere."""
+        """Do a part of the walk. If Redis refuses it, record why and go on. Keys of a wrong type are reported
+        elsewhere.
+        """
         done: object = yield from attempt(flow)
         if isinstance(done, Refused):
             self._survey.refused["tasks", queue] = done.why
