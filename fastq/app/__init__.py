@@ -1,1 +1,1 @@
-"""Typed tasks: functions whose arguments travel as a JSON object, and the ``App`` that holds them."""
+"""Typed tasks: functions whose arguments are sent as a JSON object, and the ``App`` that collects them."""

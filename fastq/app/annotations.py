@@ -14,7 +14,7 @@ from msgspec.inspect import CustomType, DateTimeType, Field, Type, type_info
 from fastq.common.encoding import UNENCODABLE
 
 _MARKER: Final = f'"{UNENCODABLE}"'.encode()
-# Not TimeType, because orjson takes no time with a zone.
+# TimeType is not among these, because orjson refuses a time with a zone.
 _KEPT_AS_IT_IS: Final = frozenset(
     {
         *(inspect.AnyType, inspect.NoneType, inspect.BoolType, inspect.IntType, inspect.FloatType, inspect.StrType),
@@ -27,7 +27,7 @@ _AWARE = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 def with_time_zones(annotation: Any) -> Any:
-    """Return an annotation in which each datetime must have a time zone, unless it states otherwise."""
+    """Return an annotation in which each datetime must have a time zone, unless its own metadata allows none."""
     if annotation is datetime:
         return _AWARE
     origin, args = get_origin(annotation), get_args(annotation)
@@ -65,7 +65,7 @@ def _advice(kind: type) -> str:
 def _parts(info: Type) -> list[Type]:
     """Return a type and all its parts."""
     found: list[Type] = [info]
-    for part in found:  # the list grows meanwhile
+    for part in found:  # the loop appends to the list
         for name in part.__struct_fields__:
             value = getattr(part, name)
             of_fields = value if isinstance(value, tuple) else (value,)
@@ -94,7 +94,7 @@ def refuse_naive_times(value: Any, path: str = "$") -> None:
 
 
 def result_encoder(annotation: Any) -> Callable[[Any], Any] | None:
-    """Return a function that turns results into plain values, None if the runner can keep them as they are."""
+    """Return a function that turns results into plain values, None if the runner can encode results without it."""
     try:
         parts = _parts(type_info(annotation))
     except TypeError:
@@ -103,9 +103,8 @@ def result_encoder(annotation: Any) -> Callable[[Any], Any] | None:
 
 
 def result_decoder(annotation: Any) -> Callable[[bytes | None], Any]:
-    """Return a function that turns the stored result of a task into what the task's function returned.
-
-    It raises ``ValueError`` if it cannot: for example, if a marker is stored in place of a part that JSON cannot hold.
+    """Return a function that turns the stored result of a task into the value that the task's function returned. It
+    raises ``ValueError`` if that is not possible, for example if a marker replaces a part that JSON cannot hold.
     """
     decode = _decoder(annotation)
     return decode if decode in (_as_it_is, _nothing) else partial(_decoded_whole, decode)
@@ -153,7 +152,7 @@ def _loosely(data: bytes | None) -> Any:
 
 
 def _is_kept(part: Type) -> bool:
-    """Return whether the runner can encode a part of a result as it is."""
+    """Return whether the runner can encode a part of a result without conversion."""
     if isinstance(part, inspect.DictType):
         return isinstance(part.key_type, inspect.StrType | inspect.AnyType)
     return type(part) in _KEPT_AS_IT_IS
@@ -176,7 +175,7 @@ def encode_model(value: Any) -> Any:
 
 
 def decode_model(kind: Any, value: Any) -> Any:
-    """Return the pydantic model of a part of a payload; ``ValueError`` names the misfit and its place."""
+    """Return the pydantic model of a part of a payload; ``ValueError`` names the first fault and its path."""
     try:
         return kind.model_validate_json(msgspec.json.encode(value))
     except ValueError as error:

@@ -9,7 +9,7 @@ from fastq.text.human import clean
 
 
 class Acting:
-    """An action on named items, one by one; a failure does not stop the others. ``end`` prints the results as JSON."""
+    """An action on named items, one by one. If it fails for one item, it goes on with the next."""
 
     def __init__(self, session: Session, *, as_json: bool) -> None:
         self._session = session
@@ -18,7 +18,7 @@ class Acting:
         self._failed: dict[str, str] = {}
 
     def look(self, names: Sequence[str], act: Callable[[str], None]) -> Self:
-        """Run a preparation for each item. If it fails, the item is not acted on, and counts as failed."""
+        """Call ``act`` for each item; items for which it raises count as failed."""
         each(self._session, names, act, self._failed)
         return self
 

@@ -1,4 +1,4 @@
-"""Imports the apps that commands name. It is a module of its own, since the main process of a worker imports no app."""
+"""Imports the apps that commands name. This is a separate module, since the main process of a worker imports no app."""
 
 from typing import Any
 
@@ -11,9 +11,8 @@ from fastq.worker.shared.names import AppNameError, resolve
 
 
 def import_app(name: str) -> Any:
-    """Import what ``module:attr`` names; a name that leads nowhere is a usage error.
-
-    If the module raises, print the user's own lines of the traceback, and exit with code 1.
+    """Import the object that ``module:attr`` names; a name that cannot be found is a usage error. If the module raises,
+    print the part of the traceback in the user's code, and exit with code 1.
     """
     search_here()
     try:

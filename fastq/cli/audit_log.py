@@ -1,4 +1,4 @@
-"""The file of ``$FASTQ_AUDIT_LOG``: the changes that are made with ``fastq``, a line of JSON each."""
+"""The file of ``$FASTQ_AUDIT_LOG``: a line of JSON for each change that is made with ``fastq``."""
 
 import logging
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _log = logging.getLogger("fastq.audit")
 
 @contextmanager
 def audit_log(path: str | None) -> Iterator[None]:
-    """Append each change to a file within the block; ``FastqError`` before any change if it cannot be written."""
+    """Append each change in the block to a file; ``FastqError``, before any change, if the file cannot be written."""
     if not path:
         yield
         return

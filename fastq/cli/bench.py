@@ -1,4 +1,4 @@
-"""``fastq bench``: measure this machine and its Redis, and keep the figures for ``fastq plan``."""
+"""``fastq bench``: measures this machine and its Redis, and saves the figures for ``fastq plan``."""
 
 import platform
 import sys

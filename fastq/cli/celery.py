@@ -1,4 +1,4 @@
-"""``fastq celery``: what a project that was written for Celery needs to run on fastq."""
+"""``fastq celery``: lists what has to change in a Celery project before it can run on fastq."""
 
 from collections import Counter
 from pathlib import Path

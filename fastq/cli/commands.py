@@ -1,4 +1,4 @@
-"""The frame of the commands: nouns with verbs, aliases, "did you mean"."""
+"""The base classes of the commands: nouns with verbs, aliases, and suggestions for misspelled commands."""
 
 import difflib
 import importlib
@@ -33,7 +33,7 @@ class Verb(click.Command):
 
 
 class Noun(click.Group):
-    """A group of commands; an unknown command is answered with the one that was probably meant."""
+    """A group of commands; for an unknown command, the error suggests the most similar one."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         named.setdefault("context_settings", SETTINGS)

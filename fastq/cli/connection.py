@@ -1,8 +1,8 @@
 """The Redis that a command talks to: options, environment and configuration file, combined into one URL.
 
 Options come first, then the file of ``--config``, then ``$FASTQ_<NAME>`` (the URL: ``$FASTQ_REDIS_URL`` or
-``$FASTQ_REDIS``), then the user's own file. A source that names a server hides the later ones, because their password
-is meant for another server. Only options override the parts of a URL.
+``$FASTQ_REDIS``), then the user's own file. If a source names a server, later sources are ignored, because their
+password may be meant for another server. Only options override the parts of a URL.
 """
 
 import difflib
@@ -34,7 +34,7 @@ CONNECTION_NAMES: Final = (
     "insecure",
 )
 RUNNER_NAMES: Final = ("redis", "redis_credentials")
-"""The settings for Redis for which commands that run an app have options, and their file has keys."""
+"""The Redis settings for which commands that run an app have options of their own, and keys in their file."""
 _FLAGS: Final = frozenset({"cluster", "tls", "insecure"})
 _WITH_USER: Final = frozenset({"redis", "rediss", "redis-cluster", "rediss-cluster"})
 _SECURE: Final = {"redis": "rediss", "redis-cluster": "rediss-cluster", "redis-sentinel": "rediss-sentinel"}
@@ -42,7 +42,7 @@ _SENTINELS: Final = ("redis-sentinel", "rediss-sentinel")
 
 
 def connection_options(*, hidden: bool) -> list[click.Parameter]:
-    """Return the Redis options; each command accepts them, but only the frame shows them."""
+    """Return the Redis options; each command accepts them, but only the top-level help lists them."""
 
     def option(*words: str, **more: Any) -> click.Option:
         return click.Option([*words], expose_value=False, callback=_note, hidden=hidden, **more)
@@ -74,7 +74,7 @@ def connection_options(*, hidden: bool) -> list[click.Parameter]:
 
 
 def _note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Keep the given options; an option after the command overrides the same option before it."""
+    """Store a given option; an option after the command overrides the same option before the command."""
     if parameter.name is not None:
         note_given(context, parameter.name, value)
 
@@ -92,7 +92,7 @@ def server_is_named(context: click.Context, environment: Mapping[str, str]) -> b
 
 
 def redis_url(context: click.Context) -> str:
-    """Return the URL; ``UsageError`` names a bad option, variable or setting of the file."""
+    """Return the URL of Redis; ``UsageError`` names a bad option, variable or setting of the file."""
     flags: dict[str, Any] = dict(context.meta.get(GIVEN, {}))
     named = flags.pop("config", None)
     try:
@@ -106,7 +106,7 @@ def redis_url(context: click.Context) -> str:
 
 
 def _layers(named: str | None) -> Iterator[dict[str, Any]]:
-    """Read the other sources in order of precedence; a file that is named must exist."""
+    """Read the other sources in order of precedence; a file given with ``--config`` must exist."""
     if named is not None:
         yield _from_file(Path(named))
     yield _from_environment(os.environ)
@@ -115,7 +115,7 @@ def _layers(named: str | None) -> Iterator[dict[str, Any]]:
 
 
 def _merged(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge layers, the first one on top; stop after the first layer that names a server."""
+    """Merge layers, of which earlier ones take precedence; stop after the first layer that names a server."""
     parts: dict[str, Any] = {}
     for layer in layers:
         parts = {**layer, **parts}
@@ -125,14 +125,14 @@ def _merged(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _checked(url: str) -> str:
-    """Check a URL. If it names a function for the credentials, let that module be found in the current directory."""
+    """Check a URL; if it names a function for the credentials, make modules in the current directory importable."""
     if parse_redis_uri(url).credentials:
         search_here()
     return url
 
 
 def search_here() -> None:
-    """Let the user's modules be found in the current directory, as with ``python -m``."""
+    """Make modules in the current directory importable, as ``python -m`` does."""
     if not any(entry in ("", os.getcwd()) for entry in sys.path):
         sys.path.insert(0, os.getcwd())
 
@@ -183,7 +183,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         name = "redis" if name == "uri" else name
         if name in CONNECTION_NAMES:
             found[name] = _value(name, value, f"{key} in {path}")
-        elif name not in SETTINGS and name not in EXTRA_KEYS:  # the file may also have settings of a worker
+        elif name not in SETTINGS and name not in EXTRA_KEYS:  # the file may also have a worker's settings
             close = difflib.get_close_matches(name, CONNECTION_NAMES, 1)
             hint = f"did you mean {close[0]!r}?" if close else f"settings are {', '.join(CONNECTION_NAMES)}"
             raise ValueError(f"{path}: unknown setting {key!r}; {hint}")
@@ -288,5 +288,5 @@ def _with_user(authority: str, parts: Mapping[str, Any]) -> str:
 
 
 def _with_parameter(query: str, name: str, value: object) -> str:
-    """Put a parameter first, since the first of several with the same name counts."""
+    """Put a parameter first in the query, since the first of several parameters with the same name counts."""
     return f"?{name}={quote(str(value), safe='')}{'&' if query[1:] else ''}{query[1:]}"

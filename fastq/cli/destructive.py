@@ -1,6 +1,5 @@
-"""The common parts of destructive commands: they ask, show progress, and stop without harm when interrupted.
-
-A signal is noted and acted on between two pieces of work. Each piece is done completely or not at all.
+"""The common parts of destructive commands: they ask for confirmation, show progress, and can be interrupted safely.
+After a signal, the work ends between two chunks. Each chunk is done completely or not at all.
 """
 
 import signal
@@ -29,7 +28,7 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="do not ask for conf
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Ask before an action; any answer but yes ends the command, and no answer at all is a usage error."""
+    """Ask for confirmation; any answer except yes ends the command, and a closed input is a usage error."""
     if yes:
         return
     click.echo(f"{what} Go on? [y/N] ", nl=False, err=True)
@@ -44,7 +43,7 @@ def confirm(what: str, *, yes: bool) -> None:
 
 @contextmanager
 def looking() -> Iterator[None]:
-    """Read tasks before any of them is changed; an interrupt ends the command with a message that nothing was done."""
+    """In a block that only reads, end the command at an interrupt with a message that nothing was done."""
     try:
         yield
     except KeyboardInterrupt:
@@ -53,9 +52,8 @@ def looking() -> Iterator[None]:
 
 
 def carry_out(session: Session, work: Callable[[OnProgress], T], done: str, total: int) -> T:
-    """Do work on many tasks and show its progress; a signal ends work and command between two pieces.
-
-    An error of Redis is raised with the progress so far.
+    """Do work on many tasks and show its progress; a signal ends the work and the command between two chunks. If Redis
+    fails, the error also says how many tasks were done.
     """
     line, last = StatusLine(session.notes), Progress()
 
@@ -88,7 +86,7 @@ TO_PENDING: Final = "pending, and run as soon as servers get to them"
 
 
 class Change(NamedTuple):
-    """The texts about a change to many tasks: its report, its warning, and the state and place of the tasks."""
+    """The texts about a change of many tasks: its report, its warning, and the tasks' state and queue."""
 
     done: str
     warning: str
@@ -96,7 +94,7 @@ class Change(NamedTuple):
     where: str
 
     def tasks(self, count: int) -> str:
-        """Write how many tasks of which kind."""
+        """Return a text with the number, state and queue of the tasks."""
         return f"{number(count) if count else 'no'} {self.state} task{'' if count == 1 else 's'} of {self.where}"
 
 

@@ -1,4 +1,4 @@
-"""``fastq doctor``: looks for problems, says why they matter and what to do, and repairs what is safe to repair."""
+"""``fastq doctor``: finds problems, says why they matter and what to do, and makes the safe repairs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

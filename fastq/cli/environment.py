@@ -1,4 +1,4 @@
-"""Checks the ``FASTQ_…`` variables of the environment, so that an unknown one is not silently ignored."""
+"""Checks the ``FASTQ_…`` variables of the environment, so that an unknown variable is not silently ignored."""
 
 import difflib
 import re
@@ -36,7 +36,7 @@ _OF_A_SERVICE: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP
 def check_environment(environment: Mapping[str, str]) -> list[str]:
     """Return a warning for each ``FASTQ_…`` variable that no command reads.
 
-    ``ValueError`` names one that looks like a misspelled setting. Variables that Kubernetes sets are ignored.
+    ``ValueError`` names a variable that looks like a misspelled setting. Variables that Kubernetes sets are ignored.
     """
     warnings = []
     for variable, value in environment.items():

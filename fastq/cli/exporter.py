@@ -1,4 +1,4 @@
-"""``fastq exporter``: the metrics of all queues for Prometheus; prometheus_client is imported only when it runs."""
+"""``fastq exporter``: the metrics of all queues for Prometheus. Only this command imports prometheus_client."""
 
 from typing import Final
 

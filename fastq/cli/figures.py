@@ -1,17 +1,17 @@
-"""The figures of plans and measurements: three digits and a suitable unit."""
+"""Formats the figures of plans and measurements with three digits and a suitable unit."""
 
 import math
 
 
 def _three(value: float) -> str:
-    """Write three digits, or all digits of a larger whole number."""
+    """Format a number with three digits, or all digits of a larger whole number."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}".rstrip("0").rstrip(".") or "0"
 
 
 def count(value: float) -> str:
-    """Write a count that need not be a whole number."""
+    """Format a count that need not be a whole number."""
     return "no limit" if math.isinf(value) else _three(value)
 
 

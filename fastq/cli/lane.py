@@ -99,7 +99,7 @@ def _note_servers(session: Session, queue: str) -> None:
 @json_option
 @pass_session
 def limit(session: Session, words: Sequence[str], remove: bool, whole_queue: bool, queue: str, as_json: bool) -> None:
-    """Limit a lane, from now on and on all servers; tasks that run already are not counted."""
+    """Limit a lane at once on all servers; tasks that ran before its first concurrency are not counted."""
     wanted = [name for name, is_given in (("LANE", not whole_queue), ("LIMIT", not remove)) if is_given]
     if len(words) != len(wanted):
         raise click.UsageError(f"expected {' and '.join(wanted) or 'neither LANE nor LIMIT'}, not {' '.join(words)!r}")
@@ -125,7 +125,7 @@ def limit(session: Session, words: Sequence[str], remove: bool, whole_queue: boo
 @json_option
 @pass_session
 def pause(session: Session, lanes: Sequence[str], queue: str, as_json: bool) -> int:
-    """Let servers start no more tasks of lanes; what runs, runs on, and limits stay."""
+    """Stop servers from starting tasks of lanes; running tasks go on, and limits stay."""
     return (
         Acting(session, as_json=as_json).each(lanes, partial(session.inspector.pause_lane, queue), "Paused {}.").end()
     )
@@ -158,10 +158,8 @@ def resume(session: Session, lanes: Sequence[str], queue: str, as_json: bool) ->
 @json_option
 @pass_session
 def drain(session: Session, name: str, queue: str, timeout: float | None, as_json: bool) -> int:
-    """Wait until no task of a lane waits or has a place in it.
-
-    Producers may go on enqueuing. Scheduled tasks and retries are not waited for, and neither is what runs in a lane
-    whose concurrency is not limited.
+    """Wait until a lane has no waiting and no running tasks. Producers may continue to enqueue. The command does not
+    wait for scheduled tasks and retries, nor for running tasks of a lane without a concurrency.
     """
     line, code = StatusLine(session.notes), 0
     info: LaneInfo | None = None

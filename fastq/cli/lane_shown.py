@@ -18,7 +18,7 @@ LANE_COLUMNS: Final = (
 
 
 def lane_cells(info: LaneInfo) -> Sequence[str]:
-    """Return a lane as a row."""
+    """Return the cells of a lane's row."""
     waiting = "-" if info.lane.endswith("*") or not info.lane else number(info.waiting)
     color = "yellow" if info.state is LaneState.PAUSED or info.lost_holders else None
     return lane_name(info), waiting, places_text(info), limit_text(info), Cell(why(info), fg=color)

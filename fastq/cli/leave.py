@@ -1,4 +1,4 @@
-"""``fastq leave``: deletes fastq's own keys, for those who go on with Go's asynq alone."""
+"""``fastq leave``: deletes fastq's own keys, for users who continue with Go's asynq alone."""
 
 import click
 
@@ -14,10 +14,9 @@ from fastq.text.human import number
 @json_option
 @pass_session
 def leave(session: Session, yes: bool, as_json: bool) -> None:
-    """Count the keys of fastq's own, which Go's asynq does not know; with --yes delete them.
-
-    Queues and tasks stay as they are. All keys of Redis are scanned, in pieces. Nothing is deleted while a server or
-    scheduler of fastq runs, which would write such keys again.
+    """Count the keys of fastq's own, which Go's asynq does not know; with --yes delete them. Queues and tasks do not change.
+    All keys of Redis are scanned, in chunks. Nothing is deleted while a server or scheduler of fastq runs, since it
+    would write such keys again.
     """
     kinds = session.inspector.own_keys()
     count = session.inspector.delete_own_keys() if yes else sum(kinds.values())

@@ -16,7 +16,7 @@ from fastq.errors import FastqError
 
 NAME: Final = "fastq"
 RUNNERS: Final = frozenset({"worker", "scheduler"})
-"""The commands that run apps; they read the environment and the file themselves."""
+"""The commands that run apps; they read the environment and the configuration file themselves."""
 TOLD_WHERE_REDIS_IS: Final = RUNNERS | {"run"}
 """Commands with Redis options of their own; the options given before the command are their defaults."""
 EXIT_FAILED: Final = 1
@@ -39,7 +39,7 @@ Exit codes: 0 done, 1 failed, 2 misused, 130 interrupted."""
 
 
 class _Frame(Noun):
-    """The whole command: each error is one line on stderr and determines the exit code."""
+    """The command ``fastq``, which prints each error as one line on stderr and exits with its code."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)

@@ -42,5 +42,5 @@ def dashboard() -> None:
 
 
 def _file(name: str) -> str:
-    # Not files("fastq.metrics"): the import of that package needs prometheus_client.
+    # files("fastq.metrics") would import that package, which needs prometheus_client.
     return files("fastq").joinpath("metrics", name).read_text()

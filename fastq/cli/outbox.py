@@ -35,8 +35,9 @@ RELAY: Final = "fastq.contrib.sqlalchemy.outbox"
 def outbox(session: Session, database: str, interval: float, burst: bool) -> None:
     """Enqueue the tasks of the table fastq_outbox of DATABASE, until a signal.
 
-    DATABASE is a URL of SQLAlchemy, also in $FASTQ_OUTBOX_DATABASE. A task that is in its queue already counts as
-    enqueued, so any number of these may run, and end at any point. Needs fastq-worker[sqlalchemy].
+    DATABASE is a SQLAlchemy URL; it can also be set in $FASTQ_OUTBOX_DATABASE. A task that is already in its queue
+    counts as enqueued, so any number of these commands may run, and each may end at any time. Needs
+    fastq-worker[sqlalchemy].
     """
     text = "the outbox needs SQLAlchemy: pip install 'fastq-worker[sqlalchemy]'"
     module = import_extra(RELAY, ["sqlalchemy"], text)
@@ -50,7 +51,7 @@ def outbox(session: Session, database: str, interval: float, burst: bool) -> Non
 
 
 def _run(session: Session, relay: Any, interruption: Interruption, interval_s: float | None) -> None:
-    """Relay until a signal, or without an interval until nothing is left."""
+    """Relay until a signal, or without an interval until the outbox is empty."""
     failure, total = "", 0
     while True:
         interruption.check()

@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class NumberRange(click.FloatRange):
-    """A number within a range; click's own type accepts ``nan``, too."""
+    """A number within a range. Unlike click's own type, this one refuses ``nan``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Check a number."""
@@ -30,14 +30,14 @@ class NumberRange(click.FloatRange):
 
 
 class Parsed(StringParamType):
-    """A text that a function reads; its ``ValueError`` is a usage error."""
+    """A text that a function parses; a ``ValueError`` of the function is a usage error."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a text."""
+        """Parse a text."""
         if not isinstance(value, str):
             return value
         try:
@@ -51,7 +51,7 @@ TASK_ID: Final = Parsed("task id", lambda text: check_text(text, "task id"))
 
 
 class QueueName(Parsed):
-    """The name of a queue; shell completion asks Redis for it."""
+    """The name of a queue; shell completion reads the names from Redis."""
 
     def __init__(self) -> None:
         super().__init__("queue", check_queue)

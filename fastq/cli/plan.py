@@ -83,8 +83,8 @@ def _options(rows: tuple[tuple[str, str, Any, str], ...]) -> Callable[[F], F]:
 def plan(as_json: bool, profile: Path | None, **given: Any) -> int:
     """Estimate what a load needs: children, servers, Redis; how long bursts take; which limit comes next.
 
-    The estimates come from the profile that fastq bench measured on a machine of the planned kind. For each figure it
-    says where it comes from.
+    The estimates are computed from a profile that fastq bench has measured on a machine of the planned kind. Each
+    figure is printed with its source.
     """
     try:
         wish = _wish(given)
@@ -111,7 +111,7 @@ def _wish(given: dict[str, Any]) -> Wish:
 
 
 def _single(given: dict[str, Any]) -> list[Load]:
-    """Return the load that the plain options describe, if they describe one."""
+    """Return the load that the options other than --load describe, if any of them is given."""
     needed = {name: given[name] for name in ("rate", "duration", "payload")}
     others = {name: given[name] for name in ("cpu", "retention", "result") if given[name] is not None}
     if given["burst"] and needed["rate"] is None and needed["duration"] is not None:

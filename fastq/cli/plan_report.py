@@ -17,11 +17,11 @@ Row: TypeAlias = tuple[str, str, str]
 
 _COLUMNS: Final = (Column("WHAT"), Column("FIGURE", right=True), Column("WHY", cut=True))
 _WAITING: Final = 0.5
-"""A plain handler that waits for more than this share of its time should rather be a coroutine."""
+"""If a plain handler waits for more than this share of its time, the report advises ``async def``."""
 
 
 def show_plan(screen: Screen, profile: Profile, plan: Plan) -> None:
-    """Write a plan."""
+    """Print a plan."""
     machine = profile.machine
     for load in plan.wish.loads:
         screen.say(f"Load      {_described(load)}")

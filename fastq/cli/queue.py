@@ -138,7 +138,7 @@ def history(session: Session, queues: Sequence[str], days: int, as_json: bool) -
 @json_option
 @pass_session
 def pause(session: Session, queues: Sequence[str], ahead: bool, as_json: bool) -> int:
-    """Let servers take nothing more from queues; what runs, runs on."""
+    """Stop servers from taking tasks of queues; running tasks go on."""
     act = partial(session.inspector.pause_queue, ahead=ahead)
     return Acting(session, as_json=as_json).each(queues, act, "Paused {}.").end()
 
@@ -159,10 +159,9 @@ def resume(session: Session, queues: Sequence[str], as_json: bool) -> int:
 @json_option
 @pass_session
 def limit(session: Session, name: str, max_pending: int | None, remove: bool, as_json: bool) -> None:
-    """Refuse producers what would give a queue more than PENDING pending tasks.
-
-    It holds for all clients of fastq, which raise QueueFullError then, but not for scheduled tasks, those of lanes and
-    groups, and Go's clients. How many of its tasks run at once is another limit: fastq lane limit --whole-queue.
+    """Refuse new tasks while a queue has PENDING pending tasks. All clients of fastq then raise QueueFullError. The
+    limit does not apply to scheduled tasks, tasks of lanes and groups, and Go's clients. To limit how many tasks of a
+    queue run at once, use fastq lane limit --whole-queue.
     """
     if remove == (max_pending is not None):
         raise click.UsageError("expected PENDING, or --remove in its place")

@@ -46,9 +46,9 @@ def drain(
 ) -> int:
     """Wait until the work in a queue is done; on a timeout, print what remains and exit with code 1.
 
-    The work is done when no task is pending, active, aggregating or to be retried. Scheduled tasks are waited for only
-    with --state; archived and completed tasks never. Nothing is stopped: producers may go on enqueuing. A paused queue
-    with pending tasks never becomes empty, so it is an error, too.
+    The work is done when no task is pending, active, aggregating or to be retried. The command waits for scheduled
+    tasks only with --state, and never for archived and completed tasks. It does not stop producers, which may continue
+    to enqueue. A paused queue with pending tasks never becomes empty, so it is an error, too.
     """
     limit_s = None if timeout is None else _seconds(timeout)
     watch = _Watch(session)
@@ -110,7 +110,7 @@ class _Watch:
         self._seen: list[tuple[float, int]] = []
 
     def show(self, now: Drain) -> None:
-        """Show the progress; at first, note if no server works on the queue."""
+        """Show the progress; the first time, print a note if no server serves the queue."""
         self.last = now
         if not self._seen and not now.empty:
             if not any(now.queue in server.queues for server in self._session.inspector.servers()):

@@ -1,4 +1,4 @@
-"""``fastq queue move``: moves tasks to another queue, so that none is lost and none runs twice."""
+"""``fastq queue move``: moves tasks to another queue such that no task is lost and no task runs twice."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -28,7 +28,7 @@ from fastq.text.human import clean, number
 def rm(session: Session, queues: Sequence[str], force: bool, yes: bool, as_json: bool) -> int:
     """Delete queues; those with tasks only with --force, and never while tasks are active.
 
-    A queue is paused while it is deleted. All keys of Redis are scanned, in pieces, for those of the queue.
+    A queue is paused while it is deleted. All keys of Redis are scanned, in chunks, for keys of the queue.
     """
     found: dict[str, QueueInfo] = {}
 
@@ -55,7 +55,7 @@ def _remove(session: Session, info: QueueInfo, *, force: bool) -> str:
         carry_out(session, work, "deleted", info.size)
         done = True
     finally:
-        if not done and not info.paused:  # the deletion has paused the queue; the tasks that are left must be processed
+        if not done and not info.paused:  # the deletion has paused the queue; its remaining tasks must be processed
             _resume(session, info.queue)
     return f"Deleted {clean(info.queue)}."
 

@@ -1,4 +1,4 @@
-"""``fastq run``: one task in the foreground, without a queue; for development."""
+"""``fastq run``: runs one task in the foreground, without a queue; for development."""
 
 import os
 from collections.abc import Sequence
@@ -41,8 +41,8 @@ Exit codes: 0 done, 1 failed or snoozed, 2 misused, 130 interrupted."""
 def run(context: click.Context, task: str, payload: str, task_type: str | None, redis: str | None) -> None:
     """Run TASK (module:function) with the JSON object PAYLOAD here and now, and print what it returns.
 
-    No queue has a part in it: no time limit, no retry. The app's lifespan and middleware do. An error is shown with its
-    traceback.
+    The task runs in this process, without a queue, time limit or retry, but with the app's lifespan and middleware. An
+    error is shown with its traceback.
     """
     if context.args:
         text = f"unexpected argument {context.args[0]!r}; a task of an app is chosen by --type {payload}"
@@ -76,7 +76,9 @@ def run(context: click.Context, task: str, payload: str, task_type: str | None, 
 
 
 def _check_names(mux: ServeMux, name: str, payload: str) -> None:
-    """Refuse arguments of a typed task that look misspelled; note other unknown arguments, which the task ignores."""
+    """Refuse arguments of a typed task that look misspelled; print a note for other unknown ones, which the task
+    ignores.
+    """
     tasks = mux.tasks.values() if isinstance(mux, App) else ()
     task = next((each for each in tasks if name in (each.type, *each.aliases)), None)
     given = _decoded(payload)
@@ -90,7 +92,7 @@ def _check_names(mux: ServeMux, name: str, payload: str) -> None:
 
 
 def _decoded(payload: str) -> Any:
-    """Return the value of a JSON payload, None if it is not JSON: the task itself refuses that."""
+    """Return the value of a JSON payload; None if it is not JSON, which the task itself will refuse."""
     try:
         return orjson.loads(payload)
     except orjson.JSONDecodeError:

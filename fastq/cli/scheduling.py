@@ -45,7 +45,7 @@ class _ToldToStop(BaseException):
 
 @unblocked_stderr()
 def run_scheduler(options: SchedulingOptions) -> int:
-    """Run until a signal, and return the exit code: 0, or 1 when it cannot begin; ``AppNameError`` for a bad app."""
+    """Run until a signal; return the exit code: 1 if the scheduler cannot start. ``AppNameError`` for a bad name."""
     set_up_logging(options.log_level, options.log_format)
     if options.redis is not None:
         os.environ["FASTQ_REDIS_URL"] = options.redis  # for a Scheduler that was created without a URL
@@ -91,7 +91,9 @@ def _load(options: SchedulingOptions) -> Scheduler | PeriodicTaskManager:
 
 
 def _scheduler_of(app: App) -> Scheduler:
-    """Return a scheduler of an app's periodic tasks; their names let several such schedulers enqueue each tick once."""
+    """Return a scheduler for an app's periodic tasks, with names, so that several schedulers enqueue each tick only
+    once.
+    """
     scheduler = Scheduler(app.url)
     tasks = app.tasks
     for name, spec in app.crons.items():
@@ -111,7 +113,7 @@ def _is_ours(filename: str) -> bool:
 
 
 def _wait_for_redis(scheduler: Scheduler | PeriodicTaskManager, within_s: float) -> None:
-    """Wait until Redis answers; raise the ``BrokerError`` after ``within_s``, or at once if waiting cannot help."""
+    """Wait until Redis answers; raise its ``BrokerError`` after ``within_s``, or at once if waiting cannot help."""
     contact = FirstContact(within_s)
     while True:
         try:
@@ -124,7 +126,7 @@ def _wait_for_redis(scheduler: Scheduler | PeriodicTaskManager, within_s: float)
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGINT raise at any point of the wait."""
+    """Make SIGTERM and SIGINT raise ``_ToldToStop`` in the block."""
 
     def tell(signum: int, frame: FrameType | None) -> NoReturn:
         raise _ToldToStop

@@ -42,7 +42,7 @@ def export(app: str) -> None:
 @click.argument("new")
 @click.pass_context
 def diff(context: click.Context, old: str, new: str) -> None:
-    """Print what the tasks of OLD took and those of NEW refuse: each an app, or a file of fastq schema export."""
+    """Print what tasks of OLD accept and tasks of NEW refuse; each is an app, or a file of fastq schema export."""
     changes = breaking_changes(_schema(old), _schema(new))
     for change in changes:
         click.echo(change)

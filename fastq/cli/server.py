@@ -39,7 +39,7 @@ COLUMNS = (
 def ls(session: Session, as_json: bool) -> None:
     """List the servers that are running, how much of their concurrency is used, and which queues they serve.
 
-    A server that dies is listed for some ten seconds more.
+    A server that has died is listed for about ten more seconds.
     """
     servers = session.inspector.servers()
     if as_json:
@@ -51,7 +51,7 @@ def ls(session: Session, as_json: bool) -> None:
 
 
 def server_rows(servers: Sequence[ServerInfo], now: datetime) -> list[list[str]]:
-    """Write servers for a table of ``COLUMNS``."""
+    """Return the rows of servers for a table with ``COLUMNS``."""
     ids = short_ids(servers)
     return [[clean(ids[info.id]), *_row(info, now)] for info in servers]
 

@@ -1,4 +1,4 @@
-"""``fastq server stop`` and ``quiet``: order servers to shut down or to stop fetching, and wait for the effect."""
+"""``fastq server stop`` and ``quiet``: make servers shut down or stop fetching, and wait until they do."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from fastq.text.human import clean, number
 F = TypeVar("F", bound=Callable[..., Any])
 
 WAIT_S: Final = 15.0
-"""A server shows its new state at once. A server that has died is gone from the list within 10 s."""
+"""How long to wait for the new state. A server shows it at once; a dead server leaves the list within 10 s."""
 
 
 def _options(command: F) -> F:
@@ -62,7 +62,7 @@ def quiet(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes:
 
 
 class _Telling:
-    """An order to servers: sent to each in turn, then awaited from all of them."""
+    """A command to servers: sent to one after the other; then the effect is awaited from all of them."""
 
     def __init__(self, session: Session, *, stops: bool, wait: bool) -> None:
         self._session = session

@@ -58,7 +58,7 @@ class Session:
             self.inspector.close()
 
     def fail(self, error: FastqError) -> None:
-        """Print an error in one line, with advice; for an unknown queue the advice lists similar names."""
+        """Print an error on one line, with advice; for an unknown queue the advice lists similar names."""
         say_failure(f"{error}{self._advice(error)}")
 
     def _advice(self, error: FastqError) -> str:
@@ -110,7 +110,7 @@ def pass_session(function: Callable[Concatenate[Session, P], int | None]) -> Cal
 
 
 def askable(names: Sequence[str]) -> list[str]:
-    """Return the queues with valid names. Any program may list others: these are skipped with a note."""
+    """Return the queues with valid names, and print a note for others, which any program can add to the list."""
     known = []
     for name in names:
         try:
@@ -123,8 +123,7 @@ def askable(names: Sequence[str]) -> list[str]:
 def each(
     session: Session, names: Sequence[str], act: Callable[[str], None], failed: dict[str, str] | None = None
 ) -> int:
-    """Act on each item, and return the exit code; a failure does not stop the others, but an outage of Redis does.
-
+    """Act on each item, and return the exit code. If an item fails, go on with the next, unless Redis is down.
     ``failed`` gets the error of each item that failed.
     """
     code = 0
@@ -142,7 +141,7 @@ def each(
 
 
 def tell_each(session: Session, names: Sequence[str], tell: Callable[[str], Record | None], *, as_json: bool) -> int:
-    """Describe each item: ``tell`` writes it, or returns its record for JSON; returns the exit code."""
+    """Describe each item, and return the exit code; ``tell`` prints an item, or returns its record for JSON."""
     records: list[Record | None] = []
     code = each(session, names, lambda name: records.append(tell(name)))
     if as_json:

@@ -1,4 +1,4 @@
-"""The settings of a command from flag, environment variable or file, in this order; and the search path for the app."""
+"""Reads a command's own settings from its flags, environment variables or file, in this order."""
 
 import math
 import os
@@ -47,7 +47,7 @@ class Sources:
 
 
 def read_text(value: object) -> str:
-    """Return a string as it is."""
+    """Check that a value is a string."""
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a string")
     return value

@@ -1,4 +1,4 @@
-"""``fastq stats``: everything at a glance; its JSON has the same keys as asynq's, unless ``--since`` is given."""
+"""``fastq stats``: an overview; its JSON has the same keys as that of asynq, unless ``--since`` is given."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, timedelta
@@ -91,7 +91,7 @@ def _redis_facts(session: Session) -> Mapping[str, str]:
     try:
         return session.inspector.cluster_info() if session.is_cluster else session.inspector.redis_info()
     except BrokerAuthError:
-        return {}  # not every Redis user may read it; all else is shown
+        return {}  # not every Redis user may read INFO; the rest is shown
 
 
 def _total(queues: Sequence[QueueInfo], name: str) -> int:
@@ -111,7 +111,7 @@ def _asynq_record(info: QueueInfo) -> dict[str, Any]:
 
 
 def state_counts(info: QueueInfo) -> list[str]:
-    """Write the number of tasks in each state, in the order of ``STATES``."""
+    """Format the number of tasks in each state, in the order of ``STATES``."""
     return [_count(getattr(info, state.value), state) for state in STATES]
 
 
@@ -174,13 +174,13 @@ def _show_redis(session: Session, redis: Mapping[str, str]) -> None:
 
 
 def cluster_pairs(redis: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return names and values of the important facts of CLUSTER INFO."""
+    """Return titles and values of the important fields of CLUSTER INFO."""
     names = {"cluster_state": "State", "cluster_known_nodes": "Known nodes", "cluster_size": "Size"}
     return [(title, _fact(redis, name)) for name, title in names.items()]
 
 
 def redis_pairs(redis: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return names and values of the important facts of INFO."""
+    """Return titles and values of the important fields of INFO."""
     product = ("Valkey", "valkey_version") if "valkey_version" in redis else ("Redis", "redis_version")
     return [
         ("Version", f"{product[0]} {_fact(redis, product[1])}"),

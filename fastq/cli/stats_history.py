@@ -1,4 +1,4 @@
-"""``fastq stats --since``: what the tasks of all queues did lately, by queue and type."""
+"""``fastq stats --since``: the recent runs of all queues, by queue and type."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -32,7 +32,7 @@ _TYPE: Final = Column("TYPE", cut=True)
 
 
 def show_history(session: Session, since: str, *, as_json: bool) -> None:
-    """Write the history of all queues."""
+    """Print the history of all queues."""
     since_s = check_since(read_duration(since))
     by_type = since_s <= MINUTES_KEPT_S
     found = []

@@ -1,4 +1,4 @@
-"""The progress of a command: a terminal line that is rewritten some times a second and removed at the end."""
+"""The progress of a command: a line of the terminal that is updated several times a second and removed at the end."""
 
 import time
 from typing import Final, Self
@@ -18,7 +18,7 @@ class StatusLine:
         self._shown_s = 0.0
 
     def show(self, text: object) -> None:
-        """Show a text, unless another was shown a moment ago."""
+        """Show a text, unless another text was shown a moment ago."""
         now_s = time.monotonic()
         if self._screen.is_live and now_s - self._shown_s >= SHOWN_EVERY_S:
             self._shown_s = now_s

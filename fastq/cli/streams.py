@@ -1,6 +1,5 @@
-"""Output that cannot be written: the reader is gone, the disk is full, or the stream was closed from the start.
-
-If the reader went away, the command ends silently with code 1, as in click.
+"""Handles output that cannot be written: the reader has closed the pipe, the disk is full, or the stream was closed
+from the start. If the reader has closed the pipe, the command ends silently with code 1, as in click.
 """
 
 import errno
@@ -20,13 +19,13 @@ _UNWRITABLE: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.E
 
 
 def open_streams() -> None:
-    """Make stdout and stderr writable: a closed one discards all output, and both accept any character."""
+    """Make stdout and stderr writable: a closed stream then discards output, and both accept any character."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open as long as the process
         stream = getattr(sys, name)
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a character that the encoding lacks is no failure
+            stream.reconfigure(errors="backslashreplace")  # a character that the encoding lacks must not raise
 
 
 def was_closed(stream: Any) -> bool:
@@ -35,9 +34,8 @@ def was_closed(stream: Any) -> bool:
 
 
 def end_unwritten(error: OSError) -> str:
-    """Stop writing, and return the message about the error, if any; raise ``error`` if no standard stream caused it.
-
-    The flush at the interpreter's end would otherwise fail again and print a traceback.
+    """Discard all further output; return a message about the error, or raise ``error`` if no standard stream caused it.
+    Otherwise the flush at the interpreter's end would fail again and print a traceback.
     """
     if error.errno not in _UNWRITABLE or error.filename is not None:
         raise error
@@ -65,5 +63,5 @@ def check_reader() -> None:
 
 
 def say_failure(text: str) -> None:
-    """Write an error to stderr as one line."""
+    """Print an error on stderr as one line."""
     click.echo(f"fastq: {clean(' '.join(text.split()))}", err=True)

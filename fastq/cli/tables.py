@@ -1,6 +1,6 @@
 """Tables for terminals and pipes: aligned columns; on a terminal also color, and lines cut to the window.
 
-In a pipe nothing is cut or colored. A character that the encoding lacks is replaced by an escape.
+In a pipe nothing is cut or colored. Characters that the encoding lacks are escaped.
 """
 
 import shutil
@@ -25,8 +25,8 @@ _SHORT: Final = {"PROCESSED": "RUNS"}
 class Column:
     """A column; ``right`` is for numbers.
 
-    In a narrow window, first the ``short`` title is shown, then texts of columns with ``cut`` are shortened, and then
-    columns are left out: the highest ``rank`` first, rank 0 never.
+    In a narrow window, titles are first replaced by the ``short`` ones, then texts of columns with ``cut`` are
+    shortened, and then columns are left out, the highest ``rank`` first. Columns of rank 0 are never left out.
     """
 
     title: str
@@ -96,11 +96,11 @@ class Layout(NamedTuple):
         return cls(columns, rows, widths)
 
     def over(self, window: int) -> int:
-        """Return how many columns too wide for the window a line is."""
+        """Return by how many characters a line is too wide for the window."""
         return sum(self.widths) + len(GAP) * (len(self.widths) - 1) - window
 
     def fitted(self, window: int) -> "Layout":
-        """Shorten only as much as needed for a line to fit."""
+        """Shorten the table as much as needed for a line to fit."""
         if self.over(window) <= 0:
             return self
         laid = self.of([replace(column, title=column.short or column.title) for column in self.columns], self.rows)
@@ -142,7 +142,7 @@ def _painted(screen: Screen, text: str, shown: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """Return text of at most this many columns, with a sign where text is missing."""
+    """Cut a text to at most this width, with an ellipsis at the end."""
     if width_of(text) <= width:
         return text
     kept = ""
@@ -154,13 +154,13 @@ def shortened(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:
-    """Return text padded to this many columns."""
+    """Pad a text to this width."""
     blank = " " * (width - width_of(text))
     return blank + text if right else text + blank
 
 
 def width_of(text: str) -> int:
-    """Count the columns that a text takes."""
+    """Return the width of a text in a terminal."""
     if text.isascii():
         return len(text)
     return sum(

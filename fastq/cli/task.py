@@ -91,7 +91,7 @@ def of_group(state: TaskState, group: str | None) -> str | None:
 def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_json: bool, **more: str | None) -> None:
     """List the tasks of a queue in one state, a page at a time, the oldest first.
 
-    With a filter, tasks are read, some hundreds a round trip, until the page is full; pages list matching tasks only.
+    With a filter, tasks are read, some hundreds per round trip, until the page is full; pages have only matching tasks.
     HELD shows whether a server has the lease of an active task; tasks without a lease are recovered within a minute.
     """
     known = TaskState(state)
@@ -173,7 +173,7 @@ _ENDS: Final = {"archive": "archived", "delete": "deleted for good"}
 def cancel(
     session: Session, ids: Sequence[str], queue: str | None, outcome: str | None, yes: bool, as_json: bool
 ) -> int:
-    """Ask the servers that run tasks to stop them; nobody answers, so nothing tells whether they ran."""
+    """Ask the servers that run tasks to stop them. Servers do not answer, so the outcome is not known."""
     if outcome in _ENDS:
         where = "any queue" if queue is None else clean(queue)
         listed = ", ".join(map(clean, ids))
@@ -188,7 +188,7 @@ def cancel(
 @json_option
 @pass_session
 def run(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
-    """Move tasks that wait, or were put away, to pending."""
+    """Move waiting, archived or completed tasks to pending."""
     act = partial(session.inspector.run_task, queue)
     return Acting(session, as_json=as_json).each(ids, act, "{} is pending.").end()
 
@@ -199,7 +199,7 @@ def run(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
 @json_option
 @pass_session
 def archive(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
-    """Move tasks that nobody works on to the archive."""
+    """Move tasks that are not active to the archive."""
     act = partial(session.inspector.archive_task, queue)
     return Acting(session, as_json=as_json).each(ids, act, "{} is archived.").end()
 
@@ -211,7 +211,7 @@ def archive(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> 
 @json_option
 @pass_session
 def delete(session: Session, queue: str, ids: Sequence[str], yes: bool, as_json: bool) -> int:
-    """Delete tasks that nobody works on."""
+    """Delete tasks that are not active."""
     found: list[TaskInfo] = []
     acting = Acting(session, as_json=as_json)
     acting.look(ids, lambda task_id: found.append(session.inspector.get_task_info(queue, task_id)))

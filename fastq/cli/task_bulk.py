@@ -25,7 +25,7 @@ class _All(Protocol):
 
 
 class _Place:
-    """The tasks of a queue in a state that a command named."""
+    """The tasks of a queue in the state that a command was given."""
 
     def __init__(self, queue: str, state: str, group: str | None) -> None:
         self.queue = queue

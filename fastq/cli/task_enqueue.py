@@ -34,7 +34,7 @@ _FLAGS: Final = {
     "process_at": ("--process-at", "--process_at"),
     "process_in": ("--process-in", "--process_in"),
 }
-"""The flags that are not named after their option, or have an alias, as in asynq's command."""
+"""The flags whose names differ from their options, or that have aliases, as in asynq's command."""
 
 
 def _headers(words: Sequence[str]) -> dict[str, str]:

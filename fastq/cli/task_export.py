@@ -1,4 +1,4 @@
-"""``fastq task export``: writes tasks as lines of JSON, exact to the byte, in pieces."""
+"""``fastq task export``: writes tasks as lines of JSON, exact to the byte, in chunks."""
 
 import os
 import sys
@@ -47,11 +47,10 @@ STDOUT: Final = "-"
 def export(
     session: Session, /, queue: str, states: Sequence[str], group: str | None, output: str, **more: str | None
 ) -> int:
-    """Write tasks as lines of JSON for task import: every byte of them, and fields that people and jq can read.
-
-    Each line is an exported_task of docs/cli.schema.json. Tasks are read 200 at a time, each time at one moment. A task
-    that changes its state meanwhile may be exported twice or not at all; a queue that is paused and has no active
-    tasks is exported exactly. --yes overwrites an existing file; --json prints how many tasks were written.
+    """Write tasks as lines of JSON for task import, exact to the byte, with fields that people and jq can read. Each
+    line is an exported_task of docs/cli.schema.json. Tasks are read 200 at a time, each time atomically. A task that
+    changes its state meanwhile may be exported twice or not at all; a queue that is paused and has no active tasks is
+    exported exactly. --yes overwrites an existing file; --json prints how many tasks were written.
     """
     as_json, yes = bool(more.pop("as_json")), bool(more.pop("yes"))
     if as_json and output == STDOUT:
@@ -103,7 +102,9 @@ class _Exporting:
         self._line = StatusLine(session.notes)
 
     def run(self, queue: str, states: Sequence[TaskState], group: str | None, where: TaskFilter) -> int:
-        """Write all tasks; return the exit code. An interruption ends it between two pages, after a whole line."""
+        """Write all tasks; return the exit code. An interruption ends the export between two pages, after a complete
+        line.
+        """
         with Interruption() as interruption:
 
             def note(now: Progress) -> None:

@@ -1,4 +1,4 @@
-"""The filters of ``fastq task ls``: by type, by error, by how long ago."""
+"""The filters of ``fastq task ls``: by type, by error, and by the time since a failure or completion."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ def read_filter(
     since: str | None = None,
     error: str | None = None,
 ) -> TaskFilter:
-    """Read the options; ``UsageError`` names a bad one."""
+    """Read the filter options; ``UsageError`` names a bad option."""
     try:
         where = TaskFilter(type, error, None if since is None else _moment(since, now))
         where.check(states)
@@ -42,9 +42,8 @@ def read_filter(
 
 
 def page_of(infos: Iterable[TaskInfo], page: int, size: int) -> list[TaskInfo]:
-    """Return one page of tasks, each once, reading no further than needed.
-
-    Only the ids of earlier pages are kept.
+    """Return one page of tasks, each task once; no more tasks than needed are read. Of earlier pages, only the ids are
+    kept in memory.
     """
     start, end = (page - 1) * size, page * size
     seen: set[str] = set()

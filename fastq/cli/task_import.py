@@ -45,11 +45,11 @@ def import_tasks(session: Session, /, file: str, queue: str | None, as_json: boo
     """Import tasks written by task export, from FILE or stdin, each into the state that it had.
 
     All lines of a file are checked before anything is written; bad lines are listed, and nothing is imported. Lines of
-    a pipe are read 200 at a time, checked and imported in one step; the first bad line ends the import, and none of
-    its 200 is imported. With --skip-bad only the bad lines are left out, and the exit code is 1. A task whose id is
-    already in the queue is left out, so an interrupted import can be run again. So are tasks for which the
-    queue's archive has no room. Completed tasks keep the end of their retention. A unique lock is set if it has not
-    expired and no other task holds it.
+    a pipe are read, checked and imported 200 at a time; the first bad line ends the import, and none of its 200 lines
+    is imported. With --skip-bad only the bad lines are left out, and the exit code is 1. A task whose id is already in
+    the queue is left out, so an interrupted import can be run again. So are tasks for which the queue's archive has no
+    room. Completed tasks keep the end of their retention. A unique lock is set if it has not expired and no other task
+    holds it.
     """
     dry_run, names_bad = more.pop("dry_run"), more["skip_bad"]
     act = session.inspector.check_import if dry_run else session.inspector.import_tasks
@@ -116,7 +116,7 @@ class _Watch:
         self._said = {"warnings": 0, "bad_lines": 0, "conflicts": 0}
 
     def note(self, report: ImportReport) -> None:
-        """Print what is new, show the progress, and end the import if a signal came."""
+        """Print new messages, show the progress, and end the import if a signal came."""
         self.report = report
         self._say_new()
         checking = report.checked and not report.lines
@@ -134,7 +134,7 @@ class _Watch:
         self._said = {name: len(getattr(report, name)) for name in self._said}
 
     def told(self, error: BadLinesError) -> str:
-        """List the bad lines, one per line unless there is only one, and return the final message."""
+        """Print the bad lines if there are several, and return the final message."""
         self.report = error.report
         if error.report.bad > 1:
             self.line.clear()

@@ -1,4 +1,4 @@
-"""The display of tasks: the columns of each state, and all facts about one task."""
+"""The display of tasks: the columns of each state, and all values of one task."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -48,18 +48,18 @@ _LOCK_FACTS: Final = sorted(faced(LOCKS, "facts"))
 
 
 def task_facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
-    """Return names and values of a task's facts except payload and result; missing ones are blank."""
+    """Return titles and values of a task, except payload and result; missing values are blank."""
     facts = [(title, text_of(field, info, now) if field.read(info) else "") for _, title, field in _FACTS]
     return [(title, Cell(text, STATE_COLOURS[info.state]) if title == "State" else text) for title, text in facts]
 
 
 def lock_facts(locks: TaskLocks, now: datetime) -> list[tuple[str, str]]:
-    """Return names and values of a task's unique lock and of the run that is to follow it; missing ones are blank."""
+    """Return titles and values of a task's unique lock and follow-up run; missing values are blank."""
     return [(title, text_of(field, locks, now) if field.read(locks) else "") for _, title, field in _LOCK_FACTS]
 
 
 def attempt_facts(attempts: Sequence[FailedAttempt], now: datetime) -> list[tuple[str, str]]:
-    """Return a name and a value for each failed attempt, the oldest first."""
+    """Return a title and a text for each failed attempt, the oldest first."""
 
     def told(one: FailedAttempt) -> str:
         ran = f", ran {span(one.ended_at - one.started_at)}" if one.started_at else ""

@@ -44,9 +44,9 @@ def tail(session: Session, queue: str, type: str | None, states: Sequence[str], 
     """Follow the events of a queue until Ctrl-C; with --json one object a line.
 
     Redis has no stream of events, so the queue is read twice a second: the last 200 ids of each state, and 200 tasks.
-    That takes Redis about a millisecond, however big the queue is. A task that came and was done between two readings
-    is not seen. Runs that ended unseen are counted ("missed"). Where over 200 tasks are scheduled, retrying or
-    completed, only those that were seen before are reported; tasks of groups are reported after their aggregation.
+    That takes Redis about a millisecond, however big the queue is. A task that was enqueued and done between two
+    readings is not seen, but its run is counted ("missed"). If over 200 tasks are scheduled, retrying or completed,
+    only tasks that were seen before are reported. Tasks of groups are reported after their aggregation.
     """
     wanted = frozenset(map(TaskState, states))
     for event in session.inspector.follow(queue, interval=interval, progress=lambda now: check_reader()):

@@ -1,4 +1,4 @@
-"""``fastq web``: the shell command; Starlette and uvicorn are imported only when it runs."""
+"""``fastq web``: the shell command. Only this command imports Starlette and uvicorn."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -26,11 +26,11 @@ _OF_ASYNQMON: Final[Mapping[str, tuple[str, bool]]] = {
     "redis-insecure-tls": ("insecure", True),
     "redis-cluster-nodes": ("cluster_addrs", False),
 }
-"""asynqmon's names of the Redis options: for each fastq's name, and whether it is a flag without a value."""
+"""asynqmon's Redis options: for each, fastq's name of the option, and whether it is a flag without a value."""
 
 
 def _aliases() -> list[click.Parameter]:
-    """Return asynqmon's options for Redis, which only asynqmon's users need to know."""
+    """Return asynqmon's options for Redis, hidden from the help."""
 
     def option(word: str, name: str, is_flag: bool) -> click.Option:
         def note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -45,7 +45,7 @@ def _aliases() -> list[click.Parameter]:
 
 
 def _note_asynqmons_variables(context: click.Context, environment: Mapping[str, str]) -> None:
-    """Take ``$REDIS_URL`` and the like, unless an option or a variable of fastq names a server."""
+    """Use ``$REDIS_URL`` and the like, unless an option or a variable of fastq names a server."""
     if server_is_named(context, environment):
         return
     for word, (name, is_flag) in _OF_ASYNQMON.items():
@@ -68,9 +68,9 @@ def _own(name: str, **more: Any) -> Callable[[Any], Any]:
 
 
 def _shared(name: str, **more: Any) -> Callable[[Any], Any]:
-    """Make an option that asynqmon has, too, with asynqmon's variable."""
+    """Make an option that asynqmon also has; asynqmon's variable works, too."""
     variable = name.upper().replace("-", "_")
-    # Not FASTQ_WEB_PORT: Kubernetes sets that for a service named fastq-web.
+    # Kubernetes sets FASTQ_WEB_PORT for a service named fastq-web, so the variable needs another name.
     own = "FASTQ_WEB_HTTP_PORT" if name == "port" else f"FASTQ_WEB_{variable}"
     return click.option(f"--{name}", envvar=[own, variable], show_default=True, **more)
 

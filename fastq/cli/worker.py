@@ -142,7 +142,7 @@ def _options(flags: dict[str, Any]) -> ProcessOptions:
 
 
 def _idle_s(sources: Sources) -> float | None:
-    """Return the time without a task after which the server ends, None for never."""
+    """Return after how many seconds without a task the server ends, None for never."""
     idle_s = sources.first("exit_when_idle", read_seconds)
     if not sources.first("burst", read_flag):
         return idle_s

@@ -1,4 +1,4 @@
-"""Leaving fastq: its own keys in Redis, which asynq does not know, are counted and deleted."""
+"""Counts and deletes fastq's own keys in Redis, which asynq does not know, for users who leave fastq."""
 
 from collections import Counter
 from typing import Final
@@ -26,13 +26,13 @@ _IN_LANES: Final = (
 
 
 class LeavingMethods(Driver):
-    """The inspector's methods for those who leave fastq."""
+    """The inspector's methods for users who leave fastq."""
 
     @operation
     def own_keys(self) -> Flow[dict[str, int]]:
         """Count the keys that asynq does not know, by kind, such as "history"; changes nothing.
 
-        All keys of Redis are scanned, in pieces.
+        All keys of Redis are scanned, in chunks.
         """
         found, _, _ = yield from _find()
         return dict(sorted(Counter(map(_kind, found)).items()))
@@ -41,9 +41,9 @@ class LeavingMethods(Driver):
     def delete_own_keys(self) -> Flow[int]:
         """Delete the keys that asynq does not know, 500 at a time, and return how many; tasks and queues stay.
 
-        ``FastqError`` while servers or schedulers of fastq run, which would write them again. ``QueueNotEmptyError``
-        while an interrupted move has left tasks between two queues, while tasks wait in lanes, or while tasks that were
-        enqueued by key during a run have not been put into their queue by a server of fastq.
+        ``FastqError`` while servers or schedulers of fastq run, since they would write such keys again.
+        ``QueueNotEmptyError`` while an interrupted move has left tasks between two queues, while tasks wait in lanes,
+        or while a task that was enqueued by key during a run still waits for a fastq server to put it into its queue.
         """
         if running := (yield from _running(self._now_ns() // SECOND_NS)):
             raise FastqError(f"these run: {', '.join(running)}; stop them first, since they write such keys")

@@ -1,7 +1,7 @@
 """Reads the lines that ``task_lines`` writes, one task each.
 
-``message``, ``fields``, ``score`` and ``unique_until`` are the task. The other fields of a line must agree with them,
-so that an edit of a line is not silently lost.
+The task is restored from ``message``, ``fields``, ``score`` and ``unique_until``. The other fields of a line must agree
+with these four, so that an edit of another field is not silently ignored.
 """
 
 import base64
@@ -49,7 +49,7 @@ class Line:
 
     @property
     def group(self) -> str:
-        """Return the group that the task is in, or will join."""
+        """Return the group that the task is in or will join; empty if there is none."""
         named = self.fields.get(b"group")
         return self.decoded.group_key if named is None else named.decode("utf-8", "surrogateescape")
 
@@ -64,7 +64,7 @@ class Line:
 
 
 def read_line(text: bytes) -> Line:
-    """Read a line; a ``ValueError`` says what is wrong with it."""
+    """Read a line; a ``ValueError`` names the fault in a bad line."""
     found = Read.of(text)
     queue = check_queue(found.of_kind("queue", str))
     task_id = check_task_id(found.of_kind("id", str))
@@ -90,7 +90,7 @@ class Read:
 
     @classmethod
     def of(cls, text: bytes) -> "Read":
-        """Read the JSON."""
+        """Parse the JSON of a line."""
         cut = "" if text.endswith(b"\n") else "; it is the last line and may be cut off"
         try:
             values = json.loads(text.decode())
@@ -125,7 +125,7 @@ class Read:
             raise ValueError(f"state must be one of {', '.join(TaskState)}, not {_short(value)}") from None
 
     def score(self, state: TaskState) -> float | None:
-        """Return the score, which all states except pending have."""
+        """Return the score; None only for a pending or active task without one."""
         value = self.values.get("score", MISSING)
         if value is MISSING:
             raise ValueError("score is missing")
@@ -136,7 +136,7 @@ class Read:
         return float(value)
 
     def moment(self, name: str) -> datetime | None:
-        """Return a time, or None where it is null."""
+        """Return a time, None if the value is null."""
         if self.values.get(name, MISSING) is None:
             return None
         text = self.of_kind(name, str)
@@ -192,7 +192,7 @@ def _bytes(text: str, where: str) -> bytes:
 
 
 def _check_agreement(line: Line, found: Read) -> None:
-    """Refuse a line that contradicts its message: somebody has edited it, and the edit would be lost."""
+    """Refuse a line whose readable fields contradict its message, since an edit of these fields would be lost."""
     score = None if line.score is None else repr(line.score).encode()
     hash_fields = {**line.fields, b"msg": line.message, b"state": line.state.value.encode()}
     listed = WalkedTask(id_word(line.id), score or b"", hash_fields)

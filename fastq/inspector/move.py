@@ -1,4 +1,4 @@
-"""The flow that moves tasks from one queue to another; the next move finishes an interrupted one."""
+"""The flow that moves tasks from one queue to another; a later move finishes an interrupted move."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ class Move:
     moved: int = 0
 
     def run(self, sources: Sequence[Source]) -> Flow[int]:
-        """Finish interrupted moves, then move all tasks that the sources have now; returns how many were moved."""
+        """Finish interrupted moves, then move all wanted tasks of the sources; returns how many were moved."""
         yield register_queue(self.target)
         yield from self._finish()
         yield from self._tidy()
@@ -75,7 +75,7 @@ class Move:
             walk.passed(page, [task for task in page.tasks if task.id not in gone])
 
     def _finish(self) -> Flow[set[bytes]]:
-        """Finish the moves of parked tasks; returns the ids of tasks that had to be put back."""
+        """Finish the moves of parked tasks; returns the ids of tasks that were put back into the old queue."""
         back: set[bytes] = set()
         for token, tasks in (yield from self._parked(self.origin, b"move_to", self.target)).items():
             back |= yield from self._bring(token, tasks)
@@ -131,13 +131,13 @@ class Move:
         return {task.id for task in back}
 
     def _copy(self, task: WalkedTask) -> ParkedTask:
-        """Return a task that is parked in the other queue, with its lock there and its lock in the old queue."""
+        """Describe a task that is parked in the other queue, with its unique lock there and in the old queue."""
         lock = _lock_of(self.target, task)
         old_lock = keys.queue_prefix(self.origin) + lock.removeprefix(keys.queue_prefix(self.target)) if lock else ""
         return ParkedTask(task.id, task.fields.get(COPY, b"").decode(errors="replace"), lock, old_lock)
 
     def _settle(self, token: str, parked: Sequence[ParkedTask]) -> Flow[None]:
-        """Finish tasks that are parked in the other queue."""
+        """Finish the moves of tasks that are parked in the other queue."""
         outcomes: list[int] = yield commit_move(self.origin, token, parked)
         ours = [copy for copy, outcome in zip(parked, outcomes, strict=True) if outcome]
         others = [copy for copy, outcome in zip(parked, outcomes, strict=True) if not outcome]

@@ -37,7 +37,7 @@ from fastq.wire.records import (
 SECOND_NS: Final = 1_000_000_000
 MOST_SLOT: Final = 16_383
 SHOWN_STATUS: Final = {"stopped": "quiet", "closed": "stopping"}
-"""fastq's words for asynq's states. In asynq, "stopped" does not mean shut down, as "stop" does everywhere else."""
+"""fastq's words for asynq's statuses, since a server that is "stopped" in asynq is only quiet and has not shut down."""
 
 T = TypeVar("T")
 
@@ -65,8 +65,8 @@ class ServerMethods(Driver):
         """Count the ticks of all fastq schedulers so far, by type of task and by outcome.
 
         Outcomes: "enqueued"; "duplicate" (the id or the unique lock of the task was taken); "failed" (``pre_enqueue``
-        raised, or the task cannot be enqueued); "missed" (left out, as the policy for missed ticks says; at most 1000
-        of an entry at a time are counted). Redis forgets the counts 90 days after the last tick.
+        raised, or the task cannot be enqueued); "missed" (left out by the policy for missed ticks; at most 1000 missed
+        ticks of an entry are counted at a time). The counts expire 90 days after the last tick.
         """
         counts = yield read_scheduler_ticks()
         types = sorted({task_type for _, task_type in counts})
@@ -100,7 +100,7 @@ class ServerMethods(Driver):
 
     @operation
     def redis_info(self) -> Flow[Mapping[str, str]]:
-        """Read Redis' INFO, with its own names; not every Redis user may read it."""
+        """Read Redis' INFO, with the names that Redis uses; not every Redis user has the right to read it."""
         return _one(redis_info())
 
     @operation
@@ -110,7 +110,7 @@ class ServerMethods(Driver):
 
 
 def _nodes(ranges: Sequence[SlotRange], first: int = 0, last: int = MOST_SLOT) -> list[ClusterNode]:
-    """Return the nodes that serve any of some slots."""
+    """Return the nodes that serve any of the slots from ``first`` to ``last``."""
     slots, nodes = Counter[str](), dict[str, ClusterNode]()
     for span in ranges:
         for place, (node_id, host, port) in enumerate(span.nodes):

@@ -1,7 +1,7 @@
-"""Work on many tasks in pieces: its progress, and how it is stopped between two pieces.
+"""Work on many tasks in chunks: its progress, and how it is stopped between two chunks.
 
-A method that works on many tasks takes ``progress``, a function that is called with a ``Progress`` before each piece.
-An exception raised by it stops the work there and propagates out of the method. Each task is then done or unchanged.
+A method that works on many tasks takes ``progress``, a function that is called with a ``Progress`` before each chunk.
+If ``progress`` raises an exception, the work stops there, and the method raises it, too. No task is left half done.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,15 +18,14 @@ T = TypeVar("T")
 ASKED_EVERY_S: Final = 0.5
 
 PIECES: Final = frozenset({"delete_tasks", "run_tasks", "archive_tasks", "claim_tasks", "run_chosen", "sweep_queue"})
-"""Work may end only before one of these operations: the piece before it is then finished."""
+"""Each of these operations begins a chunk. Work may be stopped only before such an operation."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """The progress of work: ``done`` of the ``total`` tasks at its start; the same object each time.
-
-    Work that changes only matching tasks counts in ``looked`` the tasks that it has read. ``unsure`` counts further
-    tasks that may be done, because a reply about them was lost. ``trouble`` is the reason why the work waits for Redis,
+    """The progress of work: ``done`` of ``total`` tasks, the number at its start. Each call gets the same object. Work
+    that changes only matching tasks counts the tasks that it has read in ``looked``. ``unsure`` counts further tasks
+    that may be done, because the reply of their call was lost. ``trouble`` is the reason why the work waits for Redis,
     None while it continues. ``failures`` are the errors of single tasks.
     """
 
@@ -58,7 +57,7 @@ def sizes_of(*sources: Source) -> Flow[int]:
 
 
 def reporting(flow: Flow[T], progress: OnProgress | None, total: Flow[int]) -> Flow[T]:
-    """Carry out a flow; call ``progress`` before each piece of it, and at its end."""
+    """Run a flow; call ``progress`` before each chunk, and at the end."""
     if progress is None:
         return (yield from flow)
     now = Progress((yield from total))
@@ -68,10 +67,9 @@ def reporting(flow: Flow[T], progress: OnProgress | None, total: Flow[int]) -> F
 
 
 def counting(flow: Flow[T], now: Progress, progress: OnProgress, *, insist: bool = False) -> Flow[T]:
-    """Carry out a flow, count its work in ``now``, and call ``progress`` before each piece of it.
-
-    With ``insist`` a transient error does not end the work: it waits for Redis, calls ``progress`` now and then, and
-    repeats the call. That does no harm: each piece takes what is left, however much was taken before.
+    """Run a flow, count its work in ``now``, and call ``progress`` before each chunk. With ``insist`` a transient error
+    does not end the work: it waits for Redis, calls ``progress`` now and then, and repeats the call. The call may be
+    repeated, since each chunk takes the tasks that are left, whether or not the first call was carried out.
     """
     try:
         step: Step = next(flow)
@@ -91,7 +89,7 @@ def counting(flow: Flow[T], now: Progress, progress: OnProgress, *, insist: bool
 
 
 def stoppable(flow: Flow[T], check: Callable[[], object]) -> Flow[T]:
-    """Carry out a flow, and call ``check``, which may raise, before each step."""
+    """Run a flow, and call ``check``, which may raise, before each step."""
     try:
         step: Step = next(flow)
         while True:
@@ -139,9 +137,8 @@ def _lost(error: BrokerError, now: Progress, progress: OnProgress) -> None:
 
 
 def _until_it_answers(step: Step, now: Progress, progress: OnProgress) -> Flow[None]:
-    """Ask the node of the step, by a harmless call, until it answers.
-
-    A Redis that hangs would later carry out each piece that it was sent.
+    """Send a harmless call to the node of the step until it answers. If the chunk itself were sent again and again, a
+    Redis that hangs would later carry out each of these calls.
     """
     first = step[0] if isinstance(step, tuple) else step
     key = first.keys[:1] if isinstance(first, Operation) else ()

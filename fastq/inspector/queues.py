@@ -39,7 +39,7 @@ MANY_GROUPS: Final = 1_000
 SAMPLED_GROUPS: Final = 200
 DAYS_A_TRIP: Final = 3_000
 QUEUES_A_TRIP: Final = 8
-"""Few, because Redis does nothing else during the whole round trip, and each queue takes some milliseconds."""
+"""Few, because Redis serves no other client during the whole pipeline, and each queue takes some milliseconds."""
 
 
 class QueueMethods(Driver):
@@ -55,9 +55,9 @@ class QueueMethods(Driver):
     def get_queue_info(self, queue: str, *, search: bool = False, estimate: bool = False) -> Flow[QueueInfo]:
         """Describe a queue: the number of tasks in each state, its counters, latency and memory.
 
-        With ``search`` all keys of Redis are scanned, in pieces, to count the tasks of unlisted groups; a queue that is
-        itself not listed, but has keys, is described too. With ``estimate``, if there are more than 1 000 groups, their
-        tasks are estimated from about 200 of them: to count 100 000 groups takes Redis 0.1 s.
+        With ``search`` all keys of Redis are scanned, in chunks, to count the tasks of unlisted groups; then a queue
+        that is not listed, but has keys, is described, too. With ``estimate``, if there are more than 1 000 groups, the
+        number of their tasks is estimated from about 200 groups, because counting 100 000 groups takes Redis 0.1 s.
         """
         now_ns = self._now_ns()
         read = yield _reads(check_queue(queue), now_ns)
@@ -68,7 +68,7 @@ class QueueMethods(Driver):
 
     @operation
     def get_queue_infos(self, queues: Iterable[str], *, estimate: bool = False) -> Flow[list[QueueInfo]]:
-        """Describe several queues, some in each round trip; those that do not exist are left out."""
+        """Describe several queues, some in each round trip; queues that do not exist are left out."""
         now_ns, names, infos = self._now_ns(), [check_queue(queue) for queue in queues], list[QueueInfo]()
         for at in range(0, len(names), QUEUES_A_TRIP):
             some = names[at : at + QUEUES_A_TRIP]
@@ -91,7 +91,7 @@ class QueueMethods(Driver):
 
     @operation
     def histories(self, queues: Iterable[str], days: int) -> Flow[dict[str, list[DailyStats]]]:
-        """Read the last UTC days of several queues, many in each round trip; those that do not exist are left out."""
+        """Read the last UTC days of several queues, many in each round trip; queues that do not exist are left out."""
         names = [check_queue(queue) for queue in queues]
         return _histories(names, check_count(days, "days", MAX_DAYS), self._now_ns())
 
@@ -105,7 +105,7 @@ class QueueMethods(Driver):
     def list_groups(self, queue: str, *, cursor: str = "", page_size: int = 100) -> Flow[tuple[list[GroupInfo], str]]:
         """Read about ``page_size`` of a queue's groups, and the cursor of the next page, "" after the last one.
 
-        Groups are in order within a page only. While groups come and go, one may appear on two pages.
+        Groups are sorted only within a page. If groups change meanwhile, a group may appear on two pages.
         """
         if not re.fullmatch(r"[0-9]{0,20}", cursor) or int(cursor or 0) > MAX_CURSOR:
             raise ValueError(f"cursor must be that of the page before, not {cursor!r}")
@@ -126,10 +126,9 @@ class QueueMethods(Driver):
 
     @action
     def set_max_pending(self, queue: str, max_pending: int | None) -> Flow[None]:
-        """Limit a queue to ``max_pending`` pending tasks: all fastq clients are refused more. None removes the limit.
-
-        The queue need not exist yet. A client that has just sent to the queue may take 10 s to know its first limit;
-        changes of a limit, and its removal, hold at once.
+        """Limit a queue to ``max_pending`` pending tasks: fastq's clients then refuse to enqueue more. None removes the
+        limit. The queue need not exist yet. A client that has just enqueued to the queue may take 10 s to learn of its
+        first limit; a change of a limit, and its removal, apply at once.
         """
         most = None if max_pending is None else check_count(max_pending, "max_pending", MAX_PENDING)
         yield set_max_pending(check_queue(queue), most)
@@ -173,7 +172,8 @@ def _describe(queue: str, read: Sequence[Any], now_ns: int, *, search: bool, est
     if search:
         aggregating = sum(group.size for group in (yield from find_groups(queue)).values())
     elif estimate and stats.groups > MANY_GROUPS:
-        # SSCAN goes by the hashes of names. So its first groups are a fair sample, and always the same.
+        # SSCAN returns groups in the order of their names' hashes. So its first groups are a fair sample, and always
+        # the same.
         sizes = (yield from read_groups(queue, most=SAMPLED_GROUPS)).sizes.values()
         aggregating = round(stats.groups * sum(sizes) / max(len(sizes), 1))
     elif stats.groups:
@@ -201,7 +201,7 @@ def unpause(queue: str) -> Flow[None]:
 
 def _memory(sample: MemorySample | BrokerError, stats: QueueStats, aggregating: int) -> int | None:
     if isinstance(sample, BrokerError):
-        return None  # not every Redis user may read it
+        return None # not every Redis user may read the memory
     return sample.ungrouped + sample.grouped_task * aggregating + sample.group * stats.groups
 
 

@@ -18,11 +18,11 @@ class QueueInfo:
     ``size`` counts the tasks of all states, including completed ones that are kept. ``latency`` is the time that the
     oldest pending task has waited. ``processed`` and ``failed`` are the counts of the UTC day; a failure also counts as
     processed. ``memory_usage`` is an estimate in bytes from a few tasks, None if Redis does not report it. The archive
-    keeps ``archive_max`` tasks; ``archive_full`` is its rule when it is full: "trim", "pause" or "spill".
+    keeps ``archive_max`` tasks; ``archive_full`` says what happens when it is full: "trim", "pause" or "spill".
     ``archive_dropped`` counts the failed tasks that the archive has deleted. ``lost`` counts the tasks that were lost
-    with their servers on the UTC day. ``orphaned`` counts the active tasks that no server has a lease for. ``overdue``
-    is for how long the first scheduled task or retry has been due; servers put such tasks into pending. Clients of
-    fastq are refused tasks beyond ``max_pending`` pending ones; None is no limit.
+    with their servers on the UTC day. ``orphaned`` counts the active tasks without a valid lease. ``overdue`` is for
+    how long the first scheduled task or retry has been due; servers normally move it to pending within moments. fastq's
+    clients enqueue no more tasks while there are ``max_pending`` pending tasks; None is no limit.
     """
 
     queue: str
@@ -54,7 +54,7 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class DailyStats:
-    """The runs that ended on one UTC day, and the failed ones among them."""
+    """The number of runs that ended on one UTC day, and how many of them failed."""
 
     queue: str
     processed: int
@@ -66,7 +66,7 @@ class DailyStats:
 class FailedAttempt:
     """A failed attempt of a task.
 
-    ``attempt`` counts from 1; an attempt that was lost with its server and the next one have the same number.
+    ``attempt`` counts from 1; an attempt that was lost with its server has the same number as the next attempt.
     ``started_at`` is None if it is not known or the handler never began, ``server`` is "host:pid" or empty. ``error``
     is the class and the beginning of the message. Errors of the same class from the same lines of code share a
     ``fingerprint`` and one ``traceback``, which is kept without messages; its last line is this attempt's own error.
@@ -89,14 +89,14 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class TaskLocks:
-    """The lease of a task, its unique lock, and the run that is to follow it.
+    """The lease of a task, its unique lock, and the run that will follow the current run.
 
-    ``leased_until`` is None if no server has the task; servers renew the lease every 5 s. ``is_leased_by_go`` says
-    that a Go server has it. ``lock_holder`` is the id of the task that has the lock, perhaps another one; it is empty
-    if the task is not unique, or nobody has its lock. ``locked_until`` is None if the lock never expires.
-    ``follow_up_size`` is the size of the newest payload that was enqueued by key while the task ran, None for none.
-    The payload runs once the present run has ended, at ``follow_up_at`` if there is a time, and at ``follow_up_latest``
-    however often it is put off.
+    ``leased_until`` is None if no server has the task; servers renew the lease every 5 s. ``is_leased_by_go`` says that
+    a Go server has the task. ``lock_holder`` is the id of the task that holds the lock, which may be another task; it
+    is empty if the task is not unique, or no task holds its lock. ``locked_until`` is None if the lock never expires.
+    ``follow_up_size`` is the size of the newest payload that was enqueued by key while the task ran, None for none. The
+    payload runs once the current run has ended, but not before ``follow_up_at`` if this is set. ``follow_up_latest`` is
+    the latest time to which further calls can postpone it.
     """
 
     leased_until: datetime | None
@@ -115,7 +115,7 @@ class LaneState(StrEnum):
     IDLE = "idle"
     """No task waits."""
     READY = "ready"
-    """Nothing: the next server with room takes one."""
+    """Nothing: the next server with a free slot takes a task."""
     RATE = "rate"
     """The rate: the next task may start at the time ``until``."""
     FULL = "full"
@@ -127,14 +127,13 @@ class LaneState(StrEnum):
 class LaneInfo:
     """A lane of a queue, and why its tasks wait.
 
-    ``lane`` may also be "*", which stands for each lane without a limit of its own, "pool:*" for the lanes of a pool
-    together, and "" for the queue as a whole. ``running`` counts the places taken, and is None where ``concurrency`` is
-    not limited. ``limit`` is what holds for it, its own if ``has_own_limit``, else that of "*"; None if there is none.
-
-    ``by`` is what keeps the tasks waiting: the lane, its pool, or "" for the queue. ``until`` is set only for a rate.
-    ``holders`` are the ids of tasks that have the places of a full lane or pool, if these are few; those in
-    ``lost_holders`` were lost with their servers, and are taken over within two minutes. A sequence waits for those in
-    ``retried_holders``, which are to be tried again.
+    ``lane`` may also be "*" for each lane without a limit of its own, "pool:*" for all lanes of a pool together, or ""
+    for the whole queue. ``running`` counts the tasks that hold a place, and is None if there is no ``concurrency``.
+    ``limit`` is the limit that applies: the lane's own if ``has_own_limit``, else that of "*"; None if there is none.
+    ``by`` names what makes the tasks wait: the lane, its pool, or "" for the queue. ``until`` is set only for a rate.
+    ``holders`` are the ids of the tasks that hold the places of a full lane or pool, if these are few. ``lost_holders``
+    are those of them that were lost with their servers, and are taken over within two minutes. ``retried_holders`` wait
+    for a retry while their sequence waits for them.
     """
 
     queue: str
@@ -153,9 +152,8 @@ class LaneInfo:
 
 @dataclass(frozen=True, slots=True)
 class PoolInfo:
-    """The tasks in the lanes of a pool, such as "openai" of "openai:acme"; "" is for lanes without a limited pool.
-
-    ``running`` is None if the pool has no ``concurrency``: running tasks are not counted then.
+    """The tasks in the lanes of a pool: "openai" is the pool of "openai:acme", "" stands for lanes without a limited
+    pool. ``running`` is None if the pool has no ``concurrency``, since its running tasks are not counted then.
     """
 
     queue: str
@@ -177,8 +175,9 @@ class ServerInfo:
     """A running server and the tasks that it is working on.
 
     ``status`` is "active", "quiet" (no longer fetching), "stopping" (shutting down) or "new". In Redis, and in asynq's
-    tools, "quiet" is "stopped" and "stopping" is "closed". ``concurrency`` is how many tasks may run at once at most;
-    ``places`` has this number, and how many run, by kind. A Go server has no ``children`` and no ``places``.
+    tools, "quiet" is "stopped" and "stopping" is "closed". ``concurrency`` is how many tasks may run at once;
+    ``places`` has this number, and how many tasks run, for each kind. A Go server has no ``children`` and no
+    ``places``.
     """
 
     id: str
@@ -229,8 +228,8 @@ class Drain:
 class TaskEvent:
     """A task that was found in a new state; a field is None if it does not apply.
 
-    "done" was active and is gone. "gone" was waiting and is gone: it ran between two snapshots, or was deleted.
-    "missed" has no task: ``runs`` runs ended unseen.
+    A "done" task was active and is no longer in Redis. A "gone" task was waiting and is no longer in Redis: it ran
+    between two snapshots, or was deleted. "missed" is not about one task: ``runs`` runs ended between two snapshots.
     """
 
     name: str
@@ -246,8 +245,8 @@ class TaskEvent:
 class Moved:
     """The result of a move: ``count`` tasks were moved.
 
-    The others stayed, because the other queue has their ids or locks. ``failed`` lists the first that stayed, with the
-    reason.
+    The remaining tasks stayed, because the other queue has their ids or locks. ``failed`` lists the first of these,
+    with the reason.
     """
 
     count: int

@@ -1,4 +1,4 @@
-"""The retry of failed tasks now: the given ones, or all that match a filter."""
+"""Runs failed tasks again now: single tasks, or all tasks that match a filter."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -49,9 +49,9 @@ class RetryMethods(Driver):
     ) -> Flow[int]:
         """Run all failed tasks again now, from retry and the archive; returns how many were moved to pending.
 
-        With ``where``, all of them are read first; those that match and have not changed since are run. ``progress`` is
-        called after each page read, with the number of tasks read so far, and then before each piece of the work. It
-        may end either by raising an exception.
+        With ``where``, all failed tasks are read first; then the tasks that match are run, unless they have changed
+        since. ``progress`` is called after each page, with the number of tasks read so far, and then before each chunk
+        of the work. It may end the reading or the work by raising an exception.
         """
         job = yield from _plan(self._now_ns(), queue, states, where, progress)
         now = Progress(job.total)
@@ -70,8 +70,8 @@ class RetryMethods(Driver):
         """Find the tasks that ``retry_tasks`` would run, and return a job for ``carry_out``.
 
         With a filter, the job runs exactly these tasks, unless they have changed since; about 150 bytes of each are
-        kept. Without a filter, this only counts the tasks, and the job runs all that have failed by then. ``progress``
-        is called with the number of tasks read so far.
+        kept. Without a filter, this only counts the tasks, and the job runs all tasks that have failed when it runs.
+        ``progress`` is called with the number of tasks read so far.
         """
         return _plan(self._now_ns(), queue, states, where, progress)
 
@@ -106,7 +106,7 @@ def _job(queue: str, states: Sequence[TaskState], total: int, flow: Callable[[in
 def _choose(
     sources: Sequence[Source], where: TaskFilter, now: Progress, progress: OnProgress | None, now_ns: int
 ) -> Flow[list[list[Chosen]]]:
-    """Read all tasks, and keep those that match, as they were when read."""
+    """Read all tasks; return the matching tasks of each source, with the state in which they were read."""
     found = []
     for source in sources:
         chosen: list[Chosen] = []

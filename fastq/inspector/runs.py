@@ -1,4 +1,4 @@
-"""The history of queues: what fastq's servers counted of the runs of tasks, by minute or by hour."""
+"""The history of queues: fastq's servers' counts of runs, by minute or by hour."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -44,9 +44,8 @@ class Durations:
         return sum(self.counts)
 
     def quantile(self, share: float) -> timedelta | None:
-        """Return a time that this share of the durations did not exceed: the upper bound of a bucket.
-
-        It is None if there are no durations, and 1 h if it lies beyond that.
+        """Return a time that this share of the durations did not exceed: the upper bound of a bucket. Returns None if
+        there are no durations. Returns 1 h, the last bound, if the time is longer.
         """
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1: {share!r}")
@@ -60,12 +59,10 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class RunStats:
-    """What became of the runs that ended in a period which began at ``start`` (UTC).
-
-    ``done`` runs ended without a failure, runs of revoked tasks included. ``failed`` runs counted as failures.
-    ``retried`` and ``archived`` count the tasks that were retried or archived after any run.
-    ``lost`` tasks were brought back from dead servers. ``run`` has the run times of handlers, ``wait`` how long tasks
-    had been pending when a server took them.
+    """The outcomes of the runs that ended in a period which began at ``start`` (UTC). ``done`` runs ended without a
+    failure, including runs of revoked tasks. ``failed`` runs counted as failures. ``retried`` and ``archived`` count
+    the tasks that were retried or archived after any run. ``lost`` tasks were brought back from dead servers. ``run``
+    has the run times of handlers, ``wait`` how long tasks had been pending when a server took them.
     """
 
     start: datetime
@@ -87,8 +84,9 @@ class RunStats:
 class RunHistory:
     """The runs of a queue's tasks until now: one ``RunStats`` for each ``step``, the oldest first, and their ``total``.
 
-    The last step is not over yet. ``types`` has the sums by type, if they were asked for. They begin up to ten minutes
-    earlier, at a full ten minutes of the clock. A type is the pattern that matched; "other" stands for all beyond 200.
+    The last step is not over yet. ``types`` has the sums by type, if the caller asked for them. These sums begin up to
+    ten minutes earlier than ``points``, at a full ten minutes of the clock. A type is the handler's pattern; "other" is
+    the sum of all types beyond 200.
     """
 
     queue: str
@@ -103,9 +101,8 @@ class RunMethods(Driver):
 
     @operation
     def run_history(self, queue: str, since: float | timedelta, *, by_type: bool = False) -> Flow[RunHistory]:
-        """Read what fastq's servers did with the tasks of a queue, from ``since`` before now until now.
-
-        Up to 8 h are read by minute, and with ``by_type`` also by type, in steps of ten minutes; up to 14 days by hour.
+        """Read the history that fastq's servers have written of a queue, for the time ``since`` before now. Up to 8 h
+        are read by minute, and with ``by_type`` also by type, in steps of ten minutes. Up to 14 days are read by hour.
         Go's servers write no such history; ``history`` has the days of Go's and fastq's servers.
         """
         check_queue(queue)

@@ -35,9 +35,8 @@ class SearchMethods(Driver):
         progress: OnProgress | None = None,
     ) -> Stream[TaskInfo]:
         """Yield the tasks in a state that match a filter, the oldest first; at most one page is read ahead.
-
-        ``progress`` is called after each page, with the number of tasks read so far. A task that moves meanwhile may
-        come twice.
+        ``progress`` is called after each page, with the number of tasks read so far. A task whose position changes
+        meanwhile may come twice.
         """
         known, name = check_state(state, group)
         where.check([known])
@@ -74,7 +73,7 @@ def described(source: Source, page: WalkPage, now_ns: int) -> list[tuple[WalkedT
 
 
 def sources_of(queue: str, states: Sequence[TaskState], group: str | None = None) -> Flow[list[Source]]:
-    """Return the sources of the tasks of some states. For aggregating these are all groups, or the given one."""
+    """Return the lists and sets of tasks in some states; for aggregating, all groups or the given group."""
     sources: list[Source] = []
     for state in states:
         names = [""]

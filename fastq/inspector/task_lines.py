@@ -1,7 +1,7 @@
-"""A task as one line of JSON: fields for people and jq, and the exact bytes that Redis has of it.
-
-``message`` is the encoded TaskMessage, base64, and ``fields`` all other fields of the task's hash; with ``score`` and
-``unique_until`` they are the task. Export writes such lines, as do servers whose archives spill; import reads them.
+"""A task as one line of JSON: readable fields for people and jq, and the exact bytes of the task in Redis. ``message``
+is the encoded TaskMessage in base64, ``fields`` are all other fields of the task's hash. The task can be restored from
+these two, ``score`` and ``unique_until``. Export writes such lines, and so do servers whose archives spill. Import
+reads them.
 """
 
 import base64
@@ -48,7 +48,9 @@ def lines_of(
 
 
 def _lock_ends(queue: str, found: list[tuple[WalkedTask, str]]) -> Flow[list[datetime | None]]:
-    """Return until when tasks hold their unique locks. asynq does not note the lock of a grouped task in its hash."""
+    """Return until when tasks hold their unique locks. For grouped tasks this is read, as asynq's hash does not name
+    it.
+    """
     left = [task.lock_ms for task, _ in found]
     asked = [at for at, (task, key) in enumerate(found) if lock_of(queue, key) and b"unique_key" not in task.fields]
     if asked:
@@ -96,7 +98,7 @@ def write_line(queue: str, task: WalkedTask, info: TaskInfo, unique_key: str, un
 
 
 def readable(info: TaskInfo, unique_key: str) -> dict[str, Any]:
-    """Return the fields of a line that follow from the task's message and place."""
+    """Return the fields of a line that can be computed from the task's message and position."""
     record = task_record(info)
     del record["is_orphaned"], record["progress"]
     if info.state not in _TIMED:

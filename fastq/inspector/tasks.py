@@ -75,7 +75,9 @@ class Listing:
         return [info for info in infos if info is not None and info.state is self.state]
 
     def read_some(self, ids: Sequence[bytes], now_ns: int) -> Flow[tuple[list[TaskInfo], int]]:
-        """Read the first of the tasks, fewer if they are large. Return those in this state, and how many were read."""
+        """Read the first of the tasks, fewer if they are large; returns the tasks in this state, and how many were
+        read.
+        """
         found = yield read_tasks(self.queue, ids)
         infos = (describe(self.queue, task_id, task, now_ns) for task_id, task in zip(ids, found, strict=False))
         return [info for info in infos if info is not None and info.state is self.state], len(found)
@@ -83,8 +85,8 @@ class Listing:
     def ids(self) -> Flow[list[bytes]]:
         """Read the ids of all tasks in this state, in the order of the pages.
 
-        Tasks leave a state at its oldest end, so it is read from the newest on. Then a task that leaves shifts no
-        unread task. A task that arrives makes another be read twice; that counts once.
+        Reading begins at the newest end, since tasks leave a state at its oldest end: then a task that leaves does not
+        shift unread tasks. A task that arrives shifts read tasks, so an id may be read twice; it is returned once.
         """
         yield from require_queue(self.queue)
         ids: dict[bytes, None] = {}
@@ -97,7 +99,7 @@ class Listing:
                 return list(reversed(ids))
 
     def pieces(self, ids: Sequence[bytes], size: int) -> list[Sequence[bytes]]:
-        """Cut ids into pieces, which are read one after the other."""
+        """Cut ids into chunks, which are read one after the other."""
         return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
@@ -133,7 +135,7 @@ class TaskMethods(Driver):
 
     @operation
     def get_task_info(self, queue: str, task_id: str) -> Flow[TaskInfo]:
-        """Describe a task; ``TaskNotFoundError`` if the queue has none with this id."""
+        """Describe a task; ``TaskNotFoundError`` if the queue has no task with this id."""
         check_queue(queue)
         check_task_id(task_id)
         exists, found = yield from together(queue_exists(queue), read_tasks(queue, [task_id]))
@@ -146,10 +148,9 @@ class TaskMethods(Driver):
 
     @operation
     def get_task_heads(self, queue: str, task_ids: Sequence[str], most_bytes: int) -> Flow[list[TaskHead | None]]:
-        """Describe tasks with the first bytes of payload, result and error; None for those that are not in the queue.
-
-        A list of large tasks takes little memory and bandwidth, since Redis sends no more than is asked for. A type,
-        and all headers together, may have 1 000 bytes, or ``most_bytes`` if that is more; further headers are left
+        """Describe tasks with the first bytes of payload, result and error; None for each id that is not in the queue.
+        A list of large tasks takes little memory and bandwidth, since Redis sends only these bytes. The type, and all
+        headers together, have at most 1 000 bytes each, or ``most_bytes`` if that is more; further headers are left
         out.
         """
         check_queue(queue)
@@ -206,7 +207,7 @@ class TaskMethods(Driver):
 
     @operation
     def get_task_locks(self, queue: str, task_id: str) -> Flow[TaskLocks]:
-        """Read the lease of a task, the holder of its unique lock, and the run that is to follow it.
+        """Read the lease of a task, the holder of its unique lock, and the run that will follow the current run.
 
         ``TaskNotFoundError`` if the queue has no task with this id.
         """
@@ -243,9 +244,9 @@ class TaskMethods(Driver):
     ) -> Flow[list[TaskInfo]]:
         """Read a page of the tasks in a state, ``page`` from 1 on; empty past the end.
 
-        The oldest come first: the longest waiting for pending and active, the lowest time for the other states; with
-        ``newest_first`` it is the reverse. ``group`` is for aggregating tasks. A page is shorter than its size if tasks
-        leave the state while it is read.
+        The oldest tasks come first: for pending and active those that were added first, for the other states those with
+        the earliest time. ``newest_first`` reverses the order. ``group`` is for aggregating tasks. A page is shorter
+        than its size if tasks leave the state while it is read.
         """
         return Listing.of(queue, state, group).page(page, page_size, self._now_ns(), newest_first=newest_first)
 
@@ -267,11 +268,10 @@ class TaskMethods(Driver):
     ) -> Stream[TaskInfo]:
         """Iterate over all tasks in a state, in the order of ``list_tasks``.
 
-        A round trip reads ``page_size`` tasks, or fewer if they are large: it ends with the task that exceeds 256 kB.
-
-        The ids are read at the beginning, about 100 bytes each. A task comes at most once, and only if it is still in
-        the state at its turn, so tasks may be deleted or moved during the iteration. Tasks that arrive later are left
-        out.
+        A round trip reads ``page_size`` tasks, or fewer if they are large: it ends with the task with which it exceeds
+        256 kB. All ids are read at the beginning, and take about 100 bytes each. A task comes at most once, and only if
+        it is still in the state when it is read, so tasks may be deleted or moved during the iteration. Tasks that
+        arrive later are left out.
         """
         listing = Listing.of(queue, state, group)
         check_page(1, page_size)
@@ -335,7 +335,7 @@ def _attempt(record: AttemptRecord, kept: str | None) -> FailedAttempt:
 
 
 def _message_of(queue: str, task_id: bytes, data: bytes) -> TaskMessage:
-    """Decode a message; an undecodable one is shown as servers archive it (asynq hides it)."""
+    """Decode a message; an undecodable message becomes the task as which servers archive it (asynq hides it)."""
     try:
         return decode_task_message(data)
     except InvalidMessageError as error:

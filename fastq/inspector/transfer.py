@@ -41,10 +41,9 @@ REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """A move to confirm: ``job`` does it, and ``moved`` has the result afterwards.
-
-    ``parked`` counts the tasks that an interrupted move left between the queues; the job moves them on. ``archived`` is
-    the number of archived tasks that the other queue may have then, 0 if none are moved; ``archive`` is the rule of its
+    """A move to confirm: ``job`` does it, and ``moved`` has the result afterwards. ``parked`` counts the tasks that an
+    interrupted move left between the queues; the job finishes their move. ``archived`` is the number of archived tasks
+    that the other queue may have after the move, 0 if no archived tasks are moved; ``archive`` is the rule of its
     archive.
     """
 
@@ -78,9 +77,9 @@ class TransferMethods(Driver):
         """Move tasks, except active ones, to another queue, with their ids, states, times and unique locks.
 
         200 tasks at a time are parked where no server takes them, first in one queue, then in the other, so that each
-        can run in only one of them, whatever happens. Tasks parked by an interrupted move are moved on by the next
-        call. A task stays if the other queue has its id, or if another task there holds its lock. ``progress`` is
-        called before each piece, and may end the move by raising an exception.
+        can run in only one of them, whatever happens. The next call finishes the move of tasks that an interrupted move
+        has left parked. A task stays if the other queue has its id, or if another task there holds its lock.
+        ``progress`` is called before each chunk, and may end the move by raising an exception.
         """
         plan = yield from _plan(self._now_ns(), (origin, target), states, where)
         yield from plan.job.work(self._now_ns(), Progress(plan.job.total), progress or (lambda _: None))
@@ -95,7 +94,7 @@ class TransferMethods(Driver):
         states: Iterable[TaskState | str] = MOVABLE,
         where: TaskFilter | None = None,
     ) -> Flow[MovePlan]:
-        """Return a plan of what ``move_tasks`` would do; its ``job`` goes to ``carry_out``."""
+        """Return a plan of what ``move_tasks`` would do; pass its ``job`` to ``carry_out``."""
         return _plan(self._now_ns(), (origin, target), states, where)
 
 
@@ -111,7 +110,7 @@ def _plan(
     sources = yield from sources_of(origin, known)
     total = yield from sizes_of(*sources)
     parked = sum((yield from together(count_parked(origin), count_parked(target))))
-    if not parked:  # else all of its tasks may be parked, and Go's tools may have unlisted the queue
+    if not parked:  # if all tasks are parked, Go's tools may have unlisted the queue
         yield from require_queue(origin)
     move = Move(origin, target, secrets.token_hex(8), _wanted(origin, where or TaskFilter(), now_ns))
     rule: ArchiveRule = yield read_archive_rule(target)
@@ -135,7 +134,7 @@ def _wanted(origin: str, where: TaskFilter, now_ns: int) -> Callable[[Source, Wa
 
 
 def _archived(origin: str, target: str) -> Flow[int]:
-    """Count the archived tasks that a queue will have, 0 if none are moved there."""
+    """Count the archived tasks that the target will have, 0 if no archived tasks are moved."""
     (leaving,) = yield from sources_of(origin, [TaskState.ARCHIVED])
     (there,) = yield from sources_of(target, [TaskState.ARCHIVED])
     count = yield from sizes_of(leaving)

@@ -1,7 +1,8 @@
 """The web UI, and asynqmon's REST API: ``FastqWeb`` is an ASGI app, ``fastq web`` serves it.
 
-It uses Redis only through ``fastq.inspector`` and, in the form that enqueues, a client. Only ``fastq web`` imports it.
-``site`` has the parts that all routes share, ``compat`` is asynqmon's API, ``pages`` has the pages.
+The web UI uses Redis only through ``fastq.inspector`` and, in the form that enqueues, a client. Of fastq, only the
+command ``fastq web`` imports this package. ``site`` has the parts that all routes share, ``compat`` is asynqmon's API,
+``pages`` has the pages.
 """
 
 from fastq.web.access import Role, User

@@ -1,4 +1,4 @@
-"""Who may do what: roles, the actions that each role may take, and the actions that are switched off."""
+"""Who may do what: roles, the actions that each role may use, and the actions that are switched off."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ class Role(IntEnum):
     """What a user may do; each role may also do what the lower ones may."""
 
     VIEWER = 1
-    """Look at everything."""
+    """See everything."""
     OPERATOR = 2
     """Pause and resume queues and lanes, limit lanes; enqueue, edit, move, run, archive and cancel tasks; stop jobs."""
     ADMIN = 3
@@ -18,7 +18,7 @@ class Role(IntEnum):
 
     @classmethod
     def of(cls, name: str) -> "Role":
-        """Return a role by its name; ``ValueError`` names an unknown one."""
+        """Return a role by its name; ``ValueError`` for an unknown name."""
         try:
             return cls[name.upper()]
         except KeyError:
@@ -45,12 +45,12 @@ ACTIONS: Final[Mapping[str, Role]] = {
     "server.stop": Role.ADMIN,
     "doctor.repair": Role.ADMIN,
 }
-"""Everything that changes something, with the lowest role that may do it."""
+"""All actions that change something, with the lowest role that may use each."""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user as the authentication has named them; ``queues`` are the patterns of the queues that they see."""
+    """A user whom the authentication has accepted; ``queues`` are patterns of the queues that the user sees."""
 
     name: str
     role: Role
@@ -58,7 +58,7 @@ class User:
 
     @classmethod
     def of(cls, name: str, rights: str) -> "User":
-        """Return the user with rights such as ``operator`` or ``viewer@mail*,sms``; ``ValueError`` names bad ones."""
+        """Return the user with rights such as ``operator`` or ``viewer@mail*,sms``; ``ValueError`` names bad rights."""
         role, at, globs = rights.partition("@")
         queues = tuple(globs.split(",")) if at else ("*",)
         if "" in queues or ":" in globs:
@@ -67,7 +67,7 @@ class User:
 
     @property
     def rights(self) -> str:
-        """Return the rights as ``of`` reads them."""
+        """Return the rights in the form that ``of`` reads."""
         role = self.role.name.lower()
         return role if self.queues == ("*",) else f"{role}@{','.join(self.queues)}"
 
@@ -78,19 +78,19 @@ EVERYONE: Final = User("", Role.ADMIN)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The actions that anybody may take: none if ``read_only``, else all but the ``forbidden`` ones."""
+    """The actions that are allowed at all: none if ``read_only``, otherwise all except the ``forbidden`` actions."""
 
     read_only: bool = False
     forbidden: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, read_only: bool, forbidden: Iterable[str]) -> "Access":
-        """Check the names of actions; ``ValueError`` names an unknown one."""
+        """Check the names of forbidden actions; ``ValueError`` names an unknown action."""
         names = frozenset(forbidden)
         for name in sorted(names - ACTIONS.keys()):
             raise ValueError(f"{name!r} is not an action; actions are {', '.join(ACTIONS)}")
         return cls(read_only, names)
 
     def may(self, user: User, action: str) -> bool:
-        """Return whether a user may take an action."""
+        """Return whether a user may use an action."""
         return not self.read_only and action not in self.forbidden and user.role >= ACTIONS[action]

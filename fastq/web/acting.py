@@ -1,4 +1,4 @@
-"""The forms of the pages: actions on tasks and queues; those that destroy something ask a question first."""
+"""The routes to which the pages' forms are sent. Actions that delete something ask for confirmation first."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -80,7 +80,7 @@ def _list(call: Call) -> str:
 
 
 def did_of(call: Call) -> tuple[str, int, int] | None:
-    """Return what the last action did, as the URL says. Only numbers and known verbs are taken from the URL."""
+    """Return what the last action did, which the URL says. Only numbers and known verbs are accepted from the URL."""
     verb = call.request.query_params.get("did", "")
     if verb not in VERBS and verb not in OTHER_VERBS:
         return None
@@ -112,7 +112,7 @@ async def _back(call: Call, verb: str) -> Response:
 
 
 async def delete(call: Call) -> Response:
-    """Delete a queue, with its tasks if the form says so."""
+    """Delete a queue, with its tasks if ``force`` is checked in the form."""
     given = dict(await call.form())
     name = call.names["queue"]
     if given.get("sure") != "yes":
@@ -150,7 +150,7 @@ def _teller(verb: str) -> Endpoint:
         except TimeoutError as error:
             if isinstance(error, BrokerError):
                 raise
-            # The server has got the order; the page will show the new state.
+            # The server has received the message; a later update of the page will show the new state.
         return RedirectResponse(f"{call.base}/servers?{urlencode({'did': verb})}", 303)
 
     return tell
@@ -163,4 +163,4 @@ ACTING: Final = [
     Route("POST", "/queues/{queue}/delete", delete, "queue.delete"),
     *(Route("POST", f"/queues/{{queue}}/{{state}}/{verb}", _doer(verb), f"task.{verb}") for verb in VERBS),
 ]
-"""The paths to which forms are sent; each changes something, or asks whether it should."""
+"""The routes to which forms are sent; each changes something, or asks for confirmation."""

@@ -10,9 +10,8 @@ PREFIX: Final = 64
 
 
 def address_of(host: str) -> str:
-    """Return an address as limits count it.
-
-    For IPv6 it is the network, since a client has all addresses of its network.
+    """Return the form of an address under which limits count it. For IPv6 this is the network, since a client has all
+    addresses of its network.
     """
     try:
         address = ip_address(host.partition("%")[0])
@@ -26,7 +25,7 @@ def address_of(host: str) -> str:
 
 
 def networks_of(texts: Iterable[str]) -> list[Network]:
-    """Read networks such as 10.0.0.0/8; ``ValueError`` names a bad one, or one that covers all addresses."""
+    """Read networks such as 10.0.0.0/8; ``ValueError`` names a bad network, or one that covers all addresses."""
     found = [ip_network(text, strict=False) for text in texts]
     for network in found:
         if network.prefixlen == 0:

@@ -43,7 +43,7 @@ from fastq.web.work import FullError, Shares
 
 ROUTES: Final = [*V1, *API, *METRICS, *PAGES]
 IS_LET_IN: Final = "fastq.web.is_let_in"
-"""The key in a request's state which says that the request was let in; the server's limits depend on it."""
+"""The key in a request's state that says that the request is authenticated; the server's limits depend on it."""
 STREAMS_TO: Final = "fastq.web.streams_to"
 """The key in a request's state for the user against whose limit a streamed reply counts."""
 REFUSED_S: Final = 1.0
@@ -52,11 +52,11 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _OTHER: Final = re.compile(r"/(?:@|%40)([A-Za-z0-9_.-]+)(?=/|$)")
 _LOGINS: Final = {NoneType: "nobody has to", BasicAuth: "name and password", TokenAuth: "token", ProxyAuth: "proxy"}
 _COSTLY: Final = re.compile(r"/(?:api|doctor|events|find|history|metrics|search)(?:/|$)")
-"""The paths that begin some work or read much. A link to them from another site leads to a question first."""
+"""The paths that start work or read much data. If another site links to such a path, a page asks the user first."""
 
 
 def _UNSAID(request: Request) -> None:  # noqa: N802 - a constant
-    """Return None. As the default of ``auth``, this function says that no ``auth`` was given."""
+    """Return None. This function is the default of ``auth``, which says that no ``auth`` was given."""
 
 
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
@@ -69,22 +69,23 @@ class FastqWeb:
     """The web UI and asynqmon's REST API as an ASGI app, to be served alone or mounted in another app.
 
     ``redis`` is as for ``AsyncClient``. ``also`` are the URLs of further Redis by name; each is shown below ``/@NAME``,
-    in every other way like the first. ``root_path`` is the path below which a proxy shows the app, whether or not the
-    proxy cuts it off. It is not needed in an app that mounts this one, or if the proxy sends ``X-Forwarded-Prefix``.
+    otherwise like the first. ``root_path`` is the path below which a proxy shows the app, whether or not the proxy
+    removes it from requests. It is not needed if another app mounts this app, or if the proxy sends
+    ``X-Forwarded-Prefix``.
 
     ``auth`` has to be given: a callable from a Starlette ``Request`` to a ``User``, or to None to refuse. With
-    ``auth=None`` everyone who reaches the app is an admin. ``read_only`` forbids all changes, ``forbidden`` single
-    actions. The ``Host`` of a request must be an address, localhost, or one of ``allowed_hosts``. ``queues`` are
-    patterns of the queues that anyone sees.
+    ``auth=None`` everyone who can reach the app is an admin. ``read_only`` forbids all changes, ``forbidden`` forbids
+    single actions. The ``Host`` of a request must be an address, localhost, or one of ``allowed_hosts``. Nobody sees
+    queues that do not match the patterns in ``queues``.
 
     ``hide_payloads`` hides all payloads and results. ``redact`` names members of JSON objects whose values are
-    replaced; it also hides payloads and results that are not JSON. The formatters are asynqmon's: they get the type of
-    a task and the beginning of its bytes, redacted.
+    replaced; it also hides payloads and results that are not JSON. The formatters are those of asynqmon's API: they get
+    the type of a task and the first bytes of its payload or result, redacted.
 
     ``prometheus`` is the URL of a Prometheus server whose series are shown as charts. With ``metrics``, Prometheus can
-    scrape the metrics of the queues at ``/metrics``; this needs prometheus_client. ``links`` are URLs by the names that
-    they have on the page of a task; ``{id}``, ``{queue}``, ``{type}`` and ``{trace_id}`` in them are filled in. ``app``
-    is an ``App`` whose typed tasks have fields for their arguments in the form that enqueues.
+    scrape the metrics of the queues at ``/metrics``; this needs prometheus_client. ``links`` are the links on the page
+    of a task: URLs by name, in which ``{id}``, ``{queue}``, ``{type}`` and ``{trace_id}`` are filled in. ``app`` is an
+    ``App`` whose typed tasks have fields for their arguments in the form that enqueues.
     """
 
     redis: str | None = None
@@ -170,7 +171,7 @@ class FastqWeb:
                 for name, value in SECURITY_HEADERS.items():
                     response.headers.setdefault(name, value)
                 await response(scope, receive, in_parts(send))
-            except FastqError as error:  # it was raised after the head of the reply was sent
+            except FastqError as error:  # the error was raised after the head of the reply was sent
                 _log.warning("%s %s was cut off: %s", scope["method"], quote(scope["path"]), error)
             finally:
                 if (owner := scope.get("state", {}).pop(STREAMS_TO, None)) is not None:
@@ -218,7 +219,7 @@ class FastqWeb:
             return PlainTextResponse("a defect; the log of fastq web has the traceback", 500)
 
     def _paths(self, request: Request) -> tuple[str, str]:
-        """Return the path that links begin with, and the path below it as it was sent."""
+        """Return the path with which links begin, and the rest of the request's path, not decoded."""
         scope = request.scope
         mount: str = scope.get("root_path", "")
         path: str = (scope.get("raw_path") or quote(scope["path"]).encode()).decode("latin-1").partition("?")[0]
@@ -247,7 +248,7 @@ class FastqWeb:
             found = self.auth(request)
             user = await found if inspect.isawaitable(found) else found
         except TooManyFailuresError:
-            await asyncio.sleep(REFUSED_S)  # fast tries of passwords would keep the others waiting
+            await asyncio.sleep(REFUSED_S)  # or clients that try passwords would keep others waiting
             raise Refusal(429, "too many failed logins; wait a minute", {"retry-after": "60"}) from None
         if user is None:
             challenge = getattr(self.auth, "challenge", "")
@@ -299,7 +300,7 @@ def _error(call: Call, path: str, status: int, text: str) -> Response:
         _log.warning("%s %s failed: %s", call.request.method, path, text)
     if path.startswith(f"{ROOT}/"):
         return Response(json.dumps({"error": text}), status, media_type="application/json")
-    # A page needs its style sheet, which is not sent to a client that is not let in.
+    # A page needs its style sheet, which is sent only to authenticated clients.
     if path.startswith("/api/") or not call.is_let_in:
         return PlainTextResponse(text, status)
     return error_page(call, status, text)

@@ -15,7 +15,7 @@ _log = logging.getLogger("fastq.web.audit")
 
 
 def audit(call: Call, action: str, notes: Mapping[str, Any]) -> None:
-    """Write the line of a change; ``notes`` tell the result."""
+    """Write the line of a change; ``notes`` have its result."""
     where = {"redis": call.site.name} if call.site.name else {}
     _log.info("%s", json.dumps({"action": action, **_who(call), **where, **call.names, **notes}))
 
@@ -23,8 +23,8 @@ def audit(call: Call, action: str, notes: Mapping[str, Any]) -> None:
 def note_refusal(call: Call, path: str, status: int, text: str) -> None:
     """Write the line of a login that failed, or of an action that was refused.
 
-    Anybody can cause such lines. So they are warnings, of which the log has only ten of a kind in ten seconds; a kind
-    is a format string.
+    Anybody can cause such lines, so their number is limited: they are warnings, and the log writes only ten warnings
+    with the same format string in ten seconds.
     """
     request = call.request
     line = {**_who(call), "method": request.method, "path": path[:MOST_OF_A_PATH], "outcome": text}

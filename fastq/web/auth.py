@@ -27,14 +27,14 @@ Auth: TypeAlias = Callable[[Request], "User | Awaitable[User | None] | None"]
 
 REALM: Final = 'Basic realm="fastq", charset="UTF-8"'
 SCRYPT: Final = {"n": 2**14, "r": 8, "p": 5}
-"""OWASP's choice with the least memory: 16 MB."""
+"""The parameters with the least memory, 16 MB, that OWASP recommends."""
 SALT_BYTES: Final = 16
 TOKEN_BYTES: Final = 20
 FAILURES: Final = 10
 FORGET_S: Final = 60.0
 MOST_CLIENTS: Final = 10_000
 MOST_WAITING: Final = 10
-"""How many logins may wait for their turn. A further one makes the one from the address with the most failures fail."""
+"""How many logins may wait for their turn. Beyond that, the login from the address with the most failures fails."""
 MOST_OF_A_NAME: Final = 100
 
 
@@ -51,12 +51,12 @@ class _Account:
 
 @dataclass
 class _Failures:
-    """The failed logins of each client address within the last minute, so that passwords cannot be tried for long."""
+    """The failed logins of each client address within the last minute, which limit how many passwords it can try."""
 
     counts: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def check(self, client: str, now_s: float) -> int:
-        """Return how many logins of a client failed; ``TooManyFailuresError`` if they were too many."""
+        """Return how many logins of a client failed; ``TooManyFailuresError`` if there were too many."""
         since, count = self.counts.get(client, (now_s, 0))
         if now_s - since >= FORGET_S:
             return 0
@@ -81,7 +81,7 @@ class _Waiting:
 
 
 class _Counter:
-    """Gives turns to logins, one at a time; the addresses with the fewest failures come first, and few may wait."""
+    """Checks logins one at a time, first those from addresses with the fewest failures; only a few may wait."""
 
     def __init__(self, failures: _Failures) -> None:
         self._failures = failures
@@ -133,10 +133,11 @@ class BasicAuth:
         if not self._accounts:
             raise ValueError("no user is listed; fastq web --new-user NAME:ROLE makes a line")
         self._failures = _Failures()
-        # One login at a time: otherwise a client could try many passwords at once, before the first failure counts.
+        # Logins are checked one at a time: otherwise a client could try many passwords at once, before a failure is
+        # counted.
         self._counter = _Counter(self._failures)
         # A browser sends the password with every request, and scrypt takes 0.2 s. So correct logins are remembered, as
-        # digests with a key that only this process has.
+        # digests made with a key that only this process has.
         self._key = os.urandom(32)
         self._known: dict[bytes, User] = {}
         self._nobody = _Account(User("", Role.VIEWER), os.urandom(SALT_BYTES), b"")
@@ -200,12 +201,12 @@ class ProxyAuth:
         """Return the user that the proxy names."""
         names = request.headers.getlist(self._header)
         if len(names) != 1 or not names[0] or not is_one_of(_client(request), self._trusted):
-            return None  # with two headers, one is from the client
+            return None  # if there are two such headers, the client has sent one
         return User(names[0], self._role, self._queues)
 
 
 def auth_of(spec: str, trusted: Sequence[str] = ()) -> Auth:
-    """Return the authentication that ``--auth`` describes; ``ValueError`` says what is wrong with it."""
+    """Return the authentication that ``--auth`` describes; ``ValueError`` names the fault in it."""
     kind, colon, rest = spec.partition(":")
     if not colon or not rest:
         raise ValueError(f"--auth {spec!r}: write basic:FILE, tokens:FILE, header:NAME:ROLE or call:MODULE:ATTR")
@@ -266,7 +267,7 @@ def _digest(password: str, salt: bytes) -> bytes:
 
 
 def name_tried(request: Request) -> str | None:
-    """Return the name that a request tried to log in with, empty if it gives no name; None if it did not try."""
+    """Return the user name in a request's login, empty if the login has none; None if the request has no login."""
     said = _credentials(request, "basic")
     if said is None:
         return "" if request.headers.get("authorization") else None

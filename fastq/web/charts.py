@@ -1,4 +1,4 @@
-"""The series of asynqmon's page of metrics, from Prometheus, as charts: of one queue, or of all that a user sees."""
+"""The series on asynqmon's page of metrics as charts, read from Prometheus: of one queue, or of all visible queues."""
 
 import math
 import time
@@ -29,12 +29,12 @@ KEPT_S: Final = 10.0
 """How long replies are shown before Prometheus is asked again."""
 LONGEST_ERROR: Final = 300
 LOOKBACK_S: Final = 300
-"""How far Prometheus looks back for the last value of a series, and asynqmon for a rate."""
+"""How far back Prometheus takes the last value of a series, and the time over which asynqmon computes a rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """What a chart shows: one gauge, or the quotient of two counters' rates; ``form`` writes a value."""
+    """What a chart shows: a gauge, the rate of a counter, or the quotient of two rates; ``form`` formats a value."""
 
     title: str
     about: str
@@ -45,8 +45,9 @@ class _Series:
     def query_of(self, queues: Sequence[str], step_s: int) -> str:
         """Return the query.
 
-        A rate covers the step, but at least ``LOOKBACK_S``. A point of a gauge is the highest value of a step that is
-        longer than ``LOOKBACK_S``, else the last value. If several exporters report a queue, the highest value counts.
+        A rate is computed over the step, but over at least ``LOOKBACK_S``. For a gauge, a point is the last value, or
+        the highest value in the step if the step is longer than ``LOOKBACK_S``. If several exporters report a queue,
+        the highest value counts.
         """
         selector = selector_of(queues)
         if self.counters:
@@ -97,7 +98,9 @@ _ALL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A queue in a chart: its last value, and its points in a field of 1000 by 100, in pieces if some are missing."""
+    """A queue's line in a chart: its last value, and its points in an area of 1000 by 100, with gaps for missing
+    values.
+    """
 
     queue: str
     last: str
@@ -127,7 +130,7 @@ class _Told:
 
 
 async def charts(call: Call) -> Response:
-    """Show the charts; Prometheus is asked anew while somebody looks at the page."""
+    """Show the charts; while somebody has the page open, Prometheus is queried again and again."""
     asked = call.request.query_params
     wanted, since = asked.get("queue", ""), asked.get("since", "1h")
     if since not in SPANS:
@@ -162,7 +165,7 @@ async def charts(call: Call) -> Response:
 
 
 def _look(call: Call, names: Sequence[str], since: str, until: int | None) -> Work:
-    """Return the work that asks Prometheus; it keeps the last reply until a new one comes."""
+    """Return the background work that queries Prometheus; it keeps the last reply until the next one arrives."""
     board, key = call.site.board, repr(("charts", since, until, names))
     known = board.lookup(key)
     if known is not None and (known.is_running or time.monotonic() - known.ended_s < KEPT_S):
@@ -191,7 +194,7 @@ async def _read(server: str, names: Sequence[str], times: Times) -> _Told:
     for values in replies:
         most = _most(values)
         for queue, line in values.items():
-            if queue not in names:  # a reply may hold anything
+            if queue not in names:  # a reply may name any queue
                 continue
             weights[queue] = weights.get(queue, 0.0) + (_most({queue: line}) / most if most else 0.0)
     chosen = sorted(weights, key=lambda queue: (-weights[queue], queue))[:MOST_LINES]

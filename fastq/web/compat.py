@@ -36,13 +36,13 @@ PAGE_SIZE: Final = 20
 MOST_A_PAGE: Final = 10_000
 MOST_PAGES: Final = 10**9
 MOST_OF_EACH: Final = 256_000
-"""The bytes of a payload or a result that are shown; the formatters get no more."""
+"""How many bytes of a payload or result are read; the formatters get no more."""
 MOST_GROUPS: Final = 1_000
 DAYS_OF_QUEUE: Final = 10
 DAYS_OF_ALL: Final = 90
 CANCELED_A_PAGE: Final = 100
 NO_QUEUE: Final = "\n"
-"""A name that no queue has, for a query of Prometheus that must find nothing."""
+"""A name that no queue can have, for a query to Prometheus that must find nothing."""
 
 
 def _json(value: object) -> Response:
@@ -80,7 +80,7 @@ async def delete_queue(call: Call) -> Response:
 
 
 async def pause_queue(call: Call) -> Response:
-    """Pause a queue, also one that does not exist yet."""
+    """Pause a queue, even if it does not exist yet."""
     await call.inspector.pause_queue(call.names["queue"])
     return _nothing()
 
@@ -105,7 +105,7 @@ async def list_groups(call: Call) -> Response:
 
 
 async def _groups(call: Call, wanted: str | None = None) -> list[dict[str, Any]]:
-    """List about a thousand groups, and the wanted one, since asynqmon's page looks for it in the list."""
+    """List about a thousand groups, and the wanted group, since asynqmon's page searches the list for it."""
     queue = call.names["queue"]
     groups, more = await call.inspector.list_groups(queue, page_size=MOST_GROUPS)
     if more and wanted is not None and all(each.group != wanted for each in groups):
@@ -251,7 +251,7 @@ async def list_events(call: Call) -> Response:
 
 
 async def redis_info(call: Call) -> Response:
-    """Describe Redis; of a cluster, also where each queue is."""
+    """Describe Redis; for a cluster, also on which node each queue is."""
     is_cluster, info = call.site.is_cluster, await call.redis_info()
     return _json(
         {
@@ -277,7 +277,7 @@ async def _locations(call: Call) -> list[dict[str, Any]]:
 
 
 async def get_metrics(call: Call) -> Response:
-    """Ask Prometheus for the nine series of asynqmon's page of metrics."""
+    """Query Prometheus for the nine series on asynqmon's page of metrics."""
     try:
         asked = dict(call.request.query_params)
         if not call.view.is_of_all:

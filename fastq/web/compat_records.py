@@ -1,4 +1,4 @@
-"""The JSON of asynqmon's REST API: its fields, its forms of times and durations, its text for bytes."""
+"""The JSON of asynqmon's REST API: its fields, and its formats of times, durations and bytes."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ SECOND: Final = timedelta(seconds=1)
 
 
 def _time(moment: datetime | None) -> str:
-    """Write a time to the second; for None, Go's zero time."""
+    """Format a time in whole seconds; None becomes Go's zero time."""
     return ZERO_TIME if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -29,7 +29,7 @@ def _time_or_nothing(moment: datetime | None) -> str:
 
 
 def printable_text(data: bytes) -> str:
-    """Return bytes as text, if all of it can be printed and it is not blank."""
+    """Return bytes as text if they are printable UTF-8 and not blank, otherwise asynqmon's placeholder."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

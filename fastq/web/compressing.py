@@ -1,4 +1,4 @@
-"""Replies in gzip, for browsers that take it: pages at once, streams event by event."""
+"""Compresses replies with gzip for browsers that accept it: pages as a whole, streams event by event."""
 
 import asyncio
 import gzip
@@ -16,7 +16,7 @@ LEVEL: Final = 4
 _TEXT: Final = ("text/html", "application/json")
 _WINDOW: Final = 16 + 15
 _MEMORY: Final = 6
-"""zlib's memory level. With it and the window of text sent before, a stream takes 160 kB."""
+"""zlib's memory level. With this level and ``_WINDOW``, a stream takes 160 kB of memory."""
 
 
 def takes_gzip(request: Request) -> bool:
@@ -26,7 +26,7 @@ def takes_gzip(request: Request) -> bool:
 
 
 async def compress(request: Request, response: Response) -> None:
-    """Compress a reply if that is worth it."""
+    """Compress a reply if it is text, not compressed yet, and large enough."""
     body = getattr(response, "body", b"")  # a stream has no body
     media = response.headers.get("content-type", "").partition(";")[0]
     if len(body) < LEAST_BYTES or media not in _TEXT or "content-encoding" in response.headers:
@@ -44,7 +44,7 @@ async def compress(request: Request, response: Response) -> None:
 
 
 async def flowing(texts: AsyncIterator[str]) -> AsyncIterator[bytes]:
-    """Compress a stream so that each text can be read as soon as it has come."""
+    """Compress a stream such that a browser can read each text as soon as it arrives."""
     packer = zlib.compressobj(LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
     async for text in texts:
         yield packer.compress(text.encode()) + packer.flush(zlib.Z_SYNC_FLUSH)

@@ -1,4 +1,4 @@
-"""Days in the time zone of a viewer, summed from a history that is kept by the hours of UTC."""
+"""Days in the time zone of a viewer, summed from a history that is kept by hours of UTC."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ _RENAMED: Final = {
     "Pacific/Ponape": "Pacific/Pohnpei",
     "Pacific/Truk": "Pacific/Chuuk",
 }
-"""Browsers still use these old names, which Debian 13 and Ubuntu 24.04 have only in the package tzdata-legacy."""
+"""Old names of zones, which browsers still send, and which Debian 13 and Ubuntu 24.04 have only in tzdata-legacy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Day:
 
     @property
     def hours(self) -> float:
-        """The hours that were counted: 23 or 25 where the clocks change."""
+        """The number of hours that the sums cover: 23 or 25 on days on which the clocks change."""
         return (self.end - self.stats.start) / timedelta(hours=1)
 
 
@@ -62,13 +62,13 @@ def zone_of(call: Call) -> tzinfo | None:
 
 
 def days_of(points: Sequence[RunStats], step: timedelta, zone: tzinfo) -> list[Day]:
-    """Sum up points by day; a point counts for the day in which its middle lies."""
+    """Sum up points by day; a point counts for the day that contains its middle."""
     grouped = ((day, list(some)) for day, some in groupby(points, _dating(step, zone)))
     return [Day(day, total_of(some), some[-1].start + step) for day, some in grouped]
 
 
 def last_days(history: RunHistory, zone: tzinfo) -> RunHistory:
-    """Cut a history and its total to the last 14 days, today included."""
+    """Reduce a history and its total to the last 14 days, including today."""
     date_of = _dating(history.step, zone)
     first = date_of(history.points[-1]) - timedelta(days=DAYS - 1)
     points = [point for point in history.points if date_of(point) >= first]

@@ -17,7 +17,7 @@ LEVELS: Final = (Level.PROBLEM, Level.WARNING, Level.UNSEEN, Level.OK)
 
 
 async def doctor(call: Call) -> Response:
-    """Show what the doctor finds; the examination goes on while somebody looks at the page."""
+    """Show what the doctor finds; the examination continues while somebody has the page open."""
     work = _examination(call)
     await work.settle(0.0 if call.is_live else SETTLE_S)
     report: Report | None = work.result
@@ -49,7 +49,7 @@ def _examination(call: Call) -> Work:
 
 
 async def repair(call: Call) -> Response:
-    """Repair what can be repaired safely, after a question."""
+    """Make all safe repairs, after asking for confirmation."""
     call.require_all_queues("the doctor examines")
     known = call.site.board.lookup(KEY)
     report: Report | None = None if known is None else known.result

@@ -1,4 +1,4 @@
-"""The form that enqueues a task, empty or filled from a task or periodic task; and other changes of one task."""
+"""The form that enqueues a task, empty or filled from a task or periodic task; and routes that change one task."""
 
 import json
 import re
@@ -25,19 +25,19 @@ from fastq.web.typed import MisfitsError, inputs_of, task_of
 
 MOST_EDITED: Final = 64 * 1024
 OUTCOMES: Final[Mapping[str, str]] = {"retry": "task.cancel", "archive": "task.archive", "delete": "task.delete"}
-"""How a canceled task may end, and the action that the user must be allowed to take for it."""
+"""How a canceled task may end, and the action that the user needs the right to for it."""
 _OPTION: Final = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
 _GO_NAMES: Final = {spec.go: spec for spec in OPTIONS if spec.go}
 _MORE: Final = frozenset({"queue", "headers"})
-"""The options that have fields of their own in the form, so that the list of further options leaves them out."""
+"""The options that have fields of their own in the form; the list of further options leaves them out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
     """What a form shows: the values of its fields, and the payload, None if it cannot be edited as text.
 
-    ``source`` has hidden fields: they name the task or periodic task whose payload is used, or the typed task whose
-    arguments are fields. ``wrong`` says what is wrong with a field.
+    ``source`` has the hidden fields, which name the task or periodic task whose payload is used, or the typed task
+    whose arguments are fields. ``wrong`` has the error of each bad field.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Filled:
 
 
 def _editable(raw: bytes, seen: bytes) -> str | None:
-    """Return a payload as the text of a form. None if a form would change it, or would show what is redacted."""
+    """Return a payload as text for a form; None if the form would change it, or would show redacted values."""
     if raw != seen or len(raw) > MOST_EDITED or b"\r" in raw or b"\x00" in raw:
         return None
     try:
@@ -58,7 +58,7 @@ def _editable(raw: bytes, seen: bytes) -> str | None:
 
 
 async def _source(call: Call, given: Mapping[str, str]) -> tuple[bytes, Filled]:
-    """Return the payload of the task or entry that a form is filled from, and the filled form."""
+    """Return the payload of the task or entry from which a form is filled, and the filled form."""
     if name := given.get("task"):
         _typed(call, name)
         return b"", Filled({"type": name, "queue": given.get("queue", "")}, source={"task": name})
@@ -82,7 +82,7 @@ async def _source(call: Call, given: Mapping[str, str]) -> tuple[bytes, Filled]:
 
 
 def _tasks(call: Call) -> dict[str, TaskFunction[..., Any]]:
-    """Return the typed tasks whose own queue the user sees."""
+    """Return the typed tasks whose default queue the user may see."""
     app = call.site.app
     tasks = {} if app is None else app.tasks
     return {name: task for name, task in sorted(tasks.items()) if call.view.sees(_queue_of(task))}
@@ -174,7 +174,7 @@ def _require(call: Call, action: str, status: int = 403) -> None:
 
 
 def _sent(fields: Mapping[str, str]) -> bytes | None:
-    """Return the typed payload; browsers send line ends as CRLF."""
+    """Return the payload from the form's text field, with the CRLF that browsers send turned into LF."""
     return fields["payload"].replace("\r\n", "\n").encode() if "payload" in fields else None
 
 
@@ -209,7 +209,7 @@ def _options_of(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _task_of(call: Call, fields: Mapping[str, str], payload: bytes | None) -> Task:
-    """Return the task without the options of the form; ``MisfitsError`` has all that is wrong with the fields."""
+    """Return the task, without the options in the form; ``MisfitsError`` has the errors of all bad fields."""
     if not (name := fields.get("task")):
         return Task(fields.get("type", ""), payload or None)
     typed = {key: text.replace("\r\n", "\n") for key, text in fields.items()}
@@ -242,7 +242,7 @@ def _path(call: Call, queue: str, task_id: str) -> str:
 
 
 async def _head(call: Call, queue: str, task_id: str) -> TaskHead:
-    """Describe a task, with as much of its payload as a form takes."""
+    """Describe a task, with as much of its payload as a form can send."""
     [found] = await call.inspector.get_task_heads(queue, [task_id], MOST_BODY_BYTES)
     if found is None:
         raise TaskNotFoundError(queue, task_id)
@@ -257,7 +257,7 @@ async def _task(call: Call) -> TaskHead:
 
 
 async def edit(call: Call) -> Response:
-    """Show the form for another payload of a scheduled task, or take the typed payload."""
+    """Show the form for a new payload of a scheduled task, or store the payload that was sent."""
     _require(call, "task.edit", 404)
     info = await _task(call)
     text = None if info.is_cut else _editable(info.payload, call.site.redaction.data(info.payload))

@@ -1,4 +1,4 @@
-"""The metrics of a Redis in the formats of Prometheus; importing it needs ``fastq-worker[metrics]``."""
+"""The metrics of a Redis in the formats of Prometheus; importing this module needs ``fastq-worker[metrics]``."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,23 +18,23 @@ from fastq.metrics import QueueCollector
 from fastq.web.view import View
 
 OF_NO_QUEUE: Final = "fastq_exporter_"
-"""Users who see only some queues also get those metrics without a queue whose names begin with this."""
+"""Of the metrics without a queue, users who see only some queues get those whose names begin with this."""
 
 
 class Exporter:
-    """The metrics of the queues of a Redis, and of this process, as asynqmon has them."""
+    """The metrics of a Redis' queues and of this process, as in asynqmon."""
 
     def __init__(self, redis: str | None) -> None:
         self._inspector = Inspector(redis)
         self._registry = CollectorRegistry()
         self._registry.register(QueueCollector(self._inspector))
         ProcessCollector(registry=self._registry)
-        # A thread of its own: scrapes wait for one another here, while pages and logins do not wait for scrapes.
+        # A separate thread, so that scrapes wait only for other scrapes, and pages and logins do not wait for scrapes.
         self._thread = ThreadPoolExecutor(1, "metrics")
         self._is_closed = False
 
     async def text(self, accept: str, view: View) -> tuple[bytes, str]:
-        """Return the metrics that a user sees, in an accepted format, and the format's name."""
+        """Return the metrics that a user may see, in an accepted format, and the format's name."""
         try:
             write, kind = choose_encoder(accept)
         except TypeError:  # the header names a version that does not exist

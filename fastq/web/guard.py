@@ -1,4 +1,4 @@
-"""What every request must pass, and the headers that every reply gets."""
+"""The checks that every request must pass, and the headers that every reply gets."""
 
 import ipaddress
 import re
@@ -14,22 +14,22 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
-    # Not no-referrer: browsers would then send "Origin: null" even with our own forms.
+    # With no-referrer, browsers would send "Origin: null" even with our own forms.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
 _BROWSERS: Final = "Mozilla/"
-"""The start of every browser's ``User-Agent``. A page can change it only after a preflight request, which we refuse."""
+"""The start of every browser's ``User-Agent``; a page can change it only after a preflight request, which is refused.
+"""
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([a-z0-9._-]+))(?::\d{1,5})?", re.IGNORECASE | re.ASCII)
 
 
 def is_known_host(host: str, allowed: Sequence[str]) -> bool:
-    """Return whether a ``Host`` header names us.
-
-    Addresses and localhost always do: an attack by DNS rebinding needs a name of its own. Other names must be listed;
-    ``*.example.com`` stands for all names below it, ``*`` for any.
+    """Return whether a ``Host`` header names this server. IP addresses and localhost are always accepted, since an
+    attack by DNS rebinding needs a host name of its own. Other names must be in ``allowed``; ``*.example.com`` allows
+    all names below example.com, ``*`` allows any name.
     """
     match = _HOST.fullmatch(host)
     if match is None:
@@ -46,8 +46,8 @@ def is_known_host(host: str, allowed: Sequence[str]) -> bool:
 def is_same_origin(request: Request) -> bool:
     """Return False for an unsafe request, such as a POST, that a page of another origin sent.
 
-    A browser tells by ``Sec-Fetch-Site``, or by ``Origin`` where the page came over plain HTTP. A request without
-    either was not sent by a browser. A program that sends one of them twice wants to trick us.
+    Browsers send ``Sec-Fetch-Site``, or over plain HTTP ``Origin``. A request without either header was not sent by a
+    browser. A request that has one of the headers twice is refused as an attack.
     """
     sites, origins = request.headers.getlist("sec-fetch-site"), request.headers.getlist("origin")
     if len(sites) > 1 or len(origins) > 1:
@@ -58,7 +58,7 @@ def is_same_origin(request: Request) -> bool:
 
 
 def is_own(origin: str, request: Request) -> bool:
-    """Return whether an origin is this server's own, as the browser knows it."""
+    """Return whether an origin is that of this server, under the host name that the browser uses."""
     host = request.headers.get("host", "").lower()
     return origin.lower() in (f"http://{host}", f"https://{host}")
 
@@ -67,21 +67,21 @@ class Source(Enum):
     """Where a request that only reads comes from."""
 
     OWN = auto()
-    """A page of ours, the address bar, a link that somebody clicked, or a program other than a browser."""
+    """One of this server's pages, the address bar, a link that somebody clicked, or a program other than a browser."""
     LINK = auto()
-    """A page of another site may lead here by itself; over plain HTTP also a bookmark looks like this."""
+    """Possibly a page of another site that opened this address without a click; over plain HTTP also a bookmark."""
     EMBEDDED = auto()
-    """A page of another site asks by itself, for an image, a frame, a stream, a fetch.
-
-    It could not read the reply, but the reply would take time to make.
+    """A page of another site that loads an image, a frame or a stream, or calls fetch. That page could not read the
+    reply, but making the reply would take time.
     """
 
 
 def source_of(request: Request) -> Source:
     """Return where a request that only reads comes from.
 
-    To host names, browsers send ``Sec-Fetch-Site`` only over TLS. Over plain HTTP, ``Referer`` tells our pages, since
-    no other site can send our name, and ``Upgrade-Insecure-Requests`` tells a navigation, since no script can set it.
+    To host names, browsers send ``Sec-Fetch-Site`` only over TLS. Over plain HTTP, our own pages are recognized by
+    ``Referer``, since no other site can send our name there, and a navigation by ``Upgrade-Insecure-Requests``, since
+    no script can set it.
     """
     headers = request.headers
     sites, origins = headers.getlist("sec-fetch-site"), headers.getlist("origin")

@@ -1,4 +1,4 @@
-"""The history of runs as charts: what fastq's servers counted, of one queue or of all that a user sees."""
+"""Charts of the runs that fastq's servers have counted, of one queue or of all queues that a user sees."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from fastq.web.site import Call, Refusal, Route
 
 HOUR: Final = timedelta(hours=1)
 SPANS: Final = {"1h": (HOUR, 1), "8h": (8 * HOUR, 5), "24h": (24 * HOUR, 1), "14d": (336 * HOUR, 0)}
-"""The periods shown, each with the minutes or hours of one bar; 0 means a bar a day, in the viewer's zone."""
+"""The periods that can be shown, each with its length and the number of minutes or hours in a bar (0: a day)."""
 MOST_TYPES: Final = 200
 
 
@@ -46,7 +46,7 @@ def bars_of(points: Sequence[RunStats], step: timedelta, width: int, zone: tzinf
 
 
 def bars_of_days(days: Sequence[Day]) -> list[Bar]:
-    """Return a bar for each day, the last of which is today."""
+    """Return a bar for each day; the last day is today."""
     labels = [f"{day.date:%a} {day.date}{', until now' if day is days[-1] else _length(day)}" for day in days]
     return _bars([day.stats for day in days], [day.end for day in days], labels, are_days=True)
 
@@ -83,7 +83,7 @@ def _bars(stats: Sequence[RunStats], ends: Sequence[datetime], labels: Sequence[
 
 
 def _places(times: Durations) -> tuple[int, int]:
-    """Return the buckets, counted from 1, up to which 50% and 95% of the durations lie; 0 without durations."""
+    """Return the buckets, counted from 1, that contain the 50% and 95% quantiles; 0 if there are no durations."""
     found = []
     for share in (0.5, 0.95):
         passed, place = 0, 0
@@ -134,8 +134,8 @@ async def _read(
 ) -> tuple[list[RunStats], list[tuple[str, RunStats]], list[tuple[str, str, RunStats]]]:
     """Return the sum of all queues' points, the total of each queue, and the totals of its types.
 
-    With a ``zone`` the histories are cut to the last days there. Points are added up queue by queue, because the points
-    of a thousand queues would not fit into memory.
+    With a ``zone`` the histories are reduced to the last days in this zone. Each queue's points are added to the sum at
+    once, because the points of a thousand queues would not fit into memory.
     """
     points: dict[datetime, RunStats] = {}
     rows, types = [], []

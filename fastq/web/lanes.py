@@ -1,4 +1,4 @@
-"""The page of a queue's lanes, which says why their tasks wait, and its forms; and the same in ``/api/v1``."""
+"""The page of a queue's lanes, which says why their tasks wait, its forms, and the routes for lanes in ``/api/v1``."""
 
 import asyncio
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ async def lanes(call: Call) -> Response:
 
 
 async def change_lane(call: Call, verb: str, lane: str | None, limit: str | None) -> None:
-    """Pause or resume a lane, or set its limit; None or blank text removes it."""
+    """Pause or resume a lane, or set its limit; None or a blank text removes the limit."""
     queue = call.names["queue"]
     if lane is None and verb != "limit":
         raise Refusal(400, f"no lane is named; a queue as a whole has a {verb} of its own")

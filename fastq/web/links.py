@@ -1,4 +1,4 @@
-"""Links from the page of a task to its trace, its logs, or anything else that is elsewhere."""
+"""Links from the page of a task to other sites, such as its trace or its logs."""
 
 import re
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link of each task; ``url`` has fields such as ``{id}``."""
+    """A link that each task's page has; ``url`` has fields such as ``{id}``."""
 
     name: str
     url: str
 
     @classmethod
     def each_of(cls, given: Mapping[str, str]) -> tuple["Link", ...]:
-        """Return the links for URLs by name; ``ValueError`` names a bad one."""
+        """Return the links for URLs by name; ``ValueError`` names a bad URL."""
         for name, url in given.items():
             if not name.strip() or not url.startswith(("http://", "https://")):
                 raise ValueError(
@@ -35,7 +35,7 @@ class Link:
         return tuple(cls(name, url) for name, url in given.items())
 
     def to(self, info: TaskInfo) -> str | None:
-        """Return the URL for a task; None if it takes a trace and the task has none."""
+        """Return the URL for a task; None if the URL needs a trace id and the task has none."""
         trace = _TRACEPARENT.fullmatch(info.headers.get("traceparent", ""))
         if trace is None and "{trace_id}" in self.url:
             return None

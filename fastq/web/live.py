@@ -1,7 +1,6 @@
-"""Pages that are brought up to date while they are looked at: one look at Redis for all who see the same page.
-
-A page is watched while somebody has it open. A poller renders it every second or two, and sends its viewers the parts
-that have changed; of tables, only the rows that have changed. The poller ends when nobody looks.
+"""Pages that are updated while they are open: Redis is read once for all viewers of the same page. A page is watched
+while somebody has it open. A poller renders it every second or two, and sends its viewers the parts that have changed,
+and of a table only the changed rows. The poller ends when no page is open.
 """
 
 import asyncio
@@ -20,9 +19,9 @@ KEEP_ALIVE_S: Final = 15.0
 MOST_VIEWERS: Final = 500
 MOST_OF_A_USER: Final = 100
 LIFE_S: Final = 600.0
-"""After this time a stream ends: the browser connects again, and its user's rights are checked anew."""
+"""After this time a stream ends. The browser then connects again, and the user's rights are checked again."""
 REST: Final = 3
-"""The poller rests for at least this many times the duration of its last round."""
+"""The poller pauses for at least this many times the duration of its last round."""
 _ROW: Final = re.compile(r"<tr data-key=.*?</tr>", re.DOTALL)
 _TIME: Final = re.compile(r"(<time [^>]*>)[^<]*")
 
@@ -36,7 +35,7 @@ class TroubleError(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Viewer:
-    """One open stream, and the changes that it has not been sent yet."""
+    """One open stream, and the changes that were not sent on it yet."""
 
     user: str
     parts: dict[str, str]
@@ -58,17 +57,17 @@ class _Viewer:
 
 @dataclass(eq=False, slots=True)
 class _Watched:
-    """A page that somebody looks at: its parts as they were last sent, and its viewers."""
+    """A page that somebody has open: its parts as they were last rendered, and its viewers."""
 
     render: Render
     ticks: int
-    """The number of ticks from one renewal to the next."""
+    """The number of ticks between two renderings."""
     parts: dict[str, str] = field(default_factory=dict)
     viewers: set[_Viewer] = field(default_factory=set)
     trouble: str = ""
 
     async def renew(self) -> None:
-        """Render the page, and tell the viewers what has changed."""
+        """Render the page, and pass the changed parts to its viewers."""
         before = self.trouble
         try:
             parts, self.trouble = dict(await self.render()), ""
@@ -102,7 +101,7 @@ class Live:
         return self.viewers >= MOST_VIEWERS or (user != "" and own >= MOST_OF_A_USER)
 
     async def watch(self, key: object, render: Render, ticks: int = 1, user: str = "") -> AsyncIterator[str]:
-        """Yield the events for one viewer of a page; viewers with the same key see the same."""
+        """Yield the events for one viewer of a page; all viewers with the same key share its rendering."""
         page = self._pages.setdefault(key, _Watched(render, ticks))
         viewer = _Viewer(user, dict(page.parts), page.trouble)
         if page.parts or page.trouble:
@@ -164,7 +163,7 @@ def changed(html: str, before: str) -> str:
 
 
 def _lasting(html: str) -> str:
-    """Return a part without the texts of its times, which browsers update by themselves."""
+    """Return a part without the texts of its relative times, which browsers update themselves."""
     return _TIME.sub(r"\1", html)
 
 

@@ -1,4 +1,4 @@
-"""``/metrics``, which Prometheus scrapes: whoever may see the queues may read their metrics."""
+"""``/metrics``, which Prometheus scrapes; users get the metrics of the queues that they may see."""
 
 import asyncio
 from typing import Final
@@ -8,7 +8,7 @@ from starlette.responses import Response
 from fastq.web.site import Call, Refusal, Route
 
 LIMIT_S: Final = 9.5
-"""Prometheus waits 10 s by default."""
+"""The time for a scrape; Prometheus waits for 10 s by default."""
 
 
 async def metrics(call: Call) -> Response:

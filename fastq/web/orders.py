@@ -1,4 +1,4 @@
-"""Actions on many tasks: each asks a question first, and then runs as a job."""
+"""Actions on many tasks: each asks for confirmation first, and then runs as a job."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from fastq.web.work import Work, WorkState
 QUICK_S: Final = 0.4
 """A job that ends within this time gets no page of its own; the previous page shows the result."""
 ASK_ABOVE: Final = 1_000
-"""To destroy more tasks than this, their number has to be typed."""
+"""To delete more tasks than this, the user has to type their number."""
 FAILURES: Final = 10
 KEPT: Final = frozenset(("all", "group", "id", "only", "q", "state", "to"))
 """The fields of a form that its question passes on; the others are dropped."""
@@ -27,9 +27,8 @@ MOST_NAMED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An action that was asked for: the job, the page to return to, and the queues that it concerns.
-
-    ``query`` is the search whose tasks it acts on, empty for other orders.
+    """A requested action: the job, the page to return to, and the queues that it concerns. ``query`` is the search on
+    whose tasks the job acts, empty for other orders.
     """
 
     verb: str
@@ -40,12 +39,12 @@ class Order:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Return what the audit adds about the tasks of a search. For other orders the path names the queue."""
+        """Return the search and its queues for the audit line; nothing for other orders, whose path names the queue."""
         return {"query": self.query, "queues": sorted(self.queues)[:MOST_NAMED]} if self.query else {}
 
 
 def ask(call: Call, order: Order, fields: Sequence[tuple[str, str]]) -> Response | None:
-    """Return the question, or None if it has been answered."""
+    """Return a page with the question, or None if the user has already answered it."""
     given = dict(fields)
     asked = given.get("asked", str(order.job.total))
     must_type = order.job.destroys and asked.isdecimal() and int(asked) > ASK_ABOVE
@@ -69,13 +68,13 @@ def ask(call: Call, order: Order, fields: Sequence[tuple[str, str]]) -> Response
 
 
 def did(verb: str, progress: Progress, more: Mapping[str, str] | None = None, *, missing: int = 0) -> str:
-    """Return the query of a URL; from it, the page tells what was done."""
+    """Return the query of a URL, from which the next page reads what was done."""
     failed = len(progress.failures) + missing
     return urlencode({"did": verb, "done": progress.done, "failed": failed, **(more or {})})
 
 
 async def begin(call: Call, order: Order, more: Mapping[str, str] | None = None) -> Response:
-    """Begin the job of an order; redirect to its page, or back if it was quick."""
+    """Begin the job of an order; redirect to the job's page, or to the previous page if the job was quick."""
     title = order.job.question.rstrip("?")
     work = Work(f"{title}: {order.query}" if order.query else title, call.user.name, order.queues)
 
@@ -93,9 +92,8 @@ async def begin(call: Call, order: Order, more: Mapping[str, str] | None = None)
 async def run_as_job(
     call: Call, action: str, work: Work, do: Callable[[Work], Awaitable[str]], about: Mapping[str, Any] | None = None
 ) -> bool:
-    """Begin a job; return whether it has ended well by now. If it goes on, its end adds a line to the audit.
-
-    ``about`` is what each line says of the tasks.
+    """Begin a job; return whether it has succeeded within ``QUICK_S``. If it goes on, a second audit line is written at
+    its end. ``about`` has the data about the tasks for each audit line.
     """
     told = about or {}
     call.site.board.start(work, do)
@@ -113,7 +111,7 @@ async def run_as_job(
 
 
 async def delete_as_job(call: Call, *, force: bool) -> tuple[Work, bool]:
-    """Begin the job that deletes the queue in the path; return it, and whether it has ended well by now."""
+    """Begin the job that deletes the queue in the path; return it, and whether it has succeeded within ``QUICK_S``."""
     name = call.names["queue"]
 
     async def do(work: Work) -> str:
@@ -163,7 +161,7 @@ async def stop(call: Call) -> Response:
 
 
 async def stopped(call: Call) -> Work:
-    """Stop the job that the path names; wait for its end, but not for long."""
+    """Stop the job in the path; wait for its end for ``QUICK_S`` at most."""
     work = job_of(call)
     if not work.is_running:
         raise Refusal(409, f"the job has ended already: {work.said or work.state}")
@@ -173,7 +171,7 @@ async def stopped(call: Call) -> Work:
 
 
 def job_of(call: Call) -> Work:
-    """Return the job that the path names."""
+    """Return the job in the path, if the user may see it."""
     work = call.site.board.jobs.get(call.names["job"])
     if work is None or not sees(call, work):
         raise Refusal(404, "there is no such job; jobs are forgotten when fastq web ends")

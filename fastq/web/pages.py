@@ -1,4 +1,4 @@
-"""The pages that show something; each has a URL and works without JavaScript."""
+"""The pages that only show data; each has a URL and works without JavaScript."""
 
 import asyncio
 import re
@@ -57,7 +57,7 @@ _FIRST: Final = (
 
 
 _NEWEST_FIRST: Final = (TaskState.ARCHIVED, TaskState.COMPLETED)
-"""The states in which people look for what has happened, not for what comes next."""
+"""The states whose tasks are listed newest first, since users look for what has happened last."""
 
 
 def error_page(call: Call, status: int, text: str) -> Response:
@@ -112,7 +112,7 @@ def _count(servers: Sequence[ServerInfo], queue: str) -> int:
 
 
 async def queue(call: Call) -> Response:
-    """Redirect to a state of a queue that has tasks."""
+    """Redirect to the page of the first state in which the queue has tasks."""
     info = await _info(call)
     state = next((state for state in _FIRST if getattr(info, state.value)), TaskState.ACTIVE)
     return RedirectResponse(f"{call.base}/queues/{name_in_path(info.queue)}/{state.value}", 303)
@@ -180,7 +180,7 @@ async def _groups(call: Call) -> tuple[list[GroupInfo], str, str]:
 
 
 class _Run(NamedTuple):
-    """The run of a task: its server, and how many tasks the call of its handler has."""
+    """The run of a task: its server, and how many tasks run in the same call of the handler."""
 
     server: ServerInfo
     worker: WorkerInfo
@@ -188,7 +188,7 @@ class _Run(NamedTuple):
 
 
 def _runs(servers: Sequence[ServerInfo], queue: str) -> dict[str, _Run]:
-    """Return the runs of a queue's tasks by id; tasks of one call have begun at the same time."""
+    """Return the runs of a queue's tasks by id; tasks that began in a child at the same time count as one call."""
     calls = Counter(_call(server, worker) for server in servers for worker in server.active_workers)
     return {
         worker.task_id: _Run(server, worker, calls[_call(server, worker)])
@@ -236,12 +236,12 @@ async def task(call: Call) -> Response:
 
 
 def _without_place(error: str) -> str:
-    """Return the first line of an error, without the place in the code: that changes with every change of the code."""
+    """Return the first line of an error, without the line number, which changes with every change of the code."""
     return re.sub(r" \([^()]*:\d+\)$", "", error.partition("\n")[0])
 
 
 def _says(formatted: str, payload: bytes) -> bool:
-    """Return whether a formatter, such as ``shortened``, has only repeated the beginning of a payload."""
+    """Return whether a formatter, such as ``shortened``, has only returned the beginning of a payload."""
     begin = formatted.removesuffix("…")
     return payload.decode(errors="replace").startswith(begin)
 
@@ -284,7 +284,7 @@ async def _parts(call: Call, name: str, data: bytes, size: int) -> AsyncIterator
 
 
 async def servers(call: Call) -> Response:
-    """Show the running servers and what they work on."""
+    """Show the running servers and the tasks that they run."""
     found = await call.view.servers()
     return page(
         call,
@@ -339,7 +339,7 @@ async def entry(call: Call) -> Response:
 
 
 def _upcoming(found: SchedulerEntry) -> list[datetime]:
-    """Return the next times at which a periodic task is enqueued, as far as its spec can be read."""
+    """Return the next times at which a periodic task is due; only the published time if its spec cannot be computed."""
     times = [found.next_enqueue_time] if found.next_enqueue_time else []
     try:
         schedule = parse(found.spec)

@@ -1,4 +1,4 @@
-"""The past of queues, kept for a while, since an open page is rendered every two seconds."""
+"""A cache of queues' histories, since an open page is rendered every two seconds."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ AT_ONCE: Final = 8
 
 
 class Past:
-    """The last days and the last hour of queues, as they were read; a deleted queue is forgotten."""
+    """The last days and the last hour of queues, cached for a while after they were read."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -49,9 +49,8 @@ class Past:
         return kept is not None and kept[1] == info.timestamp.date() and now_s < kept[0] + DAYS_KEPT_S
 
     async def lately(self, inspector: AsyncInspector, infos: Sequence[QueueInfo]) -> dict[str, RunHistory | None]:
-        """Return the last hour of the queues with failed runs; None for a queue that no fastq server serves.
-
-        Go's servers count days only.
+        """Return the last hour of the queues with failed runs; None for a queue that no fastq server serves. Go's
+        servers count only by day.
         """
         now_s = self._clock_s()
         self._lately = {queue: kept for queue, kept in self._lately.items() if now_s < kept[0] + 2 * LATELY_KEPT_S}

@@ -1,4 +1,4 @@
-"""Payloads and results as people read them: JSON line by line and digit for digit, or text, or hexadecimal."""
+"""Payloads and results for people: JSON with one member a line and its digits unchanged, text, or hexadecimal."""
 
 import base64
 import json
@@ -19,15 +19,14 @@ CHARACTER: Final = 4
 ROW: Final = 16
 MOST_INDENTED: Final = 20
 FORMS: Final = ("raw", "hex", "base64", "protobuf")
-"""The forms in which bytes can be shown, besides the one that suits them best."""
+"""The forms that a user can choose for bytes, in addition to the default form."""
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Bytes as they are shown: ``kind`` is "JSON", "text", "bytes", one of the other forms, or "empty".
-
-    ``size`` is the number of all bytes. ``others`` are the other forms in which they can be shown.
+    """Bytes in the form that is shown: ``kind`` is "JSON", "text", "bytes", one of ``FORMS``, or "empty". ``size`` is
+    the number of all bytes. ``others`` are the other forms that are possible for these bytes.
     """
 
     kind: str
@@ -38,7 +37,7 @@ class Shown:
 
 
 def shown(data: bytes, form: str = "", size: int = 0) -> Shown:
-    """Return the beginning of bytes in a given form; if they cannot have it, in the form that suits them.
+    """Return the beginning of bytes in a given form, or in the default form if the given form is not possible.
 
     ``size`` is the number of all bytes if the rest was not read.
     """
@@ -53,7 +52,7 @@ def shown(data: bytes, form: str = "", size: int = 0) -> Shown:
 
 
 def _formed(data: bytes, form: str) -> Shown | None:
-    """Return bytes in one of the other forms, None if they cannot have that form."""
+    """Return bytes in one of ``FORMS``, None if that form is not possible."""
     match form:
         case "raw" if (text := _text(_beginning(data, MOST_BYTES))) is not None:
             return Shown(form, escape(_visible(text)), len(data), len(data) > MOST_BYTES)
@@ -110,7 +109,7 @@ def _text(data: bytes) -> str | None:
 
 
 def _visible(text: str) -> str:
-    """Replace invisible characters, and characters that reverse the text around them, by their code points."""
+    """Replace invisible characters, and characters that reverse the text around them, with their code points."""
     return "".join(
         each if each.isprintable() or each in "\n\t" else f"\\u{ord(each):04x}" for each in text.replace("\r\n", "\n")
     )
@@ -125,7 +124,7 @@ def _is_json(text: str) -> bool:
 
 
 def _laid_out(text: str) -> Iterator[str]:
-    """Yield a JSON text as HTML: its tokens as they are written, each with its color, and each member on its line."""
+    """Yield a JSON text as HTML: its tokens unchanged and colored, and each member on a line of its own."""
     tokens = _TOKEN.findall(text)
     depth = 0
     for at, token in enumerate(tokens):

@@ -1,4 +1,4 @@
-"""The problems that can be seen without looking at single tasks; ``fastq doctor`` looks closer."""
+"""The problems that can be found without reading single tasks; ``fastq doctor`` finds more."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ MANY_FAILED: Final = 10
 FAILED_SHARE: Final = 0.1
 FEW_FAILED: Final = 3
 MOST_FAILED_SHARE: Final = 0.5
-"""A queue with few runs is in trouble if at least this share of them failed."""
+"""A queue with few runs has a problem if at least this share of the runs failed."""
 NEARLY_FULL: Final = 0.9
 FEW_ALIKE: Final = 3
 _OPTION: Final = " --queues "
@@ -28,8 +28,8 @@ _WORD: Final = re.compile(r"[\w.:-]+")
 class Problem:
     """A problem with a queue, and what to do about it; ``state`` is the state of the tasks concerned.
 
-    ``search`` finds tasks that tell more. ``of_many`` is the text for several queues with this problem, ``tasks`` the
-    number of tasks concerned, and ``folded`` the problems that this one sums up.
+    ``search`` is a search for these tasks. ``of_many`` is the text for several queues with this problem, ``tasks`` the
+    number of tasks concerned. ``folded`` has the problems of single queues if this problem stands for several.
     """
 
     level: Level
@@ -48,7 +48,7 @@ def problems_of(
 ) -> list[Problem]:
     """Return the problems, the worst first.
 
-    ``lately`` has the minutes of queues with failed runs; None for a queue that only Go's servers serve.
+    ``lately`` has the last hour, by minute, of queues with failed runs; None for a queue that only Go's servers serve.
     """
     served = {queue for server in servers if server.status == "active" for queue in server.queues}
     found = [problem for info in queues for problem in _of_queue(info, info.queue in served, bool(servers))]
@@ -57,7 +57,7 @@ def problems_of(
 
 
 def _folded(found: Sequence[Problem]) -> Iterator[Problem]:
-    """Yield the problems; the same problem of many queues becomes one."""
+    """Yield the problems; if many queues have the same problem, yield one problem for all of them."""
     alike: dict[str, list[Problem]] = {}
     for problem in found:
         alike.setdefault(problem.of_many, []).append(problem)
@@ -135,7 +135,7 @@ def _are_many(failed: int, runs: int) -> bool:
 
 
 def _since(past: RunHistory) -> str:
-    """Return since when runs fail; minutes without a run do not count."""
+    """Return a text that says for how long runs have been failing; minutes without a run do not count."""
     begin: RunStats | None = None
     for point in reversed(past.points):
         if point.processed and point.failed < FAILED_SHARE * point.processed:
@@ -149,7 +149,7 @@ def _since(past: RunHistory) -> str:
 
 
 def _in_minutes(long: timedelta) -> timedelta:
-    """Leave out the seconds, which would change with each look."""
+    """Round down to minutes, since seconds would change at each update of the page."""
     return long // timedelta(minutes=1) * timedelta(minutes=1)
 
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 LIMIT_S: Final = 10.0
 MOST_BYTES: Final = 8_000_000
-"""The bytes that a reply may have; nine replies are held at a time."""
+"""How many bytes a reply may have; nine replies are in memory at a time."""
 PIECE_BYTES: Final = 1_000_000
 REDIRECTS: Final = range(300, 400)
 HOUR_S: Final = 3600
@@ -38,7 +38,7 @@ _QUERIES: Final = {
     "retry_tasks_by_queue": 'asynq_tasks_enqueued_total{state="retry",%s}',
     "archived_tasks_by_queue": 'asynq_tasks_enqueued_total{state="archived",%s}',
 }
-# Threads of its own, so that a server that hangs keeps no login waiting.
+# Separate threads, so that a Prometheus that hangs does not keep logins waiting.
 _THREADS: Final = ThreadPoolExecutor(len(_QUERIES), "prometheus")
 
 
@@ -52,7 +52,7 @@ class Times:
 
 
 def check_server(url: str) -> None:
-    """Raise ``ValueError`` unless this can be the URL of a server; an empty text means no server."""
+    """Raise ``ValueError`` for a text that cannot be the URL of a server; an empty text means no server."""
     try:
         parts = urlsplit(url)
         is_right = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0)
@@ -69,7 +69,7 @@ def without_password(url: str) -> str:
 
 
 def selector_of(queues: Iterable[str]) -> str:
-    """Write the selector of some queues. Their names may have any characters; asynqmon escapes none."""
+    """Return the selector for some queues, with special characters in their names escaped."""
     names = "|".join(map(re.escape, queues))
     quoted = names.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'queue=~"{quoted}"'
@@ -106,9 +106,8 @@ def _json(body: bytes) -> bytes:
 
 
 async def ask(server: str, queries: Iterable[str], times: Times, read: Callable[[bytes], T]) -> list[T]:
-    """Send range queries, all at once; return the replies as ``read`` reads them, or raise ``OSError``.
-
-    ``read`` runs in a thread, and raises ``msgspec.DecodeError`` for anything but a reply of Prometheus.
+    """Send range queries, all at once; return the replies as decoded by ``read``, or raise ``OSError``. ``read`` runs
+    in a thread, and raises ``msgspec.DecodeError`` for a body that is not a reply of Prometheus.
     """
     loop, told = asyncio.get_running_loop(), {"start": times.start, "end": times.end, "step": times.step}
     requests = [_request(server, urlencode({"query": query, **told})) for query in queries]
@@ -133,17 +132,17 @@ def _request(server: str, query: str) -> urllib.request.Request:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirects: they could lead to any server, and take the password there."""
+    """Follows no redirects, since they could lead to any server, and send the password there."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Follow nothing."""
+        """Refuse the redirect."""
 
 
 _OPENER: Final = urllib.request.build_opener(_NoRedirects)
 
 
 def _body(reply: Any) -> bytes:
-    """Read a reply for ``LIMIT_S`` at most. The socket's own limit holds only for each piece."""
+    """Read a reply for ``LIMIT_S`` at most; the socket's own time limit applies only to each read."""
     until_s, body = time.monotonic() + LIMIT_S, bytearray()
     while piece := reply.read1(PIECE_BYTES):
         body += piece

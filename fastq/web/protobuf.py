@@ -1,4 +1,4 @@
-"""Protobuf without its schema: the numbers of the fields, and their values as their wire types tell them."""
+"""Decodes protobuf without a schema: the numbers of the fields, and their values as far as the wire types show them."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a search looks for: words such as ``error:TimeoutError state:retry,archived payload.user.id:7 since:2h``."""
+"""Parses a search: words such as ``error:TimeoutError state:retry,archived payload.user.id:7 since:2h``."""
 
 import json
 import re
@@ -18,9 +18,9 @@ FIELDS: Final = ("id", "type", "error", "payload", "queue", "state", "since", "u
 MOST_CHARACTERS: Final = 1_000
 MOST_WORDS: Final = 20
 MOST_TEXT_BYTES: Final = 1_000_000
-"""Text is looked for in this many bytes at the beginning of a payload."""
+"""Text is searched in this many bytes at the beginning of a payload."""
 MOST_PARSED_BYTES: Final = 256_000
-"""The values of a larger JSON payload are not looked at, because parsing it would keep all pages waiting."""
+"""The values of a larger JSON payload are not searched, because parsing it would keep all pages waiting."""
 # Most searches are for failed tasks.
 ORDER: Final = (
     TaskState.RETRY,
@@ -37,7 +37,7 @@ _DAYS: Final = re.compile(r"(\d{1,4})d")
 
 @dataclass
 class Subject:
-    """A task that is tested. It is decoded, parsed and case-folded once for all tests together."""
+    """A task that is tested. Its data is decoded, parsed and case-folded only once for all tests."""
 
     info: TaskInfo
     _values: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Subject:
             return None
 
     def values(self, path: tuple[str, ...]) -> list[str]:
-        """Return the values at a path of a JSON payload, as they are written, in lower case."""
+        """Return the values at a path of a JSON payload, as text in lower case."""
         if path not in self._values:
             self._values[path] = [text.casefold() for text in _values(self._parsed, path)]
         return self._values[path]
@@ -73,9 +73,8 @@ Test: TypeAlias = Callable[[Subject], bool]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A search as it was typed, and what it means: queues, states, and tests that a task has to pass.
-
-    ``reads_payloads`` says that tests look at payloads. A test sees only the first ``most_bytes`` of a payload.
+    """A search as it was typed, and its meaning: queues, states, and tests that a task has to pass. ``reads_payloads``
+    says that some test reads payloads. A test reads only the first ``most_bytes`` of a payload.
     """
 
     text: str
@@ -87,7 +86,7 @@ class Query:
 
     @classmethod
     def of(cls, text: str) -> "Query":
-        """Read a search; ``ValueError`` says which word makes no sense."""
+        """Parse a search; ``ValueError`` names a bad word."""
         text = " ".join(text.split())
         if len(text) > MOST_CHARACTERS:
             raise ValueError(f"a search has at most {MOST_CHARACTERS} characters")
@@ -117,12 +116,12 @@ class Query:
         return cls(text, queues or ("*",), states, tuple(tests), reads_payloads or bool(free), most_bytes)
 
     def wants(self, info: TaskInfo) -> bool:
-        """Return whether a task passes all tests, as far as the user may see it."""
+        """Return whether a task passes all tests."""
         subject = Subject(info)
         return all(test(subject) for test in self.tests)
 
     def reaches(self, queue: str) -> bool:
-        """Return whether tasks of a queue are looked at."""
+        """Return whether the search includes a queue."""
         return matches(queue, self.queues)
 
 
@@ -208,7 +207,7 @@ def _free_test(text: str) -> Test:
 
 
 def _has(text: str, wanted: str) -> bool:
-    """Return whether a text contains a pattern, in which ``*`` stands for any characters."""
+    """Return whether a text contains a pattern, in which ``*`` matches any characters."""
     at = 0
     for part in wanted.split("*"):
         at = text.find(part, at)
@@ -240,7 +239,7 @@ def _is_like(text: str, pattern: str) -> bool:
 
 
 def _values(found: Any, path: tuple[str, ...]) -> Iterator[str]:
-    """Yield the values at a path of decoded JSON; the path goes on into each item of a list."""
+    """Yield the values at a path of decoded JSON; in a list, the path continues in each item."""
     left = [(found, 0)]
     while left:
         value, depth = left.pop()

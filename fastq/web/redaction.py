@@ -20,10 +20,9 @@ _DECODER: Final = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """The parts of payloads, results and headers that are replaced before anything else sees them.
-
-    ``keys`` are names of members of JSON objects, in lower case. Bytes that are not JSON, or too many to look through,
-    cannot be redacted, so with ``keys`` they are hidden.
+    """Which parts of payloads, results and headers are replaced before any page or API gets them. ``keys`` are names of
+    members of JSON objects, in lower case. Data that is not JSON, or too large to parse, cannot be redacted, so if
+    there are ``keys``, such data is hidden.
     """
 
     hides: bool = False
@@ -36,14 +35,14 @@ class Redaction:
 
     @classmethod
     def of(cls, hides: bool, keys: Iterable[str]) -> "Redaction":
-        """Check the keys; ``ValueError`` for an empty one."""
+        """Check the keys; ``ValueError`` for an empty key."""
         names = frozenset(key.casefold() for key in keys)
         if "" in names:
             raise ValueError("redact: '' is not the name of a member")
         return cls(hides, names)
 
     def task(self, info: T) -> T:
-        """Return a task without the parts to hide."""
+        """Return a task with the parts replaced that have to be hidden."""
         if not self.is_needed:
             return info
         of_payload, of_result = (info.payload_size, info.result_size) if isinstance(info, TaskHead) else (0, 0)
@@ -55,7 +54,7 @@ class Redaction:
         return replace(info, payload=payload, result=result, headers=self._headers(info.headers), **sizes)
 
     def data(self, data: bytes, size: int = 0) -> bytes:
-        """Return a payload or a result without what must be hidden; ``size`` is its whole size if it was cut."""
+        """Return a payload or a result, redacted; ``size`` is its whole size if it was cut."""
         if not self.is_needed or not (data or size):
             return data
         if self.hides or max(len(data), size) > MOST_BYTES or size > len(data):
@@ -74,7 +73,7 @@ class Redaction:
         return {name: "[redacted]" if name.casefold() in self.keys else value for name, value in headers.items()}
 
     def _redacted(self, text: str) -> str:
-        """Replace the values of members; all else stays as written, digit for digit."""
+        """Replace the values of members; the rest of the text does not change."""
         parts, end, at = [], 0, 0
         while found := _STRING.search(text, at):
             at = found.end()

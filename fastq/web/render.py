@@ -1,4 +1,4 @@
-"""Templates, their filters, and the files beside them."""
+"""Templates, their filters, and static files."""
 
 import gzip
 import hashlib
@@ -35,12 +35,12 @@ _FOLDER: Final = resources.files("fastq.web") / "static"
 _FILES: Final = {path.name: path.read_bytes() for path in _FOLDER.iterdir() if path.name.rpartition(".")[2] in _MEDIA}
 _PACKED: Final = {name: gzip.compress(data, mtime=0) for name, data in _FILES.items()}
 MANY_ROWS: Final = 20
-"""A longer list of queues can be filtered."""
+"""Above this number of queues, the list has a filter."""
 _VERSION: Final = hashlib.sha256(b"".join(data for _, data in sorted(_FILES.items()))).hexdigest()[:12]
 
 
 def _moment(moment: datetime | None, now: datetime) -> Markup | str:
-    """Write a time as seen from now; the exact time is in the title."""
+    """Format a time relative to now; the exact time is in the title."""
     if moment is None:
         return "\u2013"
     exact = moment.astimezone(UTC)
@@ -50,7 +50,7 @@ def _moment(moment: datetime | None, now: datetime) -> Markup | str:
 
 
 def _latency(info: QueueInfo) -> Markup:
-    """Write for how long the oldest pending task has waited; the page's script counts on."""
+    """Format for how long the oldest pending task has waited; the page's script keeps counting."""
     since = info.timestamp - info.latency
     since = since.replace(microsecond=since.microsecond // 100_000 * 100_000)
     return Markup('<time datetime="{}" title="{}" data-form="span">{}</time>').format(
@@ -70,7 +70,7 @@ def _facts(info: TaskInfo | TaskLocks, now: datetime) -> list[tuple[str, str]]:
 
 
 def _clock(moment: datetime, text: str = "") -> Markup:
-    """Write a time of the clock, in UTC or as the text says; the page's script rewrites it in the viewer's zone."""
+    """Format a clock time in UTC, or use the given text; the page's script rewrites it in the viewer's zone."""
     return Markup('<time datetime="{}" title="{}" data-form="clock">{}</time>').format(
         moment.astimezone(UTC).isoformat(), stamp(moment), text or stamp(moment)
     )
@@ -83,7 +83,7 @@ def _about(info: QueueInfo) -> str:
 
 @pass_context
 def _part(context: Context, name: str, caller: Callable[[], Markup]) -> Markup:
-    """Mark a part of a page that is updated while somebody looks at the page."""
+    """Mark a part of a page that is updated while the page is open."""
     html = caller()
     context["call"].parts[name] = str(html)
     return Markup('<div data-part="{}">{}</div>').format(name, html)
@@ -126,7 +126,7 @@ _templates.globals.update(MANY_ROWS=MANY_ROWS)
 
 
 def load_templates() -> None:
-    """Compile all templates, so that no page waits for that."""
+    """Compile all templates, so that no page has to wait for it."""
     for name in _templates.list_templates(extensions=["jinja"]):
         _templates.get_template(name)
 

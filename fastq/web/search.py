@@ -33,13 +33,13 @@ MOST_KINDS: Final = 1_000
 KINDS_SHOWN: Final = 20
 OTHERS: Final = "others"
 BATCH: Final = 50
-"""The tasks that are tested in one turn."""
+"""How many tasks are tested in one turn."""
 _NAMED: Final = re.compile(r"(?:^|\s)([a-z]{2,12}):(?!//)\S")
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A found task, as it was when it was read."""
+    """A found task, with the data for the list as it was when the task was read."""
 
     queue: str
     state: TaskState
@@ -51,7 +51,7 @@ class Hit:
 
     @classmethod
     def of(cls, info: TaskInfo) -> "Hit":
-        """Keep the data that the list shows."""
+        """Return the data of a task that the list shows."""
         error = info.last_err.partition("\n")[0][:MOST_OF_A_TEXT]
         moment = info.completed_at or info.last_failed_at or info.next_process_at
         return cls(info.queue, info.state, info.id, info.type[:MOST_OF_A_TEXT], error, preview(info.payload), moment)
@@ -87,7 +87,7 @@ def _count(counts: Counter[str], name: str) -> None:
 
 
 async def search(call: Call) -> Response:
-    """Show what a search has found so far; the search goes on while somebody looks at the page."""
+    """Show what a search has found so far; the search continues while somebody has the page open."""
     text = call.request.query_params.get("q", "").strip()
     work: Work | None = None
     query: Query | None = None
@@ -129,7 +129,7 @@ def query_for(queue: str, states: str, error: str = "") -> str:
 
 
 def _strange_words(text: str) -> list[str]:
-    """Return the words that look like fields of a search but name none, and so were searched as text."""
+    """Return the words that look like fields of a search but are not, and so were searched as text."""
     names = (name for name in _NAMED.findall(text) if name not in FIELDS)
     return list(dict.fromkeys(names))
 
@@ -144,11 +144,11 @@ def _key(call: Call, query: Query) -> str:
 
 
 def look(call: Call, query: Query) -> Work:
-    """Begin a search, or return the one that goes on or has just ended."""
+    """Begin a search, or return the same search if it is running or has just ended."""
     key = _key(call, query)
     known = call.site.board.lookup(key)
     if call.is_live and known is not None:
-        return known  # a search that has ended is not begun again while somebody looks at it
+        return known  # a search that has ended is not begun again while its page is open
 
     async def do(work: Work) -> str:
         await _walk(call, query, work)
@@ -159,7 +159,7 @@ def look(call: Call, query: Query) -> Work:
 
 
 async def _walk(call: Call, query: Query, work: Work) -> None:
-    """Look at all tasks, some hundreds at a time."""
+    """Read and test all tasks, some hundreds at a time."""
     infos = [info for info in await call.view.queue_infos() if query.reaches(info.queue)]
     total = sum(getattr(info, state.value) for info in infos for state in query.states)
     looked = 0
@@ -170,7 +170,7 @@ async def _walk(call: Call, query: Query, work: Work) -> None:
             looked = before + progress.done
             work.note(Progress(max(total, looked), looked=looked))
 
-        everything = TaskFilter()  # the tests are made below, with turns for other work between them
+        everything = TaskFilter()  # the tests are made below, in turns with other work
         found = call.inspector.find_tasks(place.queue, place.state, everything, group=place.group, progress=note)
         batch: list[TaskInfo] = []
         with suppress(QueueNotFoundError):  # deleted meanwhile
@@ -183,7 +183,7 @@ async def _walk(call: Call, query: Query, work: Work) -> None:
 
 
 async def _add_those_wanted(call: Call, query: Query, infos: Sequence[TaskInfo], found: Found) -> None:
-    """Test some tasks when this search has its turn; pages are served between the tests."""
+    """Test some tasks in this search's turn; between the tests, the event loop serves pages."""
     turns, redaction = call.site.turns, call.site.redaction
     async with turns:
         for info in infos:
@@ -248,7 +248,7 @@ def _doer(verb: str) -> Endpoint:
 
 
 async def find(call: Call) -> Response:
-    """Redirect to the task with an id, in whatever queue it is, to the queue of this name, or to a search."""
+    """Redirect to the task with this id in any queue, to the queue of this name, or otherwise to a search."""
     wanted = call.request.query_params.get("id", "").strip()
     if not wanted:
         return RedirectResponse(f"{call.base}/search", 303)

@@ -37,18 +37,19 @@ __all__ = [
 
 GRACE_S: Final = 5
 HEAD_S: Final = 10.0
-"""How long a connection may be open without the whole head of a request."""
+"""How long a connection may be open without having sent a complete request head."""
 MOST_CONNECTIONS: Final = 900
-"""Below the usual limit of open files, 1024."""
+"""How many connections may be open; this is below the usual limit of open files, 1024."""
 MOST_OF_AN_ADDRESS: Final = 64
-"""How many connections that are not let in an address may have; a further one ends the oldest."""
+"""How many connections that have not logged in an address may have; another one closes the longest silent."""
 BACKLOG: Final = 32
-"""How many connections are accepted in one go; those beyond a limit are closed only after that."""
+"""How many connections are accepted at a time; connections beyond a limit are closed only afterwards."""
 MOST_UNACCEPTED: Final = 1_024
 """How many connections may wait to be accepted; the system drops more, and clients try again after a second."""
 UNREAD_S: Final = 30.0
 LEAST_READ_BYTES: Final = 16_384
-"""A client that reads less within ``UNREAD_S`` is cut off: otherwise its reply would be held for hours."""
+"""A client that reads fewer bytes within ``UNREAD_S`` is cut off; otherwise its reply would stay in memory for hours.
+"""
 
 
 _log = logging.getLogger("fastq.web")
@@ -56,10 +57,8 @@ _log = logging.getLogger("fastq.web")
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Where to listen; ``port`` 0 is any free one.
-
-    ``say`` gets the line that tells the address. ``trusted`` are the networks of proxies, which may have any number of
-    connections.
+    """Where to listen; ``port`` 0 means any free port. ``say`` is called with a line that has the address. ``trusted``
+    are the networks of proxies, which may have any number of connections.
     """
 
     host: str
@@ -88,7 +87,7 @@ def shortened(most: int) -> Formatter:
 
 
 def serve(app: FastqWeb, options: ServeOptions) -> None:
-    """Serve until SIGINT or SIGTERM; ``OSError`` if the port is not to be had."""
+    """Serve until SIGINT or SIGTERM; ``OSError`` if the port cannot be used."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     with socket.create_server((options.host, options.port), family=family) as listener:
         host, port = listener.getsockname()[:2]
@@ -97,8 +96,8 @@ def serve(app: FastqWeb, options: ServeOptions) -> None:
         shown = f"[{host}]" if family is socket.AF_INET6 else host
         where = ", ".join(site.inspector.where for site in (app.site, *app.others.values()))
         options.say(f"http://{shown}:{port}{app.root_path.rstrip('/')}/ shows {where}")
-        # Headers of proxies are not read: the client's address in one could be forged, and authentication by a proxy
-        # relies on it.
+        # uvicorn must not take the client's address from headers of proxies: it could be forged, and authentication by
+        # a proxy relies on the address.
         config = uvicorn.Config(
             app,
             http=type("_Protocol", (Protocol,), {"trusted": options.trusted}),
@@ -115,9 +114,8 @@ def serve(app: FastqWeb, options: ServeOptions) -> None:
 
 
 class Protocol(H11Protocol):
-    """HTTP on one connection, which is closed if its client keeps the server waiting, or opens too many.
-
-    A connection counts as let in while the app answers a request on it. Until then it counts against its address.
+    """HTTP on one connection, which is closed if its client is too slow or has too many connections. While the app
+    answers an authenticated request on it, a connection does not count against the limit of its address.
     """
 
     trusted: Sequence[Network] = ()
@@ -125,7 +123,7 @@ class Protocol(H11Protocol):
     _waits: asyncio.TimerHandle | None = None
     _sends: asyncio.TimerHandle | None = None
     _unread = 0
-    """How many bytes of a reply the client had not read at the last look."""
+    """How many bytes of a reply the client had not read at the last check."""
     began_s = 0.0
     address = ""
 
@@ -138,7 +136,7 @@ class Protocol(H11Protocol):
         self._wait()
 
     def _make_room(self, is_trusted: bool) -> None:
-        """If this address, or all together, have too many connections, close the one that was silent for longest."""
+        """If this address, or all addresses together, have too many connections, close the longest silent one."""
         others = [each for each in self.connections if isinstance(each, Protocol) and each is not self]
         outside = [each for each in others if not each.is_let_in]
         own = [each for each in outside if each.address == self.address]
@@ -162,7 +160,7 @@ class Protocol(H11Protocol):
 
     @property
     def is_let_in(self) -> bool:
-        """Whether a request is being answered whose user was let in by the app."""
+        """Whether an authenticated request is being answered."""
         return not self.is_waiting and bool(self.scope.get("state", {}).get(IS_LET_IN))
 
     def on_response_complete(self) -> None:
@@ -172,7 +170,7 @@ class Protocol(H11Protocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Cancel the timers."""
         super().connection_lost(exc)
         for timer in (self._waits, self._sends):
             if timer is not None:
@@ -221,12 +219,12 @@ class _Server(uvicorn.Server):
         self._app = app
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen. Few connections are accepted at a time, but many may wait for that."""
+        """Begin to listen; few connections are accepted at a time, but many may wait in the backlog."""
         await super().startup(sockets)
         for each in sockets or ():
             each.listen(MOST_UNACCEPTED)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down."""
+        """End the streams of open pages, then shut down."""
         await self._app.end_streams()
         await super().shutdown(sockets)

@@ -1,4 +1,4 @@
-"""The page of the settings: those of this web process, and those that the browser keeps."""
+"""The page of the settings: those of this web process, and those that the browser remembers."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from fastq.web.site import Call, Route
 
 
 async def settings(call: Call) -> Response:
-    """Show the settings; only admins who see all queues get those of the process."""
+    """Show the settings; only admins who see all queues get the settings of the process."""
     is_shown = call.user.role is Role.ADMIN and call.view.is_of_all
     return page(
         call,
@@ -26,7 +26,7 @@ async def settings(call: Call) -> Response:
 
 
 def _of_process(call: Call) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of settings; none has a password."""
+    """Yield the names and values of settings, without passwords."""
     site = call.site
     yield "Login", site.login
     yield "Read-only", "yes" if site.access.read_only else "no"

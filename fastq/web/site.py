@@ -1,4 +1,4 @@
-"""The parts that all routes share: what the site shows, a call to it, and the table's rows."""
+"""The classes that all routes share: the site, a call to it, and a row of the route table."""
 
 import asyncio
 import re
@@ -44,10 +44,10 @@ class Refusal(Exception):  # noqa: N818 - the reply to a request, not a defect
 
 
 class Exporter(Protocol):
-    """A writer of the metrics of a Redis; it is in ``fastq.web.exporting``, which needs prometheus_client."""
+    """A writer of a Redis' metrics. Its implementation is in ``fastq.web.exporting``, which needs prometheus_client."""
 
     async def text(self, accept: str, view: View) -> tuple[bytes, str]:
-        """Return the metrics that a user sees, in an accepted format, and the format's name."""
+        """Return the metrics that a user may see, in an accepted format, and the format's name."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -57,9 +57,9 @@ class Exporter(Protocol):
 class Site:
     """What a ``FastqWeb`` serves.
 
-    The formatters are None if bytes are shown as they are, ``exporter`` is None if no metrics are served. ``queues``
-    are the patterns of the queues that anyone may see. ``name`` is empty for the first Redis, ``others`` are the names
-    of the further ones. ``app`` has the typed tasks that the form offers, ``login`` says how users log in.
+    The formatters are None if bytes are shown unchanged, ``exporter`` is None if no metrics are served. Nobody sees
+    queues that do not match the patterns in ``queues``. ``name`` is empty for the first Redis, ``others`` are the names
+    of further Redis. ``app`` has the typed tasks that the form offers, ``login`` says how users log in.
     """
 
     name: str
@@ -85,11 +85,9 @@ class Site:
 
 @dataclass(slots=True)
 class Call:
-    """One request that was let in.
-
-    ``base`` is the path that all links begin with, ``names`` are the names in the path. ``notes`` are what the route
-    adds to the audit line, None if it has changed nothing. ``parts`` are the parts of the page that change while it is
-    looked at, by name; ``is_live`` says that only these parts are wanted.
+    """One authenticated request. ``base`` is the path with which all links begin, ``names`` are the names in the path.
+    ``notes`` are the route's additions to the audit line, None if it has changed nothing. ``parts`` are the parts of
+    the page that are updated while it is open, by name; ``is_live`` means that only these parts are needed.
     """
 
     site: Site
@@ -104,12 +102,12 @@ class Call:
 
     @property
     def inspector(self) -> AsyncInspector:
-        """Return the inspector, to act on what the user may see; for reading there is ``view``."""
+        """Return the inspector, for actions; to read data, use ``view``, which leaves out what the user may not see."""
         return self.site.inspector
 
     @property
     def view(self) -> View:
-        """Return what the user may see."""
+        """Return a view of the data that the user may see."""
         globs = (self.site.queues, tuple(self.user.queues))
         return View(self.site.inspector, globs, self.site.redaction, self.site.turns, self.owner)
 
@@ -143,7 +141,7 @@ class Call:
         return await (self.inspector.cluster_info() if self.site.is_cluster else self.inspector.redis_info())
 
     def may(self, action: str) -> bool:
-        """Return whether the user may take an action here."""
+        """Return whether the user may use an action here."""
         return self.site.access.may(self.user, action)
 
     def number(self, name: str, default: int, most: int) -> int:
@@ -186,11 +184,10 @@ Endpoint: TypeAlias = Callable[[Call], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A row of the route table: ``action`` is what it does, None if it only reads.
-
-    ``pattern`` is a path in which ``{name}`` stands for anything but a slash. ``live_s`` is how often the parts of the
-    page are renewed while it is looked at, 0 for never; ``is_own`` if each user has a page of their own. ``reply`` and
-    ``query`` describe a route of ``/api/v1``: the schema of its reply, and the parameters that it takes.
+    """A row of the route table: ``action`` is the action that it performs, None if it only reads. ``pattern`` is a path
+    in which ``{name}`` matches anything without a slash. ``live_s`` is how many seconds pass between updates of an open
+    page, 0 for no updates; ``is_own`` means that the page differs for each user. ``reply`` and ``query`` describe a
+    route of ``/api/v1``: the schema of its reply, and the parameters that it takes.
     """
 
     method: str
@@ -210,7 +207,7 @@ class Route:
 
 
 def find_route(routes: list[Route], method: str, path: str) -> tuple[Route, dict[str, str]]:
-    """Return the route for a path as it was sent, still quoted, and the names in the path."""
+    """Return the route for a path, given in its quoted form, and the names in the path."""
     path = path.replace("%3A", ":").replace("%3a", ":")
     known = set()
     for route in routes:
@@ -224,10 +221,8 @@ def find_route(routes: list[Route], method: str, path: str) -> tuple[Route, dict
 
 
 def name_in_path(name: str) -> str:
-    """Write the name of a queue, task or group as one segment of a path.
-
-    Letters and digits stay; other bytes become ``~2F`` and the like. Some proxies would take ``%2F`` for a slash, and
-    browsers a quoted ``..`` for the folder above.
+    """Return the name of a queue, task or group as one segment of a path. Special bytes become ``~2F`` and the like,
+    because some proxies treat ``%2F`` as a slash, and browsers treat a quoted ``..`` as the folder above.
     """
     data = name.encode("utf-8", "surrogateescape")
     if not data.strip(b"."):

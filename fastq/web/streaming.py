@@ -1,4 +1,4 @@
-"""Replies that are made while they are sent: the events that bring an open page up to date, and long lists."""
+"""Replies that are made while they are sent: the events that update an open page, and long lists."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ EVENTS: Final = "text/event-stream"
 
 
 def in_parts(send: Send) -> Send:
-    """Return a ``send`` that sends a body in parts, each after the client has read the part before."""
+    """Return a ``send`` that sends a body in parts, each after the client has read the previous part."""
 
     async def send_parts(message: Message) -> None:
         body, at = message.get("body", b""), 0
@@ -39,7 +39,7 @@ def in_pieces(
     describe: Callable[[TaskHead], Mapping[str, Any]],
     more: Mapping[str, Any],
 ) -> Response:
-    """Return a JSON object with a list of tasks and more members; only a piece of the list is held at a time."""
+    """Return a JSON object with a list of tasks and more members; only a chunk of the list is in memory at a time."""
 
     async def texts() -> AsyncIterator[str]:
         yield f"{{{json.dumps(name)}: ["

@@ -1,4 +1,4 @@
-"""The fields of a form for a typed task: what they take, and the task made from them."""
+"""The fields of a form for a typed task, and the task that is made from their values."""
 
 import json
 import re
@@ -27,12 +27,12 @@ _HINTS: Final[Mapping[type, str]] = {
     inspect.TimeDeltaType: "duration, such as PT1H30M",
     inspect.UUIDType: "UUID",
 }
-"""The types whose values are one line of text, with a word for such a line. Values of all other types are JSON."""
+"""The types whose values are entered as a line of text, each with a hint. Values of all other types are JSON."""
 _PLACE: Final = re.compile(r"\$\.(\w+)")
 
 
 class MisfitsError(ValueError):
-    """Raised when fields of a form do not fit; ``wrong`` says why, by the names of the fields."""
+    """Raised when values of a form do not fit; ``wrong`` has the reason for each field, by its name."""
 
     def __init__(self, wrong: Mapping[str, str]) -> None:
         super().__init__("some fields do not fit")
@@ -75,7 +75,7 @@ def _input(field: inspect.Field) -> Input:
 
 
 def _plain(of: inspect.Type) -> tuple[inspect.Type, bool]:
-    """Return a type without its metadata and without None, and whether it allowed None."""
+    """Return a type without its metadata and without None, and whether the type allows None."""
     while isinstance(of, inspect.Metadata):
         of = of.type
     if not isinstance(of, inspect.UnionType) or not of.includes_none:
@@ -103,7 +103,7 @@ def _default(field: inspect.Field) -> str:
     try:
         value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
         return msgspec.json.encode(value, enc_hook=encode_model).decode()
-    except (TypeError, ValueError):  # a default may be a value that no payload can hold
+    except (TypeError, ValueError):  # a default need not be possible in a payload
         return "its own"
 
 

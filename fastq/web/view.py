@@ -1,4 +1,4 @@
-"""The inspector as one user sees it: without the queues of others, and without what is redacted."""
+"""Reads data for one user: leaves out queues that the user may not see, and redacts payloads."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Sequence
 from contextlib import nullcontext
@@ -16,23 +16,22 @@ from fastq.wire.messages import ChildInfo, SchedulerEntry, WorkerInfo
 
 ALL_QUEUES: Final = ("*",)
 MOST_LISTED: Final = 4_000
-"""The bytes of each payload, result and error that are read for a list."""
+"""How many bytes of each payload, result and error are read for a list."""
 MOST_OF_PAGE: Final = 8_000_000
-"""The most bytes read of all payloads of a list that is sent in pieces; it also holds for results, and for errors."""
+"""The most bytes of all payloads together, of all results and of all errors, that are read for a list in chunks."""
 MOST_REDACTED: Final = 64_000
-"""``MOST_LISTED`` where values are redacted.
-
-It is larger, since a payload that is cut cannot be redacted and is hidden.
+"""``MOST_LISTED`` if values are redacted. It is larger, since a payload that is cut cannot be redacted, and so is
+hidden.
 """
 MOST_OF_ONE: Final = 2_000_000
 WORKING: Final = frozenset(("idle", "busy"))
 UNKNOWN: Final = "unknown"
 PIECE_BYTES: Final = 1_000_000
-"""Few pieces larger than this are read at a time, because they take more memory than others."""
+"""Only a few chunks larger than this are in memory at a time. A larger chunk has a single large task."""
 
 
 class TooLargeError(Exception):
-    """Raised when a reply would hold a larger payload than it may."""
+    """Raised when a payload is larger than a reply may contain."""
 
 
 def matches(queue: str, globs: Sequence[str]) -> bool:
@@ -42,7 +41,8 @@ def matches(queue: str, globs: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All reading for a user; ``globs`` are sets of patterns, and the user sees a queue if each set matches it.
+    """All reading for a user. ``globs`` are sets of patterns; the user sees a queue if each set has a pattern that
+    matches.
 
     Large payloads count against the limits of ``owner``: the user, or the address if there is no login.
     """
@@ -68,11 +68,11 @@ class View:
             raise QueueNotFoundError(queue)
 
     async def queues(self) -> list[str]:
-        """List the queues, without those whose name is no Unicode text: no request can name these."""
+        """List the visible queues, except those whose names are not UTF-8, since no request can name them."""
         return [queue for queue in await self.inspector.queues() if self.sees(queue) and _is_text(queue)]
 
     async def queue_info(self, queue: str) -> QueueInfo:
-        """Describe a queue; the tasks in very many groups are estimated."""
+        """Describe a queue; with very many groups, the number of their tasks is estimated."""
         self.require(queue)
         return await self.inspector.get_queue_info(queue, estimate=True)
 
@@ -81,7 +81,7 @@ class View:
         return await self.inspector.get_queue_infos(await self.queues(), estimate=True)
 
     async def servers(self) -> list[ServerInfo]:
-        """List the servers of these queues, with their tasks in them."""
+        """List the servers of visible queues, with their running tasks of these queues."""
         found = []
         for server in await self.inspector.servers():
             queues = {queue: weight for queue, weight in server.queues.items() if self.sees(queue)}
@@ -94,7 +94,7 @@ class View:
         return found
 
     async def _workers(self, server: ServerInfo) -> tuple[WorkerInfo, ...]:
-        """Return the tasks that a server works on, with the beginnings of payloads."""
+        """Return the visible tasks that a server runs, with the beginnings of their payloads, redacted."""
         found = []
         async with self.turns as turns:
             for each in filter(lambda each: self.sees(each.queue), server.active_workers):
@@ -103,7 +103,7 @@ class View:
         return tuple(found)
 
     async def scheduler_entries(self) -> list[SchedulerEntry]:
-        """List the periodic tasks of these queues."""
+        """List the periodic tasks of visible queues."""
         return [
             replace(entry, task_payload=self.redaction.data(entry.task_payload))
             for entry in await self.inspector.scheduler_entries()
@@ -138,9 +138,8 @@ class View:
     async def pieces(
         self, queue: str, state: TaskState, most: int, *, cuts: bool = True, **more: Any
     ) -> AsyncIterator[Sequence[TaskHead]]:
-        """Read a page of tasks, and return it piece by piece, with at most ``most`` bytes of each payload and result.
-
-        Without ``cuts``, a task that has more raises ``TooLargeError``.
+        """Read a page of tasks, and return it in chunks, with at most ``most`` bytes of each payload and result.
+        Without ``cuts``, a task with a larger payload or result raises ``TooLargeError``.
         """
         self.require(queue)
         listed = min(MOST_LISTED, MOST_OF_PAGE // max(more["page_size"], 1))
@@ -162,7 +161,7 @@ class View:
 
 
 def require_whole(head: TaskHead, most: int) -> None:
-    """Raise ``TooLargeError`` if a task has a larger payload or result."""
+    """Raise ``TooLargeError`` if a task has a payload or result of more than ``most`` bytes."""
     size = max(head.payload_size, head.result_size)
     if size > most:
         raise TooLargeError(
@@ -172,7 +171,7 @@ def require_whole(head: TaskHead, most: int) -> None:
 
 
 def _cut(heads: Sequence[TaskHead], most: int) -> Iterator[tuple[Sequence[TaskHead], int]]:
-    """Cut a list of tasks into pieces of about a MB, each with the number of its bytes.
+    """Cut a list of tasks into chunks of about a MB, each with the number of its bytes.
 
     At most ``most`` bytes are read of each payload, type, error and result, and of all headers of a task.
     """
@@ -190,9 +189,8 @@ def _cut(heads: Sequence[TaskHead], most: int) -> Iterator[tuple[Sequence[TaskHe
 
 
 def _child(child: ChildInfo, seen: Collection[str], is_shared: bool) -> ChildInfo:
-    """Return a worker process for a user who sees some of its tasks.
-
-    If the server has queues that the user does not see, the user does not learn whether the process works on them.
+    """Return a worker process with only the tasks that the user sees. If the server also has queues that the user does
+    not see, the user does not learn whether the process is busy with their tasks.
     """
     ids = tuple(each for each in child.task_ids if each in seen)
     if is_shared and not ids and child.state in WORKING:

@@ -1,7 +1,5 @@
-"""The work of the web process beside its replies: searches, examinations, and jobs, which act on many tasks.
-
-A job goes on until it has ended or is stopped. A lookup, which only reads, ends when nobody has looked at it for a
-while.
+"""Background work of the web process: lookups, which are searches and runs of the doctor, and jobs on many tasks. A job
+continues until it has ended or is stopped. A lookup only reads, and ends when no page has shown it for a while.
 """
 
 import asyncio
@@ -20,21 +18,21 @@ from fastq.errors import FastqError
 from fastq.inspector import Progress
 
 UNSEEN_S: Final = 15.0
-"""How long a lookup goes on after somebody has last looked at it."""
+"""How long a lookup continues after a page has last shown it."""
 FRESH_S: Final = 5.0
-"""How long the result of a lookup is used for the same question."""
+"""How long the result of a lookup is returned to requests with the same key."""
 MOST_LOOKUPS: Final = 12
 MOST_OF_A_USER: Final = 3
-"""The most lookups of one user at a time. A further one ends the lookup that was looked at longest ago."""
+"""The most lookups of one user at a time. Another one ends the lookup that was shown longest ago."""
 MOST_KEPT: Final = 40
-"""The most lookups that are kept, ended ones included."""
+"""The most lookups that are kept, including those that have ended."""
 MOST_AT_ONCE: Final = 4
 """The most requests of a user that are answered at a time; further requests wait."""
 MOST_WAITING: Final = 100
 MOST_STREAMS: Final = 20
-"""The most streamed replies to a user at a time: each holds about a MB until its client has read it."""
+"""The most streamed replies to a user at a time; each keeps about a MB in memory until its client has read it."""
 MOST_LARGE: Final = 4
-"""The most payloads of over a MB that are held at a time, for all users."""
+"""The most payloads of over a MB that are in memory at a time, for all users."""
 STRETCH_S: Final = 0.01
 """How long a computation may keep all pages waiting."""
 MOST_RUNNING: Final = 20
@@ -44,7 +42,7 @@ _log = logging.getLogger("fastq.web")
 
 
 class WorkState(StrEnum):
-    """How far a piece of work is."""
+    """The state of a piece of work."""
 
     RUNNING = "running"
     DONE = "done"
@@ -53,7 +51,7 @@ class WorkState(StrEnum):
 
 
 class FullError(Exception):
-    """Raised when this user, or all users together, have too much work under way to begin more."""
+    """Raised when this user, or all users together, have too much work running to begin more."""
 
 
 class Shares:
@@ -86,14 +84,14 @@ class Shares:
         self._streams[user] += 1
 
     def end_stream(self, user: str) -> None:
-        """Count a streamed reply no longer: it has ended."""
+        """Remove an ended streamed reply from the count."""
         self._streams[user] -= 1
         if not self._streams[user]:
             del self._streams[user]
 
 
 class Turns:
-    """Lets long computations run one at a time, in stretches; between two stretches the loop does other work."""
+    """Lets long computations run one at a time, in short steps; between two steps the event loop does other work."""
 
     def __init__(self) -> None:
         self._large, self._large_of_each = asyncio.Semaphore(MOST_LARGE), Shares(1)
@@ -107,33 +105,33 @@ class Turns:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Give the turn to the next one."""
+        """End the turn, so that the next computation can begin."""
         self._lock.release()
 
     @asynccontextmanager
     async def large(self, user: str) -> AsyncIterator[None]:
-        """Wait until large payloads may be held for a user; a slow reader delays only their own requests."""
+        """Wait until large payloads for a user may be in memory; a slow reader delays only their own requests."""
         async with self._large_of_each.one_of(user), self._large:
             yield
 
     async def breathe(self) -> None:
-        """Let the loop do its other work if that has waited long enough; to be called within a turn."""
+        """Let the event loop do other work if this step has taken long enough; call this only within a turn."""
         if time.monotonic() - self._began_s > STRETCH_S:
             await asyncio.sleep(0)
             self._began_s = time.monotonic()
 
 
 class _Stopped(Exception):  # noqa: N818 - no defect
-    """Raised within work, between two pieces, to end it."""
+    """Raised within work, between two chunks, to end it."""
 
 
 @dataclass(eq=False, slots=True)
 class Work:
     """A piece of work, its progress and its result.
 
-    ``queues`` are the queues concerned, None for all; only users who see all of these see the work. ``result`` is what
-    a lookup has found so far. ``said`` is a sentence about the end. A lookup counts against the limits of its
-    ``owner``, the user or address that began it; other work has none.
+    ``queues`` are the queues concerned, None for all queues; only users who see all of these see the work. ``result``
+    is the result of a lookup so far. ``said`` is a sentence about the outcome. A lookup counts against the limits of
+    its ``owner``, the user or address that began it; other work has no owner.
     """
 
     title: str
@@ -160,7 +158,7 @@ class Work:
         return self.state is WorkState.RUNNING
 
     def note(self, progress: Progress) -> None:
-        """Note the progress; raise if the work has to stop here."""
+        """Record the progress; raise if the work has to stop here."""
         self.progress = progress
         if self.stopped_by is not None:
             raise _Stopped
@@ -168,18 +166,18 @@ class Work:
             raise _Stopped
 
     def stop(self, by: str) -> None:
-        """End the work before its next piece."""
+        """End the work before its next chunk."""
         self.stopped_by = by
 
     async def settle(self, seconds: float) -> None:
-        """Wait for the end of the work, but not for long."""
+        """Wait for the end of the work for ``seconds`` at most."""
         try:
             await asyncio.wait_for(self.end.wait(), seconds)
         except TimeoutError:
             return
 
     async def run(self, do: Callable[["Work"], Awaitable[str]]) -> None:
-        """Do the work, and keep how it ended."""
+        """Do the work, and record how it ended."""
         try:
             self.said = await do(self)
             self.state = WorkState.DONE
@@ -221,14 +219,16 @@ class Board:
         self._begin(work, do)
 
     def lookup(self, key: str) -> Work | None:
-        """Return a lookup, and note that it was looked at."""
+        """Return a lookup, and record that it was shown now."""
         work = self._lookups.get(key)
         if work is not None:
             work.seen_s = time.monotonic()
         return work
 
     def look_up(self, key: str, work: Work, do: Callable[[Work], Awaitable[str]]) -> Work:
-        """Return the lookup of a key if it runs or has just ended, else begin it; ``FullError`` if too many run."""
+        """Return the lookup with a key if it is running or has just ended, else begin it; ``FullError`` if too many
+        run.
+        """
         known = self.lookup(key)
         if known is not None and (known.is_running or time.monotonic() - known.ended_s < FRESH_S):
             return known
@@ -240,7 +240,7 @@ class Board:
         return work
 
     def _make_room(self, owner: str) -> None:
-        """End a lookup of this user, but of nobody else, if they have too many; drop results if there are too many."""
+        """End one of this user's lookups if the user has too many; drop results if too many are kept."""
         running = [work for work in self._lookups.values() if work.owner and work.is_running and not work.stopped_by]
         own = [work for work in running if work.owner == owner]
         if len(own) >= MOST_OF_A_USER:
@@ -255,7 +255,7 @@ class Board:
             del self._lookups[key]
 
     def forget(self, key: str) -> None:
-        """Let a lookup begin anew when it is asked for."""
+        """Drop a lookup, so that the next request begins a new one."""
         if work := self._lookups.pop(key, None):
             work.stop("newer data")
 
@@ -265,7 +265,7 @@ class Board:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """End all work: between two pieces if that comes within 2 s, else in the middle of one."""
+        """End all work: between two chunks if it gets there within 2 s, else in the middle of a chunk."""
         for work in [*self.jobs.values(), *self._lookups.values()]:
             if work.is_running:
                 work.stop("the end of the web process")

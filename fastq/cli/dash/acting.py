@@ -22,7 +22,7 @@ NAMES: Final = {"r": "run", "a": "archive", "d": "delete", "c": "cancel"}
 
 
 def hints_for(state: TaskState, *, all_too: bool = False) -> list[Hint]:
-    """Return the keys for the actions on tasks in a state; capitals act on all of them."""
+    """Return the keys for the actions on tasks in a state; capital letters act on all tasks of the state."""
     possible = [(key, name) for key, name in NAMES.items() if may(name, state)]
     hints = [Hint(key, name, acts=True) for key, name in possible]
     capitals = [key.upper() for key, name in possible if name != "cancel"]

@@ -1,4 +1,4 @@
-"""Cells with several colors: bars of a queue's states, sparklines; and any cell as a Rich text."""
+"""Cells with several colors, such as bars of a queue's states; sparklines; and conversion of cells to Rich texts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Self, TypeVar
@@ -55,7 +55,7 @@ def state_bar(info: QueueInfo, width: int) -> Painted:
 
 
 def state_texts(info: QueueInfo | None, width: int) -> list[tuple[TaskState, str]]:
-    """Write each state with its count, abbreviated if they would not fit on a line."""
+    """Format each state with its count; the names are abbreviated if they would not fit on a line."""
     counts = [number(getattr(info, state.value)) if info else "-" for state in STATES]
     names: Sequence[str] = [state.value for state in STATES]
     if sum(map(len, (*names, *counts))) + 3 * len(names) > width:
@@ -65,7 +65,7 @@ def state_texts(info: QueueInfo | None, width: int) -> list[tuple[TaskState, str
 
 
 def shares(counts: Mapping[K, int], width: int) -> dict[K, int]:
-    """Divide ``width`` in proportion to counts, of which none is 0; each gets at least 1."""
+    """Divide ``width`` in proportion to counts, which are not 0; each gets at least 1."""
     total, spare = sum(counts.values()), width - len(counts)
     cells = {key: 1 + count * spare // total for key, count in counts.items()}
     cells[max(counts, key=counts.__getitem__)] += width - sum(cells.values())

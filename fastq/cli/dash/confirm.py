@@ -19,11 +19,11 @@ SHOWN_EVERY_S = 0.1
 
 
 class _Stopped(Exception):  # noqa: N818 - no defect
-    """Raised in a job to stop it before its next piece."""
+    """Raised in a job to stop it before its next chunk."""
 
 
 class Confirm(ModalScreen[str]):
-    """A dialog that asks, then shows the work; its result is a text about the work done."""
+    """A dialog that asks, then shows the progress of the work; its result is a text about the work done."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,Y", "go_on", "do it"),
@@ -40,7 +40,7 @@ class Confirm(ModalScreen[str]):
 
     @classmethod
     def ask(cls, view: View, job: Job) -> None:
-        """Ask over a view, which then shows the result; a read-only dashboard does not ask."""
+        """Open the dialog over a view, which then shows the result; a read-only dashboard refuses."""
         if not view.may_act():
             return
 
@@ -58,7 +58,7 @@ class Confirm(ModalScreen[str]):
             yield Line(id="answers")
 
     def on_mount(self) -> None:
-        """Ask."""
+        """Show the question and the keys."""
         style = "bold red" if self._job.destroys else "bold"
         self.query_one("#question", Line).say(Text(self._job.question, style=style))
         self.query_one("#answers", Line).say(keys_text([Hint("y", "yes"), Hint("n", "no"), Hint("Esc", "no")]))
@@ -79,7 +79,7 @@ class Confirm(ModalScreen[str]):
             self._worker = self.run_worker(self._work, group="job")
 
     def action_stop(self) -> None:
-        """Do nothing, or stop the work after its current piece."""
+        """Close the dialog if the work has not begun, else stop the work after its current chunk."""
         if self._worker is not None:
             self._stops = True
         else:

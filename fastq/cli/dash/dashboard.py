@@ -25,7 +25,7 @@ RETRY_S: Final = 2.0
 """The time between retries while Redis does not answer."""
 
 PLACES: Final[Mapping[str, type[View]]] = {"servers": ServersView, "cron": CronView, "redis": RedisView}
-"""The views that open above the queues, by the name in their key bindings."""
+"""The views that open on top of the queues, by their names in the key bindings."""
 
 CSS: Final = """
 View { layout: vertical; background: $background; }
@@ -72,7 +72,7 @@ class Dash(App[int]):
         return QueuesView(self.desk)
 
     def on_mount(self) -> None:
-        """Start to refresh, and open the given queue."""
+        """Start to refresh, and open the queue given with ``--queue``."""
         self.look_now()
         self.set_interval(BEAT_S, self._beat)
         if self.desk.options.queue is not None:
@@ -80,7 +80,7 @@ class Dash(App[int]):
 
     @property
     def is_looking(self) -> bool:
-        """Return whether an answer about the queues is pending."""
+        """Return whether a read of the queues is pending."""
         return self._look is not None and not self._look.is_finished
 
     def look_now(self) -> None:
@@ -100,9 +100,9 @@ class Dash(App[int]):
                 screen.draw_frame()
 
     def _beat(self) -> None:
-        """Refresh when it is time, unless an answer is pending; show the health of Redis."""
+        """Refresh when it is time, unless a read is pending; show the health of Redis."""
         if not self.screen_stack:
-            return  # this is the last timer of an app that closes
+            return  # the app is closing, and this is its last timer
         now_s = time.monotonic()
         period_s = self.desk.options.refresh_s
         if self.desk.health.is_ill:

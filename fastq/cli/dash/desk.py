@@ -30,7 +30,7 @@ class Options:
 
 
 class Desk:
-    """The connections, and the last reading of all queues; ``queues`` is None before the first one."""
+    """The connections, and the last snapshot of all queues; ``queues`` is None before the first snapshot."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -52,9 +52,8 @@ class Desk:
         return next((info for info in self.queues or () if info.queue == name), None)
 
     def lately(self, queue: str) -> Sequence[float | None]:
-        """Return the recent course of a queue: its runs by minute, or the rates seen here if only Go serves it.
-
-        The current minute is left out.
+        """Return the recent runs of a queue by minute, without the current minute. If only Go serves the queue, return
+        the rates that this dashboard has observed.
         """
         history = self._histories.get(queue)
         minutes = [point.processed for point in history.points[:-1]] if history is not None else []
@@ -84,7 +83,7 @@ class Desk:
 
 
 def _askable(names: Sequence[str]) -> list[str]:
-    """Leave out invalid names, since any program may put names on the list."""
+    """Leave out invalid names, since any program can add names to the list of queues."""
     askable = []
     for name in names:
         with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""The position among the tasks of a place: a page, or the results of a search and its progress."""
+"""The position in a list of tasks: a page, or the results of a search and its progress."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from fastq.text.human import clean, number
 
 
 class Finder:
-    """The position in a place; ``total`` is how many tasks the place last had, ``found`` is None before an answer."""
+    """The position in a list of tasks; ``total`` is its last known length, ``found`` is None before a result."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -41,7 +41,7 @@ class Finder:
         self._starts, self.found = [0], None
 
     def turn(self, by: int) -> bool:
-        """Go to the next or previous page or stretch; return False at the end, or if the last request is pending."""
+        """Go to the next or previous page; return False at the end, or if the last read is pending."""
         if by < 0 and len(self._starts) > 1:
             self._starts.pop()
         elif by > 0 and (start := self._next) is not None:
@@ -52,7 +52,7 @@ class Finder:
 
     @property
     def _next(self) -> int | None:
-        """Where the next page or stretch starts; pages can be turned faster than they are read."""
+        """Where the next page or part of a search starts; pages can be turned faster than they are read."""
         found, start = self.found, self._starts[-1]
         if found is None or (found.start == start and not self._has_more):
             return None
@@ -62,7 +62,7 @@ class Finder:
         return start if start < self.total else None
 
     def info(self, task_id: str | None) -> TaskInfo | None:
-        """Return the found data of a task."""
+        """Return a task of the current results, None if it is not among them."""
         infos = self.found.infos if self.found else ()
         return next((info for info in infos if info.id == task_id), None)
 
@@ -74,7 +74,7 @@ class Finder:
         return not found.at_end and (found.end if self.text else found.start + found.size) < self.total
 
     def __str__(self) -> str:
-        """Return the range of searched ranks, counted from 1, and their total."""
+        """Return the range of positions that are shown or were searched, counted from 1, and their total."""
         found = self.found
         if found is None:
             return "…"

@@ -1,4 +1,4 @@
-"""A list with columns and a cursor: as many columns as fit, one screen of rows, the common keys."""
+"""A list with columns and a cursor, which shows as many columns and rows as fit, and handles the common keys."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple
@@ -47,7 +47,7 @@ class Grid(Widget, can_focus=True):
             super().__init__()
 
     class Moved(Message):
-        """Posted when the cursor is on another row."""
+        """Posted when the cursor has moved to another row."""
 
         def __init__(self, grid: "Grid") -> None:
             self.grid = grid
@@ -78,7 +78,7 @@ class Grid(Widget, can_focus=True):
         return max(1, self.size.height - TITLES)
 
     def show(self, columns: Sequence[Column], rows: Sequence[Row], nothing: str = "") -> None:
-        """Show other rows, or a text if there are none."""
+        """Replace the rows, or show a text if there are none."""
         before = self.key
         self._columns, self._rows, self._nothing = columns, rows, nothing
         at = next((at for at, row in enumerate(rows) if row.key == before), self.cursor)

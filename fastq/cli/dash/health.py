@@ -1,4 +1,4 @@
-"""The health of Redis, as the requests show it: it answers, it has not answered for some time, or it refuses."""
+"""The health of Redis as seen from requests: Redis answers, has not answered for some time, or refuses requests."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Bytes in readable form: indented JSON, other text as it is, or else a hex dump; control characters are escaped."""
+"""Bytes in readable form: indented JSON, other text unchanged, or else a hex dump; control characters are escaped."""
 
 import json
 import re
@@ -17,7 +17,7 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 def shown_lines(data: bytes) -> list[str]:
-    """Write bytes as lines; of too many bytes, the first ones and the total."""
+    """Format bytes as lines; if there are too many bytes, the first ones and the total."""
     lines = list(_lines(data))
     if len(data) > MOST_SHOWN:
         lines.append(f"… the first {size(MOST_SHOWN)} of {size(len(data))}")
@@ -35,7 +35,7 @@ def _lines(data: bytes) -> Iterator[str]:
 
 
 def _text_of(data: bytes) -> str | None:
-    """Decode bytes that are text; text contains no NUL."""
+    """Decode bytes that are text; None for others, and for text with a NUL."""
     some = data if len(data) <= MOST_PARSED else data[:MOST_SHOWN]
     try:
         text = some.decode()
@@ -57,7 +57,7 @@ def _is_json(text: str) -> bool:
 
 
 def _set(text: str) -> Iterator[str]:
-    """Indent valid JSON, each token as it was written: numbers keep their digits, keys their order."""
+    """Indent valid JSON without changing its tokens: numbers keep their digits, keys their order."""
     line, depth, before = "", 0, ""
     for match in _TOKEN.finditer(text):
         token = match[0]

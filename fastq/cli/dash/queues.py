@@ -1,4 +1,4 @@
-"""The first view: all queues with their contents and rates, and details of the one under the cursor."""
+"""The first view: all queues with their contents and rates, and details of the queue under the cursor."""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
@@ -38,7 +38,7 @@ COLUMNS: Final = (
 
 
 def per_second(rate: float | None) -> str:
-    """Write tasks per second; an unknown rate is a dash."""
+    """Format a number of tasks per second; an unknown rate is a dash."""
     if rate is None:
         return "-"
     return number(round(rate)) if rate >= 100 else f"{rate:.1f}"
@@ -121,7 +121,7 @@ class QueuesView(View):
 
 
 def _more(info: QueueInfo, width: int) -> Text:
-    """Write the contents of a queue by state, and its counters."""
+    """Format the contents of a queue by state, and its counters."""
     text = Text()
     for state, counted in state_texts(info, width):
         text.append(f" {counted} ", style=STATE_COLOURS[state] if getattr(info, state.value) else "dim")

@@ -1,4 +1,4 @@
-"""Redis' facts, and the course of its load and memory while the dashboard runs."""
+"""Data about Redis, and its load and memory since the dashboard was started."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class RedisView(View):
                 kept.append(float(facts[name]))
 
     def bears(self, error: FastqError) -> bool:
-        """Accept that the Redis user may not read INFO."""
+        """Accept an error that says that the Redis user may not read INFO."""
         self._refused = isinstance(error, BrokerAuthError)
         return self._refused
 

@@ -1,4 +1,4 @@
-"""The search for tasks by id, type, payload or error, in bounded stretches."""
+"""The search for tasks by id, type, payload or error, in bounded parts."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,7 +17,8 @@ MOST_BYTES: Final = 16_000_000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The tasks found, and the range of ranks, from 0, that was searched; ``at_end``: no task comes after it.
+    """The tasks found, and the range of positions, from 0, that was searched; ``at_end`` means that no task comes after
+    it.
 
     ``size`` is the page size. ``elsewhere`` is the task whose id was searched, if it is in another state.
     """
@@ -31,7 +32,7 @@ class Found:
 
 
 async def read_page(inspector: AsyncInspector, place: Place, start: int, size: int) -> Found:
-    """Read the page that contains a rank."""
+    """Read the page that contains a position."""
     page = start // size + 1
     infos = await inspector.list_tasks(place.queue, place.state, group=place.group, page=page, page_size=size)
     first = (page - 1) * size  # a page that lost tasks while it was read is short, but need not be the last
@@ -41,9 +42,8 @@ async def read_page(inspector: AsyncInspector, place: Place, start: int, size: i
 async def search(
     inspector: AsyncInspector, place: Place, text: str, start: int, wanted: int, note: Callable[[Found], None]
 ) -> Found:
-    """Search from a rank on, until enough tasks are found, the end is reached, or 5,000 tasks or 16 MB are read.
-
-    ``note`` is called with the results so far. A task with exactly this id is found wherever it is.
+    """Search from a position on, until enough tasks are found, the end is reached, or 5,000 tasks or 16 MB are read.
+    ``note`` is called with the results so far. If the text is a complete id, its task is found in any state.
     """
     named = await _named(inspector, place, text) if start == 0 else None
     here = named is not None and named.state is place.state and (place.group or "") == named.group

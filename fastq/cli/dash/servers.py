@@ -82,7 +82,7 @@ class ServersView(View):
             self._draw_work()
 
     def on_grid_chosen(self, event: Grid.Chosen) -> None:
-        """Go to the tasks of the server, or show a task."""
+        """Move to the tasks of the chosen server, or show the chosen task."""
         if event.grid is self._grid:
             self._work.focus()
         else:

@@ -22,7 +22,7 @@ from fastq.text.human import clean, size
 
 
 class _Body(VerticalScroll):
-    """The scrolled text; its keys are those of the lists."""
+    """The scrolled text, with the same keys as lists."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("k", "scroll_up"),
@@ -64,7 +64,7 @@ class TaskView(Acting):
         self._is_gone = False
 
     def bears(self, error: FastqError) -> bool:
-        """Accept that the task is gone."""
+        """Accept an error that says that the task does not exist any more."""
         self._is_gone = isinstance(error, TaskNotFoundError | QueueNotFoundError)
         return self._is_gone
 

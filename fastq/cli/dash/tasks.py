@@ -26,7 +26,7 @@ from fastq.inspector.jobs import Place, doing_all, may
 from fastq.text.human import clean, number
 
 MOST_LANES = 1_000
-"""The lanes beyond these are listed as groups."""
+"""The most lanes that are read; further lanes are listed as groups."""
 
 
 class TasksView(Acting):
@@ -77,7 +77,7 @@ class TasksView(Acting):
 
     @property
     def beats(self) -> bool:
-        """Return whether to refresh automatically; search results stay until the next request."""
+        """Return whether to refresh automatically; search results do not change until the user asks for it."""
         return not self._finder.text
 
     def body(self) -> Iterable[Widget]:
@@ -103,7 +103,7 @@ class TasksView(Acting):
         self._finder, self._is_begun = Finder(Place(self.queue, state)), True
 
     def bears(self, error: FastqError) -> bool:
-        """Accept that the queue is gone."""
+        """Accept an error that says that the queue does not exist any more."""
         self._is_gone = isinstance(error, QueueNotFoundError)
         return self._is_gone
 
@@ -208,7 +208,7 @@ class TasksView(Acting):
     # Searching
 
     def action_search(self) -> None:
-        """Let a search be typed."""
+        """Open the field for a search."""
         if not self.lists_groups:
             self._input.value = self._finder.text
             self._input.display = True

@@ -1,4 +1,4 @@
-"""The rates of queues between snapshots: tasks that ended per second, and failed ones among them."""
+"""The rates of queues between snapshots: how many tasks ended per second, and how many of these failed."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ LEAST_S: Final = 0.5
 
 @dataclass(slots=True)
 class Track:
-    """The rates of one queue, or of all together: tasks per second, None if unknown."""
+    """The rates of one queue, or of all queues together, in tasks per second; None for an unknown rate."""
 
     processed: deque[float | None] = field(default_factory=lambda: deque(maxlen=KEPT))
     failed: deque[float | None] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -26,17 +26,17 @@ class Track:
 
     @property
     def failure_rate(self) -> float | None:
-        """Return the tasks that failed per second in that time."""
+        """Return the tasks that failed per second between the last two snapshots."""
         return self.failed[-1] if self.failed else None
 
     def note(self, processed: float | None, failed: float | None) -> None:
-        """Add the counts between two snapshots."""
+        """Add the rates between two snapshots."""
         self.processed.append(processed)
         self.failed.append(failed)
 
 
 class Tracks:
-    """The tracks of the queues; ``whole`` is all of them together."""
+    """The rates of each queue; ``whole`` has those of all queues together."""
 
     def __init__(self) -> None:
         self.whole = Track()
@@ -48,7 +48,7 @@ class Tracks:
         return self._tracks.get(queue) or Track()
 
     def note(self, infos: Sequence[QueueInfo]) -> None:
-        """Compare a snapshot with the previous one; one that comes too soon is skipped."""
+        """Compute the rates since the previous snapshot; a snapshot that comes too soon is skipped."""
         gone = self._before.keys() - {info.queue for info in infos}
         for queue in gone:
             del self._before[queue], self._tracks[queue]

@@ -1,4 +1,4 @@
-"""The common parts of all views: a head, a body refreshed from Redis, a message line, and the keys."""
+"""The common parts of all views: a header, a body that is refreshed from Redis, a message line, and the keys."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ PLACES: Final = (("F1", "Queues"), ("F2", "Servers"), ("F3", "Schedulers"), ("F4
 
 
 class Hint(NamedTuple):
-    """A key and what it does; ``acts`` if the key changes something."""
+    """A key and what it does; ``acts`` means that the key changes something in Redis."""
 
     key: str
     does: str
@@ -45,7 +45,7 @@ class Line(Static):
 
 
 def keys_text(hints: Iterable[Hint], width: int = 0) -> Text:
-    """Write keys and their actions, on as many lines as the width needs; 0 is one line."""
+    """Format keys and their actions, on as many lines as the width requires; with the width 0 on one line."""
     text, used = Text(), 0
     for hint in hints:
         taken = len(hint.key) + len(hint.does) + 3
@@ -58,7 +58,7 @@ def keys_text(hints: Iterable[Hint], width: int = 0) -> Text:
 
 
 class View(Screen[None]):
-    """A screen of the dashboard; ``look`` asks Redis, ``draw`` shows the answer."""
+    """A screen of the dashboard; ``look`` reads from Redis, ``draw`` shows the data."""
 
     PLACE: ClassVar[str] = ""
     HINTS: ClassVar[Sequence[Hint]] = ()
@@ -69,7 +69,7 @@ class View(Screen[None]):
     ]
 
     class Acted(Message):
-        """Posted after a change, so that all is read again."""
+        """Posted after a change, so that all data is read again."""
 
     def __init__(self, desk: Desk) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class View(Screen[None]):
         return ()
 
     async def look(self) -> None:
-        """Ask Redis for the data of the view."""
+        """Read the data of the view from Redis."""
 
     def draw(self) -> None:
         """Show the last data."""
@@ -101,7 +101,7 @@ class View(Screen[None]):
         self.desk.said = ""
         self.draw_frame()
         self.draw()
-        self.call_after_refresh(self.look_now)  # the size is known only then
+        self.call_after_refresh(self.look_now)  # the size is known only after the first refresh
 
     def on_resize(self) -> None:
         """Show as much as fits."""
@@ -113,7 +113,7 @@ class View(Screen[None]):
         self.draw_frame()
 
     def on_screen_resume(self) -> None:
-        """Refresh when the view in front is gone."""
+        """Refresh when a view on top of this one was closed."""
         if self._look is not None:
             self.draw_frame()
             self.draw()
@@ -126,11 +126,11 @@ class View(Screen[None]):
 
     @property
     def is_looking(self) -> bool:
-        """Return whether an answer is pending."""
+        """Return whether a read is pending."""
         return self._look is not None and not self._look.is_finished
 
     def look_now(self) -> None:
-        """Refresh, whatever is pending."""
+        """Refresh now, and cancel a pending read."""
         self.looked_s = time.monotonic()
         self._look = self.run_worker(self._look_once, group="look", exclusive=True)
 
@@ -192,7 +192,7 @@ class View(Screen[None]):
         return text
 
     def say(self, text: str) -> None:
-        """Show the result of an action until the next one."""
+        """Show the result of an action until the next message."""
         self.desk.said = text
         self.draw_frame()
 
