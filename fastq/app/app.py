@@ -35,19 +35,19 @@ _SETTINGS_ELSEWHERE: Final = {
     "autoretry_for": "write retry_on=(...)",
     "retry_backoff": "write backoff=...",
 }
-"""Settings of other libraries, and their equivalents here."""
+"""Settings of other libraries, and their equivalents in fastq."""
 
 
 class TaskSettings(EnqueueOptions, total=False):
     """The settings of ``App.task``: the options of ``Client.enqueue``, and these.
 
     ``aliases`` are further names of the task, for example older ones. ``strict`` refuses payloads with fields for which
-    the function has no parameter. ``retry_on`` and ``dont_retry_on`` are classes of errors; an error outside the first,
-    or inside the second, archives the task at once. ``backoff`` is the delay before the next attempt: one for all, a
-    sequence with one for each attempt, or a function of the number of retries. ``lane`` may have parameters in braces,
-    as in "openai:{tenant}": then each call is in the lane that its arguments name. ``cron`` is a spec as for
-    ``Scheduler.register``, by which ``fastq scheduler module:app`` enqueues the task, without arguments. ``threads`` is
-    as for ``ServeMux.handle``.
+    the function has no parameter. ``retry_on`` and ``dont_retry_on`` are classes of errors; an error that is not in
+    ``retry_on``, or is in ``dont_retry_on``, archives the task at once. ``backoff`` is the delay before the next
+    attempt: one delay for all, a sequence with a delay for each attempt, or a function of the number of retries.
+    ``lane`` may have parameters in braces, as in "openai:{tenant}"; the arguments of a call then choose its lane.
+    ``cron`` is a spec as for ``Scheduler.register``; ``fastq scheduler module:app`` enqueues the task at these times,
+    without arguments. ``threads`` is as for ``ServeMux.handle``.
     """
 
     aliases: Sequence[str]
@@ -165,9 +165,8 @@ class App(ServeMux):
 
     def lifespan(self, function: L) -> L:
         """Register the decorated generator function, plain or async; ``env`` of every ``Context`` is the yielded value.
-
-        It runs up to its ``yield`` in each child before the first task, and continues at the end of the child; see
-        ``child_start`` and ``child_stop``. An included app may have its own lifespan for its tasks.
+        The function runs up to its ``yield`` in each child before the first task, and continues at the end of the
+        child; see ``child_start`` and ``child_stop``. An included app may have its own lifespan for its tasks.
         """
         if self._lifespan is not None:
             raise ValueError(f"the app has a lifespan already; {function!r} would be another one")
@@ -180,8 +179,8 @@ class App(ServeMux):
     def limit(self, lane: str | None, *, queue: str = "default", **limit: Unpack[LimitParts]) -> None:
         """Limit a lane of a queue, as ``Client.set_limit`` does, when a worker of this app starts.
 
-        A limit that ``fastq lane limit`` or ``Client.set_limit`` has changed since the last start stays changed, until
-        the app declares another one.
+        If ``fastq lane limit`` or ``Client.set_limit`` has changed the limit since the last start, the change remains
+        until the app declares another limit.
         """
         queue, name, checked = limited(queue, lane, limit)
         if (queue, name) in self._limits:
@@ -207,12 +206,12 @@ class App(ServeMux):
 
     @property
     def outermost(self) -> "App":
-        """Return the outermost app that includes this one, or this one if none does."""
+        """Return the outermost app that includes this app, or this app if no other includes it."""
         return self if self._parent is None else self._parent.outermost
 
     @property
     def url(self) -> str | None:
-        """Return the URL of the clients, None for the one in the environment."""
+        """Return the URL of the clients, None for the URL in the environment."""
         return self._url
 
     @property
@@ -238,13 +237,15 @@ class App(ServeMux):
             if not app._has_lifespan():
                 raise TypeError(f"task {name!r} takes a Context with env {env!r}, but no @app.lifespan makes one")
 
-    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
+    if not TYPE_CHECKING:  # a type checker that sees this method would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, "an App", name, _ELSEWHERE)
 
     def _env(self) -> Any:
-        """Return the value that this app's lifespan, or without one the outer app's, has yielded in this process."""
+        """Return the value that the app's lifespan has yielded in this process, or that of the outer app's if it has
+        none.
+        """
         if self._lifespan is not None:
             return self._lifespan.env()
         return None if self._parent is None else self._parent._env()
@@ -270,7 +271,7 @@ class App(ServeMux):
         task: TaskFunction[..., Any] = kind(self, name, function, payload, options)
         if cron is not None:
             parse(cron)
-            task.task()  # it raises if the task needs arguments, which a scheduler does not have
+            task.task()  # raises if the task needs arguments, since a scheduler has none
         handler: Callable[..., object] = function
         if batching is None:
             handler = handler_of(function, payload, self._env, rule)

@@ -26,7 +26,7 @@ class BatchTask(TaskFunction[[T], R], Generic[T, R, C]):
     """A task function that gets the arguments of many tasks as a ``Batch``. Each task is enqueued by itself."""
 
     def __call__(self, items: Sequence[T], /) -> C:
-        """Call the function itself; a list is made a ``Batch``."""
+        """Call the function itself; a list is converted to a ``Batch``."""
         function: Any = self._function
         called: C = function(items if isinstance(items, Batch) else Batch(items))
         return called
@@ -50,7 +50,7 @@ class BatchDecorator(Protocol):
 
 
 def of_one_item(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a stand-in with the signature of one task: it takes one item of a batch, and returns one result."""
+    """Return a function with the signature of a single task: it takes one item of a batch, and returns one result."""
     hints = hints_of(f"task {name!r}", function)
     parameters = list(inspect.signature(function).parameters.values())
     if len(parameters) != 1:
@@ -78,7 +78,7 @@ def of_one_item(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _item_of(hint: Any) -> Any:
-    """Return the annotation of one item's result, from the annotation of the list: its items, without exceptions."""
+    """Return the annotation of one item's result: that of the list's items, without exceptions."""
     if hint is type(None):
         return hint
     if get_origin(hint) is not list:

@@ -1,4 +1,4 @@
-"""``Context``: the running task and the app's ``env``, for handlers that ask for them."""
+"""``Context``: the running task and the app's ``env``, for functions whose first parameter is a ``Context``."""
 
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 

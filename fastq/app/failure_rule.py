@@ -9,15 +9,16 @@ from fastq.hooks import FailureRule
 
 Delay: TypeAlias = float | timedelta
 Backoff: TypeAlias = Delay | Sequence[Delay] | Callable[[int], Delay]
-"""Delays before the next attempt: one for all, one for each attempt (the last for all further ones), or a function of
-the number of retries."""
+"""Delays before the next attempt: one for all, one for each attempt (the last also for all later attempts), or a
+function of the number of retries.
+"""
 Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 
 
 def failure_rule(
     retry_on: Errors | None = None, dont_retry_on: Errors | None = None, backoff: Backoff | None = None
 ) -> FailureRule | None:
-    """Return the rule of these settings, None if none is set; ``TypeError`` or ``ValueError`` for bad ones."""
+    """Return the rule of these settings, None if none is given; ``TypeError`` or ``ValueError`` for bad settings."""
     if retry_on is None and dont_retry_on is None and backoff is None:
         return None
     return FailureRule(

@@ -1,4 +1,4 @@
-"""A run of one task in this process, for ``fastq run``, with lifespan and middleware; errors propagate."""
+"""Runs one task in this process, for ``fastq run``, with lifespan and middleware; errors propagate."""
 
 import asyncio
 import sys
@@ -29,13 +29,13 @@ class _Foreground(Unserved):
         sys.stdout.write(f"{data.decode(errors='replace')}\n")
 
     def write_progress(self, data: bytes, is_soon: bool) -> None:
-        """Print how far the handler has come."""
+        """Print the progress that the handler reports."""
         if not is_soon:
             sys.stderr.write(f"progress: {data.decode()}\n")
 
 
 def run_in_foreground(mux: ServeMux, task_type: str, payload: bytes) -> bytes | None:
-    """Run a task by its handler in this process, between the ``child_start`` and ``child_stop`` hooks.
+    """Run a task's handler in this process, after the ``child_start`` hooks and before the ``child_stop`` hooks.
 
     Returns the result in the form in which a server would store it, None if there is none. All exceptions propagate.
     """
@@ -54,7 +54,7 @@ def run_in_foreground(mux: ServeMux, task_type: str, payload: bytes) -> bytes | 
 
 
 def _call(loop: asyncio.Runner, function: Callable[[], Any]) -> Any:
-    """Call a function, and await its result if it can be awaited."""
+    """Call a function, and await its result if that is awaitable."""
     outcome = function()
     return loop.run(_wait_for(outcome)) if isawaitable(outcome) else outcome
 

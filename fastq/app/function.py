@@ -1,4 +1,4 @@
-"""Typed task functions: called as they are, and enqueued with the same arguments."""
+"""Typed task functions, which can be called, and be enqueued with the same arguments."""
 
 import copy
 import functools
@@ -33,11 +33,11 @@ _ELSEWHERE: Final = {
     "kiq": ".aenqueue(...)",
     "defer": ".enqueue(...)",
 }
-"""Names of other libraries, and their equivalents here."""
+"""Names of other libraries, and their equivalents in fastq."""
 
 
 class _Home(Protocol):
-    """The app of a task function, as the function uses it."""
+    """The attributes of its app that a task function uses."""
 
     @property
     def client(self) -> Client: ...
@@ -50,7 +50,7 @@ class _Home(Protocol):
 
 
 class TaskFunction(Generic[P, R]):
-    """A function that is also a task: ``type`` is its name on the wire.
+    """A function that is also a task: ``type`` is the task's name in Redis.
 
     The arguments of ``task``, ``enqueue`` and ``aenqueue`` are those of the function, without its ``Context``. Wrong
     arguments raise ``TypeError`` before anything is sent.
@@ -77,7 +77,7 @@ class TaskFunction(Generic[P, R]):
 
     @property
     def app(self) -> ServeMux:
-        """Return the app that has the task, or the outermost one that includes it."""
+        """Return the app that has the task, or the outermost app that includes that app."""
         return self._home.outermost
 
     @property
@@ -148,9 +148,8 @@ class TaskFunction(Generic[P, R]):
         return changed
 
     def _templates_of(self, options: Mapping[str, Any]) -> dict[str, Template]:
-        """Return the templates of key and lane.
-
-        ``ValueError`` if one is bad, or if an option needs another option that is missing.
+        """Return the templates of key and lane. ``ValueError`` for a bad template, or if an option needs another option
+        that is missing.
         """
         if not _OF_KEYS_OR_LANES.isdisjoint(options):
             complete(options, 0)
@@ -158,7 +157,7 @@ class TaskFunction(Generic[P, R]):
         return {option: Template(option, options[option], names, about) for option in TEMPLATES if option in options}
 
     def _filled(self, task: Task, options: Mapping[str, Any]) -> dict[str, str]:
-        """Return a task's key and lane, filled with its arguments, if they are among the options."""
+        """Return the key and lane among the options, filled in with the task's arguments."""
         templates = {option: one for option, one in self._templates.items() if option in options}
         arguments = self.payload.decode(task.payload) if templates else {}
         return {option: template.fill(arguments) for option, template in templates.items()}

@@ -11,10 +11,7 @@ from fastq.app.function import TaskFunction
 
 
 class _Line(NamedTuple):
-    """A field of a struct.
-
-    If it ``is_filled``, nil is written as an empty value, since the Python app takes no null.
-    """
+    """A field of a Go struct. If ``is_filled``, nil is written as an empty value, since the Python app refuses null."""
 
     field: str
     kind: str
@@ -79,12 +76,12 @@ class _Source:
         )
 
     def _fields(self, fields: tuple[inspect.Field, ...]) -> Iterator[_Line]:
-        """Yield the lines of a struct; fields with a default in Python may be left out."""
+        """Yield the lines of a struct; a field with a default in Python is optional in Go."""
         for field in fields:
             kind = self._type(field.type)
             is_optional = field.default is not NODEFAULT or field.default_factory is not NODEFAULT or not field.required
             if is_optional and not kind.startswith(("*", "[]", "map[", "json.")):
-                kind = f"*{kind}"  # otherwise omitempty would leave out intended zeros
+                kind = f"*{kind}"  # without a pointer, omitempty would leave out intended zeros
             rest = ",omitempty" if is_optional else ""
             is_filled = kind.startswith(("[]", "map[")) and not is_optional and not _may_be_null(field.type)
             yield _Line(_exported(field.encode_name), kind, f'`json:"{field.encode_name}{rest}"`', is_filled)
@@ -134,7 +131,7 @@ def _struct(name: str, comment: str, fields: list[_Line]) -> str:
 
 
 def _marshaler(name: str, fields: list[_Line]) -> str:
-    """Return a method that writes nil slices and maps as empty ones; "" for a struct that needs none."""
+    """Return a Go method that writes nil slices and maps as empty ones; "" if the struct has no such fields."""
     fills = "".join(
         f"\tif value.{line.field} == nil {{\n\t\tvalue.{line.field} = {line.kind}{{}}\n\t}}\n"
         for line in fields
@@ -152,7 +149,7 @@ def _may_be_null(info: inspect.Type) -> bool:
 
 
 def _options(task: TaskFunction[..., Any]) -> Iterator[str]:
-    """Yield the options of a task's decorator that asynq has, too, as Go code."""
+    """Yield those options of a task's decorator that asynq also has, as Go code."""
     given = task.task_options
     if queue := given.get("queue"):
         yield f"asynq.Queue({_quoted(queue)})"

@@ -7,9 +7,8 @@ from typing import Any
 
 
 class Lifespan:
-    """A generator function that yields once; ``start`` runs it up to the ``yield``, ``stop`` to its end.
-
-    Both are async if the function is.
+    """A generator function that yields once; ``start`` runs it up to the ``yield``, ``stop`` to its end. Both are async
+    if the generator function is async.
     """
 
     def __init__(self, function: Callable[[], Any]) -> None:
@@ -17,7 +16,7 @@ class Lifespan:
         self._has_begun = False
         self.start: Callable[[], object]
         self.stop: Callable[[], object]
-        # Each start makes a new generator, so that an app may start more than once in the same process.
+        # Each start creates a new generator, so that an app may start more than once in the same process.
         managers: list[Any] = []
         if inspect.isasyncgenfunction(function):
 

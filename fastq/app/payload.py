@@ -1,7 +1,7 @@
 """The payload of a typed task: its arguments by name as a JSON object, as Go's ``json.Marshal`` writes a struct.
 
 Both directions use one msgspec struct, made from the function's signature. A producer decodes the payload that it has
-encoded, so that nothing is sent that the function could not take.
+encoded, to check before sending that the function accepts it.
 """
 
 import inspect
@@ -68,9 +68,8 @@ class Payload:
         self._has_loose_times = has_loose_times(self.fields)
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """Return the payload of a call; ``TypeError`` if the function could not take it, ``ValueError`` for NaN.
-
-        The same arguments make the same bytes, whether they are positional or by name.
+        """Return the payload of a call; ``TypeError`` if the function would not accept it, ``ValueError`` for NaN. The
+        same arguments give the same bytes, whether they are passed by position or by name.
         """
         given = dict(zip(self._positional, args, strict=False))
         if kwargs:
@@ -94,7 +93,7 @@ class Payload:
         return data
 
     def decode(self, data: bytes) -> dict[str, Any]:
-        """Return the arguments of a payload, including defaults; ``PayloadError`` names the misfit and its path.
+        """Return the arguments of a payload, including defaults; ``PayloadError`` names the first fault and its path.
 
         An empty payload, Go's nil, is an object without fields.
         """
@@ -106,8 +105,8 @@ class Payload:
     def caller(self, function: Callable[..., Any]) -> Callable[[Any], Any]:
         """Return a callable that calls a function with the arguments in a task's payload; errors as in ``decode``.
 
-        The code of ``decode`` is repeated here, because each task passes: one call less saves a tenth of a child's work
-        for a task.
+        The code of ``decode`` is repeated here, because each task runs through it: one call less saves a tenth of a
+        child's work for a task.
         """
         decode = self._decode
         if self._has_keywords:
@@ -135,7 +134,7 @@ class Payload:
         return only
 
     def _hint(self, kwargs: Mapping[str, Any]) -> str:
-        """Return a hint on how to give options, if some are among the arguments, or on how to ask for a context."""
+        """Return a hint for a wrong call: how to pass options, if there are some in the arguments, or get a context."""
         known = {**dict.fromkeys(OPTION_NAMES), **ELSEWHERE}
         options = [known[name] or name for name in kwargs if name in known and name not in self.names]
         listed = ", ".join(f"{name}=..." for name in options)
@@ -162,7 +161,7 @@ class Payload:
 
 
 def hints_of(about: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function; if one is unknown, ``TypeError`` says what the task is ``about``."""
+    """Return a function's annotations; ``TypeError``, which begins with ``about``, if a name in them is unknown."""
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -176,13 +175,13 @@ def _field(parameter: inspect.Parameter, annotation: Any) -> tuple[str, Any] | t
     default = parameter.default
     if default is parameter.empty:
         return parameter.name, annotation
-    # A mutable default is the function's own object, as when the function is called.
+    # A mutable default is shared by all calls, as in a plain call of the function.
     field = default if type(default) in _PLAIN else msgspec.field(default_factory=lambda: default)
     return parameter.name, annotation, field
 
 
 def _is_method(function: Any, first: inspect.Parameter) -> bool:
-    """Return whether a function is a method that takes its object; a ``self`` that is a Context is no object."""
+    """Return whether a function is a method that needs an instance; a ``self`` annotated as Context does not count."""
     holder = getattr(function, "__qualname__", "").rpartition(".")[0]
     is_inside = bool(holder) and not holder.endswith("<locals>") and not inspect.ismethod(function)
     return is_inside and first.name in ("self", "cls") and first.annotation is first.empty

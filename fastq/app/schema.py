@@ -1,4 +1,4 @@
-"""The JSON Schema of an app's tasks: their payloads as data that can be stored, compared and translated."""
+"""The JSON Schema of an app's tasks, which can be stored, compared, and translated to Go."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -33,7 +33,7 @@ def _model_schema(kind: Any) -> dict[str, Any]:
 
 
 def _hoisted(schema: Any) -> Mapping[str, Any]:
-    """Move the definitions of models to the top, from where they are used."""
+    """Remove the definitions of models from the parts that use them, and return them for the top level."""
     found: dict[str, Any] = {}
     parts = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
     for part in list(parts):

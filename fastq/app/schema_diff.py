@@ -1,7 +1,5 @@
-"""The breaking changes between two schemas: the new one refuses payloads that the old one takes.
-
-Tasks wait in queues, and producers are deployed before and after workers: a worker must accept tasks that were enqueued
-before it was deployed.
+"""The breaking changes between two schemas: payloads that the old schema accepts and the new one refuses. Tasks wait in
+queues while workers are replaced, so a worker must accept tasks that were enqueued before it was deployed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +27,7 @@ def breaking_changes(old: Schema, new: Schema) -> list[str]:
 
 
 class _Comparison:
-    """Two schemas of a payload, each with its definitions."""
+    """The comparison of two schemas of a payload."""
 
     def __init__(self, old: Schema, new: Schema) -> None:
         self._old, self._new = old, new
@@ -46,7 +44,9 @@ class _Comparison:
                 yield from self._best(each, theirs, path)
 
     def _best(self, old: Schema, news: list[Schema], path: str) -> Iterator[str]:
-        """Yield the breaks of the best alternative; none if an alternative accepts all that the old schema did."""
+        """Yield the breaking changes of the best alternative; nothing if an alternative accepts all that the old schema
+        did.
+        """
         if _is_anything(old):
             yield f"{path} took anything, and is {_words(news)} now"
             return
@@ -102,7 +102,7 @@ def _choices_gone(old: Schema, new: Schema, path: str) -> Iterator[str]:
 
 
 def _bounds(old: Schema, new: Schema) -> Iterator[str]:
-    """Yield the bounds that are tighter."""
+    """Yield the names of the bounds that are tighter in the new schema."""
     yield from (name for name in _SAME if name in new and new[name] != old.get(name))
     yield from (name for name in _AT_LEAST if name in new and new[name] > old.get(name, float("-inf")))
     yield from (name for name in _AT_MOST if name in new and new[name] < old.get(name, float("inf")))

@@ -1,4 +1,4 @@
-"""Keys and lanes of typed tasks, which may name arguments in braces: ``lane="openai:{tenant}"``."""
+"""Fills in keys and lanes of typed tasks, which may name arguments in braces: ``lane="openai:{tenant}"``."""
 
 import string
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _PARSER: Final = string.Formatter()
 
 
 class Template:
-    """The text of an option that may name arguments, any of ``parameters``; ``about`` says whose option it is."""
+    """The text of an option that may name any of ``parameters`` in braces; ``about`` names the task in errors."""
 
     def __init__(self, option: str, text: str, parameters: Sequence[str], about: str) -> None:
         self._option, self._text, self._about = option, text, f"the {option} of {about}"

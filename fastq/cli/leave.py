@@ -14,9 +14,10 @@ from fastq.text.human import number
 @json_option
 @pass_session
 def leave(session: Session, yes: bool, as_json: bool) -> None:
-    """Count the keys of fastq's own, which Go's asynq does not know; with --yes delete them. Queues and tasks do not change.
-    All keys of Redis are scanned, in chunks. Nothing is deleted while a server or scheduler of fastq runs, since it
-    would write such keys again.
+    """Count the keys of fastq's own, which Go's asynq does not know; with --yes delete them.
+
+    Queues and tasks do not change. All keys of Redis are scanned, in chunks. Nothing is deleted while a server or
+    scheduler of fastq runs, since it would write such keys again.
     """
     kinds = session.inspector.own_keys()
     count = session.inspector.delete_own_keys() if yes else sum(kinds.values())

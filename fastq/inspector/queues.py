@@ -201,7 +201,7 @@ def unpause(queue: str) -> Flow[None]:
 
 def _memory(sample: MemorySample | BrokerError, stats: QueueStats, aggregating: int) -> int | None:
     if isinstance(sample, BrokerError):
-        return None # not every Redis user may read the memory
+        return None  # not every Redis user may read the memory
     return sample.ungrouped + sample.grouped_task * aggregating + sample.group * stats.groups
 
 

@@ -1,4 +1,4 @@
-"""Turns a tick into arguments for Redis: the message, the starting state, and the name of the tick."""
+"""Turns a tick into the arguments of the script: the message, the initial state, and the name of the tick."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +25,7 @@ class TickTask:
 
 
 def compose_tick(entry: Entry, due: datetime, now_ns: int) -> TickTask:
-    """Compose the task of a tick; ``ValueError`` if its options do not fit."""
+    """Make the task of a tick; ``ValueError`` for bad options."""
     registration = entry.registration
     attempt = entry.attempt(due)
     batch, info = compose(attempt.task, registration.checked, now_ns, attempt.task_id)

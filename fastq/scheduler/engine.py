@@ -1,8 +1,8 @@
-"""The engine: in each turn it enqueues the due tasks and publishes the entries. It never waits itself.
+"""The engine: in each turn it enqueues the due tasks and publishes the entries. It does not sleep itself.
 
 Each round trip enqueues the next due tick of up to 100 entries, so the ticks of an entry stay in order. An error, or a
-missing reply, concerns only its entry. An entry that failed is tried again with growing pauses, and its policy decides
-which ticks are left by then.
+missing reply, concerns only its entry. An entry that failed is tried again with growing pauses. Its policy for missed
+ticks then decides which ticks are enqueued.
 """
 
 import logging
@@ -29,12 +29,12 @@ from fastq.wire.messages import SchedulerEnqueueEvent
 from fastq.wire.records import encode_scheduler_enqueue_event, encode_scheduler_entry
 
 LONGEST_WAIT_S: Final = 1.0
-"""The time within which a changed clock, or a suspended machine, is noticed."""
+"""The longest time between two turns, so that a changed clock or a suspended machine is noticed within it."""
 LONGEST_BACKOFF_S: Final = 5.0
 MOST_AT_ONCE: Final = 100
 MOST_TOLD: Final = 20
 BEAT_AFTER_TICK_S: Final = 1.0
-"""The least pause between a heartbeat and the next one that publishes a tick's changes."""
+"""After a tick the entries are published again, but not sooner than this after the last heartbeat."""
 
 _log = logging.getLogger("fastq.scheduler")
 
@@ -49,7 +49,9 @@ class EngineOptions:
 
     @property
     def ttl_s(self) -> int:
-        """Return the lifetime of the published entries: two heartbeats, in the whole seconds that Redis takes."""
+        """Return the lifetime of the published entries: two heartbeats, in whole seconds, since Redis accepts no
+        fractions.
+        """
         return max(1, -int(-2 * self.heartbeat_s // 1))
 
 
@@ -75,7 +77,7 @@ class Engine:
         return at_unix_ns(self._clock.unix_ns())
 
     def add(self, entry: Entry) -> None:
-        """Add an entry; ``ValueError`` if there is one with its name."""
+        """Add an entry; ``ValueError`` if another entry has its name."""
         name = entry.registration.name
         with self._lock:
             if name in self._names:
@@ -96,7 +98,7 @@ class Engine:
             return True
 
     def begin(self) -> None:
-        """Skip ticks that were due between the registration of the entries and now; called before the first turn."""
+        """Skip ticks that were due between the registration of the entries and now; call this before the first turn."""
         now = self.now()
         entries = self._followed()
         for entry in entries:
@@ -116,7 +118,7 @@ class Engine:
             for at in range(0, len(tasks), MOST_AT_ONCE):
                 self._enqueue(tasks[at : at + MOST_AT_ONCE])
             picked = [(entry, ticks) for entry, ticks in picked if ticks and not entry.failures]
-            # The published entries are outdated now, mainly their next times.
+            # The published entries, mainly their next times, are now outdated.
             self._beat_at_s = min(self._beat_at_s, self._beaten_s + BEAT_AFTER_TICK_S)
         self._counts.write(self._broker, self._clock.monotonic_s())
         if self._clock.monotonic_s() >= self._beat_at_s:
@@ -139,10 +141,8 @@ class Engine:
         return self._clock.monotonic_s() >= entry.retry_at_s
 
     def _recall(self, entries: Sequence[Entry]) -> None:
-        """Ask for the last tick of entries that make up for missed ones.
-
-        So a scheduler that was suspended or cut off does not repeat ticks that others have enqueued and Redis has
-        forgotten.
+        """Read the last tick of entries that make up for missed ticks. So a scheduler that was suspended or cut off
+        does not repeat ticks that others have enqueued, and whose keys have expired since.
         """
         operations = [read_last_tick(entry.registration.queue, entry.registration.name or "") for entry in entries]
         results = self._broker.run_many(operations) if operations else []
@@ -197,7 +197,7 @@ class Engine:
             self._record(enqueued)
 
     def _settle(self, task: TickTask, outcome: Outcome) -> bool:
-        """Note the result of a tick's task, call the hook, and return whether this scheduler enqueued it."""
+        """Record the result of a tick's task, call the hook, and return whether this scheduler enqueued the task."""
         entry, attempt, info = task.entry, task.attempt, task.info
         if isinstance(outcome, BrokerError):
             self._fail(task, outcome)
@@ -220,7 +220,7 @@ class Engine:
         return True
 
     def _fail(self, task: TickTask, error: BrokerError) -> None:
-        """Let an entry try again; the hook is called once per tick."""
+        """Make an entry try again later; the hook is called only once per tick."""
         attempt = task.attempt
         attempt.maybe_applied = attempt.maybe_applied or error.maybe_applied
         attempt.failing_since = attempt.failing_since or self.now()
@@ -265,7 +265,7 @@ class Engine:
     def _beat(self) -> None:
         heartbeat_s, now = self._options.heartbeat_s, self.now()
         began_s = self._clock.monotonic_s()
-        with self._lock:  # done first: entries added or removed after this cause another heartbeat
+        with self._lock:  # done first: entries added or removed later cause another heartbeat
             self._beat_at_s, self._beaten_s = began_s + heartbeat_s, began_s
             entries = sorted(self._entries.values(), key=lambda entry: (entry.next is None, entry.next or now))
         encoded = [encode_scheduler_entry(entry.message()) for entry in entries]
@@ -305,7 +305,7 @@ class Engine:
         for entry in self._followed():
             wait_s = entry.retry_at_s - now_s if entry.failures else 0.0
             if entry.next is not None and not (entry.failures and entry.must_recall(now)):
-                # An entry that failed waits for its tick, too: the clock may have been set back since then.
+                # An entry that failed must wait for its tick, too, since the clock may have been set back meanwhile.
                 wait_s = max(wait_s, (entry.next - now).total_seconds())
             elif not entry.failures:
                 continue

@@ -26,12 +26,12 @@ from fastq.task import Task
 from fastq.wire.messages import SchedulerEntry
 
 SET_BACK: Final = timedelta(hours=1)
-"""If the clock is this far before the last tick, it was wrong at that tick, and the entry starts over."""
+"""If the clock is further than this before the last tick, it was wrong at that tick, and the entry starts over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The registration; ``options`` are as given, ``checked`` has them in the form that ``complete`` takes."""
+    """The arguments of ``register``; ``options`` are as given, ``checked`` has them in the form for ``complete``."""
 
     schedule: Schedule
     task: Task
@@ -47,7 +47,9 @@ class Registration:
 
     @property
     def plan(self) -> str:
-        """Return a text for the schedule: schedulers with different plans do not share their missed ticks."""
+        """Return a text that identifies the schedule; schedulers share the last tick of an entry only if the texts are
+        equal.
+        """
         return f"{self.schedule.zone} {self.schedule.spec}"
 
     @property
@@ -76,7 +78,7 @@ def check_registration(
 
 @dataclass(slots=True)
 class Attempt:
-    """The tick being enqueued, its task and id, and whether it may be in Redis; kept from one try to the next.
+    """The tick that is being enqueued, its task and id, and whether the task may be in Redis; kept for repeated tries.
 
     ``is_id_ours`` means that the id was generated for this tick, so no other task has it. ``failing_since`` is the time
     of the first failure.
@@ -103,7 +105,7 @@ class Entry:
         self.failures = 0
         self.retry_at_s = 0.0
         self.is_behind = False
-        """Whether ticks were left out before the last finished tick; that is logged once."""
+        """Whether ticks were left out before the last finished tick; this is logged only once."""
         self._attempt: Attempt | None = None
         self._pick: Pick | None = None
         self._begin(now)
@@ -126,7 +128,7 @@ class Entry:
             self._begin(now)
 
     def must_recall(self, now: datetime) -> bool:
-        """Return whether to look up the last tick: at the start, and when other schedulers may be far ahead."""
+        """Return whether to read the last tick from Redis: at the start, and if other schedulers may be far ahead."""
         if not self.recalled:
             return True
         makes_up_all = self.registration.recalls and self.registration.missed is Missed.ALL
@@ -155,17 +157,18 @@ class Entry:
         return pick
 
     def count_left_out(self) -> int:
-        """Return how many ticks the last pick leaves out, 1000 at most; 0 once one of its ticks is finished."""
+        """Return how many ticks the last pick leaves out, at most 1000; 0 once a tick of the pick is finished."""
         return 0 if self._pick is None else count_left_out(self.registration.schedule, self._position, self._pick)
 
     def leave_uncounted(self) -> None:
-        """Note that another scheduler counts the ticks that the last pick leaves out."""
+        """Leave it to another scheduler to count the ticks that the last pick leaves out."""
         self._pick = None
 
     def _gives_up(self, due: datetime, now: datetime) -> bool:
         """Return whether a tick has failed for so long that it counts as missed, and missed ticks are skipped.
 
-        The time since the tick was due does not matter: a machine that was suspended has not tried it yet.
+        The time counts from the first failure, not from the due time, since a suspended machine has not tried the tick
+        yet.
         """
         attempt = self._attempt
         if self.registration.missed is not Missed.SKIP or attempt is None or attempt.due != due:
@@ -180,12 +183,12 @@ class Entry:
         return self._attempt
 
     def settle(self, due: datetime) -> None:
-        """Note that a tick was fired, whatever its result."""
+        """Record that a tick is finished, whatever its result."""
         self.prev = due
         self.leave_behind(due)
 
     def leave_behind(self, tick: datetime) -> None:
-        """Note that a tick, and all before it, are finished."""
+        """Record that a tick, and all ticks before it, are finished."""
         self._attempt = self._pick = None
         self._note_answer()
         if tick > self._position:
@@ -196,9 +199,8 @@ class Entry:
         self.retry_at_s = 0.0
 
     def message(self) -> SchedulerEntry:
-        """Describe the entry as inspectors see it: with the options given to ``register``, as asynq does.
-
-        The queue that is set in the task is included: without it, inspectors would show the default queue.
+        """Describe the entry for inspectors, with the options given to ``register``, as asynq does. A queue that is set
+        in the task is included, since inspectors would otherwise show the default queue.
         """
         registration = self.registration
         queue = {"queue": registration.task.options["queue"]} if "queue" in registration.task.options else {}

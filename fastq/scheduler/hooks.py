@@ -1,4 +1,4 @@
-"""The hooks of a scheduler: user code, whose errors are logged and stop nothing."""
+"""The hooks of a scheduler: user code whose errors do not stop the scheduler."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from fastq.task import Task
 PreEnqueue: TypeAlias = Callable[[Task, Mapping[str, Any]], object]
 """Called before a tick's task is enqueued, with the options given to ``register``. An exception stops the tick.
 
-A ``Task`` that it returns is enqueued in place of the entry's.
+If it returns a ``Task``, this task is enqueued instead of the entry's.
 """
 
 PostEnqueue: TypeAlias = Callable[[TaskInfo | None, Exception | None], object]

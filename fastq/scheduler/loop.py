@@ -1,4 +1,4 @@
-"""The loop: drives the engine on a thread until it is told to stop, and then lets it clean up."""
+"""The loop: drives the engine on a thread until ``stop`` is called, and then makes it clean up."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ _log = logging.getLogger("fastq.scheduler")
 
 
 class Loop:
-    """A loop that runs once, in a thread of its own; ``on_end`` is called there as the last thing."""
+    """A loop that can be started once, on a thread of its own; ``on_end`` is called there at the end."""
 
     def __init__(self, engine: Engine, on_end: Callable[[], None]) -> None:
         self._engine = engine
@@ -31,7 +31,7 @@ class Loop:
         self._woken.set()
 
     def stop(self) -> None:
-        """End after the current turn, and wait for that, also if called before; from a hook it does not wait."""
+        """End the loop after the current turn, and wait for its end; called from a hook, it does not wait."""
         self._stopping = True
         self.wake()
         if self._thread.ident is not None and threading.current_thread() is not self._thread:

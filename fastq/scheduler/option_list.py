@@ -40,7 +40,8 @@ def _forms(spec: OptionSpec, value: Any) -> Iterator[str]:
 
 
 def config_hash(cronspec: str, task_type: str, payload: bytes | None, listed: Iterable[str]) -> str:
-    """Return asynq's hash of a configuration; the order of options does not count, ``None`` is an empty payload.
+    """Return asynq's hash of a configuration; the order of options does not matter, ``None`` counts as an empty
+    payload.
 
     The parts are joined without separators, as in asynq, so type ``t`` with payload ``p`` has the hash of type ``tp``
     without payload.

@@ -1,7 +1,6 @@
-"""``PeriodicTaskManager``: a scheduler whose entries come from a provider, asked again and again.
-
-The provider's entries are compared with the registered ones: missing entries are removed, new ones are registered, and
-the others continue undisturbed. A provider that fails changes nothing.
+"""``PeriodicTaskManager``: a scheduler whose entries come from a provider, which is called periodically. The provider's
+entries are compared with the registered entries: missing entries are removed, new entries are registered, and the
+others continue undisturbed. If the provider fails, the entries do not change.
 """
 
 import logging
@@ -30,7 +29,7 @@ _log = logging.getLogger("fastq.scheduler.periodic")
 
 @dataclass(frozen=True, slots=True)
 class PeriodicTaskConfig:
-    """A periodic task, as ``Scheduler.register`` takes it; a bad spec or option is refused there."""
+    """A periodic task: the arguments of ``Scheduler.register``, which refuses a bad spec or option."""
 
     cronspec: str
     task: Task | str
@@ -63,12 +62,12 @@ class SchedulerOptions(TypedDict, total=False):
 
 
 class PeriodicTaskManager:
-    """A scheduler whose entries a provider names: ``run`` until a signal, or ``start`` … ``shutdown`` on threads.
+    """A scheduler whose entries come from a provider: ``run`` until a signal, or ``start`` … ``shutdown`` on threads.
 
     ``provider()`` returns all entries as ``PeriodicTaskConfig``. It is called at the start, and then every
-    ``sync_interval`` (seconds or a ``timedelta``) on its own thread. If it raises, or returns anything else, this is
-    logged and the entries stay; at the start it is a ``ServerStartError``. A configuration that cannot be registered is
-    logged and tried again at every sync, without affecting the others.
+    ``sync_interval`` (seconds or a ``timedelta``) on its own thread. If the provider raises, or returns anything else,
+    this is logged and the entries stay; at the start it raises a ``ServerStartError``. A configuration that cannot be
+    registered is logged and tried again at every sync, without affecting the others.
     """
 
     def __init__(
@@ -187,7 +186,7 @@ def _configs_of(answer: object) -> list[tuple[Hashable, PeriodicTaskConfig]]:
 
 
 def _identity(config: PeriodicTaskConfig) -> Hashable:
-    """Return what tells a configuration from a changed one: asynq's hash, and the parts that the hash leaves out."""
+    """Return a value that changes with the configuration: asynq's hash, and the parts that the hash leaves out."""
     try:
         task = config.task if isinstance(config.task, Task) else Task(config.task)
         known = config_hash(config.cronspec, task.type, task.payload, option_strings(config.options))

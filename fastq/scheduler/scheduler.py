@@ -77,10 +77,10 @@ class Scheduler:
 
         With a ``name``, each tick is enqueued once among all schedulers that have an entry of this name for the same
         queue. ``tz`` is the zone of this spec. ``missed`` is the policy for ticks that were due while no scheduler ran,
-        or that Redis did not take within 60 s: "skip" leaves them out, "once" enqueues the latest, and "all" enqueues
-        up to 1000, the latest ones. Ticks before the start of a scheduler count for named entries only. A running
-        scheduler that wakes late, for example after a suspend, enqueues the latest tick under each policy. Raises
-        ``CronSpecError``, ``ValueError`` or ``TypeError``.
+        or that Redis did not take within 60 s: "skip" enqueues none of them, "once" enqueues the latest, and "all"
+        enqueues the latest 1000. Ticks before the start of a scheduler count for named entries only. A running
+        scheduler that wakes late, for example after a suspend, enqueues at least the latest tick, whatever the policy.
+        Raises ``CronSpecError``, ``ValueError`` or ``TypeError``.
         """
         schedule = self._schedule(cronspec, tz)
         entry = Entry(check_registration(schedule, task, options, name, missed), self._engine.now())
@@ -99,7 +99,7 @@ class Scheduler:
     def run(self) -> None:
         """Enqueue until SIGTERM or SIGINT, then shut down; only in the main thread.
 
-        A second signal has its previous effect, which is to end the process.
+        A second signal has the effect that it had before the call: by default it ends the process.
         """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
@@ -126,10 +126,10 @@ class Scheduler:
             self._loop.start()
 
     def shutdown(self) -> None:
-        """Finish the ticks under way, remove the published entries, and end; may be called twice.
+        """Finish the ticks that are being enqueued, remove the published entries, and end; may be called twice.
 
-        From a hook it returns at once. Elsewhere it returns when everything is finished, also if a hook called it
-        before.
+        A call from a hook returns at once. Any other call returns when everything is finished, even if a hook has
+        called ``shutdown`` before.
         """
         with self._lock:
             state, self._state = self._state, _State.CLOSED
@@ -139,7 +139,7 @@ class Scheduler:
             self._loop.stop()
 
     def ping(self) -> None:
-        """Ask Redis for a sign of life; ``BrokerError`` if it does not answer."""
+        """Check that Redis answers; ``BrokerError`` if it does not."""
         self._broker.run(ping())
 
     def __enter__(self) -> Self:

@@ -11,14 +11,14 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
-    """A stop flag to wait for. It is a pipe, because the code that a signal interrupts may hold any lock."""
+    """A stop flag to wait for. It is a pipe without a lock: the code that a signal interrupts may hold any lock."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd = read_fd
         self._write_fd = write_fd
 
     def tell(self) -> None:
-        """Let ``wait`` return."""
+        """Set the flag, so that ``wait`` returns."""
         os.write(self._write_fd, b".")
 
     def wait(self) -> None:
@@ -28,7 +28,7 @@ class Stop:
 
 @contextmanager
 def told_to_stop() -> Iterator[Stop]:
-    """Yield a ``Stop`` that SIGTERM and SIGINT set; after the first one they have their previous effect again."""
+    """Yield a ``Stop`` that SIGTERM and SIGINT set. After the first signal, both have their previous effect again."""
     read_fd, write_fd = os.pipe()
     stop = Stop(read_fd, write_fd)
     before = {signum: signal.getsignal(signum) for signum in _SIGNALS}

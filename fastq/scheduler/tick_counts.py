@@ -1,4 +1,4 @@
-"""``TickCounts``: what became of a scheduler's ticks, added to the counters in Redis."""
+"""``TickCounts``: a scheduler's ticks counted by their outcome, for the counters in Redis."""
 
 import logging
 from collections import Counter
@@ -25,11 +25,11 @@ class TickCounts:
         self._fails = False
 
     def note(self, outcome: TickOutcome, task_type: str, count: int = 1) -> None:
-        """Note ticks of an entry whose tasks have this type."""
+        """Count ticks of an entry whose tasks have this type."""
         self._waiting[outcome, task_type] += count
 
     def write(self, broker: BlockingBroker, now_s: float) -> None:
-        """Write the noted ticks. After an error this is tried again, at most every 5 s. ``now_s`` is monotonic."""
+        """Add the counted ticks to Redis. After an error, try again at most every 5 s. ``now_s`` is monotonic."""
         if not self._waiting or now_s < self._write_at_s:
             return
         counts, self._waiting = self._waiting, Counter()

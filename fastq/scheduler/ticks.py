@@ -1,4 +1,4 @@
-"""The choice of a schedule's ticks to enqueue, when some may have been missed. Nothing here does I/O.
+"""Choose which ticks of a schedule to enqueue, when some may have been missed. This module does no I/O.
 
 All times are in UTC, because Python calculates with two times of the same zone as if its clocks never changed.
 """
@@ -15,7 +15,7 @@ MAX_MADE_UP: Final = 1000
 MAX_LEFT_OUT: Final = 1000
 """The largest number of missed ticks of an entry that are counted at once, because counting steps through them."""
 GIVE_UP_AFTER: Final = timedelta(seconds=60)
-"""With ``Missed.SKIP``, how long a tick is tried after its first failure."""
+"""With ``Missed.SKIP``, for how long after the first failure fastq tries to enqueue a tick."""
 
 _FIRST_SPAN: Final = timedelta(hours=1)
 _MIN_TTL_S: Final = 3600
@@ -29,7 +29,7 @@ class Missed(StrEnum):
     """The policies for ticks that were due while no scheduler ran, or while Redis did not answer."""
 
     SKIP = "skip"
-    """Leave missed ticks out. A running scheduler that wakes late enqueues the latest one, as in asynq."""
+    """Enqueue no missed tick. But a running scheduler that wakes late enqueues the latest one, as in asynq."""
 
     ONCE = "once"
     """Enqueue only the latest missed tick, late."""
@@ -39,7 +39,7 @@ class Missed(StrEnum):
 
 
 class Pick(NamedTuple):
-    """The ticks to enqueue, oldest first, the latest one due, and whether others are left out."""
+    """The ticks to enqueue, oldest first; the latest tick that is due; and whether missed ticks are left out."""
 
     ticks: list[datetime]
     latest: datetime
@@ -69,7 +69,7 @@ def count_left_out(schedule: Schedule, after: datetime, pick: Pick) -> int:
 
 
 def _latest(schedule: Schedule, after: datetime, now: datetime, count: int) -> list[datetime]:
-    """Return the latest ``count`` ticks, without stepping through all since ``after``."""
+    """Return the latest ``count`` ticks, without stepping through all ticks since ``after``."""
     span = _FIRST_SPAN
     while True:
         begin = max(after, _on_grid(schedule, after, now - span))
@@ -87,7 +87,7 @@ def _between(schedule: Schedule, after: datetime, now: datetime) -> Iterator[dat
 
 
 def _on_grid(schedule: Schedule, after: datetime, moment: datetime) -> datetime:
-    """Return ``moment``; for an interval, whose ticks count from the last one, return the tick before ``moment``."""
+    """Return ``moment``, but for an interval the tick before it: the ticks of an interval count from ``after``."""
     if not isinstance(schedule, IntervalSchedule):
         return moment
     every = timedelta(seconds=schedule.every_s)
@@ -106,10 +106,9 @@ def begin_at(schedule: Schedule, now: datetime, *, shared: bool) -> datetime:
 
 
 def tick_ttl_s(schedule: Schedule, tick: datetime, missed: Missed) -> int:
-    """Return how long Redis must know that a tick was enqueued: about as long as another scheduler may still try it.
-
-    This is too short if later ticks are closer together than this tick and the next. So with ``Missed.ALL``, a late
-    scheduler first asks for the last tick.
+    """Return how long Redis must remember that a tick was enqueued: about as long as another scheduler may still try
+    it. This time is too short if later ticks are closer together than this tick and the next. So with ``Missed.ALL``, a
+    late scheduler first asks Redis for the last tick that was enqueued.
     """
     following = next_tick(schedule, tick)
     gap_s = _MAX_TTL_S if following is None else int((following - tick).total_seconds())

@@ -1,4 +1,4 @@
-"""Aids for testing apps: run handlers in this process, drain queues, check enqueued tasks, use a private Redis.
+"""Helpers for tests of apps: run handlers in this process, drain queues, check enqueued tasks, use a private Redis.
 
 ``fastq.testing.plugin`` has a pytest fixture: ``pytest_plugins = ["fastq.testing.plugin"]``.
 """

@@ -44,13 +44,13 @@ def drain(
     retries: bool = False,
     hooks: Hooks = NO_HOOKS,
 ) -> list[TaskRun]:
-    """Run all tasks that are pending or due, and those that they enqueue, until none is left; return their runs.
+    """Run all tasks that are pending or due, and tasks that these enqueue, until none is left; return the runs.
 
     Afterwards Redis has the data that a server would leave: results, retries, archive, counters. All known queues are
-    drained in turn, unless ``queues`` names some; paused queues are left alone. ``scheduled`` also runs tasks that are
-    not due yet, ``retries`` also runs failed tasks until they are done or archived. A batch handler gets the tasks that
-    are there, and waits for no more. Groups wait for ``aggregate_groups``. Lanes are served by turns; their rates are
-    not waited for. ``RuntimeError`` after 100 000 runs, because some tasks enqueue themselves forever.
+    drained, or only those in ``queues``; paused queues are skipped. ``scheduled`` also runs tasks that are not due yet,
+    ``retries`` also runs failed tasks until they are done or archived. A batch handler gets the tasks that the queue
+    has, without waiting for more. Groups wait for ``aggregate_groups``. Lanes take turns; their rates are ignored.
+    ``RuntimeError`` after 100 000 runs, because some tasks enqueue themselves forever.
 
     >>> from fastq import Client
     >>> from fastq.testing import embedded_redis
@@ -127,7 +127,7 @@ class _Draining:
         return [] if isinstance(taken, NoTasks) else taken.leased.tasks
 
     def _hasten(self, queue: str) -> None:
-        """Give each lane with tasks a turn now, as if its time had come."""
+        """Make each lane with tasks ready now, whatever its rate."""
         cursor = 0
         self._broker.run(forget_rates(queue))
         while cursor := self._broker.run(sweep_lanes(queue, cursor)).cursor:
@@ -136,7 +136,7 @@ class _Draining:
             pass
 
     def _work_off(self, queue: str, leased: Sequence[LeasedTask]) -> Iterator[TaskRun]:
-        """Run tasks, those of a batch handler by one call. After an exception, requeue the tasks that have not run."""
+        """Run tasks, for a batch handler several in one call. After an exception, requeue those that have not run."""
         tasks = InFlightTasks()
         waiting: list[InFlightTask] = []
         for one in leased:
@@ -159,7 +159,7 @@ class _Draining:
             self._write(tasks, waiting)
 
     def _begin(self, task: InFlightTask) -> InFlightTask:
-        """Note the marks of a task, and release a lock that ends at its start."""
+        """Record a task's marks, and release a unique lock that ends at the start."""
         if task.view.has_fastq_headers:
             task.marks = asked_of(task.view.data).marks
             if task.marks & Mark.UNLOCK_AT_START and has_lock(task.queue, task.view.unique_key):
@@ -167,7 +167,7 @@ class _Draining:
         return task
 
     def _next_call(self, waiting: list[InFlightTask]) -> list[InFlightTask]:
-        """Return the first task, and the tasks behind it that its handler gets in the same call."""
+        """Return the first task, and the later tasks that its handler gets in the same call."""
         pattern, most = self._runner.batch_of(waiting[0].view.type)
         if most == 1:
             return waiting[:1]

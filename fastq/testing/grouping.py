@@ -32,10 +32,10 @@ LIFETIME_S = 120
 def aggregate_groups(
     aggregator: GroupAggregator, redis: str | BlockingRedis | None = None, *, queues: Sequence[str] | None = None
 ) -> list[str]:
-    """Combine each group into one task now, however young it is; return the ids of the new tasks, which ``drain`` runs.
-
+    """Combine each group into one task now, however new it is; return the ids of the new tasks, which ``drain`` runs.
     Exceptions of the aggregator propagate. A result that is not a task raises ``TypeError``. A new task that cannot be
-    put raises ``TaskIDConflictError`` or ``DuplicateTaskError``. In all these cases the tasks are in their group again.
+    enqueued raises ``TaskIDConflictError`` or ``DuplicateTaskError``. In all these cases the tasks return to their
+    group.
 
     >>> from fastq import Client, Task
     >>> from fastq.testing import assert_enqueued, embedded_redis

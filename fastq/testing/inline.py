@@ -31,7 +31,7 @@ from fastq.wire.messages import CHECKPOINT_HEADER, UNTIL_HEADER, TaskMessage
 
 
 class _InlineResults:
-    """Outcome of the tasks of one ``enqueue_many``, as a part of ``EnqueueResults``."""
+    """The results of the tasks of one call, as a part of ``EnqueueResults``."""
 
     def __init__(self, results: Sequence[TaskInfo | DuplicateTaskError | TaskIDConflictError]) -> None:
         self._results = results
@@ -66,7 +66,7 @@ class _InlineResults:
 
 
 class _InlineTasks:
-    """The tasks of an inline client: the enqueued ones, the waiting ones, and the runs."""
+    """The tasks of an inline client: all enqueued tasks, the waiting tasks, and the runs."""
 
     def __init__(self, mux: ServeMux, hooks: Hooks, *, raise_errors: bool) -> None:
         self._runner = MessageRunner(mux, hooks)
@@ -84,12 +84,12 @@ class _InlineTasks:
     def waiting(self) -> list[TaskMessage]:
         """Return the messages of the waiting tasks: scheduled, in a group, or waiting for their next attempt.
 
-        If an exception ends a call, the tasks that could not run or end because of it are here, too.
+        If an exception ends a call, the tasks that it kept from running or ending are here, too.
         """
         return list(self._waiting.values())
 
     def _end_of(self, task: TaskKey) -> TaskEnd:
-        """Return how a task has ended; ``TimeoutError`` if it waits."""
+        """Return how a task has ended; ``TimeoutError`` if it is still waiting."""
         if task in self._waiting:
             raise TimeoutError(f"task {task[1]} of queue {task[0]!r} waits: it runs by run_waiting()")
         for run in reversed(self.runs):
@@ -106,7 +106,7 @@ class _InlineTasks:
             self._locks.pop(message.unique_key, None)
 
     def _put(self, task: Task) -> TaskInfo:
-        """Put a task where it belongs; the errors are those of ``Client.enqueue``."""
+        """Add a task to the backlog or to the waiting tasks; the errors are those of ``Client.enqueue``."""
         if not isinstance(task, Task):
             raise not_a_task(task)
         batch, info = compose(task, NO_OPTIONS, time.time_ns())
@@ -137,7 +137,9 @@ class _InlineTasks:
 
     @property
     def _waits_for_more(self) -> bool:
-        """Return whether the last task put is for a batch handler, which should get the following tasks as well."""
+        """Return whether the last task in the backlog is for a batch handler, which should get the following tasks as
+        well.
+        """
         return bool(self._backlog) and self._runner.batch_of(self._backlog[-1].type)[1] > 1
 
     def _next_call(self) -> list[TaskMessage]:
@@ -159,7 +161,7 @@ class _InlineTasks:
             del self._locks[message.unique_key]
 
     def _settle_all(self, call: Sequence[TaskMessage], runs: Sequence[tuple[TaskRun, Disposition]]) -> None:
-        """Note the runs of a call; raise the first handler's error if requested."""
+        """Record the runs of a call; raise the first handler's error if requested."""
         in_call = {id(message) for message in call}
         self._keys.running = set()
         self._backlog = deque(message for message in self._backlog if id(message) not in in_call)
@@ -174,7 +176,7 @@ class _InlineTasks:
             raise errors[0]
 
     def _put_again(self, key: TaskKey) -> None:
-        """Put the task that was enqueued by key while the task with that key ran."""
+        """Add the task to the backlog that was enqueued by key while the task with this key ran."""
         message = self._keys.again.pop(key, None)
         if message is not None and key in self._waiting:
             self._waiting[key] = message
@@ -183,7 +185,7 @@ class _InlineTasks:
             self._backlog.append(message)
 
     def _put_each(self, tasks: Sequence[Task]) -> Iterator[TaskInfo | DuplicateTaskError | TaskIDConflictError]:
-        """Put tasks one after the other, and yield each result; the caller runs a task before it asks for the next."""
+        """Add the tasks in turn, and yield each result; the caller runs a task before it takes the next result."""
         for task in tasks:
             try:
                 yield self._put(task)
@@ -198,7 +200,7 @@ class _InlineTasks:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """Enclose a run of the backlog; tasks left by an exception wait again."""
+        """Enclose a run of the backlog; after an exception, the remaining tasks wait again."""
         self._is_running = True
         try:
             yield
@@ -210,7 +212,7 @@ class _InlineTasks:
             self._is_running = False
 
     def _settle(self, message: TaskMessage, run: TaskRun) -> None:
-        """Note a run and the fate of its task; raise the handler's error if requested."""
+        """Record a run, and what becomes of its task; raise the handler's error if requested."""
         self.runs.append(run)
         key = (message.queue, message.id)
         if run.outcome is RunOutcome.RETRY:
@@ -235,8 +237,9 @@ class InlineClient(_InlineTasks, Client):
 
     ``enqueued`` has the infos of all enqueued tasks, ``runs`` the results of those that ran. Tasks that a handler
     enqueues run after it, not within it. Scheduled, grouped and failed tasks wait: see ``waiting`` and ``run_waiting``.
-    Ids and unique locks conflict as in Redis while a task waits or is kept. With ``raise_errors``, the ``enqueue`` that
-    ran a handler raises its error. A batch handler gets the tasks of one ``enqueue_many`` together.
+    While a task waits or is kept, its id and unique lock refuse other tasks as in Redis. With ``raise_errors``, the
+    ``enqueue`` that ran a handler raises the handler's error. A batch handler gets the tasks of one ``enqueue_many``
+    together.
 
     >>> mux = ServeMux()
     >>> @mux.handler("greet")

@@ -1,4 +1,4 @@
-"""Tasks enqueued by key in an inline client: it treats them as the scripts do in Redis."""
+"""Tasks enqueued by key in an inline client, which treats them as Redis' scripts do."""
 
 from collections import deque
 
@@ -10,7 +10,7 @@ Key = tuple[str, str]
 
 
 class InlineKeys:
-    """The tasks of one inline client by key: waiting, next, or running."""
+    """The tasks with keys of one inline client: waiting, in the backlog, or running."""
 
     def __init__(self, waiting: dict[Key, TaskMessage]) -> None:
         self._waiting = waiting
@@ -18,7 +18,9 @@ class InlineKeys:
         self.again: dict[Key, TaskMessage] = {}
 
     def find(self, key: Key, message: TaskMessage, terms: KeyTerms, backlog: deque[TaskMessage]) -> Found | None:
-        """Settle a task if another task with its key exists, and return how; None if there is none."""
+        """If another task with the key exists, keep, replace or postpone it, and return the outcome; otherwise return
+        None.
+        """
         state = self._state(key, backlog)
         if state is None:
             return None

@@ -1,4 +1,4 @@
-"""How handles of the inline clients wait: a task has run already, or would wait for ever."""
+"""The waiters of inline clients' handles. They never wait: a task has already run, or the wait would not end."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import TypeAlias, TypeVar
@@ -15,7 +15,7 @@ from fastq.wire.inbox import EndKind, TaskEnd
 
 R = TypeVar("R")
 EndOf: TypeAlias = Callable[[TaskKey], TaskEnd]
-"""Tells how a task has ended; ``TimeoutError`` if it waits."""
+"""Returns how a task has ended; ``TimeoutError`` if it is still waiting."""
 
 
 class InlineWaiter(BlockingWaiter):
@@ -30,7 +30,7 @@ class InlineWaiter(BlockingWaiter):
         return Inbox("inline")
 
     def _why(self, task: SubmitKey, deadline: Deadline) -> str:
-        return ""  # the error tells the reason
+        return ""  # the error itself says why
 
     def _collect(self, collection: Collection[Handle[R]], deadline: Deadline) -> Iterator[Handle[R]]:
         yield from collection.ended

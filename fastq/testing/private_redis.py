@@ -1,4 +1,4 @@
-"""A private Redis for a test: ``embedded://`` that ends with its block."""
+"""A private Redis for a test: an ``embedded://`` server that stops at the end of a block."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,7 @@
 """Runs a task's handler in this process, through the mux, its middleware and the hooks, and returns the outcome.
 
-The message is encoded and decoded, the handler called, and the outcome determined by the code of a server's child and
-main process. Only the effects of a separate process are missing: the handler sees its time limits, but is not ended by
-them.
+The code of a server's child and main process encodes and decodes the message, calls the handler, and determines the
+outcome. Only the effects of a separate process are missing: the handler sees its time limits, but they do not end it.
 """
 
 import asyncio
@@ -39,11 +38,11 @@ T = TypeVar("T")
 
 NO_HOOKS: Final = Hooks()
 A_FAILURE: Final = frozenset({TaskTimeout, TaskCanceled, SystemExit})
-"""Exceptions beside ``Exception`` that only fail the handler. Ctrl-C and pytest's own exceptions reach the test."""
+"""Further exceptions, besides ``Exception``, that count as failures. Others, such as Ctrl-C, propagate to the test."""
 
 
 class RunOutcome(StrEnum):
-    """The fate of a task after a run."""
+    """What becomes of a task after a run."""
 
     DONE = "done"
     """Deleted, or kept as completed for its retention."""
@@ -61,8 +60,8 @@ class TaskRun:
 
     ``result`` is kept with the task: the return value, or else the last written result, or None. ``written`` are all
     written results. ``error`` is the exception, ``error_text`` its stored form. ``is_failure`` and ``retry_in``
-    (seconds, None without a retry) are the decisions of the hooks or the defaults. ``hooks`` are the names of the
-    called hooks, in order. ``checkpoint`` is the last state that the handler saved, as JSON.
+    (seconds, None without a retry) are decided by the hooks or the defaults. ``hooks`` are the names of the hooks that
+    were called, in order. ``checkpoint`` is the last state that the handler saved, as JSON.
     """
 
     id: str
@@ -97,8 +96,8 @@ def run_task(
     """Run a task's handler, plain or async, in this process and return the run; no Redis is needed.
 
     ``task``, ``payload`` and ``options`` are as for ``Client.enqueue``; ``retried`` is the number of earlier attempts.
-    An exception of the handler does not propagate: see ``error``. A batch handler gets a batch of one. Inside a running
-    event loop, an async handler runs on a separate loop in a thread.
+    An exception of the handler does not propagate: see ``error``. A batch handler gets a batch with one task. Inside a
+    running event loop, an async handler runs on a separate loop in a thread.
 
     >>> mux = ServeMux()
     >>> @mux.handler("double")
@@ -129,7 +128,7 @@ class MessageRunner:
         self._hooks = hooks
         self._batchings = mux._batchings()
         self.most = max([1, *(one.size for one in self._batchings.values())])
-        """The most tasks of one call."""
+        """The most tasks that one call can have."""
 
     def batch_of(self, task_type: str) -> tuple[str, int]:
         """Return the pattern of a type, and how many of its tasks one call may have."""
@@ -137,7 +136,7 @@ class MessageRunner:
         return pattern, self._batchings[pattern].size if pattern in self._batchings else 1
 
     def run_batch(self, tasks: Sequence[InFlightTask]) -> list[tuple[TaskRun, Disposition]]:
-        """Run tasks of one batch handler by one call."""
+        """Run tasks of a batch handler in one call."""
         call = _Call(self._mux, tasks, self._hooks)
         if self._is_async(call.data[0]):
             return call.judged(_run_coroutine(_all_awaited(call)))
@@ -169,7 +168,7 @@ class MessageRunner:
 
 
 class _Attempt:
-    """One run of a task: the arguments of its handler, and the server's decision on the answer."""
+    """One run of a task: what its handler needs, and the decision that a server would make about the outcome."""
 
     def __init__(self, mux: ServeMux, in_flight: InFlightTask, hooks: Hooks) -> None:
         self.context = _Context(_time_is_up_ns(in_flight.view))
@@ -211,7 +210,7 @@ class _Attempt:
 
 
 class _Call:
-    """One run of several tasks: an attempt for each, and hooks that record their calls in the attempt concerned."""
+    """One call for several tasks: an attempt for each, and hooks whose calls are recorded in the attempt concerned."""
 
     def __init__(self, mux: ServeMux, tasks: Sequence[InFlightTask], hooks: Hooks) -> None:
         self._attempts = [_Attempt(mux, task, hooks) for task in tasks]
@@ -270,7 +269,7 @@ def view_type(data: bytes) -> str:
 
 
 def _time_is_up_ns(view: TaskView) -> int:
-    """Return when the time of a handler that begins now is up, on CLOCK_MONOTONIC."""
+    """Return at which time of CLOCK_MONOTONIC the time limit of a handler that begins now ends."""
     limits = [float(view.timeout)] if view.timeout else []
     if view.deadline:
         limits.append(view.deadline - time.time())
@@ -286,7 +285,7 @@ def _outcome(kind: EventKind, disposition: Disposition) -> RunOutcome:
 
 
 class _Context(Unserved):
-    """A substitute for the pool: provides times, and keeps what the handler writes."""
+    """A substitute for the pool's context: it has the time limit, and records what the handler writes."""
 
     interruption = None
     is_forked = False
@@ -301,7 +300,7 @@ class _Context(Unserved):
         self.written.append(data)
 
     def write_progress(self, data: bytes, is_soon: bool) -> None:
-        """Drop the progress: nobody can ask for it."""
+        """Drop the progress, since nothing can read it."""
 
     def save(self, data: bytes) -> int:
         self.checkpoint = data
@@ -310,7 +309,7 @@ class _Context(Unserved):
 
 @dataclass
 class _Recorder:
-    """A wrapper of the hooks that records which hook is called with which error."""
+    """A wrapper of the hooks that records which hooks are called, and the error."""
 
     given: Hooks
     asked: list[str] = field(default_factory=list)

@@ -16,12 +16,12 @@ R = TypeVar("R")
 
 
 def once(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate the function of a task: its effects in the default database happen once, though it may run again.
+    """Decorate the function of a task: its effects in the default database happen once, however often it runs.
 
-    The function runs in a transaction that also notes the id of the task, the name of the function and the result,
-    which must be JSON. A later run of the same task finds the note, and returns that result instead. A failed run
-    leaves nothing. Outside a task, the function just runs in a transaction. A coroutine is a ``TypeError``: Django has
-    no async transactions.
+    The function runs in a transaction that also inserts a row with the id of the task, the name of the function and the
+    result, which must be JSON. A later run of the same task finds the row, and returns that result without a call of
+    the function. A failed run is rolled back. Outside a task, the function just runs in a transaction. A coroutine
+    function raises ``TypeError``, since Django has no async transactions.
     """
     if iscoroutinefunction(function):
         raise TypeError(f"@once needs a plain function, since Django has no async transactions: {function!r}")
