@@ -1,4 +1,4 @@
-"""Django around a task: sets up the project and keeps database connections fresh; needs no tasks framework."""
+"""Set up a Django project, and keep its database connections fresh around tasks; needs no ``django.tasks``."""
 
 import django
 from asgiref.sync import sync_to_async
@@ -13,17 +13,17 @@ def set_up() -> list[str]:
 
 
 def close_all() -> None:
-    """Close the database connections of this thread, except during a transaction: two processes must not share one."""
+    """Close this thread's database connections that are not in a transaction: two processes must not share one."""
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close()
 
 
 class FreshConnections:
-    """A context manager around a task: before and after it, database connections that are broken or too old are closed.
+    """A context manager that closes broken and too old database connections before and after a task.
 
-    A connection is too old after ``CONN_MAX_AGE``. Around a coroutine they are closed in the thread in which its
-    queries run.
+    A connection is too old after ``CONN_MAX_AGE``. For a coroutine, the connections are closed in the thread that runs
+    its queries.
     """
 
     def __init__(self, task: object) -> None:

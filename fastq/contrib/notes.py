@@ -1,4 +1,4 @@
-"""The notes of ``once``: the key under which a database notes that a function of a task has been committed."""
+"""The key of the row by which ``once`` records that a function of a task has been committed."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from fastq.running import current_task
 
 
 def note_key(function: Callable[..., object]) -> str | None:
-    """Return the key of a function in the running task; None outside a task. A task may call several such functions."""
+    """Return the key of a function in the running task, which may call several; None outside a task."""
     try:
         task = current_task()
     except LookupError:

@@ -1,7 +1,7 @@
 """Traces with OpenTelemetry: a span for each call that enqueues and for each attempt, joined by W3C headers.
 
-Needs the extra ``otel``, which is opentelemetry-api; the app brings the SDK and its exporters. Nothing else of fastq
-imports this. Names follow the semantic conventions for messaging, v1.44, which are not stable yet.
+It needs the extra ``otel``, which installs opentelemetry-api; the app installs the SDK and its exporters. No other
+module of fastq imports this one. Names follow the semantic conventions for messaging, v1.44, which are not stable yet.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,9 +59,9 @@ def trace_mux(mux: ServeMux[Any]) -> None:
 
 
 def record_killed(task: RunningTask, error: BaseException) -> None:
-    """Record a span for an attempt whose child process died or was killed, so that its own span was lost.
+    """Record a span for an attempt whose child process died, so that the attempt's own span was lost.
 
-    Use it as an ``error_handler``. It ignores errors of attempts that could end their span themselves.
+    Use this as an ``error_handler``. It ignores attempts whose process still lives: they end their span themselves.
     """
     if CURRENT.get(None) is not None:
         return  # this is the process that ran the attempt
@@ -72,7 +72,8 @@ def record_killed(task: RunningTask, error: BaseException) -> None:
 
 
 def trace_tick(task: Task, options: Mapping[str, Any]) -> Task:
-    """Record a span ``create {queue}`` for a task that a scheduler enqueues; it is a ``pre_enqueue`` of schedulers.
+    """Record a span ``create {queue}`` for a task that a scheduler enqueues. Pass it as ``pre_enqueue`` of a
+    ``Scheduler``.
 
     The span begins a new trace, which the task continues. It has no duration: ticks are sent in batches.
     """
@@ -93,7 +94,7 @@ def trace_tick(task: Task, options: Mapping[str, Any]) -> Task:
 def trace_aggregator(aggregate: Callable[[str, Sequence[GroupedTask]], Task]) -> Callable[..., Task]:
     """Record a span ``aggregate`` for each call of a group aggregator, with links to the spans that sent the tasks.
 
-    It is a decorator. The new task continues the trace of this span.
+    Use it as a decorator. The task that the aggregator returns continues the trace of this span.
     """
 
     @wraps(aggregate)
@@ -123,7 +124,7 @@ def _links(tasks: Sequence[Task]) -> Iterator[trace.Link]:
 
 
 def _context_of(task: Task) -> Context:
-    """Return the context that a task's headers carry; an empty one if they carry none."""
+    """Return the trace context in a task's headers; an empty context if there is none."""
     return propagate.extract({name.lower(): text for name, text in task.headers.items()}, Context())
 
 
@@ -193,7 +194,7 @@ def _is_traced(task: Task) -> bool:
 
 
 def _note_results(span: Span, results: EnqueueResults) -> None:
-    """Note the id, or the error, of a task that was sent alone."""
+    """Set the id or the error on the span of a call that enqueued a single task."""
     if len(results) != 1 or not span.is_recording():
         return
     result = results[0]
@@ -246,7 +247,7 @@ def _note_error(span: Span, error: BaseException) -> None:
 
 
 def _flush() -> None:
-    """Export the spans that are left; only the SDK's provider has some."""
+    """Export the remaining spans; only the SDK's provider collects spans, so only it has ``force_flush``."""
     flush = getattr(trace.get_tracer_provider(), "force_flush", None)
     if flush is not None:
         flush(FLUSH_MS)

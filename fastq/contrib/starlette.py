@@ -18,7 +18,7 @@ Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Mapping[str, A
 def lifespan(app: App, own: Lifespan | None = None) -> Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]:
     """Return the ``lifespan`` of a web app whose requests enqueue tasks of an ``App``, around its ``own`` one.
 
-    The clients connect when first used, so the web app also starts while Redis is away. They are closed at its end.
+    The clients connect when first used, so the web app also starts while Redis is down. They are closed when it ends.
     """
 
     @asynccontextmanager

@@ -46,7 +46,7 @@ class _Field:
 
     @property
     def text(self) -> str:
-        """Return the values in a form that every cron reads."""
+        """Return the values in a form that every cron parser reads."""
         if len(self.values) > self.kind.high - self.kind.low:
             return "*"
         return ",".join(map(str, sorted(self.values)))
@@ -63,10 +63,10 @@ class Fields:
     weekday: _Field
 
     def expression(self) -> str | None:
-        """Return an expression that means the same to croniter, None if it can never be due.
+        """Return an expression that means the same to croniter, None if the spec can never be due.
 
         If both day fields are restricted, a match of either is enough, as in croniter. As in robfig, a field with a
-        star is not restricted. A field that lists all values is; with it, every day matches.
+        star is not restricted, but a field that lists all values is. So with such a list every day matches.
         """
         day = self.day.text
         if day != "*":

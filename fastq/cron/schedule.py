@@ -43,7 +43,7 @@ class Schedule(ABC):
         """Return the first due time later than ``after``, both in UTC and whole seconds."""
 
     def _local(self, moment: datetime) -> datetime:
-        """Convert a moment to the zone, at a fixed offset.
+        """Convert a moment to the zone's time, with a fixed offset as its zone.
 
         In a zone with clock changes, Python would find a repeated time unequal to the same time in any other zone.
         """
@@ -69,7 +69,7 @@ class IntervalSchedule(Schedule):
 
 
 class CalendarSchedule(Schedule):
-    """A schedule on the wall clock of its zone, by a croniter expression; None is never due."""
+    """A schedule on the wall clock of its zone, by a croniter expression; with None it is never due."""
 
     def __init__(self, spec: str, zone: tzinfo, expression: str | None) -> None:
         super().__init__(spec, zone)
@@ -108,7 +108,7 @@ class CalendarSchedule(Schedule):
         return None
 
     def _bisect(self, start: datetime, end: datetime, offset: timedelta) -> datetime:
-        """Return the first second with another offset; ``start`` has this offset, ``end`` has not."""
+        """Return the first second with another offset; ``start`` has ``offset``, and ``end`` has another one."""
         while end - start > SECOND:
             middle = start + (end - start) // 2
             middle = middle.replace(microsecond=0)
@@ -124,7 +124,7 @@ def _wall(moment: datetime, offset: timedelta) -> datetime:
 
 
 def _step(expression: str, wall: datetime) -> datetime | None:
-    # Imported here: few need it, but every importer of fastq, including each child of a server, would pay for it.
+    # Imported here because few programs need croniter, and an import above would cost memory and time in every child.
     from croniter import CroniterBadDateError, croniter
 
     try:

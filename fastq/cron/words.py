@@ -19,10 +19,10 @@ MOST_TIMES: Final = 4
 
 
 def words_of(spec: str, tick: datetime | None = None) -> str:
-    """Return a spec in words; empty if that takes too many words, or if the text is not a spec.
+    """Return a spec in words; "" if that takes too many words, or if the text is not a spec.
 
-    A spec without a zone is in UTC, as fastq's schedulers publish it. Go's schedulers leave out their zone, whatever it
-    is. If ``tick`` is not a tick of the spec in UTC, the zone must be another.
+    A spec without a zone is taken as UTC, as fastq's schedulers publish it. Go's schedulers never publish their zone.
+    So if ``tick`` is not a tick of the spec in UTC, the spec's zone is unknown.
     """
     try:
         schedule = parse(spec)
@@ -76,7 +76,7 @@ def _within(hours: list[int], text: str) -> str:
 
 
 def _step(values: list[int], size: int) -> int:
-    """Return the distance of values that are evenly spread over the whole range, 0 if they are not."""
+    """Return the distance between values that are evenly spread over the whole range, 0 if they are not."""
     step = values[1] - values[0] if len(values) > 1 else 0
     return step if step > 1 and size % step == 0 and values == list(range(0, size, step)) else 0
 

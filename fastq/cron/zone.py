@@ -6,14 +6,16 @@ from zoneinfo import ZoneInfo, available_timezones
 
 
 def load_zone(name: str | tzinfo) -> tzinfo:
-    """Return the zone of a name, or a zone as it is; ``ValueError`` for unknown names, ``TypeError`` otherwise."""
+    """Return the zone with a name, or a ``tzinfo`` unchanged; ``ValueError`` for unknown names, ``TypeError``
+    otherwise.
+    """
     if isinstance(name, tzinfo):
         return name
     if not isinstance(name, str):
         raise TypeError(f"a time zone must be a name such as 'Europe/Paris', or a tzinfo, not {name!r}")
     if name == "UTC":
         return UTC
-    # The name is looked up in the list: a case-insensitive file system, or a path with dots, would find more names.
+    # Look the name up in the list: ``ZoneInfo`` would accept more names on a case-insensitive file system.
     if name not in _names():
         raise ValueError(f"unknown time zone {name!r}{_hint(name)}")
     return ZoneInfo(name)

@@ -19,7 +19,7 @@ if path := os.environ.get(LEDGER_VARIABLE):
 
 
 def retry_soon(retried: int, error: BaseException, task: Task) -> float:
-    """Return the seconds until the next attempt: asynq's 15 and more would make the demo long."""
+    """Return the seconds until the next attempt, less than by default, which would make the demo long."""
     return 1.0 + retried
 
 
@@ -63,20 +63,20 @@ def fail_at_once(task: Task) -> None:
 
 @mux.handler("fail:revoke")
 def revoke(task: Task) -> None:
-    """Find that the task is no longer wanted."""
+    """End the task because it is no longer wanted."""
     raise RevokeTask("this text has been withdrawn")
 
 
 @mux.handler("hang:loop")
 def loop(task: Task) -> None:
-    """Compute forever; the exception of the timeout is raised in here."""
+    """Compute forever; the exception of the timeout is raised inside this loop."""
     while True:
         pass
 
 
 @mux.handler("hang:sleep")
 def sleep(task: Task) -> None:
-    """Sleep forever; a timeout or a cancellation ends this."""
+    """Sleep forever, until a timeout or a cancellation."""
     time.sleep(10**6)
 
 

@@ -88,7 +88,7 @@ def _error(message: bytes) -> str:
 
 
 def _task(order: Ordered, fate: Fate, runs: Sequence[Run]) -> Iterator[str]:
-    """Describe the faults of a task's end and its runs."""
+    """Describe what is wrong with a task's fate and its runs."""
     lot = order.lot
     if fate is not lot.fate:
         yield f"should be {lot.fate.value!r}, but is {fate.value!r} after {len(runs)} runs"
@@ -99,7 +99,7 @@ def _task(order: Ordered, fate: Fate, runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _result(order: Ordered, stored: FoundTask) -> str | None:
-    """Do the work again, and report a different result in Redis."""
+    """Do the work again; describe the stored result if it differs."""
     right = orjson.dumps(WORK[order.type](order.text))
     return None if stored.result == right else f"has the result {stored.result!r} instead of {right!r}"
 

@@ -27,7 +27,7 @@ class Books:
     def enqueue(self, client: Client, offers: Iterable[Offer]) -> Iterator[int]:
         """Enqueue the offered tasks, and yield their number so far after each few thousand.
 
-        Enqueued tasks are in the books before the next step, so that they can be cleaned up whenever this ends.
+        Enqueued tasks are in the books before it yields, so that they can be deleted even if an exception ends it.
         """
         waiting = iter(offers)
         while True:
@@ -56,7 +56,7 @@ class Books:
         return [task_id for task_id, order in self.by_id.items() if order.queue == queue]
 
     def the(self, name: str) -> str:
-        """Return the id of the only task in a lot."""
+        """Return the id of the only task in the lot ``name``."""
         return next(task_id for task_id, order in self.by_id.items() if order.lot.name == name)
 
     def expected(self) -> Counter[Fate]:

@@ -1,4 +1,4 @@
-"""The progress: a block with a bar, the rate and the queues' shares on a terminal, else a line every few seconds."""
+"""The demo's progress: on a terminal a block with a bar, the rate and the queues' shares, else a line now and then."""
 
 import time
 from collections import deque

@@ -14,8 +14,8 @@ class Figures:
     """Rates in runs a second, shares from 0 to 1, lateness in seconds.
 
     The busy time lasts from the start of the first run until the first queue has no backlog. ``busy_runs`` are the runs
-    that started in that time, ``shares`` the parts of the queues in them. ``late_busy`` and ``late_idle`` tell how late
-    delayed tasks began: in the first wave, behind the backlog, and in the second.
+    that started in that time, and ``shares`` are the queues' shares of these runs. ``late_busy`` is how late the
+    delayed tasks of the first wave began, behind the backlog; ``late_idle`` is the same for the second wave.
     """
 
     runs: int
@@ -33,7 +33,7 @@ class Figures:
 
 
 def measure(books: Books, ledger: Mapping[str, Sequence[Run]]) -> Figures:
-    """Compute the figures of a run from what was enqueued and what the handlers wrote down."""
+    """Compute the figures of a run from the enqueued tasks and the handlers' ledger."""
     begun: list[tuple[int, str]] = []
     last_of_backlog: dict[str, int] = {}
     ended_ns = 0

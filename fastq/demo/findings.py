@@ -49,8 +49,9 @@ class QueueCounts(NamedTuple):
 class Findings:
     """The findings in Redis and in the ledgers.
 
-    ``states`` lists the places of each task that is anywhere in Redis, ``stored`` the contents of its hash. ``orphans``
-    are enqueued tasks with a hash but no place, ``locks`` are unique locks that are still held.
+    ``states`` lists, for each task, the lists and sets of Redis that contain it, and ``stored`` has the contents of its
+    hash. ``orphans`` are enqueued tasks with a hash that no list or set contains. ``locks`` are unique locks that are
+    still held.
     """
 
     counts: Mapping[str, QueueCounts]

@@ -1,7 +1,7 @@
 """The handlers' own account of what ran: a file to which every child appends when it begins and ends a task.
 
-It does not depend on Redis, so that the two can be compared. A record is one write to a file opened for appending,
-which the kernel keeps whole and separate from those of other processes.
+The ledger does not depend on Redis, so that the two can be compared. Each record is one write to a file opened for
+appending, so the kernel does not mix it with the records of other processes.
 """
 
 import os
@@ -17,7 +17,7 @@ from fastq.mux import Handler
 from fastq.running import RunningTask
 
 LEDGER_VARIABLE: Final = "FASTQ_DEMO_LEDGER"
-"""The variable that names the file to the worker; without it nothing is recorded."""
+"""The environment variable with the path of the ledger; without it nothing is recorded."""
 
 # Task id, how often the task had been retried, the ending (0: it begins), Unix nanoseconds.
 _RECORD: Final = Struct("<36sBBxxQ")
@@ -76,7 +76,7 @@ def read_ledger(path: Path) -> dict[str, list[Run]]:
         if not ending:
             of_task.append(Run(retried, at_ns, 0, None))
             continue
-        # Two runs of one task at the same time would be a defect that this must show: end the right one.
+        # Two runs of a task at the same time would be a defect that the audit must see, so find the run that ends here.
         open_at = next((at for at, run in enumerate(of_task) if run.retried == retried and run.ending is None), None)
         if open_at is None:
             raise ValueError(f"the ledger has an end without a beginning for task {task_id}")
@@ -100,12 +100,14 @@ class LedgerTail:
         self._read = 0
 
     def names(self, task_id: str) -> bool:
-        """Return whether a task was recorded since the last call; ask about one task only."""
+        """Return whether a task was recorded since the last call. Always pass the same task, since records are read
+        once.
+        """
         if not self._path.exists():
             return False
         with self._path.open("rb") as file:
             file.seek(self._read)
             data = file.read()
-        # Count only whole records: the last one may still be being written.
+        # Skip whole records only: the last one may be incomplete.
         self._read += len(data) // _RECORD.size * _RECORD.size
         return task_id.encode() in data

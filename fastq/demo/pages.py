@@ -1,4 +1,4 @@
-"""The web UI beside the demo: a ``fastq web`` in a separate process, on a free port."""
+"""The web UI during the demo: a ``fastq web`` in a separate process, on a free port."""
 
 import subprocess
 import sys

@@ -40,7 +40,7 @@ class QueuesInUseError(Exception):
 class DemoOptions:
     """The number of tasks, the seed, the number of children; ``redis`` is a URL, or None for a private server.
 
-    With ``web`` the web UI shows the demo, also when all is done, until Ctrl-C.
+    With ``web`` the web UI shows the demo, and stays after the end until Ctrl-C.
     """
 
     tasks: int

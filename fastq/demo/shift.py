@@ -22,7 +22,7 @@ _POLL_S: Final = 0.1
 
 
 class StalledError(Exception):
-    """Raised when nothing has progressed for long although tasks are left."""
+    """Raised when no task has made progress for a long time although some are unfinished."""
 
 
 class Shift:
@@ -87,6 +87,6 @@ class Shift:
     def _cancel_stuck(self) -> None:
         self._stuck_has_begun = self._stuck_has_begun or self._tail.names(self._stuck)
         if self._stuck_has_begun and not self._is_canceled:
-            # The message is lost while the worker renews its subscription. So it is sent again at the next look.
+            # The message is lost while the worker renews its subscription. So it is sent again in the next round.
             cancel = Operation("PUBLISH", (), (keys.CANCEL_CHANNEL, self._stuck), int, idempotent=True)
             self._is_canceled = self._broker.run(cancel) > 0

@@ -1,4 +1,4 @@
-"""The work itself: what a handler computes from a piece of text. Used by the handlers, and to check their results."""
+"""What the handlers compute from a piece of text. The audit computes it again to check their results."""
 
 import zlib
 from collections import Counter

@@ -26,7 +26,7 @@ class WorkerEndedError(Exception):
 
 
 class Worker:
-    """A ``fastq-worker``, running from ``with`` to its end, or to ``stop``."""
+    """A ``fastq-worker`` that runs until ``stop`` or the end of the ``with`` block."""
 
     def __init__(self, queues: Mapping[str, int], concurrency: int, redis: str, directory: Path) -> None:
         self.ledger = directory / "ledger"
@@ -63,7 +63,7 @@ class Worker:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(_HURRY_AFTER_S)
-        process.terminate()  # the second signal skips the waiting for handlers
+        process.terminate()  # after the second signal, the worker does not wait for handlers
         wait_or_kill(process)
 
     def stop(self) -> None:
@@ -80,7 +80,7 @@ class Worker:
             raise WorkerEndedError(f"fastq-worker exited unexpectedly with code {code}\n{self.last_words()}")
 
     def last_words(self) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of the worker's log."""
         lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
         return "\n".join(f"  {line}" for line in lines[-_LAST_LINES:])
 
@@ -105,15 +105,15 @@ def environment() -> dict[str, str]:
 
 def end_with_demo() -> None:
     """Make a child process end with the demo; called between its fork and its exec."""
-    # This matters only for a demo that is killed, since that cannot stop its processes.
+    # This matters only if the demo is killed, since it cannot stop its processes then.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def wait_or_kill(process: subprocess.Popen[bytes]) -> int:
-    """Return the exit code of a process that was told to end."""
+    """Wait for a process that has been asked to end, or kill it after a time limit; return its exit code."""
     try:
         return process.wait(_SHUTDOWN_S + _KILL_AFTER_S)
     except subprocess.TimeoutExpired:
-        process.kill()  # its children notice, and end, too
+        process.kill()  # its children notice that, and end
         return process.wait()

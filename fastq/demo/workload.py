@@ -1,7 +1,6 @@
 """The workload: tasks of all lots, in three queues, generated one by one from a seed.
 
-Each queue gets a third of the first wave. So the queues' shares of the runs show their weights, and not their shares of
-the enqueued tasks.
+Each queue gets a third of the first wave. So the queues' shares of the runs depend on the queues' weights only.
 """
 
 import random
@@ -18,7 +17,7 @@ from fastq.options import EnqueueOptions
 from fastq.task import Task
 
 LEAST_TASKS: Final = 1_000
-"""With fewer tasks, some lots would have no place."""
+"""With fewer tasks, some lots would be empty."""
 
 WEIGHTS: Final = {"critical": 6, "default": 3, "low": 1}
 
@@ -28,7 +27,7 @@ _SECOND_NS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """The order for a task: its lot, queue and type, its text if the result is checked, its lock if it is unique.
+    """A task as it was ordered: its lot, queue and type, its text if the result is checked, its lock if it is unique.
 
     ``due_ns`` is the Unix time before which a delayed task must not start, 0 if it is not delayed.
     """
@@ -42,14 +41,14 @@ class Ordered:
 
 
 class Offer(NamedTuple):
-    """A task in the form that a client takes, and its order."""
+    """A task for ``Client.enqueue``, and its ``Ordered``."""
 
     task: Task
     ordered: Ordered
 
 
 class Workload:
-    """The tasks of a demo; ``queues`` names critical, default and low, ``tasks`` is the number of all tasks."""
+    """The tasks of a demo. ``queues`` has the names of three queues, and ``tasks`` is the total number of tasks."""
 
     def __init__(self, tasks: int, seed: int, queues: Sequence[str], clock: Clock | None = None) -> None:
         if tasks < LEAST_TASKS:
@@ -99,7 +98,7 @@ class Workload:
         if unique_key:
             options["unique_key"] = unique_key
         if lot in (DELAYED, LATE):
-            # On the full second, as with cron: asynq's times have no fractions.
+            # In whole seconds, because asynq's due times have no fractions.
             due_s = self._clock.unix_ns() // _SECOND_NS + rng.randint(2, 1 + spread_s)
             due_ns = due_s * _SECOND_NS
             options["process_at"] = datetime.fromtimestamp(due_s, UTC)

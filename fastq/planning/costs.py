@@ -1,4 +1,4 @@
-"""Computes facts from samples: medians over the rounds, curves over the payload, the cost of wake-ups. No I/O."""
+"""Compute a profile's figures from samples: medians over rounds, curves over payload sizes, costs of wake-ups."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -14,7 +14,7 @@ _MOST_AWAKE: Final = 0.9
 
 
 class _Middle:
-    """The medians over the rounds."""
+    """The medians of the samples over the rounds."""
 
     def __init__(self, samples: Samples) -> None:
         self.by_trial = samples.by_trial
@@ -61,7 +61,7 @@ def _both(middle: _Middle, size: int, value: Callable[[Sample], float]) -> float
 
 
 class _Waking:
-    """The additional cost of wake-ups, given how long a task keeps the loop of main process and Redis busy."""
+    """The additional cost of wake-ups; ``loop_s`` is how long one task keeps the main process and Redis busy."""
 
     def __init__(self, middle: _Middle, loop_s: float) -> None:
         self._middle = middle
@@ -74,7 +74,7 @@ class _Waking:
         return rate, asleep(part) / rate
 
     def fit(self, trials: Sequence[str], value: Callable[[Sample], float], base_s: float) -> Wakes:
-        """Return the fit to some trials."""
+        """Return ``Wakes`` fitted to some trials."""
         return fit_wakes([self.point(trial, value, base_s) for trial in trials])
 
     def bunching(self, plain: Wakes, main_s: float) -> float:
@@ -136,7 +136,7 @@ def server_of(samples: Samples, costs: Costs, children: int) -> ServerFacts:
 
 
 def asleep(part: float) -> float:
-    """Return the seconds of wake-ups per second, from the awake part of idle time; the inverse of ``model.awake``."""
+    """Return the seconds of wake-ups per second, given the share of idle time awake; the inverse of ``model.awake``."""
     return min(part, _MOST_AWAKE) / (1 - min(part, _MOST_AWAKE))
 
 
@@ -164,7 +164,7 @@ def fit_wakes(points: Sequence[tuple[float, float]]) -> Wakes:
 
 
 def crowding_of(samples: Samples) -> float:
-    """Return the cost of a computation with all cores busy, relative to its cost alone."""
+    """Return the CPU time of a computation while all cores are busy, divided by its CPU time alone."""
     middle = _Middle(samples)
     alone = middle("alone", lambda sample: sample.child_s)
     return max(1.0, middle("together", lambda sample: sample.child_s) / alone) if alone else 1.0

@@ -1,4 +1,4 @@
-"""The app of a measurement: handlers that do nothing, compute for a number of loops, or wait for a time.
+"""The handlers that a measurement runs: they do nothing, compute for a number of loops, or wait for a time.
 
 The beginning of a task's payload, ``loops microseconds``, says what to do; the rest is padding.
 """
@@ -25,7 +25,7 @@ def order(size: int, loops: int = 0, wait_us: int = 0) -> bytes:
 
 
 def spin(loops: int) -> int:
-    """Compute; each loop is the same work, because the numbers stay small."""
+    """Compute. Each loop takes equally long, because the numbers stay small."""
     total = 0
     for _ in range(loops):
         total = (31 * total + 7) % 1009
@@ -53,7 +53,7 @@ def work(task: Task) -> None:
 
 @mux.handler(ASYNC)
 async def work_async(task: Task) -> None:
-    """Compute, then wait while others run."""
+    """Compute, then wait without blocking other coroutines."""
     loops, wait_s = _read(task.payload)
     spin(loops)
     await asyncio.sleep(wait_s)

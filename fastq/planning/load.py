@@ -15,9 +15,9 @@ MOST_PAYLOAD: Final = 512 * 2**20
 class Load:
     """Similar tasks: ``rate`` per second; handlers take ``duration`` seconds, ``cpu`` of them computing.
 
-    ``cpu`` None means all of the time for a plain handler, and none for an ``async def`` one. ``payload`` is in bytes.
-    ``result`` is the size kept beside the payload of a task with ``retention`` seconds. ``ValueError`` names a bad
-    value.
+    If ``cpu`` is None, a plain handler computes all of the time, and an ``async def`` handler none of it. ``payload``
+    is in bytes. ``result`` is the number of bytes of a result, which Redis keeps for ``retention`` seconds.
+    ``ValueError`` names a bad value.
     """
 
     rate: float

@@ -1,4 +1,4 @@
-"""The measurement: rounds of trials on a testbed, in turn, so that a disturbance affects all of them alike."""
+"""The measurement: each round runs every trial on a testbed, so that a disturbance affects all trials alike."""
 
 import platform
 import statistics
@@ -34,7 +34,7 @@ def check_memory(limit_bytes: int, used_bytes: int, extent: Extent) -> None:
 
 
 def default_children() -> int:
-    """Return the number of children of the measurement: one per core."""
+    """Return the number of children of the measurement: one per core, up to a limit."""
     return max(1, min(_MOST_CHILDREN, whole_cpus()))
 
 
@@ -78,7 +78,7 @@ def measure_profile(
 
 
 def _run(testbed: Testbed, extent: Extent, say: Callable[[str], None]) -> Samples:
-    """Take all samples, and announce each trial; a slow machine gets fewer rounds, at least two."""
+    """Take all samples, and announce each trial; on a slow machine do fewer rounds, but at least two."""
     samples = Samples()
     end_s = time.monotonic() + extent.seconds
     testbed.pause()
@@ -162,7 +162,7 @@ def _paced(testbed: Testbed, extent: Extent, samples: Samples) -> None:
 
 
 def _crowd(testbed: Testbed, extent: Extent, samples: Samples) -> None:
-    """Compute in one child, then in all at once."""
+    """Measure a computation in one child, then in all children at once."""
     loops = round(_SPIN_S * max(extent.scale, 0.2) / samples.loop_s)
     for name, count in (("alone", 1), ("together", 2 * testbed.children)):
         testbed.enqueue(_Work(handlers.PLAIN, loops=loops).tasks(testbed, count))

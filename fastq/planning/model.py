@@ -1,7 +1,7 @@
-"""The model: the utilization of each part of a fleet by a load, and the capacity of the fleet. Pure functions.
+"""The model: how much of each part of a fleet a load uses, and the capacity of the fleet. All functions are pure.
 
-Each part has a share, which is 1 when it is full. Work in full batches costs the same for each task. The cost of
-wake-ups falls as the rate grows, and vanishes when the main process is never idle.
+Each part has a share, which is 1 when the part is fully used. In full batches, each task costs the same. The cost of
+wake-ups per task falls as the rate grows, and is 0 when the main process is never idle.
 """
 
 import math
@@ -14,7 +14,7 @@ from fastq.planning.load import Load, scaled, total_rate
 from fastq.planning.profile import Profile
 
 SHARPNESS: Final = 6.0
-"""Two parts that are both full do 12 % less than one alone, because each sometimes waits for the other."""
+"""With this exponent, two full parts have a share of 1.12 together, because each sometimes waits for the other."""
 _STEPS: Final = 45
 _MOST_FACTOR: Final = 1e12
 
@@ -111,7 +111,7 @@ def use(profile: Profile, loads: Sequence[Load], fleet: Fleet, *, backlog: bool 
 
 
 def awake(waking: float) -> float:
-    """Return the part of its idle time in which a process is awake, given the seconds per second that wake-ups cost.
+    """Return the share of its idle time in which a process is awake, given the seconds per second that wake-ups cost.
 
     A process that is awake need not be woken up.
     """
@@ -129,7 +129,7 @@ def _redis_s(profile: Profile, load: Load) -> float:
 
 
 def _child_s(profile: Profile, load: Load) -> float:
-    """Return the CPU seconds that a child takes per task, without the handler's own."""
+    """Return the CPU seconds that a child takes per task, without those of the handler."""
     costs = profile.costs
     extra_s = costs.coroutine_child_s if load.is_async else costs.wait_child_s if load.wait_s else 0.0
     return costs.process_child.at(load.payload) + extra_s
@@ -149,7 +149,7 @@ def _held(profile: Profile, loads: Sequence[Load]) -> tuple[float, float]:
 
 
 def _coroutine_gap_s(profile: Profile, load: Load) -> float:
-    """Return the gap between two coroutines in a place. It does not grow beyond that of the longest measured wait."""
+    """Return the time from a coroutine's end to the next one's start, at most as measured with the longest wait."""
     gaps = profile.server.coroutine_gap_s
     return gaps.at(min(load.wait_s, gaps.points[-1][0]))
 
@@ -162,7 +162,7 @@ def _children_for_coroutines(profile: Profile, loads: Sequence[Load], fleet: Fle
 
 
 def combined(found: Use) -> float:
-    """Return one share for the whole: parts that are nearly full at once slow each other down.
+    """Return one share for the whole fleet: parts that are nearly full at the same time slow each other down.
 
     Children that compute do not count as a part, since their cores do; children that wait count.
     """

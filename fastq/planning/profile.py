@@ -22,7 +22,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A value by payload or wait: straight lines through points of (bytes or seconds, value), in ascending order."""
+    """A value that depends on a payload's bytes or a wait's seconds: lines through points, in ascending order."""
 
     points: Sequence[tuple[float, float]]
 
@@ -33,7 +33,7 @@ class Curve:
 
     @classmethod
     def through(cls, measured: Mapping[float, float]) -> Self:
-        """Return a curve through measured points; where noise makes it fall, neighbors share their mean."""
+        """Return a curve through measured points; where noise would make it fall, neighbors get their mean."""
         pools: list[tuple[list[float], float]] = []
         for size, value in sorted(measured.items()):
             pools.append(([size], max(0.0, value)))
@@ -55,7 +55,8 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Wakes:
-    """The cost of wake-ups, which full batches do not have: ``first_s`` CPU seconds per task if tasks are rare.
+    """The cost of wake-ups, which tasks in full batches do not cause: ``first_s`` CPU seconds per task if tasks are
+    rare.
 
     If tasks arrive less than ``shared_s`` apart, one wake-up serves several.
     """
@@ -72,7 +73,7 @@ class Wakes:
 class Machine:
     """The machine of the measurement.
 
-    ``crowding`` is the cost of a computation with all cores busy, relative to running it alone.
+    ``crowding`` is the CPU time of a computation while all cores are busy, divided by its CPU time alone.
     """
 
     host: str
@@ -84,7 +85,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class RedisFacts:
-    """The Redis that was measured. ``is_here``: it is on this machine. ``limit_bytes`` is 0 without a maxmemory."""
+    """The measured Redis. ``is_here`` means that it ran on the same machine; ``limit_bytes`` is 0 without maxmemory."""
 
     version: str
     is_here: bool
@@ -118,9 +119,9 @@ class Costs:
 class ServerFacts:
     """The behavior of a server: the cost of wake-ups with and without a backlog, gaps between tasks, memory, idle load.
 
-    Coroutines end in bunches and cause only the part ``coroutine_wakes`` of the wake-ups. ``coroutine_gap_s`` is their
-    additional wait. Redis and the main process work partly at the same time: ``overlap`` is that time, as a part of the
-    shorter work of the two.
+    Coroutines end in bunches, so they cause fewer wake-ups than plain tasks: ``coroutine_wakes`` is the ratio.
+    ``coroutine_gap_s`` is the time from the end of one to the start of the next. Redis and the main process partly work
+    at the same time: ``overlap`` is that time, divided by the work of the less busy of the two.
     """
 
     backlog_main: Wakes
@@ -159,7 +160,7 @@ class Profile:
     server: ServerFacts
 
     def as_record(self) -> dict[str, Any]:
-        """Return the profile in a form that JSON can hold."""
+        """Return the profile as a dict for JSON."""
         return dataclasses.asdict(self)
 
 
@@ -178,7 +179,7 @@ def save(profile: Profile, path: Path) -> None:
 
 
 def load_profile(path: Path) -> Profile:
-    """Read a profile; ``ValueError`` says why a file is not one."""
+    """Read a profile; ``ValueError`` with the reason if the file is not a profile."""
     try:
         record = json.loads(path.read_text())
     except FileNotFoundError:

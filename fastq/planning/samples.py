@@ -9,7 +9,7 @@ SIZES: Final = {100: 40_000, 1_000: 30_000, 10_000: 6_000, 100_000: 600}
 SINGLY: Final = {100: 800, 10_000: 500}
 WAIT_S: Final = 0.005
 COROUTINE_WAITS: Final = {"quick coroutines": 0.005, "coroutines": 0.05}
-"""Coroutines that wait briefly keep the cores busy; coroutines that wait longer begin and end all at once."""
+"""The waits of coroutines in seconds. Short waits keep the cores busy; long waits let all begin and end together."""
 BURSTS: Final = {"50us": (50e-6, 0.4), "1ms": (1e-3, 0.7)}
 """The CPU times of short handlers, and for how many seconds each is run."""
 PACES: Final = {"slow": 250.0, "quick": 2_500.0}
@@ -18,7 +18,7 @@ _BYTES: Final = 80_000_000
 
 
 class Sample(NamedTuple):
-    """The resources that some work used, per task, except ``rate``, ``calls_a_s`` and ``others_cores``.
+    """The resources that some work used; all but ``rate``, ``calls_a_s`` and ``others_cores`` are per task.
 
     ``rate`` is tasks per second, from the end of the first tasks on; seconds are CPU seconds, bytes are Redis' network
     traffic and memory.
@@ -57,7 +57,7 @@ class Extent:
 
     @property
     def megabytes(self) -> int:
-        """Return the same in MB, rounded up."""
+        """Return ``bytes`` in MB, rounded up."""
         return math.ceil(self.bytes / 2**20)
 
     @property

@@ -1,6 +1,6 @@
 """The testbed of a measurement: a temporary queue and server on the given Redis, deleted at the end.
 
-Nothing else in Redis is read or written. The usage of each process is read before and after.
+Other data in Redis is neither read nor written. The resource usage of each process is read before and after each trial.
 """
 
 import secrets
@@ -37,7 +37,7 @@ NEEDED: Final = (
 _APP: Final = "fastq.planning.handlers:mux"
 _POLL_S: Final = 0.01
 _CHECK_S: Final = 0.05
-"""How often the server polls the paused queue. A running queue is not polled, so no figure depends on this."""
+"""How often the server polls the paused queue. A queue that is not paused is not polled, so no figure depends on it."""
 
 
 class _Moment(NamedTuple):
@@ -54,7 +54,7 @@ class _Moment(NamedTuple):
 
 
 class Testbed:
-    """The environment of a measurement, for a ``with`` block; ``check`` raises when the measurement must end."""
+    """The temporary queue and server of a measurement, for a ``with`` block; ``check`` raises to end it early."""
 
     def __init__(self, url: str, children: int, check: Callable[[], None]) -> None:
         self.queue = f"{PREFIX}{secrets.token_hex(4)}"
@@ -94,7 +94,7 @@ class Testbed:
             if self._server.pid is not None:
                 self._server.shutdown()
         except FastqError:
-            if error is None:  # otherwise the first error says more
+            if error is None:  # otherwise the first error is the one to show
                 raise
         finally:
             try:
@@ -155,7 +155,7 @@ class Testbed:
         return found[0]
 
     def idle(self, seconds: float) -> Sample:
-        """Let the server wait for tasks; return a sample as if for one task of that length."""
+        """Keep the server idle for these seconds; return a sample whose single task is the whole time."""
         self.resume()
         self._wait(0.2)
         with self._measuring(1) as found:
@@ -189,7 +189,7 @@ class Testbed:
         return self._broker.run(server_version()) or "Redis"
 
     def is_here(self) -> bool:
-        """Return whether Redis runs on this machine: whether its process id is that of a Redis here."""
+        """Return whether Redis runs on this machine, which has a Redis process with the same id."""
         try:
             name = Path(f"/proc/{int(self.info().get('process_id', '0'))}/comm").read_text()
         except (OSError, ValueError):

@@ -1,6 +1,6 @@
 """Rates, durations, sizes and counts as people type them: 5000/s, 300k/h, 20ms, 2kB, 1M. A bare number is refused.
 
-A ``ValueError`` names the expected form. 1 kB is 1024 bytes, as everywhere in fastq; 1k of anything else is 1000.
+A ``ValueError`` names the expected form. 1 kB is 1024 bytes, as everywhere in fastq; in a count, 1k is 1000.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The wait of tasks for a free slot: Erlang's formula for many servers, with the mix's spread of durations.
+"""The wait of tasks for a free slot: Erlang's formula for many servers, corrected for the spread of durations.
 
 It assumes independent arrivals, and one queue for all slots.
 """

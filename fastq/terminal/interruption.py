@@ -1,6 +1,6 @@
-"""Ctrl-C that leaves nothing behind: a signal is noted, and acted on where all work can be undone.
+"""Ctrl-C that leaves nothing behind: a signal is recorded, and acted on at points where all work can be undone.
 
-An exception raised by a signal handler could come after a process was started and before it is recorded.
+An exception in a signal handler could come after a process was started and before it is recorded for its cleanup.
 """
 
 import signal
@@ -25,7 +25,7 @@ class Interrupted(Exception):  # noqa: N818 - no defect
 class Interruption:
     """A guard that records signals while it is entered; ``check`` and ``wait`` raise ``Interrupted`` after one.
 
-    After a signal the handlers stay, so that an impatient second signal cannot kill the process just before its end.
+    The handlers stay after a signal, so that a second signal cannot kill the process during its cleanup.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Interruption:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Let a signal raise ``Interrupted`` immediately, for example during a read that may wait forever."""
+        """Make a signal raise ``Interrupted`` at once, for example during a read that may wait forever."""
         self._raises = True
         try:
             self.check()
@@ -65,7 +65,7 @@ class Interruption:
             raise Interrupted(self._signum)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, or raise when a signal comes."""
+        """Sleep, or raise ``Interrupted`` when a signal comes."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self.check()

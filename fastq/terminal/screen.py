@@ -1,4 +1,4 @@
-"""Output to a terminal with color and rewritten lines, or as plain lines to anything else."""
+"""Output with color and rewritten lines on a terminal, and as plain lines elsewhere."""
 
 import os
 import shutil
@@ -9,15 +9,15 @@ import click
 
 
 def grouped(number: float) -> str:
-    """Write a whole number with a space before each three digits."""
+    """Write a whole number with a space between groups of three digits."""
     return f"{number:,.0f}".replace(",", " ")
 
 
 class Screen:
     """A writer to ``out``, stdout by default.
 
-    ``is_live`` tells whether lines can be rewritten; color needs that too, and no ``$NO_COLOR``. ``can_draw`` tells
-    whether the encoding has block characters.
+    ``is_live`` is true if lines can be rewritten. Color is used if ``is_live``, and $NO_COLOR is not set. ``can_draw``
+    is true if the encoding has block characters.
     """
 
     def __init__(self, out: TextIO | None = None) -> None:
@@ -32,12 +32,12 @@ class Screen:
         return click.style(text, **style) if style and self._has_colour else text
 
     def say(self, text: str = "", **style: Any) -> None:
-        """Write a line below the others."""
+        """Write a line that stays."""
         self._block = 0
         click.echo(self.paint(text, **style), self._out, color=True)
 
     def show(self, lines: list[str]) -> None:
-        """Rewrite the lines of the last call, if no other line was written since."""
+        """Write lines over those of the last call; below them if ``say`` was called since."""
         width = shutil.get_terminal_size().columns
         up = f"\x1b[{self._block}F" if self._block else ""
         text = "".join(f"\x1b[2K{_cut(line, width - 1)}\n" for line in lines)

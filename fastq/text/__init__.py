@@ -1,1 +1,1 @@
-"""Times, sizes and places as people read them, for the commands and the web UI."""
+"""Times, sizes and lanes as text for people, for the commands and the web UI."""

@@ -1,4 +1,4 @@
-"""Values of records for people, by their kinds."""
+"""Values of records as text for people, by the ``Kind`` of the field."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -22,7 +22,7 @@ _WRITERS: Final[Mapping[Kind, Callable[[Any], str]]] = {
 
 
 def text_of(field: Field, record: Any, now: datetime = EPOCH) -> str:
-    """Write a value for people; None is "-", and times are relative to ``now``."""
+    """Write a value as text for people; None is "-", and times are relative to ``now``."""
     value = field.read(record)
     if value is None:
         return "-"

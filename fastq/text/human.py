@@ -14,12 +14,12 @@ _SHOWN_BYTES: Final = 16
 
 
 def number(value: int) -> str:
-    """Write a whole number with a comma before each three digits."""
+    """Write a whole number with a comma between groups of three digits."""
     return f"{value:,}"
 
 
 def plural(count: int, word: str) -> str:
-    """Write a number of things, "1 server" or "2 servers"."""
+    """Write a count with its noun: "1 server" or "2 servers"."""
     return f"{number(count)} {word}{'' if count == 1 else 's'}"
 
 

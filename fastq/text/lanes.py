@@ -1,4 +1,4 @@
-"""Lanes for people: their places, and why their tasks wait."""
+"""Facts on lanes as text for people: names, limits, places taken, and why tasks wait."""
 
 from datetime import UTC
 
@@ -7,12 +7,12 @@ from fastq.text.human import clean, number
 
 
 def lane_name(info: LaneInfo) -> str:
-    """Name a lane, a pool, "*", or the queue as a whole."""
+    """Return the name of a lane, or "(the queue)" for the entry of the queue as a whole."""
     return clean(info.lane) or "(the queue)"
 
 
 def limit_text(info: LaneInfo) -> str:
-    """Write the limit that holds for a lane, in parentheses if the lane has it from "*"."""
+    """Write the limit that applies to a lane, in parentheses if it comes from "*"."""
     if info.limit is None:
         return "-"
     return str(info.limit) if info.has_own_limit else f"({info.limit})"

@@ -1,4 +1,4 @@
-"""The places of servers for people: how many tasks they may run at once in each way, and how many they run."""
+"""The places of servers as text for people: how many tasks of each kind run, and how many may run at once."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -11,7 +11,7 @@ _PLURALS: Final = {"process": "processes", "thread": "threads", "coroutine": "co
 
 
 def places_of(servers: Iterable[ServerInfo]) -> list[Places]:
-    """Add up the places of servers by kind. Go's servers tell only a number, so their kind is empty."""
+    """Add up the places of servers by kind. Go's servers publish only a number, so their kind is empty."""
     found: dict[str, Places] = {}
     for server in servers:
         for kind, busy, size in server.places or (("", len(server.active_workers), server.concurrency),):

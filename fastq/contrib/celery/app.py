@@ -1,4 +1,4 @@
-"""``Celery`` and ``shared_task``: tasks in Celery's manner, and the mux that serves them."""
+"""``Celery`` and ``shared_task``: tasks declared as for Celery, and the mux that serves them."""
 
 import functools
 import importlib
@@ -41,8 +41,8 @@ class Celery(ServeMux[RunningTask]):
     """The tasks of a project, which ``fastq-worker module:app`` runs.
 
     ``main`` is the name of the module for tasks that are defined in ``__main__``. ``broker`` is the URL of Redis, None
-    for the URL in the environment. Results are kept there for ``result_expires`` (seconds or a timedelta). All tasks of
-    ``shared_task`` are part of the app, whether they are defined before or after it.
+    for the URL in the environment. Results are kept in Redis for ``result_expires`` (seconds or a timedelta). All tasks
+    of ``shared_task`` are part of the app, whether they are defined before or after it.
     """
 
     def __init__(
@@ -111,10 +111,11 @@ class Celery(ServeMux[RunningTask]):
         related_name: str = "tasks",
         force: bool = False,
     ) -> None:
-        """Import the module ``tasks`` of each package that has one, at once: so call this after the app is made.
+        """Import the module ``tasks`` of each package that has one. Call this after the app is made, since tasks need
+        it.
 
-        In a Django project the modules are imported once Django is set up, unless ``force`` is set. There None stands
-        for all installed apps.
+        The import is done at once, but in a Django project without ``force`` it waits until Django is set up. In a
+        Django project, None means all installed apps.
         """
         if _is_django() and not force:
             self._waiting.append((packages, related_name))
@@ -124,13 +125,15 @@ class Celery(ServeMux[RunningTask]):
             _import_tasks(packages() if callable(packages) else packages, related_name)
 
     def patterns(self) -> dict[str, bool]:
-        """Map each pattern to False; in a Django project, set up Django first, and import the tasks of its apps."""
+        """Map each pattern to False, since no task is a batch handler. In a Django project, first import all tasks."""
         if self._django is None and _is_django():
             self._set_up_django()
         return super().patterns()
 
     def _set_up_django(self) -> None:
-        """Do what Celery does in the workers of a Django project, also in one without Django's own tasks."""
+        """Set up Django, import the tasks that wait for it, and keep database connections fresh, as Celery's workers
+        do.
+        """
         self._django = importlib.import_module("fastq.contrib.connections")  # only Django projects need Django
         apps = self._django.set_up()
         self.around(self._django.FreshConnections)
@@ -162,7 +165,9 @@ class Celery(ServeMux[RunningTask]):
         declare_limits(self._url, {place: limit for place, limit in limits.items() if limit is not None})
 
     def _run(self, name: str, running: RunningTask) -> object:
-        """Run a task, and send the tasks linked to it. The options of its decorator apply, whoever has sent it."""
+        """Run a task, and send the tasks linked to it. The retry options of its decorator apply, whoever has sent the
+        task.
+        """
         task, keeps = self._tasks[name], running._message.retention > 0
         running._rule, running._limit = task.rule, task.settings.max_retry
         call = _call_of(running)
@@ -186,7 +191,7 @@ class Celery(ServeMux[RunningTask]):
         return result
 
     def _follow(self, running: RunningTask, number: int, link: dict[str, Any], value: object) -> None:
-        """Send a linked task under an id made from its predecessor's; if that runs again, the id is taken."""
+        """Send a linked task. Its id is made from the id of the ended task, so a second run does not send it again."""
         args = link["args"] if link["immutable"] else [value, *link["args"]]
         options = {"task_id": f"{running.id}-link-{number}", **link["options"]}
         try:
@@ -252,7 +257,7 @@ def _name_of(function: Callable[..., Any], main: str | None) -> str:
 
 
 def _is_django() -> bool:
-    """Return whether this is a Django project, as told by the variable that Celery reads, too."""
+    """Return whether this is a Django project: DJANGO_SETTINGS_MODULE, which Celery reads too, is set."""
     return bool(os.environ.get("DJANGO_SETTINGS_MODULE")) and importlib.util.find_spec("django") is not None
 
 
@@ -264,7 +269,7 @@ def _import_tasks(packages: Iterable[str], related_name: str) -> None:
 
 
 def _called(task: Task[..., Any], call: Mapping[str, Any]) -> object:
-    """Call the function of a task. A retry that it has asked for takes place even if it has caught ``Retry``."""
+    """Call the function of a task. If it has called ``retry``, raise that ``Retry`` even if the function caught it."""
     ASKED.set(None)
     try:
         value = task.run(*call["args"], **call["kwargs"])

@@ -40,8 +40,7 @@ class Found(NamedTuple):
 
 def files_of(app: str, directory: Path) -> Sequence[Path]:
     """Return the Python files that ``app`` names below ``directory``: those of a directory or package, or one file.
-
-    It may be dotted, as ``shop.tasks:app``.
+    ``app`` may also be dotted, as ``shop.tasks:app``.
 
     ``FileNotFoundError`` if there are no such files.
     """
@@ -105,7 +104,7 @@ def _imported(node: ast.ImportFrom) -> Iterator[tuple[int, str, Use]]:
 
 
 def _of_package(module: str) -> Use | None:
-    """Return the use of a module whose package belongs to Celery, None for any other module."""
+    """Return the ``Use`` for a module whose package belongs to Celery, None for any other module."""
     return next((use for name, use in OF_PACKAGE.items() if f"{module}.".startswith(f"{name}.")), None)
 
 
@@ -124,7 +123,7 @@ def _assigned(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> Iterator[tupl
 
 
 def _setting(name: str) -> Use:
-    """Return the use of a setting, by its name in lower case and without a prefix."""
+    """Return the ``Use`` for a setting, given its name in lower case and without a prefix."""
     return OF_SETTING.get(name, OF_APP["conf"])
 
 
@@ -157,7 +156,7 @@ def _decorated(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[i
 
 
 def _bound(function: ast.AST, me: str) -> Iterator[tuple[int, str, Use]]:
-    """Yield the uses of a bound task inside its own function, where ``me`` is its name."""
+    """Yield the uses of a bound task inside its function, where the parameter ``me`` is the task."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == f"{me}.retry":
             yield from _retried(node, me)

@@ -8,7 +8,7 @@ from fastq.task import Task
 
 
 class Sender(Protocol):
-    """The part of a ``Celery`` that tasks and results need."""
+    """The methods of a ``Celery`` that tasks and results call."""
 
     @property
     def client(self) -> Client:
@@ -29,7 +29,7 @@ _current: list[Sender] = []
 
 
 def set_current_app(app: Sender) -> None:
-    """Make an app the current one."""
+    """Set the current app."""
     _current[:] = [app]
 
 

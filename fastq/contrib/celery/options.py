@@ -1,4 +1,4 @@
-"""The options of tasks and calls in Celery's words, checked and turned into fastq's."""
+"""Celery's options of tasks and calls, checked and turned into fastq's options."""
 
 import math
 import random
@@ -68,7 +68,9 @@ class Settings:
 
     @property
     def terms(self) -> Terms:
-        """Return the terms for the server: as in Celery, a task whose process died is not run again by default."""
+        """Return the terms under which the server runs the task: as in Celery, it is by default not rerun if its
+        process died.
+        """
         limit_s = _first(self.soft_time_limit, self.time_limit)
         return Terms(None if limit_s is None else math.ceil(limit_s), not self.reject_on_worker_lost, may_be_late=True)
 
@@ -144,12 +146,12 @@ def message_of(
 
 
 def due_after_s(eta: datetime) -> float:
-    """Return the seconds until a time."""
+    """Return the seconds until a time, 0 if it is past."""
     return max(0.0, _unix_s(eta) - datetime.now(UTC).timestamp())
 
 
 def _of_fastq(what: str, given: Mapping[str, Any], known: frozenset[str], uses: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the known options, without those that only confirm what fastq does anyway."""
+    """Return fastq's options; options of Celery whose only supported value is what fastq does anyway are dropped."""
     found = {}
     for name, value in given.items():
         if name not in known | _ALWAYS_SO.keys() or (name in _ALWAYS_SO and value != _ALWAYS_SO[name]):

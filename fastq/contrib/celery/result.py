@@ -13,7 +13,7 @@ from fastq.handles.handle import Handle
 
 DEFAULT_QUEUE: Final = "default"
 REVOKED: Final = {"fastq:celery": "REVOKED"}
-"""What is kept as the result of a task that has expired."""
+"""The result that fastq stores for a task that has expired."""
 _STATES: Final = {
     TaskState.ACTIVE: "STARTED",
     TaskState.RETRY: "RETRY",
@@ -28,12 +28,12 @@ class TaskRevokedError(Exception):
 
 
 def result_id(queue: str, task_id: str) -> str:
-    """Return the id by which Celery's users know a task; it names the queue, unless that is ``default``."""
+    """Return the id that ``AsyncResult`` takes: ``queue:id``, or the task's id alone in the queue ``default``."""
     return task_id if queue == DEFAULT_QUEUE and ":" not in task_id else f"{queue}:{task_id}"
 
 
 def key_of(id: str) -> TaskKey:
-    """Return the queue and the task's id in it."""
+    """Return the queue and the task's id that a result's id contains."""
     queue, colon, task_id = id.partition(":")
     return (queue, task_id) if colon else (DEFAULT_QUEUE, id)
 
@@ -41,8 +41,8 @@ def key_of(id: str) -> TaskKey:
 class AsyncResult:
     """The state and result of a task.
 
-    ``id`` is the ``id`` of the result that ``delay`` returned. ``app`` is the ``Celery`` whose Redis has the task, by
-    default the ``Celery`` that was made last.
+    ``id`` is the attribute ``id`` of the result that ``delay`` returned. ``app`` is the ``Celery`` whose Redis has the
+    task, by default the ``Celery`` that was made last.
     """
 
     def __init__(self, id: str, app: Sender | None = None) -> None:
@@ -117,7 +117,7 @@ class AsyncResult:
         return error.traceback or error.error if isinstance(error, TaskFailedError) else None
 
     def revoke(self, terminate: bool = False) -> None:
-        """Delete the task if it waits; with ``terminate``, also stop it if it runs."""
+        """Delete the task if it is waiting; with ``terminate``, also stop it if it is running."""
         if terminate or self.state in ("PENDING", "RETRY"):
             self._handle.cancel()
             self._is_revoked = True

@@ -1,4 +1,4 @@
-"""What the names of a file stand for, scope by scope: a Celery app, a task, a result, or something else."""
+"""Find what each name in a file means, scope by scope: a Celery app, a task, a result, or something else."""
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ _OF_THEIR_OWN: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.C
 
 
 class Kind(Enum):
-    """What a name stands for."""
+    """What a name means."""
 
     APP = "app"
     TASK = "task"
@@ -36,7 +36,7 @@ class Project:
                     self.tasks.add(node.name)
 
     def kind_of(self, name: str) -> Kind | None:
-        """Return what a name imported from another file stands for: APP, TASK, or None for anything else."""
+        """Return what a name imported from another file means: APP, TASK, or None for anything else."""
         return Kind.APP if name in self.apps else Kind.TASK if name in self.tasks else None
 
 
@@ -49,11 +49,11 @@ class Scope:
         self._kinds: dict[str, Kind] = {}
 
     def bind(self, name: str, kind: Kind) -> None:
-        """Note what a name stands for."""
+        """Record what a name means."""
         self._kinds[name] = kind if self._kinds.get(name, kind) is kind else Kind.OTHER
 
     def find(self, name: str) -> Kind | None:
-        """Return what a name stands for here; an unbound name may come from an ``import *``."""
+        """Return what a name means in this scope; an unbound name may come from an ``import *``."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope._kinds:
@@ -62,7 +62,7 @@ class Scope:
         return self.project.kind_of(name)
 
     def kind_of(self, node: ast.expr) -> Kind | None:
-        """Return what an expression stands for."""
+        """Return what an expression evaluates to, None if that is unknown."""
         if isinstance(node, ast.Name):
             return self.find(node.id)
         if isinstance(node, ast.Call):
@@ -119,7 +119,7 @@ def nodes_of(tree: ast.Module, project: Project) -> Iterator[tuple[ast.AST, Scop
 
 
 def _walk(node: ast.AST, scope: Scope, around: Scope) -> Iterator[tuple[ast.AST, Scope]]:
-    """Walk a node; ``around`` is the scope that functions in it see. It is never a class."""
+    """Walk a node. ``around`` is the scope that functions in the node see, which is never the scope of a class."""
     yield node, scope
     inner: Sequence[ast.AST] = []
     if isinstance(node, _Function):

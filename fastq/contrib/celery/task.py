@@ -1,4 +1,4 @@
-"""``Task``: a function that is sent as in Celery, and ``Signature``: a call of a task that is yet to be sent."""
+"""``Task``: a function that can be sent as in Celery, and ``Signature``: a call of a task that can be sent later."""
 
 import functools
 import inspect
@@ -36,11 +36,11 @@ ASKED: Final[ContextVar[Retry | None]] = ContextVar("asked", default=None)
 
 
 class MaxRetriesExceededError(Exception):
-    """Raised by ``self.retry`` without an error when a task is out of retries."""
+    """Raised by ``self.retry`` when a task is out of retries and ``exc`` is not given."""
 
 
 class Reject(Exception):  # noqa: N818 - Celery's name
-    """Raised by a task to fail, and with ``acks_late`` and ``requeue`` to run again; ``autoretry_for`` may name it."""
+    """Raised by a task to fail, or with ``acks_late`` and ``requeue`` to run again; may be in ``autoretry_for``."""
 
     def __init__(self, reason: object = None, requeue: bool = False) -> None:
         super().__init__(*(() if reason is None else (reason,)))
@@ -49,7 +49,7 @@ class Reject(Exception):  # noqa: N818 - Celery's name
 
 
 class Request:
-    """The running task by Celery's names; outside of it, ``called_directly`` is true and ``id`` is None."""
+    """The running task with Celery's names; outside a task, ``called_directly`` is true and ``id`` is None."""
 
     def __init__(self, task: RunningTask | None) -> None:
         call: dict[str, Any] = {} if task is None else decode(task.payload)
@@ -64,7 +64,7 @@ class Request:
 
 
 class Task(Generic[P, R]):
-    """A function that is a task: ``delay`` and ``apply_async`` send it, a call runs it here.
+    """A function that is a task: ``delay`` and ``apply_async`` send it, and a plain call runs it in this process.
 
     ``name`` is its type on the wire. With ``bind``, the function gets this object as its first argument.
     """
@@ -118,11 +118,11 @@ class Task(Generic[P, R]):
         return sent
 
     def s(self, *args: Any, **kwargs: Any) -> "Signature":
-        """Return a call of the task that is yet to be sent."""
+        """Return a signature: a call of the task that can be sent later."""
         return Signature(self, args, kwargs)
 
     def si(self, *args: Any, **kwargs: Any) -> "Signature":
-        """Return a call of the task that does not take the result of another task."""
+        """Return an immutable signature, which does not take the result of another task."""
         return Signature(self, args, kwargs, immutable=True)
 
     def retry(
@@ -136,7 +136,8 @@ class Task(Generic[P, R]):
     ) -> NoReturn:
         """Retry the running task by raising ``Retry``; out of retries, raise ``exc`` or ``MaxRetriesExceededError``.
 
-        As in Celery it is retried even if the function catches ``Retry``. ``max_retries`` replaces the task's own.
+        As in Celery, the task is retried even if the function catches ``Retry``. ``max_retries`` replaces the task's
+        own.
         """
         others = {**dict(zip(("args", "kwargs"), arguments, strict=False)), **others}
         if others:
@@ -219,7 +220,7 @@ class Signature:
         raise TypeError(f"chains are not supported: {OF_IMPORT['celery']['chain'].note}: {self!r} | {other!r}")
 
     def as_link(self) -> dict[str, Any]:
-        """Return the form in which the signature travels with the preceding task."""
+        """Return the signature as JSON data, for the payload of the task before it."""
         options = dict(self.options)
         if "link" in options:
             options["link"] = links_of(options["link"])

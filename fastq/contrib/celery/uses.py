@@ -1,4 +1,4 @@
-"""The uses of Celery that work, differ or are not supported: for errors, and for ``fastq celery check``."""
+"""The features of Celery that work, differ or are not supported, for error messages and ``fastq celery check``."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class Level(StrEnum):
-    """How far a use of Celery is supported."""
+    """How far a feature of Celery is supported."""
 
     WORKS = "works"
     DIFFERS = "differs"
@@ -14,7 +14,7 @@ class Level(StrEnum):
 
 
 class Use(NamedTuple):
-    """How far a use of Celery is supported, and what differs or what to write instead."""
+    """How far a feature of Celery is supported, and what differs or what to write instead."""
 
     level: Level
     note: str = ""
@@ -233,7 +233,7 @@ OF_PACKAGE: Final[Mapping[str, Use]] = {
 
 
 def unknown_option(what: str, name: str, value: object, uses: Mapping[str, Use]) -> str:
-    """Return the text of an error: something does not take an option, or not with this value."""
+    """Return the text of an error: ``what`` does not take an option, or not with this value."""
     use = uses.get(name)
     if use is not None and use.level is not Level.UNSUPPORTED:
         return f"{what} cannot have {name}={value!r}: {use.note or _FIXED}"

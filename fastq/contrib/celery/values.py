@@ -30,7 +30,7 @@ def encode(value: Any, what: str) -> bytes:
 
 
 def decode(data: bytes | None) -> Any:
-    """Return the value that was encoded, None if nothing is kept; ``ValueError`` if it is malformed."""
+    """Return the value that was encoded, None if ``data`` is None; ``ValueError`` if ``data`` is malformed."""
     return None if data is None else json.loads(data, object_hook=_unmarked)
 
 

@@ -1,6 +1,6 @@
-"""Django: a backend of its tasks, ``manage.py fastq``, and database connections that survive forks and restarts.
+"""Django: a backend of its tasks, ``manage.py fastq``, and fresh database connections around each task.
 
-The app that workers serve is in ``worker``, the backend for tests in ``testing``.
+The app that workers serve is in the module ``worker``, and the backend for tests is in ``testing``.
 """
 
 from fastq.contrib.connections import FreshConnections

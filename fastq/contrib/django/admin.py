@@ -150,7 +150,7 @@ class QueuedTaskAdmin(_RedisAdmin):
 
 
 def _sources() -> dict[str, str | None]:
-    """Return the Redis URLs of the backends, by the name of the first backend with each URL."""
+    """Map the name of a backend to its Redis URL; of backends with the same URL, only the first is included."""
     found: dict[str | None, str] = {}
     for backend in fastq_backends():
         found.setdefault(backend.redis, backend.alias)

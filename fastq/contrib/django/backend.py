@@ -94,7 +94,7 @@ def task(function: Callable[P, R], /) -> "Task[P, R]": ...
 @overload
 def task(**settings: Unpack[TaskSettings]) -> Callable[[Callable[..., R]], "Task[..., R]"]: ...
 def task(*function: Any, **settings: Any) -> Any:
-    """Make the decorated function a task: as Django's decorator, with the options that fastq adds."""
+    """Make the decorated function a task, as Django's decorator does; also takes the options of ``FastqTask``."""
     if "run_after" in settings:
         raise TypeError("@task takes no run_after: write using(run_after=...) where the task is enqueued")
     settings = {**_OF_DECORATOR, **settings}

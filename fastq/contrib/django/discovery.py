@@ -20,8 +20,8 @@ from fastq.mux import ServeMux
 def worker_app() -> App:
     """Set up Django, import the ``tasks`` modules of all installed apps, and return an app that serves their tasks.
 
-    It serves Django's tasks of a ``FastqBackend``, typed tasks of an ``App``, and the handlers of a ``ServeMux``.
-    Finally all database connections are closed, so that no two children share one.
+    It serves Django's tasks of a ``FastqBackend``, typed tasks of an ``App``, and the handlers of a ``ServeMux``. All
+    database connections are closed before it returns, so that no two children share one.
     """
     django.setup()
     autodiscover_modules("tasks")
@@ -46,7 +46,7 @@ def fastq_backends() -> list[FastqBackend]:
 
 
 def redis_of(backends: list[FastqBackend]) -> str | None:
-    """Return the Redis URL that all backends share; None stands for the URL in the environment."""
+    """Return the Redis URL that all backends share; None if there is none, so that the environment decides."""
     urls = {backend.redis for backend in backends}
     return urls.pop() if len(urls) == 1 else None
 

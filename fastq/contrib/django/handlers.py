@@ -73,7 +73,7 @@ def async_handler_of(task: AnyTask) -> Callable[[RunningTask], Any]:
 
 
 class _Attempt:
-    """One attempt of a task, as Django's ``TaskResult`` has it."""
+    """One attempt of a task, with the ``TaskResult`` that Django's signals pass on."""
 
     def __init__(self, task: AnyTask, running: RunningTask) -> None:
         call, started_at = running.json(), timezone.now()
@@ -99,13 +99,13 @@ class _Attempt:
         self._started_at = started_at
 
     def succeeds(self, value: object) -> dict[str, Any]:
-        """Note the return value; return the record that is kept of it."""
+        """Set the return value of ``result``; return what is stored in Redis."""
         self._end(TaskResultStatus.SUCCESSFUL)
         object.__setattr__(self.result, "_return_value", value)
         return kept_value(value, self._started_at, self.result.worker_ids[-1])
 
     def fails(self, error: BaseException) -> bool:
-        """Note an error; return whether the task has failed for good."""
+        """Return whether the task has failed for good with this error; if so, add the error to ``result``."""
         if isinstance(error, Snooze):
             return False
         left = self._running.max_retry - self._running.retried

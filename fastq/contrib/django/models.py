@@ -14,7 +14,7 @@ class CommittedTask(models.Model):
     committed_at: "models.DateTimeField[datetime, datetime]" = models.DateTimeField(auto_now_add=True, db_index=True)
 
     class Meta:
-        """The names that people see."""
+        """The names that the admin shows."""
 
         verbose_name = "committed task"
 

@@ -38,13 +38,13 @@ _STATUS: Final = {
 
 
 def kept_value(value: object, started_at: datetime, worker_id: str) -> dict[str, Any]:
-    """Return the record that is kept of a run that has just succeeded."""
+    """Return what is stored in Redis for a run that has just succeeded."""
     times = {"started_at": started_at.isoformat(), "finished_at": timezone.now().isoformat()}
     return {"value": value, **times, "worker_id": worker_id}
 
 
 def result_id_of(queue: str, task_id: str) -> str:
-    """Return the id of a result. The task's id is escaped in it, because it may be a key with colons."""
+    """Return the id of a result. It contains the task's id in an escaped form, since a task's id may contain colons."""
     return f"{queue}:{quote(task_id, safe='')}"
 
 
@@ -102,7 +102,7 @@ def _finished_at(status: TaskResultStatus, attempts: Sequence[FailedAttempt], ke
 def _worker_ids(
     status: TaskResultStatus, info: TaskInfo, attempts: Sequence[FailedAttempt], kept: dict[str, Any]
 ) -> list[str]:
-    """Return a worker id for each attempt. It is empty if it is not known, as for all but the last five attempts."""
+    """Return a worker id for each attempt, "" for an attempt that is not recorded: Redis keeps the last five only."""
     ids = [one.server for one in attempts]
     if status in (TaskResultStatus.SUCCESSFUL, TaskResultStatus.RUNNING):
         ids.append(kept.get("worker_id", ""))
@@ -115,7 +115,7 @@ def _error_of(attempt: FailedAttempt) -> TaskError:
 
 
 def _path_of(attempt: FailedAttempt) -> str:
-    """Return the path of an error's class, from the end of the traceback: the record has only the name of the class."""
+    """Return the path of an error's class, from the end of the traceback: the attempt has only the class name."""
     name = attempt.error_class
     for line in reversed((attempt.traceback or "").splitlines()):
         path = line.partition(":")[0]

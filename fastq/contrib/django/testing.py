@@ -30,11 +30,11 @@ _STATES = {
 
 
 class _Client(InlineClient):
-    """An ``InlineClient`` that can be told when to run."""
+    """An ``InlineClient`` that can put off its runs."""
 
     @contextmanager
     def running_after(self) -> Iterator[None]:
-        """At its end, run the tasks that the block enqueued, so that receivers of ``task_enqueued`` are told first."""
+        """Run the tasks that the block enqueues at the end of the block, after the receivers of ``task_enqueued``."""
         if self._is_running:  # this is inside a task; the tasks that it enqueues run after it
             yield
             return
@@ -46,9 +46,9 @@ class _Client(InlineClient):
 class InlineBackend(FastqBackend):
     """A ``FastqBackend`` that runs each task at once, in this thread, so that it sees the transaction of the test.
 
-    Each task runs once. If it has failed and has retries left, it waits for ``client.run_waiting()``, as does a task
-    with a ``run_after`` in the future. OPTIONS are those of ``FastqBackend``, but ``enqueue_on_commit`` is False by
-    default. With True, use Django's ``captureOnCommitCallbacks(execute=True)``. With ``raise_errors``, ``enqueue``
+    Each task runs once. A failed task that has retries left waits for ``client.run_waiting()``, as does a task with a
+    ``run_after`` in the future. OPTIONS are those of ``FastqBackend``, but ``enqueue_on_commit`` is False by default.
+    If you set it to True, use Django's ``captureOnCommitCallbacks(execute=True)``. With ``raise_errors``, ``enqueue``
     raises the error of the task. ``client`` is the ``fastq.testing.InlineClient``.
     """
 
@@ -62,18 +62,18 @@ class InlineBackend(FastqBackend):
 
     @property
     def client(self) -> InlineClient:
-        """Return the client, which has the tasks and their runs."""
+        """Return the client, which records the tasks and their runs."""
         return self._client
 
     def validate_task(self, task: AnyTask) -> None:
-        """Check a task, and make it known to the client."""
+        """Check a task, and register its handler with the client."""
         super().validate_task(task)
         pattern = f"{task.module_path}\0"
         if pattern not in self._mux.patterns():
             self._mux.handle(pattern, self._timed(plain_handler_of(KNOWN_TASKS.get(task.module_path, task))))
 
     def _timed(self, handle: Callable[[RunningTask], Any]) -> Callable[[RunningTask], Any]:
-        """Wrap a handler so that the times of its runs are noted."""
+        """Wrap a handler so that the times of its runs are recorded."""
 
         def run(running: RunningTask) -> Any:
             started_at = timezone.now()

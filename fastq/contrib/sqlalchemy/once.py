@@ -21,7 +21,7 @@ A = TypeVar("A", bound=AsyncSession)
 
 
 class _Taken(Exception):  # noqa: N818 - it never leaves this module
-    """Raised when another process has committed the same function of the same task."""
+    """Raised when the same function of the same task has already been committed."""
 
 
 @overload
@@ -31,13 +31,13 @@ def once(
     sessions: async_sessionmaker[A],
 ) -> Callable[[Callable[Concatenate[A, P], Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]: ...
 def once(sessions: Any) -> Any:
-    """Decorate the function of a task: its effects in the database happen once, though it may run again.
+    """Decorate the function of a task: its effects in the database happen once, however often it runs.
 
     The function gets a session of ``sessions`` as its first argument, which callers leave out. It runs in a transaction
-    that also notes the id of the task, the name of the function and the result, which must be JSON. A later run of the
-    same task finds the note, and returns that result instead. A failed run leaves nothing. Outside a task, the function
-    just runs in a transaction. A coroutine needs an ``async_sessionmaker``, a plain function a ``sessionmaker``; else
-    ``TypeError``.
+    that also inserts a row with the id of the task, the name of the function and the result, which must be JSON. A
+    later run of the same task finds the row, and returns that result without a call of the function. A failed run is
+    rolled back. Outside a task, the function just runs in a transaction. A coroutine function needs an
+    ``async_sessionmaker``, and a plain function needs a ``sessionmaker``; otherwise ``TypeError``.
     """
     is_async = isinstance(sessions, async_sessionmaker)
     if not is_async and not isinstance(sessions, sessionmaker):

@@ -23,7 +23,7 @@ from fastq.task import Task, with_options
 AT_ONCE: Final = 500
 """How many rows are relayed in one transaction."""
 KEPT_S: Final = 3600
-"""How long a relayed task without a retention is kept once completed. If it is relayed again then, its id is taken."""
+"""How long a completed task without a retention is kept: if its row is relayed again, the id is still taken."""
 
 _NS: Final = 1_000_000_000
 _TIMES: Final = ("deadline", "process_at")
@@ -55,10 +55,10 @@ def add_to_outbox(session: Session | AsyncSession, task: Task, **options: Unpack
 def relay(engine: Engine, client: Client, at_once: int = AT_ONCE) -> Relayed:
     """Enqueue the oldest tasks of the outbox, and delete their rows in one transaction.
 
-    A task is enqueued under the id in its row. So a task that an interrupted relay has enqueued is an id conflict, and
-    counts as sent. So does a task whose unique lock is held. A row that cannot be a task keeps the error, and is not
-    read again. ``BrokerError`` if Redis fails: all rows stay. Several relays may run at once; then tasks may change
-    their order.
+    A task is enqueued under the id in its row. If an interrupted relay has already enqueued it, the id conflicts, and
+    the task counts as sent. A task whose unique lock is held counts as sent, too. If no task can be made from a row,
+    the error is stored in the row, and the row is not read again. If Redis fails, all rows stay, and ``BrokerError`` is
+    raised. Several relays may run at once; then tasks may be enqueued in another order.
     """
     with Session(engine) as session, session.begin():
         waiting = select(OutboxTask).where(OutboxTask.error.is_(None)).order_by(OutboxTask.id).limit(at_once)
@@ -108,7 +108,7 @@ def _task_of(row: OutboxTask) -> Task:
 
 
 class Relay:
-    """The outbox of a database, by its URL, and the client that enqueues; ``FastqError`` for an invalid URL."""
+    """Relays the outbox of the database at a URL with a client; ``FastqError`` if the URL is invalid."""
 
     def __init__(self, database: str, client: Client) -> None:
         self._client = client

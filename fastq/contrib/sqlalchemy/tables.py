@@ -32,9 +32,10 @@ class CommittedTask(_Base):
 
 
 class OutboxTask(_Base):
-    """A task that is yet to be enqueued; ``options`` are those of ``Client.enqueue``, as JSON.
+    """A task that is not enqueued yet; ``options`` are the options of ``Client.enqueue``, as JSON.
 
-    Durations are seconds, times are ISO 8601 with a zone. A row that cannot be a task keeps the reason in ``error``.
+    Durations are in seconds, and times are ISO 8601 with a zone. If no task can be made from a row, ``error`` has the
+    reason.
     """
 
     __tablename__ = "fastq_outbox"

@@ -23,11 +23,11 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take all further words unchanged."""
+        """Take all arguments unchanged."""
         parser.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND ...")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Become the command."""
+        """Replace this process by the command."""
         words = _without_djangos(options["words"])
         if not words:
             raise CommandError("name a command, for example: fastq worker")
