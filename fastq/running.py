@@ -64,7 +64,7 @@ class RunningTask(Task):
 
     _message: TaskMessage
     _context: Context
-    # Set only where a task has such a value, so that other tasks need not set None.
+    # These are set only for tasks with such a value, so that other tasks need not set None.
     _rule: Any  # a FailureRule
     _limit: int  # the handler's max_retry, which takes precedence over the message's
     _loop: Resumable[Any]

@@ -23,7 +23,8 @@ local task_prefix, now_ns, due_channel, width = ARGV[1], ARGV[2], ARGV[3], tonum
 
 local has_times, is_repeat, behind, reply, told = width >= 5, width % 2 == 0, width - 1, {}, 0
 
--- A call that only finds tasks to keep ends here, and writes nothing. To ask for rights takes longer than all of it.
+-- A call that only finds tasks to keep ends here, and writes nothing. Asking for rights would take longer than the rest
+-- of the call.
 local passed = 0
 for at = 5, #ARGV, width do
   local state = not is_repeat and ARGV[at + 2] == "keep" and redis.pcall("HGET", task_prefix .. ARGV[at], "state")

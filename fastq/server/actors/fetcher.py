@@ -6,8 +6,8 @@ Writes: pending, active and lease of its queues. If it dies: nothing new is star
 A fetch asks for as many tasks as the pool has room for (``Dispatcher.free``), at most 500, and a call for at most about
 ``MAX_BATCH_BYTES``. A queue that answered "empty" or "paused", or gave all it had to a server with a waker, rests for a
 jittered check interval, or until it is woken; one that fails rests for growing pauses, while the others are served.
-Each node of a cluster is asked by itself.
-A dequeue whose reply was lost may have leased tasks to us; they are found by the score that their leases would have.
+Each node of a cluster gets its own requests. A dequeue whose reply was lost may have leased tasks to us; they are found
+by the score that their leases would have.
 
 A queue with lanes is asked by ``take``. It rests until a lane is due, its bell rings or it has pending tasks.
 """
@@ -315,7 +315,7 @@ class Fetcher(PerNodeActor):
             self._rest(call.queue, NoTasks.EMPTY)
 
     def _has_emptied(self, call: DequeueCall, leased: Leased) -> bool:
-        """Return whether a queue gave all it had, and a waker will tell of more; a polled queue is asked again."""
+        """Return whether a queue gave all its tasks, and a waker will notice more; a polled queue is asked again."""
         if leased.size + leased.dangling == call.most or sum(map(len, leased.messages)) >= MAX_BATCH_BYTES:
             return False
         waker = self._wakers.get(call.queue)

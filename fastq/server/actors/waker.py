@@ -1,7 +1,8 @@
 """The waker of one queue: waits until the queue has tasks, and tells the fetcher.
 
-A queue has a second waker, for its bell. Wakes: only when a dequeue has left nothing; on a queue that is not empty, the
-wait would return at once. Writes: nothing. If it dies, or lacks the right to wait: the fetcher polls.
+A second waker of each queue waits for its bell, while the queue has lanes. Wakes: only when a dequeue has left nothing;
+on a queue that is not empty, the wait would return at once. Writes: nothing. If it dies, or lacks the right to wait:
+the fetcher polls.
 """
 
 import asyncio

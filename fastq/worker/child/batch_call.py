@@ -74,12 +74,13 @@ class BatchCall:
             self.batch: Batch[Any, Any] = Batch(tasks, tasks)
         else:
             items = self._arguments(batching.argument)
-            # They must not keep this call, which has the batch: the cycle would wait for the garbage collector.
+            # ``make_tasks`` must not refer to this call, which refers to the batch: only the garbage collector would
+            # end such a cycle.
             make_tasks = partial(_tasks, batching, messages, contexts, self._places)
             self.batch = Batch(items, make_tasks, batching.env and batching.env())
 
     def _arguments(self, argument: Callable[[bytes], Any]) -> list[Any]:
-        """Return the items that the handler can get, and keep their places. The other tasks have their answers."""
+        """Return the items that the handler can get, and keep their places; other tasks get their answers at once."""
         items, places, messages = [], [], self._messages
         for place in self._places:
             try:

@@ -147,7 +147,7 @@ class HandlerRunner:
         if self._batchings and self._for_batches[message.type]:
             return _only(self.run_batch([data], [context]))
         task = RUNNING_TASKS.make(message, context)
-        CURRENT.set(task)  # a task has a context of its own, so this affects no other task
+        CURRENT.set(task)  # each task runs in a ``contextvars`` context of its own, so no other task sees this
         try:
             outcome = self._mux.dispatch(task.type)(task)
             if outcome is not None and isawaitable(outcome):
