@@ -172,7 +172,7 @@ class TaskFunction(Generic[P, R]):
             task.headers = {**task.headers, **self._headers}
         return task
 
-    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
+    if not TYPE_CHECKING:  # a type checker that sees __getattr__ would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, f"task {self.__dict__.get('type')!r}", name, _ELSEWHERE)

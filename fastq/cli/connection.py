@@ -34,7 +34,7 @@ CONNECTION_NAMES: Final = (
     "insecure",
 )
 RUNNER_NAMES: Final = ("redis", "redis_credentials")
-"""The Redis settings for which commands that run an app have options of their own, and keys in their file."""
+"""The Redis settings that ``fastq-worker`` and similar commands define as their own options and file keys."""
 _FLAGS: Final = frozenset({"cluster", "tls", "insecure"})
 _WITH_USER: Final = frozenset({"redis", "rediss", "redis-cluster", "rediss-cluster"})
 _SECURE: Final = {"redis": "rediss", "redis-cluster": "rediss-cluster", "redis-sentinel": "rediss-sentinel"}

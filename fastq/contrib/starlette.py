@@ -37,7 +37,7 @@ def lifespan(app: App, own: Lifespan | None = None) -> Callable[[Any], AbstractA
 
 
 def client(connection: HTTPConnection) -> AsyncClient:
-    """Return the client of the app that ``lifespan`` was given; for FastAPI's ``Depends``, or with a request."""
+    """Return the client of the app that ``lifespan`` got. Call this with a request, or use FastAPI's ``Depends``."""
     try:
         found: AsyncClient = connection.scope["state"][STATE]
     except KeyError:

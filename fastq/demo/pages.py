@@ -12,7 +12,7 @@ class PagesEndedError(Exception):
 
 
 class Pages:
-    """A ``fastq web`` that runs from ``with`` to its end; ``address`` is its URL."""
+    """A ``fastq web`` that runs during a ``with`` block; ``address`` is its URL."""
 
     address: str
 

@@ -33,7 +33,7 @@ _PREFIX: Final = "demo:"
 
 
 class QueuesInUseError(Exception):
-    """Raised when the queues of the demo hold tasks; it does not touch them."""
+    """Raised when the queues of the demo contain tasks at its start; the demo does not change these tasks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Removes the demo's queues from a Redis that is not its own."""
+"""Removes the demo's queues from the user's Redis; a private Redis of the demo is simply ended."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -53,7 +53,7 @@ class operation(Generic[P, T]):  # noqa: N801 - used as a decorator
     @overload
     def __get__(self, driver: "AsyncDriver", owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, driver: Any, owner: type) -> Any:
-        """Return the definition itself; in the class of a driver, a function has replaced it."""
+        """Return the definition itself. The class of a driver does not call this: it has a function in place of it."""
         return self
 
 
@@ -81,7 +81,7 @@ class stream(Generic[P, T]):  # noqa: N801 - used as a decorator
     @overload
     def __get__(self, driver: "AsyncDriver", owner: type) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, driver: Any, owner: type) -> Any:
-        """Return the definition itself; in the class of a driver, a function has replaced it."""
+        """Return the definition itself. The class of a driver does not call this: it has a function in place of it."""
         return self
 
 
@@ -106,7 +106,7 @@ def _set_name(flow: Callable[..., Any], owner: type, name: str) -> None:
 
 
 class Driver:
-    """The part of a driver that the definitions of methods use: they inherit from it."""
+    """The attributes of a driver that the classes with the inspector's methods use; these classes inherit from it."""
 
     where: str
     """The address of Redis, without secrets."""

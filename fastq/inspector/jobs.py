@@ -77,7 +77,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """An action on one task, and on all of a state; ``states`` are the states in which it is possible."""
+    """An action on one task or on all tasks of a state; it is possible for tasks in one of ``states`` only."""
 
     verb: str
     past: str

@@ -288,7 +288,7 @@ class InlineClient(_InlineTasks, Client):
         """Do nothing."""
 
     def _work(self) -> None:
-        """Run the backlog, unless it is running already and one of its handlers has called this."""
+        """Run the backlog; do nothing if a handler of the backlog calls this, since the backlog runs already."""
         if self._is_running:
             return
         with self._working():
@@ -354,7 +354,7 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
         """Do nothing."""
 
     async def _work(self) -> None:
-        """Run the backlog, unless it is running already and one of its handlers has called this."""
+        """Run the backlog; do nothing if a handler of the backlog calls this, since the backlog runs already."""
         if self._is_running:
             return
         with self._working():

@@ -19,7 +19,7 @@ EndOf: TypeAlias = Callable[[TaskKey], TaskEnd]
 
 
 class InlineWaiter(BlockingWaiter):
-    """The waiter of an ``InlineClient`` and its handles."""
+    """The waiter with which an ``InlineClient`` and its task handles wait for results."""
 
     def __init__(self, end_of: EndOf, drop: Callable[[TaskKey], None]) -> None:
         self._end_of = end_of
@@ -53,7 +53,7 @@ class InlineWaiter(BlockingWaiter):
 
 
 class AsyncInlineWaiter(AsyncWaiter):
-    """The waiter of an ``AsyncInlineClient`` and its handles."""
+    """The waiter with which an ``AsyncInlineClient`` and its task handles wait for results."""
 
     def __init__(self, end_of: EndOf, drop: Callable[[TaskKey], None]) -> None:
         self._end_of = end_of

@@ -281,7 +281,7 @@ def _outcome(kind: EventKind, disposition: Disposition) -> RunOutcome:
         return RunOutcome.REVOKE
     if isinstance(disposition, Archived):
         return RunOutcome.ARCHIVE
-    return RunOutcome.DONE if FATES[type(disposition)].told else RunOutcome.RETRY  # the task comes back
+    return RunOutcome.DONE if FATES[type(disposition)].told else RunOutcome.RETRY  # the task runs again
 
 
 class _Context(Unserved):

@@ -23,7 +23,7 @@ FRESH_S: Final = 5.0
 """How long the result of a lookup is returned to requests with the same key."""
 MOST_LOOKUPS: Final = 12
 MOST_OF_A_USER: Final = 3
-"""The most lookups of one user at a time. Another one ends the lookup that was shown longest ago."""
+"""The most lookups of one user at a time. A further lookup ends the one that the user last viewed longest ago."""
 MOST_KEPT: Final = 40
 """The most lookups that are kept, including those that have ended."""
 MOST_AT_ONCE: Final = 4

@@ -201,7 +201,7 @@ class Celery(ServeMux[RunningTask]):
         except BrokerError as error:
             raise Snooze(f"{link['task']} cannot be sent", after=TRY_LINKS_AGAIN_S) from error
 
-    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
+    if not TYPE_CHECKING:  # a type checker that sees __getattr__ would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_such_attribute(self, "the Celery app of fastq", OF_APP, name)

@@ -126,7 +126,7 @@ class AsyncResult:
     def _handle(self) -> Handle[Any]:
         return Handle(self._app.client._waiter, (*self._key, ""), decode)
 
-    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
+    if not TYPE_CHECKING:  # a type checker that sees __getattr__ would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_such_attribute(self, "an AsyncResult", OF_RESULT, name)

@@ -163,7 +163,7 @@ class Task(Generic[P, R]):
             return None
         return task if task.type == self.name else None
 
-    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
+    if not TYPE_CHECKING:  # a type checker that sees __getattr__ would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             if OF_TASK.get(name, UNKNOWN).level is Level.WORKS:
@@ -227,7 +227,7 @@ class Signature:
         own = {"args": [*self.args], "kwargs": self.kwargs, "immutable": self.immutable}
         return {"task": self.task.name, **own, "options": options}
 
-    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
+    if not TYPE_CHECKING:  # a type checker that sees __getattr__ would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             raise no_such_attribute(self, "a signature", OF_SIGNATURE, name)

@@ -169,7 +169,7 @@ def _key(source: str, queue: str, task_id: str) -> str:
 
 
 def _found(key: str) -> tuple[Inspector, str, str]:
-    """Return the inspector, the queue and the id of a key."""
+    """Return the inspector, the queue and the task id for the key of an admin page."""
     parts = [unquote(part) for part in key.split(":")]
     if len(parts) != 3:
         raise ValueError(f"this is no key of a task: {key!r}")

@@ -17,7 +17,7 @@ class Level(StrEnum):
     WARNING = "warning"
     """There is no fault yet, but there may be one later or for some users."""
     PROBLEM = "problem"
-    """Tasks are lost, stuck or late, or will be after an event that has to be expected."""
+    """Tasks are lost, stuck or late, or will be after an event that can happen at any time."""
     UNSEEN = "unseen"
     """The check was not made."""
 

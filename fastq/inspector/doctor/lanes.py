@@ -14,7 +14,7 @@ from fastq.wire.limit import EACH_LANE, WHOLE_QUEUE, pool_of
 SAMPLED: Final = 100
 SHOWN: Final = 5
 SWEPT_S: Final = 6.0
-"""Within this time, servers add lanes that Go's clients have filled to ``turns``."""
+"""Within this time, servers add a lane to ``turns`` if Go's clients have put tasks into it."""
 
 
 def check_lanes(queues: Sequence[str]) -> Flow[list[Finding]]:

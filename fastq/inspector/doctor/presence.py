@@ -15,7 +15,7 @@ LATELY_S: Final = 3600
 
 
 def stale_before(vitals: Vitals) -> int:
-    """Return the Unix second such that members that expired earlier are stale."""
+    """Return a time in Unix seconds: a member of the registry that expired before it is stale."""
     return int(vitals.redis_now_s) - STALE_S
 
 
