@@ -40,8 +40,9 @@ async def use_lanes(world: "World", machine: Machine) -> None:
     draw = Random(f"{world.seed} {machine}")
     client, inspector = AsyncClient(world.url, timeout=10), AsyncInspector(world.url)
     changing = asyncio.gather(_change_limits(world, inspector, Random(f"{world.seed} {machine} limits")))
-    for number in range(world.size.of(TASKS)):
-        await asyncio.sleep(draw.expovariate(2.0))
+    tasks = world.size.of(TASKS)
+    for number in range(tasks):
+        await asyncio.sleep(draw.expovariate(2.0) + world.size.calm_before(number, tasks))
         await _put(world, client, f"l{number:03}", draw)
     world.are_limits_final = True
     await changing

@@ -34,11 +34,11 @@ def reports(*args: str) -> list[dict[str, Any]]:
 @pytest.mark.slow
 def test_the_promises_hold() -> None:
     jobs = str(len(os.sched_getaffinity(0)))
-    short = reports("--size", "short", "--seed", "31", "--count", "170", "--jobs", jobs)
-    full = reports("--tasks", "40", "--seed", "1", "--count", "30", "--jobs", jobs)  # some without a fault for long
+    short = reports("--size", "short", "--seed", "11", "--count", "190", "--jobs", jobs)
+    full = reports("--tasks", "40", "--seed", "1", "--count", "10", "--jobs", jobs)  # some without a fault for long
     assert sorted(one["seed"] for one in (*short, *full)) == list(range(1, 201))
     assert [one for one in (*short, *full) if one["broken"]] == []
-    assert sum(one["faults"] >= 10 for one in short) > 160  # of those that are drawn, some strike the dead
+    assert sum(one["faults"] >= 10 for one in short) > 180  # of those that are drawn, some strike the dead
     assert min(one["simulated_s"] for one in short) >= 30
     assert min(one["faults"] for one in full) < 3
 

@@ -109,10 +109,8 @@ class World:
         self.actors = ACTORS | {"laner": use_lanes} if site.has_lanes else ACTORS
         self.limits = LimitWatch(self) if site.has_lanes else None
         site.begin(self.network, self.history)
-        within_s, number = size.tasks / RATE + 20, Random(f"{seed} count").choice(size.counts)
-        drawn = draw_faults(seed, [*SERVERS, PRODUCER, *self.actors], within_s, number)
-        drawn = [one.cut_at(size.longest_s) for one in drawn + site.draw_faults(seed, within_s)]
-        self.faults = sorted(drawn) if faults is None else faults
+        machines = [*SERVERS, PRODUCER, *self.actors]
+        self.faults = faults_of(seed, size, site, machines) if faults is None else faults
         self.loop.set_exception_handler(self._raised)
         self.queues = list(QUEUES)
         self.queue_of: dict[str, str] = {}
@@ -238,7 +236,7 @@ class World:
         draw = Random(f"{self.seed} producer")
         client = AsyncClient(self.url, timeout=10)
         for number in range(self.size.tasks):
-            await asyncio.sleep(draw.expovariate(RATE))
+            await asyncio.sleep(draw.expovariate(RATE) + self.size.calm_before(number, self.size.tasks))
             await self._enqueue(client, f"t{number:04}", draw)
         await client.close()
 
@@ -438,6 +436,13 @@ class World:
             "rolled back": len(history.rolled_back),
             "leases": sum(isinstance(one, Placed) and one.is_taken for one in history.lanes),
         }
+
+
+def faults_of(seed: int, size: Size, site: Site, machines: list[str]) -> list[Fault]:
+    """Draw the faults of a run: those of all sites, and those of its own."""
+    within_s, number = size.tasks / RATE + 20, Random(f"{seed} count").choice(size.counts)
+    drawn = draw_faults(seed, machines, within_s, number) + site.draw_faults(seed, within_s)
+    return sorted(one.cut_at(size.longest_s) for one in drawn)
 
 
 def name_of(task: Any) -> str:
