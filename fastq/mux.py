@@ -408,7 +408,7 @@ class ServeMux(Generic[TaskT]):
         self._handlers[pattern] = registered
         self._routes = {}  # some of the cached types may now belong to the new pattern
         if not pattern[-1].isalnum():
-            self._noted.add(pattern)  # it ends in a separator, so it is meant as a prefix
+            self._noted.add(pattern)  # meant as a prefix, or a full name: it ends in NUL
 
     def _route(self, task_type: str) -> Handler[TaskT]:
         """Find the handler of a type that is not cached, and cache it while there is room."""

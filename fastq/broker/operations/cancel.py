@@ -113,7 +113,7 @@ def cancel_task(task: SubmitKey) -> Flow[None]:
 
 
 def _delete(task: SubmitKey, state: TaskState, seen_at: str = "") -> Operation[object]:
-    """Delete a task in a state, with its unique lock; if the result is a str, it says why the task was not deleted."""
+    """Delete a task if it is in ``state``, with its unique lock; a str as the result says why it was not deleted."""
     queue, task_id, submit = task
     waiting = keys.pending(queue), keys.scheduled(queue), keys.retry(queue)
     ended = keys.archived(queue), keys.completed(queue)

@@ -85,7 +85,7 @@ class Line(Tap):
         self._transport.write(packed[0] if len(packed) == 1 else b"".join(packed))
 
     async def go_on(self, piece: Any) -> None:
-        """Send another part of the commands, once the parts before it have gone."""
+        """Send another part of the commands, once most before it has gone."""
         await self._writer.drain()
         if self._transport.is_closing():
             raise ConnectionError("it was closed meanwhile")

@@ -48,7 +48,7 @@ cdef int PATIENT_TASKS = 16
 # While every child has this share of its backlog, no tasks are requested. They would come in calls of one or two tasks
 # each, and the calls would cost more than the tasks.
 cdef double ENOUGH = 0.75
-# A child whose backlog has grown by less than this gets the next task, too: waking another child costs as much.
+# The child chosen last is chosen again until its backlog has grown by this: waking another costs as much.
 cdef int64_t RUN_NS = 100_000
 # How long no tasks are requested after a task could not be passed on, for lack of descriptors or memory.
 cdef int64_t SHORTAGE_NS = 1_000_000_000

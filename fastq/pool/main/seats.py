@@ -4,7 +4,8 @@ A child that has run its share of tasks or has grown too big leaves: it gets no 
 while it works on those it has. The successor takes over only when all of these have ended, so that there are never more
 running handlers than seats. A child of an older import of the app leaves once its successor is ready. One successor
 starts at a time. A child with a device ends before its successor starts, since the device may have no memory for both.
-A reload empties one such seat at a time. It does not wait for a seat whose last child could not start.
+A reload empties one such seat at a time. It does not wait for a seat whose last child
+could not start, unless the reload has emptied that seat.
 """
 
 import time

@@ -32,7 +32,7 @@ class Heartbeater(Actor):
 
     name = "heartbeater"
     tick_limit_s = 20.0
-    """Well within a lease."""
+    """Less than a lease."""
 
     def __init__(
         self,

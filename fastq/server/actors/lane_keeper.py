@@ -67,7 +67,7 @@ class LaneKeeper(Actor):
         self.wake()
 
     async def tick(self) -> float | None:
-        """Read whether there are rules where they may have changed, and sweep the queues with lanes when it is time."""
+        """Read which of the queues to look at have rules, and sweep the queues with lanes when it is time."""
         if not self._has_looked:
             self._to_look_at.update(self._queues)
         await self._look()

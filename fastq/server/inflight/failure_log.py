@@ -31,7 +31,7 @@ _LINE_KINDS: Final = {end: _LineKind(fate.word, fate.level) for end, fate in FAT
 
 
 class FailureLog:
-    """The lines about failed tasks.
+    """The lines about tasks that did not simply succeed.
 
     For each type, error class and disposition, at most ten lines are written in ten seconds. No line has a payload.
     """
