@@ -192,8 +192,9 @@ def test_a_host_that_can_be_no_name_is_told_as_trouble(url: str, db: Redis) -> N
     ],
 )
 def test_a_server_that_is_none_is_named_without_its_password(
-    url: str, db: Redis, path: str, said: str, caplog: pytest.LogCaptureFixture
+    url: str, db: Redis, path: str, said: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("fastq.web.prometheus.LIMIT_S", PATIENCE_S)
     with Client(url) as client:
         client.enqueue("t", queue="q")
     with wrong_server() as (host, asked):

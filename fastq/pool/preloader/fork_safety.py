@@ -11,9 +11,11 @@ import signal
 import socket
 import stat
 import threading
+import time
 from collections.abc import Iterable
 
 _REMEDY = "or use --start-method spawn"
+_ENDED_S = 0.1  # the system may list a thread for a moment after it was joined
 
 
 def open_descriptors() -> set[int]:
@@ -105,7 +107,10 @@ def _about_threads() -> list[str]:
             f"its import started the thread{'s' if ours[1:] else ''} {names}, which forked children do not have: start "
             f"threads in @mux.child_start, {_REMEDY}"
         )
-    others = _thread_ids() - {os.getpid()} - {thread.native_id for thread in ours}
+    known = {os.getpid(), *(thread.native_id for thread in ours)}
+    until_s = time.monotonic() + _ENDED_S
+    while (others := _thread_ids() - known) and time.monotonic() < until_s:
+        time.sleep(_ENDED_S / 10)
     if not others:
         return lines
     if _is_mapped("libgomp"):

@@ -47,7 +47,9 @@ async def test_a_long_payload_is_scrolled_and_shown_in_part(fastq: Fastq) -> Non
         client.enqueue("big", json.dumps([f"item {n:06}" for n in range(20_000)]).encode(), task_id="big")
     async with driven(fastq.url) as dash:
         await dash.sees("default")
-        await dash.press("enter", "enter")
+        await dash.press("enter")
+        await dash.sees("▸ big")
+        await dash.press("enter")
         await dash.sees("item 000000", "Payload  293.0 kB")
         await dash.press("pagedown", "j", "space")
         await dash.sees("item 0000", no="Queue ")
