@@ -1,7 +1,8 @@
 """Reads the lines that ``task_lines`` writes, one task each.
 
-The task is restored from ``message``, ``fields``, ``score`` and ``unique_until``. The other fields of a line must agree
-with these four, so that an edit of another field is not silently ignored.
+The task is restored from ``message``, ``fields``, ``score`` and ``unique_until``, in the place that ``queue`` and
+``state`` name. The other fields of a line must agree with these, so that an
+edit of another field is not silently ignored.
 """
 
 import base64

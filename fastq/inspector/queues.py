@@ -127,8 +127,9 @@ class QueueMethods(Driver):
     @action
     def set_max_pending(self, queue: str, max_pending: int | None) -> Flow[None]:
         """Limit a queue to ``max_pending`` pending tasks: fastq's clients then refuse to enqueue more. None removes the
-        limit. The queue need not exist yet. A client that has just enqueued to the queue may take 10 s to learn of its
-        first limit; a change of a limit, and its removal, apply at once.
+        limit. Tasks by key, in lanes or groups, scheduled tasks and ticks are not refused. The queue need not exist
+        yet. A client that has just enqueued to the queue may take 10 s to learn of its first limit; a change of a
+        limit, and its removal, apply at once.
         """
         most = None if max_pending is None else check_count(max_pending, "max_pending", MAX_PENDING)
         yield set_max_pending(check_queue(queue), most)

@@ -197,7 +197,7 @@ class Engine:
             self._record(enqueued)
 
     def _settle(self, task: TickTask, outcome: Outcome) -> bool:
-        """Record the result of a tick's task, call the hook, and return whether this scheduler enqueued the task."""
+        """Record the result of a tick's task; return whether it was enqueued here. ``TAKEN`` calls no hook."""
         entry, attempt, info = task.entry, task.attempt, task.info
         if isinstance(outcome, BrokerError):
             self._fail(task, outcome)

@@ -135,7 +135,7 @@ def _are_many(failed: int, runs: int) -> bool:
 
 
 def _since(past: RunHistory) -> str:
-    """Return a text that says for how long runs have been failing; minutes without a run do not count."""
+    """Return a text that says for how long runs have been failing; minutes without a run do not end that time."""
     begin: RunStats | None = None
     for point in reversed(past.points):
         if point.processed and point.failed < FAILED_SHARE * point.processed:

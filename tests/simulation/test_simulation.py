@@ -55,7 +55,7 @@ def test_the_same_seed_is_the_same_world() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", EASY)
 def test_a_planted_mistake_is_found(mistake: str) -> None:
-    assert simulate("--plant", mistake, "--count", "20")[-1] == "1 of 1 mistakes found"
+    assert simulate("--plant", mistake, "--count", "40")[-1] == "1 of 1 mistakes found"
 
 
 def test_each_mistake_can_be_planted() -> None:
