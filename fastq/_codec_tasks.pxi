@@ -18,6 +18,8 @@ def decode_task_messages(list data not None):
     cdef TaskMessage msg
     cdef PyObject *last = NULL
     for one in data:
+        if one is None:
+            raise TypeError("a message is bytes, not None")
         msg = decode(PyBytes_AS_STRING(one), PyBytes_GET_SIZE(one))
         messages.append(msg)
         if msg.slots[TYPE] != last:  # most messages share one object

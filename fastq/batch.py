@@ -57,8 +57,10 @@ class Batch(list[T], Generic[T, Env]):
         env: Any = None,
     ) -> None:
         super().__init__(items)
-        # A function is called once they are asked for: few handlers of typed tasks do, and they cost much.
-        self._made = contexts
+        if callable(contexts):
+            self._make_contexts = contexts  # called when they are asked for: few handlers do, and they cost much
+        else:
+            self.contexts = tuple(contexts)
         self.env: Env = env
         self._size = len(self)
         self._told: dict[int, BaseException] = {}
@@ -98,7 +100,7 @@ class Batch(list[T], Generic[T, Env]):
 
         def __getattr__(self, name: str) -> Any:
             if name == "contexts":
-                made = tuple(self._made() if callable(self._made) else self._made)
+                made = tuple(self._make_contexts())
                 return self.__dict__.setdefault(name, made)  # the same for all threads
             raise no_attribute(self, "a Batch", name, _ELSEWHERE)
 

@@ -38,6 +38,7 @@ def lane_keys(queue: str, without: Sequence[str] = ()) -> tuple[str, ...]:
 
 def in_lanes(operation: Operation[T], queue: str, lanes: Sequence[str] = ()) -> Operation[T]:
     """Return the twin of an operation for a queue with lanes; that of ``done`` is told the lane of each task."""
+    assert (operation.name == "done") is bool(lanes), "only done is told lanes"
     twin = SCRIPTS[f"{operation.name}_lanes"]
     has_turns = TWINS[operation.name].has_turns
     more = lane_keys(queue, without=operation.keys) if has_turns else (keys.limits(queue),)

@@ -28,7 +28,7 @@ class Tap(asyncio.Protocol):
     def __init__(self, connection: Any) -> None:
         self._parser = connection._parser
         self._reader = Reader(protocolError=InvalidResponse, replyError=self._parser.parse_error, notEnoughData=MORE)
-        self._transport: asyncio.Transport = connection._writer.transport
+        self._transport = _transport_of(connection)
         self._streams = cast("asyncio.StreamReaderProtocol", self._transport.get_protocol())
         self._transport.set_protocol(self)
 
@@ -181,8 +181,12 @@ class Line(Tap):
 
 def line_of(connection: Any) -> Line:
     """Return the line of a connected redis-py asyncio connection, the same one each time."""
-    writer = connection._writer
-    if writer is None:
-        raise ConnectionError("it was closed meanwhile")
-    protocol = writer.transport.get_protocol()
+    protocol = _transport_of(connection).get_protocol()
     return protocol if isinstance(protocol, Line) else Line(connection)
+
+
+def _transport_of(connection: Any) -> asyncio.Transport:
+    if connection._writer is None:
+        raise ConnectionError("it was closed meanwhile")
+    transport: asyncio.Transport = connection._writer.transport
+    return transport

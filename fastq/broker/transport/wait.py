@@ -164,7 +164,11 @@ class _Line:
         """Switch to RESP3, in which messages come between replies, and to tracking; raise Redis' errors."""
         for words in (("HELLO", "3"), ("CLIENT", "TRACKING", "ON")):
             await connection.send_command(*words)
-            await connection.read_response(disable_decoding=True, disconnect_on_error=False, timeout=ANSWER_WITHIN_S)
+            reply = await connection.read_response(
+                disable_decoding=True, disconnect_on_error=False, timeout=ANSWER_WITHIN_S
+            )
+            if reply is None:  # otherwise its reply would be taken for that of the next request
+                raise TimeoutError(f"no answer to {words[0]}")
 
     async def _listen(self, connection: Any, ear: "_Ear") -> None:
         """Keep the connection until it ends or the sentinels name another master; raise why it ended.

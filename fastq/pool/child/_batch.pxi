@@ -1,10 +1,18 @@
 # A batch in the child: several attempts, one call. Included by work.pyx.
 
-cdef int read_data(Work work, Attempt task, const char *data, Py_ssize_t size, bint is_batch) except -1:
-    """Copy the bytes of a task, or those of each task of a batch, out of memory that is not the child's."""
+cdef int read_record(Work work, Attempt task, Record *record, bint is_batch) except -1:
+    """Copy the bytes of a task, or those of each task of a batch, out of the ring."""
     if is_batch:
-        return read_batch(work, task, data)
-    task.data = PyBytes_FromStringAndSize(data, size)
+        return read_batch(work, task, record.data)
+    task.data = PyBytes_FromStringAndSize(record.data, record.size)
+    return 0
+
+
+cdef int read_segment(Work work, Attempt task, bytes data, bint is_batch) except -1:
+    """Take what came in a segment of its own: a task as it is, without a copy, or each task of a batch."""
+    if is_batch:
+        return read_batch(work, task, PyBytes_AS_STRING(data))
+    task.data = data
     return 0
 
 
@@ -67,6 +75,17 @@ cdef int open_batch(Work work, Attempt first) except -1:
 
 
 cdef int finish_batch(Work work, Attempt first, uint32_t kind, object answer) except -1:
+    """End the tasks of a batch, and take them apart: attempts are no objects of the garbage collector."""
+    cdef Attempt task
+    try:
+        return end_tasks(work, first, kind, answer)
+    finally:
+        for task in first.followers:
+            task.leader = None
+        first.followers = first.called = None
+
+
+cdef int end_tasks(Work work, Attempt first, uint32_t kind, object answer) except -1:
     """End the tasks of a batch, the first one last.
 
     If the runner answered None, all are done. The main process then takes the end of the first task as the end of every
@@ -85,9 +104,6 @@ cdef int finish_batch(Work work, Attempt first, uint32_t kind, object answer) ex
             work.finish_one(task, kind, its.get(task, None if answers is not None else answer), is_silent)
     is_late = first not in called
     work.finish_one(first, kind, (EventKind.TIMEOUT, NOT_BEGUN) if is_late else its.get(first, None if answers is not None else answer))
-    for task in first.followers:
-        task.leader = None
-    first.followers = first.called = None
     return 0
 
 

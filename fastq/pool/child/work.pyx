@@ -308,7 +308,7 @@ cdef class Work:
                 task.deadline_ns = deadline_of(task.started_ns, record.a, record.b)
             self.slots.begin(row, task.seq, task.started_ns, task.deadline_ns)
             if record.flags & SEGMENT == 0:
-                read_data(self, task, record.data, record.size, is_batch)
+                read_record(self, task, record, is_batch)
         self.tasks.advance(record)
         self.tasks.publish_head()
         if record.flags & SEGMENT:
@@ -320,7 +320,7 @@ cdef class Work:
                     self.give_back(task)
                 return None
             if ours:
-                read_data(self, task, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), is_batch)
+                read_segment(self, task, data, is_batch)
         if ours and is_batch:
             open_batch(self, task)
         self.has_begun |= ours

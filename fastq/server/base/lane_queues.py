@@ -1,4 +1,4 @@
-"""The queues of a server that have lanes; for these, the twins of scripts are sent."""
+"""The queues of a server that have lanes; for these, the twins of scripts are sent (of ``done`` by the ack planner)."""
 
 from collections.abc import Sequence
 from typing import Any, Final

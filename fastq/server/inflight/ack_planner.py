@@ -80,6 +80,8 @@ def plan_acks(
         by_lane = lanes is not None and (queue in lanes or queue in lanes.unknown)
         for side, part in _parts(kind, group, seq_range, is_near=is_near):
             lane_of = [task.view.group_key for task in part] if by_lane and kind is Done else None
+            if lane_of and sum(map(len, lane_of)) > MAX_CALL_BYTES:
+                lane_of = None  # the next look at full lanes finds the places free
             terms = Terms(queue, now_ns, now, owner, done_owner, side, lane_of)
             calls.append(AckCall(kind.operation(dispositions(part), terms), part))
     return calls

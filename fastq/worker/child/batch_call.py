@@ -74,10 +74,13 @@ class BatchCall:
             self.batch: Batch[Any, Any] = Batch(tasks, tasks)
         else:
             items = self._arguments(batching.argument)
+            env = self._env(batching.env) if batching.env and items else None
+            if not self._places:
+                items = []
             # ``make_tasks`` must not refer to this call, which refers to the batch: only the garbage collector would
             # end such a cycle.
             make_tasks = partial(_tasks, batching, messages, contexts, self._places)
-            self.batch = Batch(items, make_tasks, batching.env and batching.env())
+            self.batch = Batch(items, make_tasks, env)
 
     def _arguments(self, argument: Callable[[bytes], Any]) -> list[Any]:
         """Return the items that the handler can get, and keep their places; other tasks get their answers at once."""
@@ -88,12 +91,26 @@ class BatchCall:
             except (TaskTimeout, TaskCanceled):
                 raise  # raised only once, since it is meant for the whole call
             except BaseException as error:  # noqa: BLE001 - the task fails alone, whatever the error is
-                context = self._contexts[place]
-                self._answer(place, self._failed(RunningTask(messages[place], context), error, context))
+                self._refuse(place, error)
                 continue
             places.append(place)
         self._places = places
         return items
+
+    def _env(self, env: Callable[[], Any]) -> Any:
+        """Return the app's ``env``; without it, all tasks get their answers at once."""
+        try:
+            return env()
+        except (TaskTimeout, TaskCanceled):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as if each task had met it alone
+            for place in self._places:
+                self._refuse(place, error)
+            self._places = []
+
+    def _refuse(self, place: int, error: BaseException) -> None:
+        context = self._contexts[place]
+        self._answer(place, self._failed(RunningTask(self._messages[place], context), error, context))
 
     def _answer(self, place: int, answer: Answer) -> None:
         self._answers[place] = answer

@@ -194,7 +194,7 @@ def test_a_sentinel_that_answers_beside_a_silent_one_is_asked_again(way: str) ->
 
         wait_until(is_answered)
         assert type(errors[-1]) is BrokerConnectionError
-        assert searches_seen(silent) > ATTEMPTS  # more than one more where the other one was late at first
+        assert ATTEMPTS < searches_seen(silent) <= 2 * ATTEMPTS  # two more or so where the other one was late at first
 
 
 # Which answer is the latest ------------------------------------------------------------------------------------------

@@ -338,6 +338,21 @@ def test_a_redis_that_says_nothing_is_given_up(
     run(test)
 
 
+def test_a_redis_that_does_not_answer_its_first_words_is_given_up(
+    db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.broker.transport.wait.ANSWER_WITHIN_S", 0.02)
+
+    async def test() -> None:
+        with faulty_proxy(shared_server.socket_path, Fault("HELLO", Act.SWALLOW)) as proxy:
+            async with watch_at(proxy.url) as watch:
+                with pytest.raises(BrokerError, match="no answer to HELLO"):
+                    await waiting(watch)
+                assert "EXISTS" not in proxy.names_seen()
+
+    run(test)
+
+
 def test_its_first_words_may_be_answered_later_than_it_asks_an_idle_connection(
     db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

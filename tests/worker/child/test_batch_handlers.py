@@ -221,6 +221,24 @@ def test_what_ends_the_call_while_an_item_is_unpacked_costs_all(error: type[Base
         BatchCall(batching, messages, [FakeContext()] * 2, _never, _never, places=places)
 
 
+def test_where_the_env_is_missing_each_task_fails_by_itself() -> None:
+    app = App()
+
+    @app.lifespan
+    def env() -> Iterator[str]:
+        yield "env"
+
+    @app.task("embed", batch=64)
+    def embed(items: Batch[int]) -> None:
+        raise AssertionError("there is no env")
+
+    data = [encoded(type="embed", payload=embed.task(1).payload), encoded(type="embed", payload=b"[]")]
+    answers = HandlerRunner(app, Hooks()).run_batch(data, [FakeContext()] * 2)  # its child has not started
+    assert answers is not None
+    assert [answer and answer[0] for answer in answers] == [EventKind.FAILED, EventKind.SKIP_RETRY]
+    assert b"lifespan" in answers[0][1]
+
+
 def test_contexts_of_typed_items_are_made_once_they_are_asked_for() -> None:
     app, kept = App(), list[Batch[int]]()
 
