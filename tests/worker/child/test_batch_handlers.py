@@ -236,6 +236,7 @@ def test_where_the_env_is_missing_each_task_fails_by_itself() -> None:
     answers = HandlerRunner(app, Hooks()).run_batch(data, [FakeContext()] * 2)  # its child has not started
     assert answers is not None
     assert [answer and answer[0] for answer in answers] == [EventKind.FAILED, EventKind.SKIP_RETRY]
+    assert answers[0] is not None
     assert b"lifespan" in answers[0][1]
 
 
