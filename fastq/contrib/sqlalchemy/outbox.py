@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from fastq.client import Client
 from fastq.common.clock import at_unix_ns
-from fastq.contrib.sqlalchemy.tables import OutboxTask, new_id
+from fastq.contrib.sqlalchemy.tables import OutboxTask
 from fastq.enqueueing.producer import compose
 from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError
 from fastq.info import TaskInfo
@@ -32,7 +32,7 @@ _log = logging.getLogger("fastq.outbox")
 
 
 class Relayed(NamedTuple):
-    """The result of a call of ``relay``: how many tasks are in their queues, and how many rows cannot be tasks."""
+    """The result of a call of ``relay``: how many tasks are in their queues, and how many rows cannot be enqueued."""
 
     sent: int
     refused: int
@@ -41,24 +41,25 @@ class Relayed(NamedTuple):
 def add_to_outbox(session: Session | AsyncSession, task: Task, **options: Unpack[EnqueueOptions]) -> str:
     """Have a task enqueued by ``fastq outbox`` if the transaction of a session is committed; return the task's id.
 
-    The options and their errors are those of ``Client.enqueue``; ``process_in`` counts from now.
+    The options and their errors for bad input are those of ``Client.enqueue``; ``process_in`` counts from now. The id
+    of a task with a key is its key.
     """
     if not isinstance(task, Task):
         raise TypeError(f"add_to_outbox takes a fastq.Task, as a typed task's task(...) makes it, not {task!r}")
     made = with_options(task, check_options(options))
-    options_as_json = _as_json(made)
-    task_id: str = options_as_json.pop("task_id", None) or new_id()
-    session.add(OutboxTask(task_id=task_id, type=made.type, payload=made.payload, options=options_as_json))
-    return task_id
+    _, info = compose(made, {}, time.time_ns())  # refuses options that do not go together, and too long a message
+    session.add(OutboxTask(task_id=info.id, type=made.type, payload=made.payload, options=_as_json(made)))
+    return info.id
 
 
 def relay(engine: Engine, client: Client, at_once: int = AT_ONCE) -> Relayed:
     """Enqueue the oldest tasks of the outbox, and delete their rows in one transaction.
 
     A task is enqueued under the id in its row. If an interrupted relay has already enqueued it, the id conflicts, and
-    the task counts as sent. A task whose unique lock is held counts as sent, too. If no task can be made from a row,
-    the error is stored in the row, and the row is not read again. If Redis fails, all rows stay, and ``BrokerError`` is
-    raised. Several relays may run at once; then tasks may be enqueued in another order.
+    the task counts as sent. A task whose unique lock is held counts as sent, too. A task with a key is put by its key
+    again. If no task can be made from a row, or its key belongs to a task that cannot be replaced, the error is stored
+    in the row, and the row is not read again. If Redis fails, all rows stay, and ``BrokerError`` is raised. Several
+    relays may run at once; then tasks may be enqueued in another order.
     """
     with Session(engine) as session, session.begin():
         waiting = select(OutboxTask).where(OutboxTask.error.is_(None)).order_by(OutboxTask.id).limit(at_once)
@@ -69,26 +70,37 @@ def relay(engine: Engine, client: Client, at_once: int = AT_ONCE) -> Relayed:
                 tasks.append(_task_of(row))
                 rows.append(row)
             except (TypeError, ValueError) as error:
-                row.error, refused = str(error), refused + 1
-                _log.error("row %s of %s is no task: %s", row.id, OutboxTask.__tablename__, error)
-        for result in client.enqueue_many(tasks):
-            if not isinstance(result, TaskInfo | TaskIDConflictError | DuplicateTaskError):
+                refused += _refuse(row, error)
+        sent = []
+        for row, result in zip(rows, client.enqueue_many(tasks), strict=True):
+            if isinstance(result, TaskIDConflictError) and row.options.get("key"):
+                refused += _refuse(row, result)  # another task has the key, and cannot be replaced
+            elif isinstance(result, TaskInfo | TaskIDConflictError | DuplicateTaskError):
+                sent.append(row.id)
+            else:
                 raise result
-        session.execute(delete(OutboxTask).where(OutboxTask.id.in_([row.id for row in rows])))
-    return Relayed(len(rows), refused)
+        session.execute(delete(OutboxTask).where(OutboxTask.id.in_(sent)))
+    return Relayed(len(sent), refused)
+
+
+def _refuse(row: OutboxTask, error: Exception) -> int:
+    """Store in a row why it is not tried again; return 1, the number of rows refused."""
+    row.error = str(error)
+    _log.error("row %s of %s cannot be enqueued: %s", row.id, OutboxTask.__tablename__, error)
+    return 1
 
 
 def _as_json(task: Task) -> dict[str, Any]:
     """Return the checked options of a task as JSON, which ``_task_of`` reads."""
-    options = dict(task.options)
+    options = {name: value for name, value in task.options.items() if name != "task_id"}  # it has a column of its own
     kind, process_ns = options.pop("process", ("", 0))
     if kind:
         at = at_unix_ns(process_ns) if kind == "at" else datetime.now(UTC) + timedelta(microseconds=process_ns / 1000)
         options["process_at"] = at.isoformat()
     if "deadline" in options:
         options["deadline"] = at_unix_ns(options["deadline"] * _NS).isoformat()
-    if "unique" in options:
-        options["unique"] /= _NS
+    for name in {"unique", "latest"} & options.keys():
+        options[name] /= _NS
     if task.headers:
         options["headers"] = dict(task.headers)
     return options
@@ -98,11 +110,13 @@ def _task_of(row: OutboxTask) -> Task:
     """Return the task of a row; ``TypeError`` or ``ValueError`` if it cannot be one."""
     if not isinstance(row.options, Mapping):
         raise TypeError(f"options must be a JSON object, not {row.options!r}")
-    options: Any = {"retention": KEPT_S, **row.options}
+    # The id of a task with a key is the key, and a completed task does not keep another from being put by its key.
+    own: dict[str, Any] = {} if row.options.get("key") else {"task_id": row.task_id}
+    options: Any = {**({"retention": KEPT_S} if own else {}), **row.options, **own}
     for name in _TIMES:
         if isinstance(options.get(name), str):
             options[name] = datetime.fromisoformat(options[name])
-    task = Task(row.type, row.payload or None, **{**options, "task_id": row.task_id})
+    task = Task(row.type, row.payload or None, **options)
     compose(task, {}, time.time_ns())  # options that contradict each other would fail the tasks of other rows, too
     return task
 

@@ -1,6 +1,7 @@
 """The outbox on SQLite and a real Redis: what a transaction writes is enqueued once, and only if it is committed."""
 
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ pytest.importorskip("sqlalchemy")
 from sqlalchemy import Engine, create_engine, func, select
 from sqlalchemy.orm import Session
 
-from fastq import BrokerConnectionError, Client, Inspector, Task, TaskState
+from fastq import App, BrokerConnectionError, Client, Inspector, Task, TaskState
 from fastq.contrib.sqlalchemy import OutboxTask, Relayed, add_to_outbox, metadata, relay
 from fastq.contrib.sqlalchemy.outbox import Relay
 from fastq.errors import FastqError
@@ -138,6 +139,59 @@ def test_bad_tasks_are_refused_when_they_are_added(engine: Engine) -> None:
         with pytest.raises(ValueError, match="retention"):
             add_to_outbox(session, Task("mail:send"), retention=-1)
         assert not session.new
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"unique_key": "ada"}, "unique_key='ada' needs unique"),
+        ({"until": "start"}, "until='start' needs unique"),
+        ({"if_there": "replace"}, "if_there='replace' needs key"),
+        ({"latest": 5}, "needs key"),
+        ({"priority": 1}, "priority=1 needs lane"),
+        ({"lane": "a", "group": "b"}, "lane='a' and group='b' exclude each other"),
+        ({"key": "k1", "task_id": "t1"}, "key='k1' does not go with task_id"),
+        ({"key": "k1", "if_there": "postpone"}, "postpone"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_go_together_are_refused_when_they_are_added(
+    engine: Engine, options: dict[str, Any], words: str
+) -> None:
+    with Session(engine) as session:
+        with pytest.raises(ValueError, match=re.escape(words)):
+            add_to_outbox(session, Task("mail:send"), **options)
+        assert not session.new
+
+
+def test_a_task_with_a_key_is_enqueued_by_its_key(engine: Engine, client: Client, url: str) -> None:
+    app = App()
+
+    @app.task("crm.sync", key="crm:{user}", if_there="replace")
+    def sync(user: int, version: int) -> None: ...
+
+    with Session(engine) as session, session.begin():
+        ids = [add_to_outbox(session, sync.task(42, version=version)) for version in (1, 2)]
+        ids.append(add_to_outbox(session, Task("mail:send"), key="k1"))
+        late = {"key": "k2", "if_there": "postpone", "process_in": 7200, "latest": 3600}
+        ids.append(add_to_outbox(session, Task("mail:send"), **late))  # type: ignore[arg-type]  # of several types
+    assert ids == ["crm:42", "crm:42", "k1", "k2"]
+    assert relay(engine, client) == Relayed(4, 0)
+    with Inspector(url) as inspector:
+        synced, kept, postponed = (inspector.get_task_info("default", task_id) for task_id in ("crm:42", "k1", "k2"))
+    assert (synced.type, synced.payload) == ("crm.sync", sync.task(42, version=2).payload)
+    assert (kept.state, kept.retention) == (TaskState.PENDING, timedelta(0))
+    assert postponed.next_process_at is not None
+    assert postponed.next_process_at < datetime.now(UTC) + timedelta(hours=1.5)
+
+
+def test_a_key_that_cannot_be_had_is_told_of_in_the_row(engine: Engine, client: Client) -> None:
+    client.enqueue("mail:send", task_id="k1", group="mails")
+    with Session(engine) as session, session.begin():
+        add_to_outbox(session, Task("mail:send"), key="k1", if_there="replace")
+    assert relay(engine, client) == Relayed(0, 1)
+    with Session(engine) as session:
+        assert "task_id='k1'" in (session.scalars(select(OutboxTask)).one().error or "")
 
 
 def test_the_command_empties_the_outbox(engine: Engine, database: str, client: Client, url: str) -> None:
