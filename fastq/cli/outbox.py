@@ -30,7 +30,7 @@ RELAY: Final = "fastq.contrib.sqlalchemy.outbox"
     metavar="SECONDS",
     help="how often to look for new tasks",
 )
-@click.option("--burst", is_flag=True, help="end once the outbox is empty; a failure ends it, too")
+@click.option("--burst", is_flag=True, help="end once the outbox is empty; a failure or a full queue ends it, too")
 @pass_session
 def outbox(session: Session, database: str, interval: float, burst: bool) -> None:
     """Enqueue the tasks of the table fastq_outbox of DATABASE, until a signal.
@@ -51,12 +51,13 @@ def outbox(session: Session, database: str, interval: float, burst: bool) -> Non
 
 
 def _run(session: Session, relay: Any, interruption: Interruption, interval_s: float | None) -> None:
-    """Relay until a signal, or without an interval until the outbox is empty."""
+    """Relay until a signal, or without an interval until no row is left but those of full queues."""
     failure, total = "", 0
+    full: tuple[str, ...] = ()
     while True:
         interruption.check()
         try:
-            sent, refused = relay.run()
+            sent, refused, now_full = relay.run()
         except FastqError as error:
             if interval_s is None:
                 raise
@@ -69,9 +70,18 @@ def _run(session: Session, relay: Any, interruption: Interruption, interval_s: f
             session.notes.say("works again")
             failure = ""
         total += sent
+        if now_full != full and interval_s is not None:
+            session.notes.say(_waiting(now_full) if now_full else "no queue is full any more")
+        full = now_full
         if sent or refused:
             continue
         if interval_s is None:
             session.screen.say(f"{total} tasks enqueued")
+            if full:
+                raise FastqError(_waiting(full))
             return
         interruption.wait(interval_s)
+
+
+def _waiting(full: tuple[str, ...]) -> str:
+    return f"tasks wait for room in queue {', '.join(map(repr, full))}"

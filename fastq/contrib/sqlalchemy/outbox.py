@@ -2,11 +2,11 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, Final, NamedTuple, TypeAlias, Unpack
 
-from sqlalchemy import Engine, create_engine, delete, select
+from sqlalchemy import Engine, create_engine, delete, func, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
@@ -15,7 +15,7 @@ from fastq.client import Client
 from fastq.common.clock import at_unix_ns
 from fastq.contrib.sqlalchemy.tables import OutboxTask
 from fastq.enqueueing.producer import compose
-from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError
+from fastq.errors import BrokerError, DuplicateTaskError, FastqError, QueueFullError, TaskIDConflictError
 from fastq.info import TaskInfo
 from fastq.options import EnqueueOptions, check_options
 from fastq.task import Task, with_options
@@ -25,17 +25,26 @@ AT_ONCE: Final = 500
 KEPT_S: Final = 3600
 """How long a completed task without a retention is kept: if its row is relayed again, the id is still taken."""
 
+DEFAULT: Final = "default"
+"""The queue of a task that names none."""
+
 _NS: Final = 1_000_000_000
 _TIMES: Final = ("deadline", "process_at")
+
+_Pair: TypeAlias = tuple[OutboxTask, Task]
 
 _log = logging.getLogger("fastq.outbox")
 
 
 class Relayed(NamedTuple):
-    """The result of a call of ``relay``: how many tasks are in their queues, and how many rows cannot be enqueued."""
+    """The result of a call of ``relay``: how many tasks are in their queues, and how many rows cannot be enqueued.
+
+    ``full`` names the queues that are full, whose other rows wait.
+    """
 
     sent: int
     refused: int
+    full: tuple[str, ...] = ()
 
 
 def add_to_outbox(session: Session | AsyncSession, task: Task, **options: Unpack[EnqueueOptions]) -> str:
@@ -58,29 +67,73 @@ def relay(engine: Engine, client: Client, at_once: int = AT_ONCE) -> Relayed:
     A task is enqueued under the id in its row. If an interrupted relay has already enqueued it, the id conflicts, and
     the task counts as sent. A task whose unique lock is held counts as sent, too. A task with a key is put by its key
     again. If no task can be made from a row, or its key belongs to a task that cannot be replaced, the error is stored
-    in the row, and the row is not read again. If Redis fails, all rows stay, and ``BrokerError`` is raised. Several
-    relays may run at once; then tasks may be enqueued in another order.
+    in the row, and the row is not read again. The rows of a full queue stay for a later call, and those behind them are
+    read. If Redis fails, ``BrokerError`` is raised once the rows of the tasks that were enqueued are deleted; the other
+    rows stay. Several relays may run at once; then tasks may be enqueued in another order.
     """
+    sent = refused = 0
+    full: set[str] = set()
+    failure: BrokerError | None = None
     with Session(engine) as session, session.begin():
-        waiting = select(OutboxTask).where(OutboxTask.error.is_(None)).order_by(OutboxTask.id).limit(at_once)
-        rows, tasks = [], []
-        refused = 0
-        for row in session.scalars(waiting.with_for_update(skip_locked=True)):
-            try:
-                tasks.append(_task_of(row))
-                rows.append(row)
-            except (TypeError, ValueError) as error:
-                refused += _refuse(row, error)
-        sent = []
-        for row, result in zip(rows, client.enqueue_many(tasks), strict=True):
+        is_new = True  # at first, and while queues turn out to be full, so that rows of other queues are left to read
+        while is_new and failure is None and sent + refused < at_once:
+            pairs, bad = _read(session, full, at_once - sent - refused)
+            known = len(full)
+            put, unput, failure = _put(client, pairs, full)
+            session.execute(delete(OutboxTask).where(OutboxTask.id.in_(put)))
+            sent, refused, is_new = sent + len(put), refused + bad + unput, len(full) > known
+    if failure is not None:
+        raise failure
+    return Relayed(sent, refused, tuple(sorted(full)))
+
+
+def _read(session: Session, full: Set[str], at_most: int) -> tuple[list[_Pair], int]:
+    """Return the oldest rows and their tasks, but none of full queues; also how many rows were refused."""
+    waiting = select(OutboxTask).where(OutboxTask.error.is_(None)).order_by(OutboxTask.id).limit(at_most)
+    if full:
+        waiting = waiting.where(func.coalesce(OutboxTask.options["queue"].as_string(), DEFAULT).not_in(full))
+    pairs, refused = [], 0
+    for row in session.scalars(waiting.with_for_update(skip_locked=True)):
+        try:
+            pairs.append((row, _task_of(row)))
+        except (TypeError, ValueError) as error:
+            refused += _refuse(row, error)
+    return pairs, refused
+
+
+def _put(client: Client, pairs: Sequence[_Pair], full: set[str]) -> tuple[list[int], int, BrokerError | None]:
+    """Enqueue tasks, except those of full queues, and add to ``full`` those that turn out to be.
+
+    Return the ids of the rows whose tasks are in their queues, how many rows were refused, and the failure of Redis.
+    """
+    sent: list[int] = []
+    refused = 0
+    while pairs:
+        ended: BrokerError | None = None
+        try:
+            results: Sequence[Any] = client.enqueue_many([task for _, task in pairs])
+        except BrokerError as error:  # of a full queue, too; then the tasks behind the results were not tried
+            results, ended = error.results or (), error
+        for (row, _), result in zip(pairs, results, strict=False):
             if isinstance(result, TaskIDConflictError) and row.options.get("key"):
                 refused += _refuse(row, result)  # another task has the key, and cannot be replaced
             elif isinstance(result, TaskInfo | TaskIDConflictError | DuplicateTaskError):
                 sent.append(row.id)
-            else:
-                raise result
-        session.execute(delete(OutboxTask).where(OutboxTask.id.in_(sent)))
-    return Relayed(len(sent), refused)
+        found = set()
+        for result in (*results, ended):
+            if isinstance(result, QueueFullError):
+                found.add(result.queue)
+            elif isinstance(result, BrokerError):
+                return sent, refused, result
+        found -= full
+        full |= found
+        pairs = [pair for pair in pairs[len(results) :] if _queue_of(pair[1]) not in full] if found else []
+    return sent, refused, None
+
+
+def _queue_of(task: Task) -> str:
+    queue: str = task.options.get("queue", DEFAULT)
+    return queue
 
 
 def _refuse(row: OutboxTask, error: Exception) -> int:

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 pytest.importorskip("sqlalchemy")
 
 from sqlalchemy import Engine, create_engine, func, select
 from sqlalchemy.orm import Session
 
-from fastq import App, BrokerConnectionError, Client, Inspector, Task, TaskState
+from fastq import App, BrokerConnectionError, BrokerError, Client, Inspector, Task, TaskState
 from fastq.contrib.sqlalchemy import OutboxTask, Relayed, add_to_outbox, metadata, relay
 from fastq.contrib.sqlalchemy.outbox import Relay
 from fastq.errors import FastqError
@@ -192,6 +193,80 @@ def test_a_key_that_cannot_be_had_is_told_of_in_the_row(engine: Engine, client: 
     assert relay(engine, client) == Relayed(0, 1)
     with Session(engine) as session:
         assert "task_id='k1'" in (session.scalars(select(OutboxTask)).one().error or "")
+
+
+def fill(engine: Engine, *queues: str) -> None:
+    with Session(engine) as session, session.begin():
+        for number, queue in enumerate(queues):
+            add_to_outbox(session, Task("mail:send", number), queue=queue)
+
+
+def test_rows_of_a_full_queue_wait_in_order_and_those_behind_them_are_relayed(
+    engine: Engine, client: Client, url: str
+) -> None:
+    fill(engine, "a", "full", "full", "full", "b", "full", "c")
+    with Inspector(url) as inspector:
+        inspector.set_max_pending("full", 1)
+        assert relay(engine, client, at_once=4) == Relayed(4, 0, ("full",))
+        assert rows(engine) == 3
+        assert relay(engine, client, at_once=2) == Relayed(0, 0, ("full",))
+        fill(engine, "c")
+        assert relay(engine, client, at_once=2) == Relayed(1, 0, ("full",))
+        inspector.set_max_pending("full", None)
+        assert relay(engine, client) == Relayed(3, 0)
+        tasks = inspector.list_tasks("full", TaskState.PENDING)
+    assert sorted(task.payload for task in tasks) == [b"1", b"2", b"3", b"5"]
+    assert_enqueued(client, "mail:send", queue="c", count=2)
+
+
+def test_a_task_that_was_enqueued_beside_a_full_queue_is_never_enqueued_again(
+    engine: Engine, client: Client, url: str
+) -> None:
+    fill(engine, "full", "full", "free")
+    with Inspector(url) as inspector:
+        inspector.set_max_pending("full", 1)
+        assert relay(engine, client) == Relayed(2, 0, ("full",))
+        inspector.delete_all_tasks("free", TaskState.PENDING)
+        assert relay(engine, client) == Relayed(0, 0, ("full",))
+    assert_enqueued(client, "mail:send", queue="free", count=0)
+
+
+def test_a_full_queue_of_the_clients_own_limit_does_not_hold_others(engine: Engine, url: str) -> None:
+    fill(engine, *["full"] * 3, "free")
+    with Client(url, max_pending=1, full_timeout=0) as client:
+        client.enqueue("mail:send", queue="full")
+        assert relay(engine, client) == Relayed(1, 0, ("full",))
+    assert rows(engine) == 3
+
+
+def test_what_was_enqueued_before_redis_failed_is_deleted(engine: Engine, client: Client, url: str) -> None:
+    fill(engine, "a", "b", "b")
+    with redis.Redis.from_url(url) as raw:
+        raw.set("asynq:{b}:pending", "no list")  # its script fails, and that of the other queue does not
+        with pytest.raises(BrokerError, match="WRONGTYPE"):
+            relay(engine, client)
+        assert rows(engine) == 2
+        raw.delete("asynq:{b}:pending")
+    assert relay(engine, client) == Relayed(2, 0)
+    assert_enqueued(client, "mail:send", queue="b", count=2)
+
+
+def test_the_command_says_which_queues_are_full(engine: Engine, database: str, url: str) -> None:
+    fill(engine, "full", "full", "free")
+    with Inspector(url) as inspector:
+        inspector.set_max_pending("full", 1)
+        text = "tasks wait for room in queue 'full'"
+        assert text in Fastq(url).failure("outbox", database, "--burst")
+        assert rows(engine) == 1
+        command = [sys.executable, "-m", "fastq", "--redis", url, "outbox", database, "--interval", "0.01"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            assert text in process.stderr.readline()
+            inspector.set_max_pending("full", None)
+            assert "no queue is full" in process.stderr.readline()
+            process.terminate()
+            _, said = process.communicate(timeout=90)
+    assert (process.returncode, said, rows(engine)) == (0, "", 0)
 
 
 def test_the_command_empties_the_outbox(engine: Engine, database: str, client: Client, url: str) -> None:
