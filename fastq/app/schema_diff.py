@@ -2,10 +2,12 @@
 queues while workers are replaced, so a worker must accept tasks that were enqueued before it was deployed.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 Schema = Mapping[str, Any]
+Fault: TypeAlias = "str | tuple[Schema, Schema, str]"
+"""A breaking change in words, or two nested schemas that have some, and their path."""
 
 _AT_LEAST: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _AT_MOST: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
@@ -31,21 +33,40 @@ class _Comparison:
 
     def __init__(self, old: Schema, new: Schema) -> None:
         self._old, self._new = old, new
-        self._seen: set[tuple[int, int]] = set()
+        self._counts: dict[tuple[int, int], int] = {}
+        self._pairs: dict[tuple[int, int], tuple[Schema, Schema]] = {}
 
     def breaks(self) -> list[str]:
-        """Return the breaking changes, each with its path."""
-        return list(self._compare(self._old, self._new, "$"))
+        """Return the breaking changes, each with its path; those of a nested class only at its first path."""
+        # Classes may hold each other, so each is compared with what is known of the others until nothing changes. The
+        # counts begin at 0 and only grow, so this ends.
+        before = None
+        list(self._compare(self._old, self._new, "$"))
+        while before != self._counts:
+            before = self._counts.copy()
+            for pair, (old, new) in list(self._pairs.items()):
+                self._counts[pair] = sum(1 for _ in self._simple(old, new, ""))
+        return list(self._told(self._compare(self._old, self._new, "$"), set()))
 
-    def _compare(self, old: Schema, new: Schema, path: str) -> Iterator[str]:
+    def _told(self, faults: Iterable[Fault], told: set[tuple[int, int]]) -> Iterator[str]:
+        for fault in faults:
+            if isinstance(fault, str):
+                yield fault
+                continue
+            old, new, path = fault
+            if (id(old), id(new)) not in told:
+                told.add((id(old), id(new)))
+                yield from self._told(self._simple(old, new, path), told)
+
+    def _compare(self, old: Schema, new: Schema, path: str) -> Iterator[Fault]:
         ours, theirs = _alternatives(old, self._old), _alternatives(new, self._new)
         if not any(_is_anything(each) for each in theirs):
             for each in ours:
                 yield from self._best(each, theirs, path)
 
-    def _best(self, old: Schema, news: list[Schema], path: str) -> Iterator[str]:
-        """Yield the breaking changes of the best alternative; nothing if an alternative accepts all that the old schema
-        did.
+    def _best(self, old: Schema, news: list[Schema], path: str) -> Iterator[Fault]:
+        """Yield the breaking changes of the alternative that has the fewest; none if one accepts all that the old did.
+        Alternatives with the old one's tag come first.
         """
         if _is_anything(old):
             yield f"{path} took anything, and is {_words(news)} now"
@@ -54,14 +75,19 @@ class _Comparison:
         if not alike:
             yield f"{path} no longer takes {_words([old])}, but {_words(news)}"
             return
-        faults = [list(self._simple(old, new, path)) for new in alike]
-        yield from min(faults, key=len)
+        # A class with the same tag is the one meant, even if another would have fewer changes besides its tag.
+        ranks = [((count := self._count(old, new)) > 0, _tags(new) != _tags(old), count) for new in alike]
+        if (nearest := min(ranks))[0]:
+            yield old, alike[ranks.index(nearest)], path
 
-    def _simple(self, old: Schema, new: Schema, path: str) -> Iterator[str]:
-        """Compare two schemas of one type each; a recursive class is compared only once."""
-        if (id(old), id(new)) in self._seen:
-            return
-        self._seen.add((id(old), id(new)))
+    def _count(self, old: Schema, new: Schema) -> int:
+        """Return how many breaking changes of two schemas of one type each are known; nested schemas count as one."""
+        pair = id(old), id(new)
+        self._pairs.setdefault(pair, (old, new))
+        return self._counts.setdefault(pair, 0)
+
+    def _simple(self, old: Schema, new: Schema, path: str) -> Iterator[Fault]:
+        """Compare two schemas of one type each."""
         yield from _choices_gone(old, new, path)
         yield from (f"{path} has {name} {new[name]!r} now" for name in _bounds(old, new))
         if "object" in _kind(old):
@@ -69,7 +95,7 @@ class _Comparison:
         if "array" in _kind(old):
             yield from self._arrays(old, new, path)
 
-    def _objects(self, old: Schema, new: Schema, path: str) -> Iterator[str]:
+    def _objects(self, old: Schema, new: Schema, path: str) -> Iterator[Fault]:
         ours, theirs = old.get("properties", {}), new.get("properties", {})
         for name in new.get("required", ()):
             if name not in old.get("required", ()):
@@ -84,7 +110,7 @@ class _Comparison:
             before = old.get("additionalProperties", {})
             yield from self._compare(before if isinstance(before, Mapping) else {}, rest, f"{path}.*")
 
-    def _arrays(self, old: Schema, new: Schema, path: str) -> Iterator[str]:
+    def _arrays(self, old: Schema, new: Schema, path: str) -> Iterator[Fault]:
         ours, theirs = old.get("prefixItems", ()), new.get("prefixItems", ())
         for place, (mine, its) in enumerate(zip(ours, theirs, strict=False)):
             yield from self._compare(mine, its, f"{path}[{place}]")
@@ -130,6 +156,12 @@ def _kind(schema: Schema) -> frozenset[str]:
 
 def _choices(schema: Schema) -> list[Any] | None:
     return [schema["const"]] if "const" in schema else schema.get("enum")
+
+
+def _tags(schema: Schema) -> dict[str, Any]:
+    """Return the properties that have only one value, as the tag of a class in a union has."""
+    choices = {name: _choices(each) for name, each in schema.get("properties", {}).items()}
+    return {name: only[0] for name, only in choices.items() if only and len(only) == 1}
 
 
 def _type_of(value: Any) -> str:

@@ -168,3 +168,80 @@ def test_names_that_are_gone_are_found_unless_they_are_aliases() -> None:
     assert breaking_changes(old, schema(text, "c", aliases=["a", "b"])) == [
         "a: $.a no longer takes integer, but string"
     ]
+
+
+def of_type(a: Any) -> dict[str, Any]:
+    def take(a: Any) -> None: ...
+
+    take.__annotations__ = {"a": a, "return": None}
+    return schema(take)
+
+
+def tagged(x: Any) -> tuple[Any, Any]:
+    """Return two tagged classes with a field of the same class, which has ``x`` of a given type."""
+    inner = msgspec.defstruct("D", [("x", x)])
+    first, second = (msgspec.defstruct(name, [("d", inner)], tag=True) for name in "AB")
+    return first, second
+
+
+def test_a_nested_change_is_found_behind_each_union() -> None:
+    (a, b), (new_a, new_b) = tagged(int), tagged(str)
+    found = ["t: $.a.d.x no longer takes integer, but string"]
+    assert breaking_changes(of_type(b), of_type(new_b)) == found
+    assert breaking_changes(of_type(b), of_type(new_a | new_b)) == found
+    assert breaking_changes(of_type(a | b), of_type(new_b | new_a)) == found
+    assert breaking_changes(of_type(b), of_type(a | b)) == []
+
+
+class Leaf(msgspec.Struct, tag=True):
+    x: int
+
+
+class NewLeaf(msgspec.Struct, tag="Leaf"):
+    x: str
+
+
+class Plus(msgspec.Struct, tag=True):
+    left: "Plus | Minus | Leaf"
+    right: "Plus | Minus | Leaf"
+
+
+class Minus(msgspec.Struct, tag=True):
+    of: "Minus | Plus | Leaf"
+
+
+class NewPlus(msgspec.Struct, tag="Plus"):
+    left: "NewPlus | NewMinus | NewLeaf"
+    right: "NewPlus | NewMinus | NewLeaf"
+
+
+class NewMinus(msgspec.Struct, tag="Minus"):
+    of: "NewMinus | NewPlus | NewLeaf"
+
+
+def test_a_change_among_recursive_classes_is_found_once() -> None:
+    assert breaking_changes(of_type(Plus), of_type(NewMinus | NewPlus)) == [
+        "t: $.a.left.of.x no longer takes integer, but string"
+    ]
+    assert breaking_changes(of_type(Plus | Minus), of_type(Minus | Plus)) == []
+
+
+def test_many_classes_that_hold_each_other_are_compared_in_time() -> None:
+    names = [f"C{number}" for number in range(12)]
+    refs = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
+
+    def root(last: str) -> dict[str, Any]:
+        defs: dict[str, Any] = {
+            name: {
+                "type": "object",
+                "properties": {"type": {"const": name}, "left": refs, "right": refs},
+                "required": ["type", "left", "right"],
+            }
+            for name in names
+        }
+        defs[names[-1]]["properties"]["x"] = {"type": last}
+        return {"tasks": {"t": {"aliases": [], "payload": {**refs, "$defs": defs}}}}
+
+    found = breaking_changes(root("integer"), root("string"))
+    assert [text.rpartition(".")[2] for text in found] == ["x no longer takes integer, but string"]
+    assert breaking_changes(root("integer"), root("integer")) == []
