@@ -8,7 +8,7 @@ from typing import Final
 from fastq.text.human import clean, size
 
 MOST_SHOWN: Final = 65_536
-"""The largest number of bytes shown."""
+"""The most bytes of a dump, and the most characters of other lines."""
 MOST_PARSED: Final = 1_000_000
 MOST_INDENTED: Final = 20
 ROW: Final = 16
@@ -17,21 +17,20 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 def shown_lines(data: bytes) -> list[str]:
-    """Format bytes as lines; if there are too many bytes, the first ones and the total."""
-    lines = list(_lines(data))
-    if len(data) > MOST_SHOWN:
-        lines.append(f"… the first {size(MOST_SHOWN)} of {size(len(data))}")
-    return lines
-
-
-def _lines(data: bytes) -> Iterator[str]:
+    """Format bytes as lines; if there are too many, the first ones, and a note of what is missing."""
     text = _text_of(data)
     if text is None:
-        yield from _dump(data[:MOST_SHOWN])
-    elif len(data) <= MOST_PARSED and _is_json(text):
-        yield from _cut(map(clean, _set(text)))
+        lines, is_cut = list(_dump(data[:MOST_SHOWN])), False
+        is_partial = len(data) > MOST_SHOWN
     else:
-        yield from _cut(clean(line.expandtabs()) for line in text.splitlines())
+        is_partial = len(data) > MOST_PARSED
+        is_json = not is_partial and _is_json(text)
+        lines, is_cut = _cut(map(clean, _set(text) if is_json else map(str.expandtabs, text.splitlines())))
+    if is_cut:
+        lines.append(f"… the first {MOST_SHOWN:,} characters as shown here, of {size(len(data))} in all")
+    elif is_partial:
+        lines.append(f"… the first {size(MOST_SHOWN)} of {size(len(data))}")
+    return lines
 
 
 def _text_of(data: bytes) -> str | None:
@@ -77,14 +76,16 @@ def _indent(depth: int) -> str:
     return "  " * min(depth, MOST_INDENTED)
 
 
-def _cut(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the lines up to ``MOST_SHOWN`` characters."""
+def _cut(lines: Iterator[str]) -> tuple[list[str], bool]:
+    """Return the lines up to ``MOST_SHOWN`` characters, and whether there are more."""
+    kept: list[str] = []
     left = MOST_SHOWN
     for line in lines:
-        yield line[:left]
+        if len(line) > left or not left:
+            return [*kept, line[:left]] if left else kept, True
+        kept.append(line)
         left -= len(line)
-        if left <= 0:
-            return
+    return kept, False
 
 
 def _dump(data: bytes) -> Iterator[str]:

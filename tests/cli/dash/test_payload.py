@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastq.cli.dash.payload import MOST_SHOWN, shown_lines
+from fastq.text.human import size
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -73,8 +74,25 @@ def test_nothing_upsets_a_terminal(data: bytes) -> None:
 )
 def test_of_much_the_beginning_is_shown(data: bytes) -> None:
     *lines, last = shown_lines(data)
-    assert last.startswith("… the first 64.0 kB of ")
+    assert last.startswith(("… the first 64.0 kB of ", "… the first 65,536 characters as shown here, of "))
     if data[0]:
         assert MOST_SHOWN / 3 < sum(map(len, lines)) <= MOST_SHOWN
     else:
         assert len(lines) == MOST_SHOWN / 16
+
+
+@pytest.mark.parametrize(
+    "data",
+    [json.dumps(list(range(10_000))).encode(), b"[" * 900 + b"]" * 900, b"\x01" * 30_000],
+    ids=["many lines", "deep", "control characters"],
+)
+def test_what_grows_when_it_is_set_is_not_cut_silently(data: bytes) -> None:
+    *lines, last = shown_lines(data)
+    assert len(data) < MOST_SHOWN
+    assert sum(map(len, lines)) == MOST_SHOWN
+    assert last == f"… the first 65,536 characters as shown here, of {size(len(data))} in all"
+
+
+def test_what_just_fits_has_no_note() -> None:
+    assert shown_lines(b"x" * MOST_SHOWN) == ["x" * MOST_SHOWN]
+    assert shown_lines(b"x" * (MOST_SHOWN - 1) + b"\ny\n")[-1] == "y"
