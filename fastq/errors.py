@@ -206,7 +206,8 @@ class LaneStateError(QueueStateError):
         self.queue = queue
         self.lane = lane
         self.paused = paused
-        FastqError.__init__(self, f"lane is {'already' if paused else 'not'} paused (queue={queue!r}, lane={lane!r})")
+        what = "already paused" if paused else "not paused itself; `fastq lane ls` shows what else pauses it"
+        FastqError.__init__(self, f"lane is {what} (queue={queue!r}, lane={lane!r})")
 
 
 class QueuePausedError(QueueStateError):

@@ -115,7 +115,7 @@ class LaneMethods(Driver):
 
     @action
     def resume_lane(self, queue: str, lane: str) -> Flow[None]:
-        """Let servers start tasks of a lane again; ``LaneStateError`` if it is not paused."""
+        """Undo ``pause_lane``; ``LaneStateError`` if this very name is not paused."""
         return _pause(queue, lane, Change.RESUME)
 
 

@@ -212,7 +212,7 @@ def test_a_pause_keeps_the_limit_and_ends_with_it(ask: Ask, queue: Seeded) -> No
     assert queue.db.hget(keys.limits(Q), "acme") == b"3:0:1:1:paused"
     ask("resume_lane", Q, "acme")
     assert queue.db.hget(keys.limits(Q), "acme") == b"3:0:1:1"
-    with pytest.raises(LaneStateError, match=r"lane is not paused \(queue='default', lane='acme'\)"):
+    with pytest.raises(LaneStateError, match=r"not paused itself; .*lane ls.*\(queue='default', lane='acme'\)"):
         ask("resume_lane", Q, "acme")
 
 

@@ -83,7 +83,7 @@ def test_limits_are_set_and_removed_and_lanes_paused(served: Served, url: str) -
     [
         ("limit", {"lane": "acme", "limit": "two"}, "'two' in 'two' is no part of a limit"),
         ("limit", {"lane": "a*", "limit": "2"}, "'a*' is neither a lane"),
-        ("resume", {"lane": "acme"}, "lane is not paused"),
+        ("resume", {"lane": "acme"}, "lane is not paused itself; `fastq lane ls` shows what else pauses it"),
         ("pause", {}, "the form names no lane"),
         ("pause", {"lane": ""}, "no lane is named; a queue as a whole has a pause of its own"),
     ],
