@@ -1,4 +1,4 @@
-"""The safe repairs: each script checks again, atomically, before it repairs."""
+"""The safe repairs: each script checks again, atomically, before it repairs; only ``_enlist`` does not check."""
 
 import math
 from collections.abc import Callable, Sequence
