@@ -25,11 +25,14 @@ AT_ONCE: Final = 500
 KEPT_S: Final = 3600
 """How long a completed task without a retention is kept: if its row is relayed again, the id is still taken."""
 
-DEFAULT: Final = "default"
+DEFAULT_QUEUE: Final = "default"
 """The queue of a task that names none."""
 
 _NS: Final = 1_000_000_000
 _TIMES: Final = ("deadline", "process_at")
+
+_IN_QUEUE: Final = (TaskInfo, TaskIDConflictError, DuplicateTaskError)
+"""The results of tasks that are in their queues, enqueued now or before."""
 
 _Pair: TypeAlias = tuple[OutboxTask, Task]
 
@@ -73,7 +76,7 @@ def relay(engine: Engine, client: Client, at_once: int = AT_ONCE) -> Relayed:
     """
     sent = refused = 0
     full: set[str] = set()
-    failure: BrokerError | None = None
+    failure: FastqError | None = None
     with Session(engine) as session, session.begin():
         is_new = True  # at first, and while queues turn out to be full, so that rows of other queues are left to read
         while is_new and failure is None and sent + refused < at_once:
@@ -91,7 +94,7 @@ def _read(session: Session, full: Set[str], at_most: int) -> tuple[list[_Pair], 
     """Return the oldest rows and their tasks, but none of full queues; also how many rows were refused."""
     waiting = select(OutboxTask).where(OutboxTask.error.is_(None)).order_by(OutboxTask.id).limit(at_most)
     if full:
-        waiting = waiting.where(func.coalesce(OutboxTask.options["queue"].as_string(), DEFAULT).not_in(full))
+        waiting = waiting.where(func.coalesce(OutboxTask.options["queue"].as_string(), DEFAULT_QUEUE).not_in(full))
     pairs, refused = [], 0
     for row in session.scalars(waiting.with_for_update(skip_locked=True)):
         try:
@@ -101,10 +104,10 @@ def _read(session: Session, full: Set[str], at_most: int) -> tuple[list[_Pair], 
     return pairs, refused
 
 
-def _put(client: Client, pairs: Sequence[_Pair], full: set[str]) -> tuple[list[int], int, BrokerError | None]:
+def _put(client: Client, pairs: Sequence[_Pair], full: set[str]) -> tuple[list[int], int, FastqError | None]:
     """Enqueue tasks, except those of full queues, and add to ``full`` those that turn out to be.
 
-    Return the ids of the rows whose tasks are in their queues, how many rows were refused, and the failure of Redis.
+    Return the ids of the rows whose tasks are in their queues, how many rows were refused, and any other error.
     """
     sent: list[int] = []
     refused = 0
@@ -117,13 +120,13 @@ def _put(client: Client, pairs: Sequence[_Pair], full: set[str]) -> tuple[list[i
         for (row, _), result in zip(pairs, results, strict=False):
             if isinstance(result, TaskIDConflictError) and row.options.get("key"):
                 refused += _refuse(row, result)  # another task has the key, and cannot be replaced
-            elif isinstance(result, TaskInfo | TaskIDConflictError | DuplicateTaskError):
+            elif isinstance(result, _IN_QUEUE):
                 sent.append(row.id)
         found = set()
         for result in (*results, ended):
             if isinstance(result, QueueFullError):
                 found.add(result.queue)
-            elif isinstance(result, BrokerError):
+            elif isinstance(result, FastqError) and not isinstance(result, _IN_QUEUE):
                 return sent, refused, result
         found -= full
         full |= found
@@ -132,7 +135,7 @@ def _put(client: Client, pairs: Sequence[_Pair], full: set[str]) -> tuple[list[i
 
 
 def _queue_of(task: Task) -> str:
-    queue: str = task.options.get("queue", DEFAULT)
+    queue: str = task.options.get("queue", DEFAULT_QUEUE)
     return queue
 
 
