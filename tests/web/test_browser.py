@@ -330,6 +330,7 @@ def test_the_keyboard_alone_opens_finds_chooses_and_confirms(
         go_to(page, "scheduled")
         page.keyboard.press("Enter")
         expect(page.get_by_role("checkbox", name="Choose k0")).to_be_visible()
+        expect(page.locator("#live")).to_have_text("live")  # the script of the page is there, and takes keys
         for key in "jxjxjx":
             page.keyboard.press(key)
         expect(page.get_by_role("checkbox", checked=True)).to_have_count(3)
