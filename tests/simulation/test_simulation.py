@@ -23,7 +23,8 @@ needs_clocks = pytest.mark.skipif(
 
 def simulate(*args: str) -> list[str]:
     words = [sys.executable, "-m", "tests.simulation", *args]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900).stdout.splitlines()
+    # Two hours: 200 seeds are a minute of an idle machine, and more than a quarter of an hour of a loaded one.
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=7200).stdout.splitlines()
 
 
 def reports(*args: str) -> list[dict[str, Any]]:

@@ -112,7 +112,8 @@ def test_a_task_waits_until_its_checkpoint_is_saved() -> None:
 
 def test_tasks_see_that_they_should_come_to_an_end_also_in_children_that_start_later() -> None:
     async def test() -> None:
-        async with bench(settings(processes=1, max_tasks_per_child=1)) as b:
+        # A task that a slow child has not begun in time would be returned, since this child takes no other.
+        async with bench(settings(processes=1, max_tasks_per_child=1, prefetch_time=600)) as b:
             b.submit(b.task("before", "wait_for_stop"))
             await b.beacon.pids()
             b.pool.announce_stop()
