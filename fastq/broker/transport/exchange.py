@@ -1,8 +1,10 @@
 """A pipeline of operations without the I/O: which commands to send, and what their replies mean.
 
-A script that Redis does not know (after a restart, SCRIPT FLUSH or failover) is sent again as text, once. After a lost
-reply, only an idempotent operation is sent again, while attempts are left. A command that had no effect is sent again:
-a Redis that was loading, busy with a script or without its cluster rejected it, or there was no connection to send it.
+A script that Redis does not know (after a restart, SCRIPT FLUSH or failover) is sent again as text, once. The
+idempotent operations behind it are sent again, too, since they may need what it does: ``put_again`` puts the next run
+of a key only once the script before it has ended the present one. After a lost reply, only an idempotent operation is
+sent again, while attempts are left. A command that had no effect is sent again: a Redis that was loading, busy with a
+script or without its cluster rejected it, or there was no connection to send it.
 """
 
 from collections.abc import Sequence
@@ -83,12 +85,16 @@ class Exchange:
         """Take one reply, error reply, ``NoReply`` or ``Unsent`` for each command, in their order."""
         waiting, self._waiting = self._waiting, []
         self.pause_s = 0.0
+        is_behind = False  # behind a script that Redis did not know
         for (index, as_text), reply in zip(waiting, replies, strict=True):
             operation = self._operations[index]
             if not isinstance(reply, _ODD):
                 self.results[index] = operation.parse(reply)
+                if is_behind and operation.idempotent:
+                    self._waiting.append((index, as_text))
             elif isinstance(reply, NoScriptError) and not as_text:
                 self._waiting.append((index, True))
+                is_behind = True
             elif isinstance(reply, (NoReply, Unsent)):
                 error = transport_error(reply, operation.name, self._where)
                 if isinstance(reply, Unsent):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.operation import Flow, Pause, Soon
+from fastq.broker.operation import Flow, Pause, Soon, together
 from fastq.broker.operations.enqueue import EnqueueBatch, EnqueueOutcome, NewTask, _put_keyed, enqueue_batches
 from fastq.broker.operations.finish import Guard, PutBack, put_back
 from fastq.broker.operations.keyed import Found, KeyTerms, list_again, put_again
@@ -225,6 +225,17 @@ def test_a_lost_task_runs_again_with_the_newer_message(bench: QueueBench) -> Non
     bench.run(put_back("default", [PutBack("k", message("k", payload=b"old"))], NOW_NS, guard))
     bench.run(put_again("default", ["k"], NOW_NS))
     assert (bench.places(), bench.message("k").payload) == ({"pending": ["k"]}, b"new")
+
+
+def test_a_lost_task_gets_the_newer_message_though_redis_has_forgotten_how_to_put_it_back(bench: QueueBench) -> None:
+    let_be(bench, "active")
+    put(bench, new("rerun"))
+    bench.db.script_flush()
+    bench.run(put_again("default", ["k"], NOW_NS))  # the task still runs; Redis knows this script from now on
+    lost = PutBack("k", message("k", payload=b"old"))
+    guard = Guard(OURS, expired_at=NOW_S + 100)
+    bench.drive(together(put_back("default", [lost], NOW_NS, guard), put_again("default", ["k"], NOW_NS)))
+    assert (bench.places(), bench.message("k").payload, behind(bench)) == ({"pending": ["k"]}, b"new", None)
 
 
 @pytest.mark.parametrize("state", ["none", "active"])

@@ -88,6 +88,13 @@ def test_only_the_scripts_that_are_not_known_are_sent_again() -> None:
     assert exchange.results == [b"x", 1, 2]
 
 
+def test_what_may_need_an_unknown_script_is_sent_again_behind_it() -> None:
+    again: Operation[int] = Operation("twice", ("{q}:a",), (7,), int, idempotent=True, script=SCRIPT)
+    exchange, sent, _ = run([READ, CALL, CALL, again], [b"x", NoScriptError("NOSCRIPT"), b"1", b"0"], [b"2", b"3"])
+    assert [words[0] for words in sent[1]] == ["EVAL", "EVALSHA"]
+    assert exchange.results == [b"x", 2, 1, 3]
+
+
 def test_an_error_reply_stands_at_its_operation_and_leaves_the_others_alone() -> None:
     exchange, _, _ = run([READ, WRITE, READ], [b"x", OutOfMemoryError("OOM"), b"y"])
     assert [exchange.results[0], exchange.results[2]] == [b"x", b"y"]
