@@ -75,7 +75,7 @@ class Census:
 
 
 def why_ended(child: Child, *, was_closed: bool) -> str:
-    """Return in one word why a child ended, by its last state."""
+    """Return in one word why a child ended, by its last state, or by why it left."""
     if was_closed:
         return "shutdown"
     match child.state:
@@ -84,11 +84,12 @@ def why_ended(child: Child, *, was_closed: bool) -> str:
         case ChildState.KILLED:
             return "killed"
         case ChildState.EXITING:
-            return _why_replaced(child)
+            return child.why_replaced
     return "crashed"
 
 
-def _why_replaced(child: Child) -> str:
+def why_replaced(child: Child) -> str:
+    """Return in one word why a child that leaves now is replaced."""
     if child.queue.left == 0:
         return "max_tasks"
     if child.queue.is_over_memory or child.is_too_big:

@@ -62,6 +62,7 @@ class Child:
         self.preloader: PreloaderClient | None = None  # the one that forked it
         self.is_outdated = False  # another preloader is in charge, so the child will be replaced
         self.is_too_big = False  # it has grown above memory_limit, so it will be replaced
+        self.why_replaced = ""  # in one word, since it leaves
         self.is_orphan = False  # its preloader is dead and cannot report how it ended
         self.peak_rss = 0
         self.rss = 0  # at the last look

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fastq.pool.main.census import why_replaced
 from fastq.pool.main.child import Child, ChildState
 from fastq.pool.main.config import PoolConfig
 from fastq.pool.main.dispatcher import Dispatcher
@@ -111,6 +112,7 @@ class Seats:
 
     def _retire(self, child: Child) -> None:
         child.state = ChildState.LEAVING
+        child.why_replaced = why_replaced(child)  # only now: a task that it gives back counts no more
         child.queue.set_open(False)
         if child.is_outdated:
             child.queue.announce_stop()  # only now, since the tasks that end because of it may begin elsewhere at once

@@ -1,10 +1,14 @@
 """The numbers of a pool: what its children do, for how long they had tasks, why they ended."""
 
+import os
+import signal
+
 import pytest
 
-from fastq.pool.main.census import Census, why_ended
+from fastq.pool.main.census import Census, why_ended, why_replaced
 from fastq.pool.main.child import Child, ChildState
 from fastq.pool.main.config import PoolConfig
+from fastq.pool.shared.event_kind import EventKind
 from tests.pool.harness import bench, gone, run, settings
 from tests.waiting import until
 
@@ -70,9 +74,10 @@ def test_time_before_a_task_came_is_not_worked() -> None:
 
 def test_children_that_ended_are_counted_by_reason() -> None:
     async def test() -> None:
-        async with bench(settings(max_tasks_per_child=1)) as b:
+        # A child that is slow to begin its one task must not give it back: the next child would end for it, too.
+        async with bench(settings(max_tasks_per_child=1, prefetch_time=600)) as b:
             old = set(b.pool.child_states)
-            await b.run()
+            assert (await b.run()).kind is EventKind.DONE
             await gone(*old)
             await until(lambda: any(b.pool.census().ended.values()))
             found = {reason: number for reason, number in b.pool.census().ended.items() if number}
@@ -80,6 +85,23 @@ def test_children_that_ended_are_counted_by_reason() -> None:
         ended = b.pool.census().ended
         assert {reason for reason, number in ended.items() if number} == {"max_tasks", "shutdown"}
         assert {"crashed", "killed", "start_failed"} <= ended.keys()
+
+    run(test())
+
+
+def test_a_child_that_gives_its_last_task_back_still_leaves_for_that_task() -> None:
+    """It is to be replaced as soon as it has its last task, which another child may run if it is slow to begin it."""
+
+    async def test() -> None:
+        async with bench(settings(max_tasks_per_child=1)) as b:
+            (old,) = b.pool._supervisor.children
+            os.kill(old.pid, signal.SIGSTOP)
+            b.submit(b.task("a"))
+            await until(lambda: old.state is not ChildState.READY and not old.queue.pending)
+            os.kill(old.pid, signal.SIGCONT)
+            await gone(old.pid)
+            await until(lambda: any(b.pool.census().ended.values()))
+            assert {reason for reason, number in b.pool.census().ended.items() if number} == {"max_tasks"}
 
     run(test())
 
@@ -100,12 +122,12 @@ def test_the_last_state_of_a_child_tells_why_it_ended(state: ChildState, why: st
             child.state = state
             assert why_ended(child, was_closed=False) == why
             assert why_ended(child, was_closed=True) == "shutdown"
-            child.state = ChildState.EXITING
+            child.state, child.why_replaced = ChildState.EXITING, why_replaced(child)
             assert why_ended(child, was_closed=False) == "replaced"
             child.is_outdated = True
-            assert why_ended(child, was_closed=False) == "reload"
+            assert why_replaced(child) == "reload"
             child.is_too_big = True
-            assert why_ended(child, was_closed=False) == "max_memory"
+            assert why_replaced(child) == "max_memory"
         finally:
             child.close()
 
