@@ -55,6 +55,11 @@ TWINS: Final[Mapping[str, _Twin]] = {
         ("ended", "all_end", "free_places"),
         tasks='tasks  count ids, then id, lock key for each that has one, then count lanes, "" for none',
     ),
+    "enqueue_tick": _Twin(
+        "-- include: task_prefix",
+        (*_LANES, "rules_of", "lane_rules", "new_lanes", "orders", "rank"),
+        ("tick_in_lane",),
+    ),
     "forward": _Twin(
         "-- include: due_ids", (*_LANES, "rules_of", "lane_rules", "orders", "rank", "lanes_of"), ("turns_of_due",)
     ),

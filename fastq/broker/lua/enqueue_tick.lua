@@ -8,7 +8,7 @@ KEYS[6] groups       asynq:{q}:groups
 KEYS[7] group        asynq:{q}:g:{group}
 KEYS[8] scheduled_groups  asynq:{q}:scheduled_groups
 ARGV[1] by           the id of the entry that asks; each scheduler has its own
-ARGV[2] due          the tick, unix seconds
+ARGV[2] due_s        the tick, unix seconds
 ARGV[3] tick_ttl     seconds for which the tick is known to be done
 ARGV[4] plan         the entry's zone and spec, or "" if later schedulers need not know the last tick
 ARGV[5] last_ttl     seconds for which the last tick is known
@@ -20,15 +20,16 @@ ARGV[10] group_name  or ""
 ARGV[11] lock        key of the unique lock, or ""
 ARGV[12] lock_ttl    seconds
 ARGV[13] due_channel asynq:{q}:due, told the moment of a scheduled task if it is before all in scheduled
+ARGV[14] rank_word   priority of the task in its lane, perhaps a colon and its deadline in unix seconds; 0 for none
 builds  group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 put, also by an earlier sending of this call | 0 id exists | -1 lock held | -2 put by another scheduler
 asynq   none: each of its schedulers enqueues each tick
 ]]
 local tick, last_tick, task = KEYS[1], KEYS[2], KEYS[3]
 local pending, scheduled, groups, group, scheduled_groups = KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local by, due, tick_ttl, plan, last_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local by, due_s, tick_ttl, plan, last_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local state, moment, id, message, group_name = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
-local lock, lock_ttl, due_channel = ARGV[11], ARGV[12], ARGV[13]
+local lock, lock_ttl, due_channel, rank_word = ARGV[11], ARGV[12], ARGV[13], ARGV[14]
 
 local group_prefix = string.sub(group, 1, #group - #group_name)
 -- include: due_times
@@ -52,8 +53,8 @@ end
 
 -- A later scheduler continues after this tick, even if the task was refused because of its id or its lock.
 local function note_last_tick()
-  if plan ~= "" and (not last or tonumber(last) < tonumber(due)) then
-    redis.call("SET", last_tick, due .. ":" .. plan, "EX", last_ttl)
+  if plan ~= "" and (not last or tonumber(last) < tonumber(due_s)) then
+    redis.call("SET", last_tick, due_s .. ":" .. plan, "EX", last_ttl)
   end
 end
 
@@ -80,6 +81,7 @@ else
   redis.call("HSET", task, "msg", message, "state", state)
 end
 if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
+if rank_word ~= "0" then redis.call("HSET", task, "priority", rank_word) end
 if group_name ~= "" then
   redis.call("HSET", task, "group", group_name)
   redis.call("SADD", groups, group_name)

@@ -18,7 +18,7 @@ RULES_CHANGED = "limits"
 """The message on a queue's ``due_channel`` that announces changed rules; all other messages on it are times."""
 
 
-OF_SERVERS: Final = TWINS.keys() - {"done", "park", "schedule"}
+OF_SERVERS: Final = TWINS.keys() - {"done", "enqueue_tick", "park", "schedule"}
 """The twins that servers send in place of plain scripts; the other twins are called by their names."""
 SWEEP: Final = 500
 

@@ -19,6 +19,7 @@ from fastq.broker.operations.enqueue import (
     settle_enqueue,
 )
 from fastq.broker.operations.keyed import found_of, keyed_keys
+from fastq.broker.operations.lanes import in_lanes
 from fastq.common.states import TaskState
 from fastq.wire import keys
 
@@ -77,7 +78,7 @@ def enqueue_tick(tick: NamedTick, batch: EnqueueBatch) -> Operation[Outcome]:
             _keyed_outcome,
             idempotent=True,
         )
-    return scripted(
+    operation = scripted(
         "enqueue_tick",
         (
             *notes,
@@ -92,11 +93,12 @@ def enqueue_tick(tick: NamedTick, batch: EnqueueBatch) -> Operation[Outcome]:
             *(tick.entry_id, tick.due_s, tick.ttl_s, tick.plan, tick.last_ttl_s),
             *(batch.state, _moment(batch, task)),
             *(task.id, task.message, task.group, task.lock, task.lock_ttl_s),
-            keys.due_channel(queue),
+            *(keys.due_channel(queue), task.priority),
         ),
         EnqueueOutcome,
         idempotent=True,
     )
+    return in_lanes(operation, queue) if batch.in_lane else operation
 
 
 def _keyed_outcome(reply: Any) -> Outcome:

@@ -232,9 +232,9 @@ def _in_lane(state: TaskState, *tasks: NewTask) -> Operation[Any]:
     return _operation(EnqueueBatch(Q, state, tasks, NOW_NS, in_lane=True))
 
 
-def _tick(state: TaskState, task: NewTask) -> Operation[Any]:
+def _tick(state: TaskState, task: NewTask, *, in_lane: bool = False) -> Operation[Any]:
     tick = NamedTick("name", "entry", NOW_S, 100, "plan", 100)
-    return enqueue_tick(tick, EnqueueBatch(Q, state, [task], NOW_NS))
+    return enqueue_tick(tick, EnqueueBatch(Q, state, [task], NOW_NS, in_lane))
 
 
 def _keyed_tick(task_id: str, if_there: str, run_at_s: int = 0) -> Operation[Any]:
@@ -344,6 +344,11 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
         _tick(TaskState.PENDING, _new("x", lock=_IN["lock"], lock_ttl_s=60)),
         _tick(TaskState.SCHEDULED, _new("x", run_at_s=NOW_S + 1, **_IN)),
         _tick(TaskState.AGGREGATING, _new("x", **_IN)),
+    ],
+    "enqueue_tick_lanes": [
+        _tick(TaskState.SCHEDULED, _new("x", run_at_s=NOW_S + 1, **_IN), in_lane=True),
+        _tick(TaskState.AGGREGATING, _new("x", **{**_IN, "group": "pool:a"}, priority=3), in_lane=True),
+        _tick(TaskState.AGGREGATING, _new("x", group="new"), in_lane=True),
     ],
     "examine_again": [examine_again(Q, "0")],
     "examine_leases": [examine_leases(Q, "0", NOW_S - 50)],

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from fastq.broker.operations.dequeue import take
 from fastq.broker.operations.enqueue import EnqueueBatch, EnqueueOutcome, NewTask
 from fastq.broker.operations.ticks import LastTick, NamedTick, enqueue_tick, enqueue_ticks, read_last_tick
 from fastq.common.states import TaskState
@@ -29,8 +30,10 @@ def tick(entry_id: str = "one", *, due_s: int = NOW_S, plan: str = "UTC @daily")
     return NamedTick("nightly", entry_id, due_s, ttl_s=3600, plan=plan, last_ttl_s=7200)
 
 
-def batch(task_id: str = "a", state: TaskState = TaskState.PENDING, **how: Any) -> EnqueueBatch:
-    return EnqueueBatch("default", state, [NewTask(task_id, message(task_id), **how)], NOW_NS)
+def batch(
+    task_id: str = "a", state: TaskState = TaskState.PENDING, *, in_lane: bool = False, **how: Any
+) -> EnqueueBatch:
+    return EnqueueBatch("default", state, [NewTask(task_id, message(task_id), **how)], NOW_NS, in_lane)
 
 
 def test_the_first_to_ask_enqueues_the_task_of_a_tick(bench: QueueBench) -> None:
@@ -51,6 +54,36 @@ def test_who_asks_again_hears_what_he_did_even_when_the_task_has_run(bench: Queu
     bench.db.delete(keys.task("default", "a"), keys.pending("default"), LOCK)
     assert bench.run(enqueue_tick(tick(), batch("a", lock=LOCK, lock_ttl_s=60))) is EnqueueOutcome.ENQUEUED
     assert bench.places() == {}
+
+
+def test_a_task_in_a_lane_makes_the_queue_one_with_lanes_and_gets_a_turn(bench: QueueBench) -> None:
+    asked = enqueue_tick(tick(), batch("a", TaskState.AGGREGATING, group="x", in_lane=True))
+    assert bench.run(asked) is EnqueueOutcome.ENQUEUED
+    assert bench.db.hgetall(keys.limits("default")) == {b"*": b"0:0:1:1"}
+    assert bench.db.zrange(keys.turns("default"), 0, -1) == [b"x"]
+    assert bench.db.llen(keys.bell("default")) == 1
+    (taken,) = bench.run(take("default", 10, "1000.5")).leased.ids
+    assert taken == b"a"
+    assert bench.run(asked) is EnqueueOutcome.ENQUEUED, "an earlier sending has put it"
+    assert bench.scores("g:x") == {}
+
+
+def test_a_task_has_its_priority_in_its_lane_also_when_it_is_scheduled(bench: QueueBench) -> None:
+    for at, (task_id, priority) in enumerate([("a", 0), ("b", 5), ("c", "-1:1772452860")]):
+        lane = batch(task_id, TaskState.AGGREGATING, group="x", priority=priority, in_lane=True)
+        assert bench.run(enqueue_tick(tick(due_s=NOW_S + at), lane)) is EnqueueOutcome.ENQUEUED
+    assert bench.scores("g:x") == {"b": NOW_S - 50_000_000, "a": NOW_S, "c": NOW_S + 10_000_000}
+    later = batch("d", TaskState.SCHEDULED, group="y", run_at_s=NOW_S + 9, priority=7, in_lane=True)
+    assert bench.run(enqueue_tick(tick(due_s=NOW_S + 3), later)) is EnqueueOutcome.ENQUEUED
+    assert bench.task("d")["priority"] == b"7"
+    assert bench.db.zrange(keys.turns("default"), 0, -1) == [b"x"]
+
+
+def test_a_tick_that_another_scheduler_has_enqueued_makes_no_lane(bench: QueueBench) -> None:
+    bench.run(enqueue_tick(tick("one"), batch("a")))
+    lane = batch("b", TaskState.AGGREGATING, group="x", in_lane=True)
+    assert bench.run(enqueue_tick(tick("two"), lane)) is EnqueueOutcome.TAKEN
+    assert bench.db.hgetall(keys.limits("default")) == {}
 
 
 def test_a_task_may_start_scheduled_or_in_a_group(bench: QueueBench) -> None:

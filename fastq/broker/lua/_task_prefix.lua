@@ -1,0 +1,1 @@
+local task_prefix = string.sub(task, 1, #task - #id)
