@@ -499,6 +499,10 @@ async def async_cancel_next(order: dict[str, str]) -> None:
         time.sleep(0.001)
 
 
+async def async_stop_loop(order: dict[str, str]) -> None:
+    asyncio.get_running_loop().stop()
+
+
 async def async_kill_self(order: dict[str, str]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -517,6 +521,7 @@ COROUTINES = {
         async_let_go,
         async_cancel_self,
         async_cancel_next,
+        async_stop_loop,
         async_kill_self,
     )
 }

@@ -80,21 +80,26 @@ class Coroutines:
         """Run coroutines until none is left and the next task is a plain one or the child must exit."""
         loop = self.make_loop()
         self._done = loop.create_future()
+        self._done.add_done_callback(lambda _: loop.stop())
         loop.add_reader(self._host.wake_fd, self._wake)
         # A handler may consume the wake-up, if it blocks the loop while it waits for room in the ring.
         self._host.on_drained = lambda: loop.call_soon(self._wake)
         loop.call_soon(self._take)
         while not self._done.done():
-            self._run_loop(loop, self._done)
+            self._run_loop(loop)
         self._host.on_drained = None
         loop.remove_reader(self._host.wake_fd)
         self._work.wake_up()
         self._work.ring_if_due()
 
-    def _run_loop(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
-        """Run the loop; go on after a SystemExit in a handler's asyncio task, which asyncio raises here, too."""
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run the loop until it ends, which a handler can cause, too: by stopping it, or by a SystemExit in a task."""
         try:
-            loop.run_until_complete(done)
+            loop.run_forever()
+            self._stage.check()
+            if self._done is not None and not self._done.done():
+                told = "a coroutine or callback stopped the event loop; its worker process continues"
+                loop.call_exception_handler({"message": told})
         except (SystemExit, KeyboardInterrupt) as error:
             if self._work.forked:
                 leave(error)

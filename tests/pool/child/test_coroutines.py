@@ -159,6 +159,21 @@ def test_a_coroutine_cancelled_by_its_own_code_is_broken_not_canceled() -> None:
     run(test())
 
 
+def test_a_coroutine_that_stops_the_event_loop_ends_no_other() -> None:
+    async def test() -> None:
+        async with bench(settings(prefetch_time=10)) as b:
+            go = b.beacon.file("go")
+            b.submit(b.task("other", "wait_for", is_async=True, file=str(go)))
+            await b.beacon.pids()
+            b.submit(b.task("stops", "stop_loop", is_async=True))
+            assert (await b.outcome("stops")).kind is EventKind.RESULT
+            go.touch()
+            assert (await b.outcome("other")).kind is EventKind.RESULT
+            assert (await b.run("noop")).kind is EventKind.DONE
+
+    run(test())
+
+
 def test_coroutines_cancelled_by_anothers_code_before_their_first_step_are_broken() -> None:
     async def test() -> None:
         async with bench(settings(prefetch_time=10)) as b:
