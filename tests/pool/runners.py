@@ -553,6 +553,15 @@ def load(argument: str) -> TestRunner:
     return TestRunner()
 
 
+def load_forking(argument: str) -> TestRunner:
+    """Make the runner, and fork a process at import, whose id is its description."""
+    runner = TestRunner()
+    if (forked := os.fork()) == 0:
+        signal.pause()
+    runner.description = str(forked)
+    return runner
+
+
 class CrashingRunner(TestRunner):
     """A runner that loads in the preloader and dies in the child, before it is ready."""
 

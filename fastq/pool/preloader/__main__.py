@@ -118,7 +118,6 @@ class Preloader:
 
     def _become_child(self, setup: ChildSetup, spec: str, argument: str) -> Callable[[], None]:
         os.setpgid(0, 0)
-        self._channel.close()
         for child in self._children.values():
             child.close()
         set_soft_limit(self._soft_limit)
@@ -180,6 +179,9 @@ def _serve(channel: Channel) -> Callable[[], None] | None:
     if sys.platform.startswith("linux"):
         arm(lifeline)
     set_soft_limit(order.number("soft_limit"))
+    # The main process notices the preloader's death by the end of the channel, which no fork may keep open, also none
+    # that the app makes at its import.
+    os.register_at_fork(after_in_child=channel.close)
     before = open_descriptors()
     runner = _import_app(channel, order)
     # The app may have changed settings on which the loop below relies.

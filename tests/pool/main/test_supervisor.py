@@ -106,6 +106,21 @@ def test_a_killed_preloader_does_not_lose_what_waited() -> None:
     run(test())
 
 
+def test_a_killed_preloader_is_replaced_even_if_a_process_that_its_app_forked_lives_on() -> None:
+    async def test() -> None:
+        async with bench(settings(runner="tests.pool.runners:load_forking")) as b:
+            preloader, forked = b.pool.preloader_pid, int(b.pool.description)
+            os.kill(preloader, signal.SIGKILL)
+            try:
+                while b.pool.preloader_pid == preloader:
+                    await asyncio.sleep(0.002)
+            finally:
+                os.kill(forked, signal.SIGKILL)
+            assert (await b.run("noop")).kind is EventKind.DONE
+
+    run(test())
+
+
 def test_a_stopped_preloader_does_not_keep_a_dead_child_from_being_noticed() -> None:
     async def test() -> None:
         async with bench() as b:
