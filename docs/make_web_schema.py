@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fastq.inspector.fields import QUEUE, TASK, Field, Kind
+from fastq.wire.history import OUTCOMES
 
 DOCS = Path(__file__).parent
 CLI = DOCS / "cli.schema.json"
@@ -91,12 +92,15 @@ def operation(route: Any) -> dict[str, Any]:
 
 
 def cli_schema() -> str:
-    """Return the schema of the commands, with what the tables of queues and tasks have."""
+    """Return the schema of the commands, with what the tables of queues, tasks and runs have."""
     said = CLI.read_text()
-    for name, table in (("queue inspect", QUEUE), ("task", TASK)):
+    tables = {
+        name: {key: value for field in table for key, value in values_of(field).items()}
+        for name, table in (("queue inspect", QUEUE), ("task", TASK))
+    }
+    for name, values in {**tables, "runs": RUNS}.items():
         start = said.index(f'\n    "{name}": {{')
         end = said.index("\n    }", start)
-        values = {key: value for field in table for key, value in values_of(field).items()}
         said = said[:start] + with_values(said[start:end], values) + said[end:]
     return said
 
@@ -120,6 +124,11 @@ def with_values(block: str, values: dict[str, Any]) -> str:
     return head + required + rest
 
 
+RUNS: dict[str, Any] = {
+    "start": None,
+    **{name: {"$ref": "#/$defs/count"} for name in OUTCOMES},
+    **{f"{times}_p{part}_s": None for times in ("run", "wait") for part in (50, 95, 99)},
+}
 BY_KIND: dict[Kind, Any] = {
     Kind.COUNT: {"$ref": "#/$defs/count"},
     Kind.NUMBER: {"type": "integer"},

@@ -11,17 +11,17 @@ from fastq.common.times import read_duration
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import RunHistory, RunStats
 from fastq.inspector.json_records import history_record
-from fastq.inspector.runs import check_since
+from fastq.inspector.runs import OTHERS, check_since, outcomes_of
 from fastq.text.human import bound_text, clean, number, share, span
 from fastq.wire.history import MINUTES_KEPT_S
 
+_RANKS: Final = {"retried": 5, "archived": 3, "lost": 2}
+_SHORT: Final = {"archived": "ARCH"}
 _NUMBERS: Final = (
     Column("DONE", right=True),
     Column("FAILED", right=True),
     Column("ERRORS", right=True, rank=1),
-    Column("RETRIED", right=True, rank=5),
-    Column("ARCHIVED", right=True, short="ARCH", rank=3),
-    Column("LOST", right=True, rank=2),
+    *(Column(name.upper(), right=True, short=_SHORT.get(name, ""), rank=_RANKS.get(name, 4)) for name in OTHERS),
     Column("RUN P50", right=True, rank=6),
     Column("RUN P95", right=True),
     Column("WAIT P50", right=True, rank=7),
@@ -62,7 +62,7 @@ def _show(session: Session, found: Sequence[RunHistory], since_s: float) -> None
 
 
 def _is_any(total: RunStats) -> bool:
-    return any((total.done, total.failed, total.retried, total.lost, total.run.count, total.wait.count))
+    return any((*outcomes_of(total).values(), total.run.count, total.wait.count))
 
 
 def _numbers(stats: RunStats) -> list[str]:
@@ -70,8 +70,6 @@ def _numbers(stats: RunStats) -> list[str]:
         number(stats.done),
         number(stats.failed),
         share(stats.failed, stats.processed),
-        number(stats.retried),
-        number(stats.archived),
-        number(stats.lost),
+        *(number(getattr(stats, name)) for name in OTHERS),
         *(bound_text(times.quantile(part)) for times in (stats.run, stats.wait) for part in (0.5, 0.95)),
     ]

@@ -26,7 +26,7 @@ from fastq.inspector.records import (
     TaskEvent,
     TaskLocks,
 )
-from fastq.inspector.runs import Durations, RunHistory, RunStats
+from fastq.inspector.runs import Durations, RunHistory, RunStats, outcomes_of
 from fastq.wire.messages import ChildInfo, SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 Row: TypeAlias = tuple[str, str, Callable[..., Any] | None]
@@ -125,7 +125,7 @@ def history_record(history: RunHistory) -> dict[str, Any]:
 def _runs_record(stats: RunStats) -> dict[str, Any]:
     return {
         "start": time_text(stats.start),
-        **{name: getattr(stats, name) for name in ("done", "failed", "retried", "archived", "lost")},
+        **outcomes_of(stats),
         **{
             f"{name}_p{round(100 * share)}_s": _quantile_s(durations, share)
             for name, durations in (("run", stats.run), ("wait", stats.wait))

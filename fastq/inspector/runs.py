@@ -17,7 +17,6 @@ from fastq.inspector.driver import Driver, operation
 from fastq.wire.history import (
     ALL_TYPES,
     BOUNDS_S,
-    BUCKETS,
     COUNTERS,
     DAY_S,
     HOUR_S,
@@ -25,11 +24,15 @@ from fastq.wire.history import (
     MINUTE_S,
     MINUTES_KEPT_S,
     OUTCOMES,
+    RUN_TIMES,
     STEP_OF_TYPES,
+    WAITS,
     sum_of,
 )
 
 SECOND_NS: Final = 1_000_000_000
+OTHERS: Final = tuple(name for name in OUTCOMES if name not in ("done", "failed"))
+"""The counts that people see behind done, failed and the share of errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +156,14 @@ def _read(queue: str, start_s: int, piece_s: int, *, by_type: bool) -> Operation
 
 
 def _stats(start_s: int, counts: Sequence[int]) -> RunStats:
-    outcomes, times = counts[: len(OUTCOMES)], tuple(counts[len(OUTCOMES) :])
     return RunStats(
         at_unix_ns(start_s * SECOND_NS),
-        **dict(zip(OUTCOMES, outcomes, strict=True)),
-        run=Durations(times[:BUCKETS]),
-        wait=Durations(times[BUCKETS:]),
+        **{name: counts[place] for name, place in OUTCOMES.items()},
+        run=Durations(tuple(counts[RUN_TIMES])),
+        wait=Durations(tuple(counts[WAITS])),
     )
+
+
+def outcomes_of(stats: RunStats) -> dict[str, int]:
+    """Return the counts of what became of tasks, by name."""
+    return {name: getattr(stats, name) for name in OUTCOMES}

@@ -10,10 +10,10 @@ from typing import Final
 
 from fastq.cron.zone import load_zone
 from fastq.inspector import Durations, RunHistory, RunStats
+from fastq.inspector.runs import outcomes_of
 from fastq.web.site import Call, Refusal
 
 DAYS: Final = 14
-COUNTS: Final = ("done", "failed", "retried", "archived", "lost")
 _RENAMED: Final = {
     "Africa/Asmera": "Africa/Asmara",
     "America/Buenos_Aires": "America/Argentina/Buenos_Aires",
@@ -95,7 +95,7 @@ def total_of(some: Iterable[RunStats]) -> RunStats:
 
 def plus(one: RunStats, other: RunStats) -> RunStats:
     """Add up the counts of two queues, or of two periods."""
-    counts = {name: getattr(one, name) + getattr(other, name) for name in COUNTS}
+    counts = {name: count + getattr(other, name) for name, count in outcomes_of(one).items()}
     run, wait = (
         Durations(tuple(map(add, left.counts, right.counts)))
         for left, right in ((one.run, other.run), (one.wait, other.wait))

@@ -11,8 +11,9 @@ from starlette.responses import Response
 
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import Durations, RunStats
+from fastq.inspector.runs import OTHERS, outcomes_of
 from fastq.text.human import bound_text
-from fastq.web.days import COUNTS, Day, days_of, last_days, note_on, plus, total_of, zone_of
+from fastq.web.days import Day, days_of, last_days, note_on, plus, total_of, zone_of
 from fastq.web.past import each_history
 from fastq.web.render import page
 from fastq.web.site import Call, Refusal, Route
@@ -123,6 +124,7 @@ async def history(call: Call) -> Response:
         bars=bars_of(points, step, width, zone) if width else bars_of_days(days),
         total=total_of(points) if points else None,
         rows=rows,
+        others=list(OTHERS),
         types=sorted(nlargest(MOST_TYPES, types, key=lambda each: each[2].processed), key=itemgetter(0, 1)),
         by_type=length <= SPANS["8h"][0],
         quantile=lambda times, share: bound_text(times.quantile(share)),
@@ -145,15 +147,11 @@ async def _read(
         most = max(most, len(history.points))
         for point in history.points:
             points[point.start] = plus(points[point.start], point) if point.start in points else point
-        if _is_any(history.total):
+        if any(outcomes_of(history.total).values()):
             rows.append((name, history.total))
             types += [(name, of, stats) for of, stats in history.types.items()]
     # If a minute began between two reads, there is one point too many at the beginning.
     return [points[start] for start in sorted(points)[-most:]] if most else [], rows, types
-
-
-def _is_any(total: RunStats) -> bool:
-    return any(getattr(total, name) for name in COUNTS)
 
 
 HISTORY: Final = [Route("GET", "/history", history, live_s=5)]

@@ -6,18 +6,24 @@ values.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_letters
 from typing import Final
 
-OUTCOMES: Final = ("done", "failed", "retried", "archived", "lost")
-"""The first counters; the buckets of run times follow, and after them the buckets of waits."""
+OUTCOMES: Final[Mapping[str, int]] = {"done": 0, "failed": 1, "retried": 2, "archived": 3, "lost": 4}
+"""The counters of what became of tasks, in the order in which people see them.
+
+Each has its place among all counters, which is the place of its letter. The buckets of run times and waits begin at
+place 5, so a new counter is placed behind them.
+"""
 BOUNDS_S: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0
 )  # fmt: skip
 """The upper bounds of all buckets except the last, which has no bound."""
 BUCKETS: Final = len(BOUNDS_S) + 1
-COUNTERS: Final = len(OUTCOMES) + 2 * BUCKETS
+RUN_TIMES: Final = slice(5, 5 + BUCKETS)
+WAITS: Final = slice(RUN_TIMES.stop, RUN_TIMES.stop + BUCKETS)
+COUNTERS: Final = max(WAITS.stop, *(place + 1 for place in OUTCOMES.values()))
 
 ALL_TYPES: Final = ""
 """The field with the sums of all types; no task has this type."""

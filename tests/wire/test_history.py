@@ -2,7 +2,17 @@
 
 import pytest
 
-from fastq.wire.history import BOUNDS_S, BUCKETS, COUNTERS, OUTCOMES, decode_records, encode_counts, sum_of
+from fastq.wire.history import (
+    BOUNDS_S,
+    BUCKETS,
+    COUNTERS,
+    OUTCOMES,
+    RUN_TIMES,
+    WAITS,
+    decode_records,
+    encode_counts,
+    sum_of,
+)
 
 COUNTS = tuple(range(COUNTERS))
 
@@ -19,8 +29,13 @@ def test_letters_keep_their_meaning() -> None:
     (found,) = decode_records(b";0a1b2c3d4e5f6x7y8Q9").values()
     assert found[:5] == (1, 2, 3, 4, 5)
     assert {place: count for place, count in enumerate(found[5:]) if count} == {0: 6, 18: 7, 19: 8, 37: 9}
-    assert OUTCOMES == ("done", "failed", "retried", "archived", "lost")
+    assert OUTCOMES == {"done": 0, "failed": 1, "retried": 2, "archived": 3, "lost": 4}
     assert (BUCKETS, BOUNDS_S[0], BOUNDS_S[8], BOUNDS_S[-1]) == (19, 0.001, 0.5, 3600.0)
+
+
+def test_each_place_is_used_once() -> None:
+    places = range(COUNTERS)
+    assert sorted([*OUTCOMES.values(), *places[RUN_TIMES], *places[WAITS]]) == list(places)
 
 
 @pytest.mark.parametrize("value", [b"", b"rubbish", b";", b"a1;b", b";x1"])

@@ -3,8 +3,8 @@ from libc.stdint cimport int64_t
 cdef enum:
     MOST_BOUNDS = 24
     OUTCOMES = 16
-    KINDS = 13
-    HISTORY = 43
+    MOST_KINDS = 32
+    MOST_COUNTERS = 52  # of the history: as many as there are letters
 
 
 cdef class Histogram:
@@ -25,9 +25,9 @@ cdef class Tally:
     cdef readonly Histogram call_wait_s
     cdef public int64_t lost
     cdef int64_t by_outcome[OUTCOMES]
-    cdef int64_t by_kind[KINDS]
+    cdef int64_t by_kind[MOST_KINDS]
     cdef int64_t excused
-    cdef int64_t taken[HISTORY]
+    cdef int64_t taken[MOST_COUNTERS]
     cdef int count_call(self, int tasks, int64_t gathered_ns) except -1
     cdef int fill(self, int64_t *counts) noexcept
     cdef void count(self, object disposition, int failure, int64_t retried) noexcept

@@ -17,7 +17,11 @@ cdef tuple ENDS = tuple(FATES)
 cdef int SIZE = len(ENDS)
 # Two outcomes that the disposition alone does not show: the task was revoked, or its attempt asked to run later.
 cdef int DELETED = SIZE, SNOOZED = SIZE + 1
-assert EventKind.ABORTED == KINDS, "the kinds from ABORTED on are not ends of attempts"
+# The kinds from ABORTED on are not ends of attempts.
+cdef int KINDS = EventKind.ABORTED
+cdef int COUNTERS = history.COUNTERS
+cdef int FAILED = history.OUTCOMES["failed"], LOST = history.OUTCOMES["lost"]
+cdef int RUN_TIMES = history.RUN_TIMES.start, WAITS = history.WAITS.start
 
 cdef int DONE = ENDS.index(Done), RETRIED = ENDS.index(Retried)
 
@@ -26,17 +30,16 @@ CALL_BOUNDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 OUTCOME_NAMES = (*(fate.outcome for fate in FATES.values()), "deleted", "snoozed")
 # The history counters to which each kind of end adds one.
 cdef list IN_HISTORY = [
-    (at, history.OUTCOMES.index(name))
+    (at, history.OUTCOMES[name])
     for at, fate in enumerate((*FATES.values(), FATES[Done]))
     for name in fate.history
 ]
-assert len(OUTCOME_NAMES) <= OUTCOMES
+assert len(OUTCOME_NAMES) <= OUTCOMES and KINDS <= MOST_KINDS and COUNTERS <= MOST_COUNTERS
 # Whether a task never runs again after this outcome; clients are told of such ends.
 cdef bint IS_LAST[OUTCOMES]
 for _at, _fate in enumerate(FATES.values()):
     IS_LAST[_at] = _fate.told is not None
 IS_LAST[DELETED], IS_LAST[SNOOZED] = True, False
-assert history.COUNTERS == HISTORY and history.OUTCOMES == ("done", "failed", "retried", "archived", "lost")
 
 
 cdef class Histogram:
@@ -126,28 +129,28 @@ cdef class Tally:
     cdef int fill(self, int64_t *counts) noexcept:
         """Fill ``counts`` with the counters of the history, in the order of ``wire/history.py``."""
         cdef int at, buckets = self.run_s.size + 1
-        memset(counts, 0, 5 * sizeof(int64_t))
+        memset(counts, 0, COUNTERS * sizeof(int64_t))
         for at, of in IN_HISTORY:
             counts[of] += self.by_outcome[at]
-        counts[1] -= self.excused
-        counts[4] = self.lost
+        counts[FAILED] -= self.excused
+        counts[LOST] = self.lost
         for at in range(buckets):
-            counts[5 + at] = self.run_s.filled[at]
-            counts[5 + buckets + at] = self.wait_s.filled[at]
+            counts[RUN_TIMES + at] = self.run_s.filled[at]
+            counts[WAITS + at] = self.wait_s.filled[at]
         return 0
 
     def take(self) -> list[int] | None:
         """Return what was counted for the history since the last call; None if nothing was."""
-        cdef int64_t counts[HISTORY]
+        cdef int64_t counts[MOST_COUNTERS]
         cdef int at
         cdef bint is_any = False
         self.fill(counts)
-        for at in range(HISTORY):
+        for at in range(COUNTERS):
             is_any |= counts[at] != self.taken[at]
         if not is_any:
             return None
         new = []
-        for at in range(HISTORY):
+        for at in range(COUNTERS):
             new.append(counts[at] - self.taken[at])
             self.taken[at] = counts[at]
         return new
@@ -155,7 +158,7 @@ cdef class Tally:
     def give_back(self, counts: list[int]) -> None:
         """Let the next ``take`` return these counts again."""
         cdef int at
-        for at in range(HISTORY):
+        for at in range(COUNTERS):
             self.taken[at] -= <int64_t>counts[at]
 
     @property
