@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from fastq.broker.operations.ends import SubmitKey, TaskKey
 from fastq.common.states import TaskState
-from fastq.errors import TaskFailedError, TaskGoneError, no_attribute
-from fastq.wire.inbox import EndKind, TaskEnd
+from fastq.errors import no_attribute
+from fastq.wire.inbox import ERRORS, TaskEnd
 from fastq.wire.progress import TaskProgress
 
 R_co = TypeVar("R_co", covariant=True)
@@ -162,8 +162,6 @@ def value_of(task: TaskKey, end: Outcome) -> bytes | None:
     """Return the result of a task that has ended, or raise the error with which it has ended."""
     if isinstance(end, Exception):
         raise end
-    if end.kind is EndKind.FAILED:
-        raise TaskFailedError(*task, end.error, end.traceback)
-    if end.kind is EndKind.GONE:
-        raise TaskGoneError(*task)
+    if end.kind in ERRORS:
+        raise ERRORS[end.kind](*task, end)
     return end.result

@@ -13,7 +13,7 @@ from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.handles.handle import Outcome, Timeout
 from fastq.info import TaskInfo
 from fastq.running import CURRENT
-from fastq.wire.inbox import EndKind, TaskEnd, read_ends_message
+from fastq.wire.inbox import TOLD_ONCE, EndKind, TaskEnd, read_ends_message
 
 _log = logging.getLogger("fastq")
 
@@ -129,7 +129,7 @@ class Waits:
         for task, end in self._settle(end for end in ends if end[0][2]):
             if task == self._last:
                 self._last = None
-            if end.kind is EndKind.FAILED:
+            if end.kind in TOLD_ONCE:
                 with self._lock:
                     self._told[task] = end
                     if len(self._told) > MAX_TOLD:

@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Unpack
+from typing import Final, Unpack
 
 from fastq.broker.operations.ends import TaskKey
-from fastq.broker.operations.finish import Disposition
+from fastq.broker.operations.finish import FATES, Disposition
 from fastq.client import AsyncClient, Client, limited
 from fastq.common.encoding import PayloadCodec
 from fastq.common.states import KeyOutcome, TaskState
@@ -28,6 +28,8 @@ from fastq.wire.codec import decode_task_message, encode_task_message, view_task
 from fastq.wire.inbox import EndKind, TaskEnd
 from fastq.wire.limit import LimitParts
 from fastq.wire.messages import CHECKPOINT_HEADER, UNTIL_HEADER, TaskMessage
+
+_GONE: Final = TaskEnd(EndKind.GONE)
 
 
 class _InlineResults:
@@ -76,6 +78,7 @@ class _InlineTasks:
         self._waiting: dict[tuple[str, str], TaskMessage] = {}
         self._kept: set[tuple[str, str]] = set()
         self._locks: dict[str, tuple[str, str]] = {}
+        self._ends: dict[tuple[str, str], TaskEnd] = {}
         self._keys = InlineKeys(self._waiting)
         self.enqueued: list[TaskInfo] = []
         self.runs: list[TaskRun] = []
@@ -92,12 +95,7 @@ class _InlineTasks:
         """Return how a task has ended; ``TimeoutError`` if it is still waiting."""
         if task in self._waiting:
             raise TimeoutError(f"task {task[1]} of queue {task[0]!r} waits: it runs by run_waiting()")
-        for run in reversed(self.runs):
-            if (run.queue, run.id) == task and run.outcome is RunOutcome.DONE:
-                return TaskEnd(EndKind.RESULT, result=run.result, is_whole=True)
-            if (run.queue, run.id) == task and run.outcome is RunOutcome.ARCHIVE:
-                return TaskEnd(EndKind.FAILED, run.error_text, is_whole=True)
-        return TaskEnd(EndKind.GONE, is_whole=True)
+        return self._ends.get(task, _GONE)
 
     def _drop(self, task: TaskKey) -> None:
         """Delete a waiting task."""
@@ -166,9 +164,9 @@ class _InlineTasks:
         self._keys.running = set()
         self._backlog = deque(message for message in self._backlog if id(message) not in in_call)
         errors: list[BaseException] = []
-        for message, (run, _) in zip(call, runs, strict=True):
+        for message, (run, disposition) in zip(call, runs, strict=True):
             try:
-                self._settle(message, run)
+                self._settle(message, run, disposition)
             except BaseException as error:  # noqa: BLE001 - it is raised once all are noted
                 errors.append(error)
             self._put_again((message.queue, message.id))
@@ -211,24 +209,26 @@ class _InlineTasks:
         finally:
             self._is_running = False
 
-    def _settle(self, message: TaskMessage, run: TaskRun) -> None:
+    def _settle(self, message: TaskMessage, run: TaskRun, disposition: Disposition) -> None:
         """Record a run, and what becomes of its task; raise the handler's error if requested."""
         self.runs.append(run)
-        key = (message.queue, message.id)
-        if run.outcome is RunOutcome.RETRY:
+        key, fate = (message.queue, message.id), FATES[type(disposition)]
+        self._ends.pop(key, None)
+        if fate.told is None:
             message = message.replace(
                 retried=message.retried + run.is_failure, error_msg=run.error_text, last_failed_at=int(time.time())
             )
             if run.checkpoint is not None:
                 message.headers = {**message.headers, CHECKPOINT_HEADER: run.checkpoint.decode()}
             self._waiting[key] = message
-        elif run.outcome in (RunOutcome.DONE, RunOutcome.REVOKE):
-            self._release(message)
-            if run.outcome is RunOutcome.REVOKE or message.retention <= 0:
+        else:
+            is_done = run.outcome is RunOutcome.DONE
+            self._ends[key] = TaskEnd(EndKind.RESULT, result=run.result) if is_done else fate.told(disposition)
+            if run.outcome is not RunOutcome.ARCHIVE or message.headers.get(UNTIL_HEADER) == "end":
+                self._release(message)
+            if not fate.stays:
                 self._kept.discard(key)
-        elif message.headers.get(UNTIL_HEADER) == "end":
-            self._release(message)
-        if self._raise_errors and run.error is not None and run.outcome is not RunOutcome.REVOKE:
+        if self._raise_errors and run.error is not None and (fate.stays or fate.told is None):
             raise run.error
 
 

@@ -1,7 +1,7 @@
 """The waiters of inline clients' handles. They never wait: a task has already run, or the wait would not end."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from fastq.broker.operations.ends import SubmitKey, TaskKey
 from fastq.common.states import TaskState
@@ -97,6 +97,9 @@ def _state(end_of: EndOf, task: TaskKey) -> TaskState:
         end = end_of(task)
     except TimeoutError:
         return TaskState.SCHEDULED
-    if end.kind is EndKind.GONE:
+    if end.kind not in _STATES:
         raise TaskGoneError(*task)
-    return TaskState.COMPLETED if end.kind is EndKind.RESULT else TaskState.ARCHIVED
+    return _STATES[end.kind]
+
+
+_STATES: Final = {EndKind.RESULT: TaskState.COMPLETED, EndKind.FAILED: TaskState.ARCHIVED}

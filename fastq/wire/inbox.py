@@ -9,14 +9,14 @@ nonce.
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from fastq.errors import InvalidMessageError
+from fastq.errors import InvalidMessageError, TaskFailedError, TaskGoneError
 from fastq.wire.codec import decode_task_message
 
 INBOX_HEADER: Final = "fastq-inbox"
@@ -57,6 +57,15 @@ class TaskEnd(NamedTuple):
     is_whole: bool = False
     fingerprint: str = ""
     traceback: str = ""
+
+
+ERRORS: Final[Mapping[EndKind, Callable[[str, str, TaskEnd], Exception]]] = {
+    EndKind.FAILED: lambda queue, task_id, end: TaskFailedError(queue, task_id, end.error, end.traceback),
+    EndKind.GONE: lambda queue, task_id, end: TaskGoneError(queue, task_id),
+}
+"""The errors of ends without a result, by queue, id and end."""
+TOLD_ONCE: Final = ERRORS.keys() - {EndKind.GONE}
+"""Ends that a message may tell, and a later look in Redis may not: by then the task may be gone."""
 
 
 class Awaiter(NamedTuple):
@@ -145,11 +154,10 @@ def read_ends_message(data: bytes | str) -> list[tuple[tuple[str, str, str], Tas
 
 
 def _end_in(kind: str, more: str | None = None) -> TaskEnd:
-    if more is not None and kind == EndKind.FAILED:
-        return TaskEnd(EndKind.FAILED, more)
-    if more is not None and kind == EndKind.RESULT:
-        return TaskEnd(EndKind.RESULT, result=more.encode(), is_whole=True)
-    return _ENDS[kind]
+    end = _ENDS[kind]
+    if more is not None and end.kind is EndKind.RESULT:
+        return end._replace(result=more.encode(), is_whole=True)
+    return end._replace(error=more) if more is not None and end.kind in TOLD_ONCE else end
 
 
 def _is_formed(entry: Any) -> bool:
@@ -158,4 +166,5 @@ def _is_formed(entry: Any) -> bool:
     return all(type(word) is str or (word is None and at == 2) for at, word in enumerate(entry))
 
 
-_ENDS: Final = {kind.value: TaskEnd(kind, is_whole=kind in (EndKind.DONE, EndKind.GONE)) for kind in EndKind}
+_KEPT: Final = (EndKind.RESULT, EndKind.FAILED)
+_ENDS: Final = {kind.value: TaskEnd(kind, is_whole=kind not in _KEPT) for kind in EndKind}

@@ -94,7 +94,7 @@ class InlineBackend(FastqBackend):
         found = [each for each in self._client.enqueued if (each.queue, each.id) == (queue, task_id)]
         runs = {n: each for n, each in enumerate(self._client.runs) if (each.queue, each.id) == (queue, task_id)}
         last = max(runs, default=0)
-        if not found or (runs and runs[last].outcome is RunOutcome.REVOKE):
+        if not found or (runs and runs[last].outcome not in _STATES):
             raise TaskNotFoundError(queue, task_id)
         if not runs:
             return found[0], ()
