@@ -8,16 +8,17 @@ import asyncio
 import gc
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from hiredis import Reader, pack_command
+from hiredis import Reader
 
 from fastq._ids import new_task_ids
 from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import FinishOutcome
 from fastq.broker.operations.lease import Leased, Owner, parse_leased
 from fastq.broker.transport.open import open_async_broker
+from fastq.broker.transport.packing import pack_command
 from fastq.pool.main.protocol import Event, EventKind
 from fastq.server.base.commands import Commands
 from fastq.server.inflight._processor import SubmissionMaker, split_done, submissions_of
@@ -129,7 +130,7 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
         lambda: plan_acks(live(ended), in_flight, owner, time.time_ns(), checks_done=False),
     )
     packed = [call.operation.words() for call in calls]
-    stages.time("pack the call of done (hiredis)", lambda: [pack_command(cast("Any", call)) for call in packed])
+    stages.time("pack the call of done", lambda: [pack_command(call) for call in packed])
     outcomes = calls[0].operation.parse(1)
     stages.time("see that all went well", lambda: outcomes.count(FinishOutcome.OK))
 

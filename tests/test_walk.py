@@ -31,7 +31,7 @@ ENQUEUE = {
     "broker/transport/blocking.py",
     "broker/transport/exchange.py",
 }
-"""Beside these there are ``_ids.pyx``, ``_codec.pyx`` and ``enqueue.lua``."""
+"""Beside these there are ``_ids.pyx``, ``_codec.pyx``, ``packing.pyx`` and ``enqueue.lua``."""
 FETCH = {
     "server/actors/waker.py",
     "broker/transport/wait.py",
@@ -71,7 +71,7 @@ BESIDE = {
 """What the pool's clock may do meanwhile, and a sign of life."""
 CHILD = {"pool/child/run.py", "pool/shared/control.py", "worker/child/handler_runner.py", "mux.py"}
 """Beside these there are the extensions ``_prioritizer``, ``_codec``, ``_processor``, ``tasks``, ``tally``,
-``dispatcher``, ``child_queue``, ``ring``, ``slots`` and ``work``, and ``dequeue.lua`` and ``done.lua``."""
+``dispatcher``, ``child_queue``, ``ring``, ``slots``, ``work`` and ``packing``, ``dequeue.lua`` and ``done.lua``."""
 
 
 def test_a_task_that_is_enqueued_passes_these_files(db: Redis, url: str) -> None:
@@ -131,5 +131,5 @@ def test_architecture_tells_the_way_with_these_files() -> None:
     told = text.partition("**The way of one task**")[2].partition("\nEach state is")[0].replace("\n", " ")
     run = FETCH | RUN | ACK | ASK | CHILD
     assert [file for file in sorted(ENQUEUE | run) if file.rpartition("/")[2] not in told] == []
-    assert f"{len(ENQUEUE)} modules and 2 extensions to enqueue it" in told
-    assert f"{len(run)} and 10 to run and ack it" in told
+    assert f"{len(ENQUEUE)} modules and 3 extensions to enqueue it" in told
+    assert f"{len(run)} and 11 to run and ack it" in told

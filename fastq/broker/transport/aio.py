@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from hiredis import pack_command
 from redis.exceptions import ResponseError
 
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Soon, Step, Wait
@@ -27,6 +26,7 @@ from fastq.broker.transport.faults import (
 )
 from fastq.broker.transport.limit import REPLY_S, Limit
 from fastq.broker.transport.line import Answered, Line, line_of
+from fastq.broker.transport.packing import pack_command
 from fastq.errors import BrokerError
 
 T = TypeVar("T")
@@ -247,8 +247,8 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
 
 
 def packed(commands: Sequence[Command]) -> list[bytes]:
-    """Return the bytes of commands; redis-py's asyncio connections would pack in Python, at a microsecond a task."""
-    return [pack_command(cast("Any", command.words)) for command in commands]
+    """Return the bytes of commands."""
+    return [pack_command(command.words) for command in commands]
 
 
 def _once(answered: asyncio.Future[tuple[list[Any], Exception | None]]) -> Answered:

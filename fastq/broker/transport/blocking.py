@@ -18,6 +18,7 @@ from fastq.broker.transport.credentials import credentials_of
 from fastq.broker.transport.exchange import Command, Exchange, in_pieces
 from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, NoReply, Unsent, is_demoted
 from fastq.broker.transport.limit import REPLY_S, Limit
+from fastq.broker.transport.packing import pack_command
 from fastq.broker.transport.sentinel import is_replaced
 from fastq.errors import BrokerError
 
@@ -29,12 +30,6 @@ TRUSTED_S: Final = 1.0
 
 class Connection(Protocol):
     """The part of redis-py's blocking connection that fastq uses."""
-
-    def pack_command(self, *words: Any) -> Any:
-        """Encode one command for the socket."""
-
-    def pack_commands(self, commands: Any) -> Any:
-        """Encode commands for the socket."""
 
     def check_health(self) -> None:
         """Send a PING and wait for the reply, if the client's settings want one now."""
@@ -140,10 +135,7 @@ class NodeTransport:
         missing: type[Unsent | NoReply] = Unsent
         sent: Sent = _Pipeline(self, lent, len(lines), limit)
         try:
-            if len(lines) == 1:
-                packed = connection.pack_command(*lines[0].words)
-            else:
-                packed = connection.pack_commands([command.words for command in lines])
+            packed = [b"".join([pack_command(command.words) for command in lines])]
             connection.check_health()
             missing = NoReply
             # Sent in one call: between two calls, the connection could be closed, and redis-py would send the rest on a

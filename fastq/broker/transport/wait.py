@@ -7,9 +7,9 @@ client. Nothing is polled, blocked or moved. It needs RESP3, and the right to CL
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from hiredis import PushNotification, pack_command
+from hiredis import PushNotification
 from redis.exceptions import AskError, InvalidResponse, RedisError, ResponseError
 
 from fastq.broker.transport.aio import AsyncPool, AsyncTransport
@@ -23,6 +23,7 @@ from fastq.broker.transport.faults import (
     transport_error,
 )
 from fastq.broker.transport.line import MORE, Tap
+from fastq.broker.transport.packing import pack_command
 from fastq.broker.transport.sentinel import is_replaced
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.wire import keys
@@ -134,7 +135,7 @@ class _Line:
         batch, self._to_ask = self._to_ask, []
         now_s = self._loop.time()
         self._asked.extend((key, now_s) for key in batch)
-        self._ear.send(b"".join(pack_command(cast("Any", ("EXISTS", key) if key else ("PING",))) for key in batch))
+        self._ear.send(b"".join(pack_command(("EXISTS", key) if key else ("PING",)) for key in batch))
 
     async def _run(self) -> None:
         try:

@@ -1,0 +1,3 @@
+from fastq.broker.operation import Word
+
+def pack_command(words: tuple[Word, ...]) -> bytes: ...
