@@ -3,7 +3,8 @@
 A child gets about ``prefetch_time`` of plain tasks, by a running estimate per type. Of coroutines and of tasks for
 threads it gets as many as can run at once, and those that would start within that time as others end. A task moves to a
 free child, or is RETURNED in the order of submission, in two cases: it waits behind a task that exceeds its estimate by
-half of ``prefetch_time``, or it has waited for twice ``prefetch_time``, here or in a ring.
+half of ``prefetch_time``, or it has waited for twice ``prefetch_time``, here or in a ring. It also moves if a child
+has nothing to do (``_idle.pxi``).
 
 Tasks with the same ``BatchRule`` are put together here, for one call that counts as one task (``_gathering.pxi``).
 
@@ -143,10 +144,11 @@ cdef class Dispatcher:
         cdef ChildQueue queue
         cdef bint stuck[SORTS]
         cdef int sort
-        if not self.waiting:
-            return []
         if self.closed:
             return self.return_all()
+        help_idle(self)
+        if not self.waiting:
+            return []
         cdef int64_t now = atomic.now_ns()
         for sort in range(SORTS):
             stuck[sort] = not self.come[sort]
@@ -437,6 +439,7 @@ cdef class Dispatcher:
 
 
 include "_gathering.pxi"
+include "_idle.pxi"
 
 
 cdef list return_late(Dispatcher desk, int64_t limit, int64_t now):

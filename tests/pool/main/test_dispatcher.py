@@ -506,7 +506,7 @@ def test_tasks_behind_a_hang_are_handed_back_in_order() -> None:
 
 def test_tasks_behind_a_hang_move_to_a_free_child() -> None:
     async def test() -> None:
-        async with bench(settings(prefetch_time=0.1, processes=2)) as b:
+        async with bench(settings(prefetch_time=600, processes=2)) as b:
             for _ in range(40):
                 await b.run("noop")
             go = b.beacon.file("go")

@@ -57,7 +57,8 @@ def _mutated(mistake: Mistake) -> Path:
             shutil.copyfile(path, copy)
     file = tree / "fastq" / mistake.file
     file.write_text(mistake.apply(file.read_text("utf-8")))
-    source = file if file.suffix == ".pyx" else file.parent / "work.pyx"
+    including = (one for one in file.parent.glob("*.pyx") if f'include "{file.name}"' in one.read_text("utf-8"))
+    source = file if file.suffix == ".pyx" else next(including)
     c = BUILT / key / source.with_suffix(".c").name
     c.parent.mkdir(exist_ok=True)
     _translate(source, tree, c)
