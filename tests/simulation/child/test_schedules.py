@@ -19,7 +19,8 @@ needs_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="p
 
 def run(*args: object) -> list[str]:
     words = [sys.executable, "-m", "tests.simulation.child", *map(str, args)]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=7200, check=False).stdout.splitlines()
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=7200, check=False)
+    return done.stdout.splitlines()
 
 
 def reports(*args: object) -> list[dict[str, Any]]:
