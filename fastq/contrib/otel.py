@@ -16,8 +16,8 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from fastq._version import __version__
 from fastq.client import AsyncClient, Client
 from fastq.enqueueing.results import EnqueueResults
-from fastq.errors import RevokeTask
 from fastq.mux import ServeMux
+from fastq.pool.shared.event_kind import NO_FAILURES
 from fastq.running import CURRENT, GroupedTask, RunningTask
 from fastq.task import Task
 
@@ -28,6 +28,7 @@ TRACEPARENT: Final = "traceparent"
 FLAGS: Final = 2
 """The hexadecimal digits of the flags, at the end of a traceparent."""
 
+_NO_FAILURES: Final = tuple(NO_FAILURES)
 _tracer: Final = trace.get_tracer("fastq", __version__)
 _traced: Final[list[ServeMux[Any]]] = []
 
@@ -210,8 +211,9 @@ def _processing(mux: ServeMux[Any]) -> Callable[[RunningTask], Any]:
         with _process_span(task, mux.match(task.type)[1]) as span:
             try:
                 yield
-            except RevokeTask:
-                span.set_attribute("messaging.asynq.task.outcome", "revoked")
+            except _NO_FAILURES as error:
+                outcome = next(kind.name for decision, kind in NO_FAILURES.items() if isinstance(error, decision))
+                span.set_attribute("messaging.asynq.task.outcome", outcome.lower())
                 raise
             except BaseException as error:
                 span.record_exception(error)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from fastq.broker.inspect.queues import list_queues
 from fastq.broker.operation import Operation
 from fastq.broker.operations.dequeue import NoTasks, dequeue, take
-from fastq.broker.operations.finish import ANY_OWNER, Archived, Requeued, archive, release_lock
+from fastq.broker.operations.finish import ANY_OWNER, Archived, Requeued, RunOutcome, archive, release_lock
 from fastq.broker.operations.lanes import forget_rates, has_rules, sweep_lanes
 from fastq.broker.operations.lease import Leased, LeasedTask, Owner
 from fastq.broker.operations.limits import LANES_A_CALL, recheck_lanes
@@ -26,7 +26,7 @@ from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.dispositions import undecodable
 from fastq.server.inflight.marked import behind_ends, has_lock
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, view_leased
-from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
+from fastq.testing.runs import NO_HOOKS, MessageRunner, TaskRun
 from fastq.wire.marks import Mark, asked_of
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, Unpack
 
 from fastq.broker.operations.ends import TaskKey
-from fastq.broker.operations.finish import FATES, Disposition
+from fastq.broker.operations.finish import FATES, Disposition, RunOutcome
 from fastq.client import AsyncClient, Client, limited
 from fastq.common.encoding import PayloadCodec
 from fastq.common.states import KeyOutcome, TaskState
@@ -23,7 +23,7 @@ from fastq.server.inflight.tasks import InFlightTask
 from fastq.task import Task
 from fastq.testing.inline_keys import InlineKeys
 from fastq.testing.inline_waiter import AsyncInlineWaiter, InlineWaiter
-from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
+from fastq.testing.runs import NO_HOOKS, MessageRunner, TaskRun
 from fastq.wire.codec import decode_task_message, encode_task_message, view_task_message
 from fastq.wire.inbox import EndKind, TaskEnd
 from fastq.wire.limit import LimitParts

@@ -10,12 +10,11 @@ import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final, TypeVar, Unpack
 
 import orjson
 
-from fastq.broker.operations.finish import FATES, Archived, Disposition, Retried
+from fastq.broker.operations.finish import FATES, Archived, Disposition, Retried, RunOutcome
 from fastq.checkpoint import Unserved, with_checkpoint
 from fastq.common.callables import is_async
 from fastq.enqueueing.producer import as_task, compose
@@ -39,19 +38,6 @@ T = TypeVar("T")
 NO_HOOKS: Final = Hooks()
 A_FAILURE: Final = frozenset({TaskTimeout, TaskCanceled, SystemExit})
 """Further exceptions, besides ``Exception``, that count as failures. Others, such as Ctrl-C, propagate to the test."""
-
-
-class RunOutcome(StrEnum):
-    """What becomes of a task after a run."""
-
-    DONE = "done"
-    """Deleted, or kept as completed for its retention."""
-    RETRY = "retry"
-    """Retried later."""
-    ARCHIVE = "archive"
-    """Kept in the archive: it is out of retries, or raised SkipRetry."""
-    REVOKE = "revoke"
-    """Deleted, by RevokeTask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +181,7 @@ class _Attempt:
             type=message.type,
             payload=message.payload,
             retried=message.retried,
-            outcome=_outcome(kind, disposition),
+            outcome=RunOutcome.REVOKE if kind is EventKind.REVOKED else FATES[type(disposition)].run,
             result=data if kind is EventKind.RESULT else in_flight.written,
             written=tuple(context.written),
             error=error,
@@ -274,14 +260,6 @@ def _time_is_up_ns(view: TaskView) -> int:
     if view.deadline:
         limits.append(view.deadline - time.time())
     return time.monotonic_ns() + int((min(limits) if limits else 1800.0) * 1e9)
-
-
-def _outcome(kind: EventKind, disposition: Disposition) -> RunOutcome:
-    if kind is EventKind.REVOKED:
-        return RunOutcome.REVOKE
-    if isinstance(disposition, Archived):
-        return RunOutcome.ARCHIVE
-    return RunOutcome.DONE if FATES[type(disposition)].told else RunOutcome.RETRY  # the task runs again
 
 
 class _Context(Unserved):

@@ -3,7 +3,7 @@
 import pytest
 
 from fastq.wire.codec import TaskMessage, encode_task_message
-from fastq.wire.inbox import EndKind, TaskEnd, encode_ends, mark_of, read_ends_message
+from fastq.wire.inbox import ERRORS, EndKind, TaskEnd, encode_ends, mark_of, read_ends_message
 
 
 def test_the_ends_in_a_message_are_read() -> None:
@@ -32,6 +32,10 @@ def test_the_ends_in_a_message_are_read() -> None:
     later = b'{"queue":"q","ended":[["a","later"],["b","failed","no","nonce","more"]],"more":1}'
     assert read_ends_message(later) == [(("q", "b", "nonce"), TaskEnd(EndKind.FAILED, "no"))]
     assert read_ends_message(encode_ends("", ())) == []
+
+
+def test_each_end_has_a_result_or_an_error() -> None:
+    assert set(EndKind) - {EndKind.DONE, EndKind.RESULT} == set(ERRORS)
 
 
 def test_the_mark_of_a_submit_is_in_the_messages_of_its_tasks_alone() -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, Self
 
@@ -199,13 +199,26 @@ class Parked(NamedTuple):
         return park(terms.queue, ends, terms.now_ns, Guard(terms.owner))
 
 
+class RunOutcome(StrEnum):
+    """What becomes of a task after a run."""
+
+    DONE = "done"
+    """Deleted, or kept as completed for its retention."""
+    RETRY = "retry"
+    """Retried later."""
+    ARCHIVE = "archive"
+    """Kept in the archive: it is out of retries, or raised SkipRetry."""
+    REVOKE = "revoke"
+    """Deleted, by RevokeTask."""
+
+
 class Fate(NamedTuple):
     """The report of a disposition.
 
     ``outcome`` is its name in metrics and in the task log. ``word`` and ``level`` are for the log line about a task
     that failed. ``history`` names the counters of the history that count it. ``told`` returns the end to send to
     waiting clients; it is None if the task comes back. If the task ``stays`` in Redis, it keeps the last progress of
-    its handler.
+    its handler. ``run`` is what tests of an app are told.
     """
 
     outcome: str
@@ -214,6 +227,7 @@ class Fate(NamedTuple):
     history: tuple[str, ...] = ()
     told: Callable[[Any], TaskEnd] | None = None
     stays: bool = False
+    run: RunOutcome = RunOutcome.RETRY
 
 
 def completed_end(end: Completed) -> TaskEnd:
@@ -222,8 +236,8 @@ def completed_end(end: Completed) -> TaskEnd:
 
 
 FATES: Final[Mapping[type[Disposition], Fate]] = {
-    Done: Fate("done", "deleted", logging.INFO, ("done",), lambda end: TaskEnd(EndKind.GONE)),
-    Completed: Fate("completed", "completed", logging.INFO, ("done",), completed_end, stays=True),
+    Done: Fate("done", "deleted", logging.INFO, ("done",), lambda end: TaskEnd(EndKind.GONE), run=RunOutcome.DONE),
+    Completed: Fate("completed", "completed", logging.INFO, ("done",), completed_end, stays=True, run=RunOutcome.DONE),
     Retried: Fate("retried", "retried", logging.WARNING, ("failed", "retried")),
     Archived: Fate(
         "archived",
@@ -232,6 +246,7 @@ FATES: Final[Mapping[type[Disposition], Fate]] = {
         ("failed", "archived"),
         lambda end: TaskEnd(EndKind.FAILED, error_in(end.message)),
         stays=True,
+        run=RunOutcome.ARCHIVE,
     ),
     Requeued: Fate("requeued", "given back", logging.DEBUG),
     Parked: Fate("rate_limited", "rate limited", logging.DEBUG),

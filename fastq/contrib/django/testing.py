@@ -18,8 +18,9 @@ from fastq.inspector.records import FailedAttempt
 from fastq.mux import ServeMux
 from fastq.running import RunningTask
 from fastq.task import Task as Message
+from fastq.testing import RunOutcome
 from fastq.testing.inline import InlineClient
-from fastq.testing.runs import RunOutcome, TaskRun
+from fastq.testing.runs import TaskRun
 from fastq.worker.shared.report import trace_of
 
 _STATES = {

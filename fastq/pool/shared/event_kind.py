@@ -1,10 +1,11 @@
 """The events of a submission, and the errors that ask a handler to end."""
 
 import resource
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from fastq.errors import TaskCanceled, TaskTimeout
+from fastq.errors import RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
 from fastq.pool.shared.processes import peak_rss
 
 TOO_LATE: Final = b"too late"
@@ -69,6 +70,17 @@ class EventKind(IntEnum):
     CHECKPOINT = 18
     """The handler still runs, and waits until ``data`` is saved as its checkpoint; ``ran_ns`` is its number."""
 
+
+DECISIONS: Final[Mapping[type[Exception], EventKind]] = {
+    RevokeTask: EventKind.REVOKED,
+    SkipRetry: EventKind.SKIP_RETRY,
+}
+"""The exceptions with which a handler decides that its task is not retried, and the kinds of such ends.
+
+The first entry counts that is an error's class or the class of one of its causes.
+"""
+NO_FAILURES: Final = {error: kind for error, kind in DECISIONS.items() if kind is not EventKind.SKIP_RETRY}
+"""The decisions that are no failures of the task."""
 
 TOLD_TO_END: Final = (EventKind.TIMEOUT, EventKind.CANCELED, EventKind.MEMORY_LIMIT)
 """The kinds of tasks that were asked to end for a reason of their own, not because the pool was stopped."""

@@ -43,8 +43,7 @@ class TaskContext(Protocol):
         """Return TIMEOUT, CANCELED, MEMORY_LIMIT or ABORTED once the task was asked to end, else None.
 
         The handler may not know yet. From then on this kind is the task's outcome, whatever the runner answers. The
-        exceptions are SKIP_RETRY and REVOKED after the first three kinds: they are the handler's decision. After
-        ABORTED no hook is called.
+        exceptions are the kinds of ``DECISIONS`` after the first three kinds. After ABORTED no hook is called.
         """
 
     @property

@@ -5,7 +5,7 @@ archived; all other failed tasks wait in retry. A task's message is rewritten by
 survive.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import Final
 
 import orjson
@@ -16,7 +16,7 @@ from fastq.errors import InvalidMessageError
 from fastq.pool.main.protocol import NOT_BEGUN, TOO_LATE, EventKind
 from fastq.server.inflight._processor import success_of
 from fastq.server.inflight.tasks import InFlightTask
-from fastq.wire.codec import TaskMessage, clean_text, encode_task_message, rewrite_task_message
+from fastq.wire.codec import TaskMessage, TaskView, clean_text, encode_task_message, rewrite_task_message
 from fastq.wire.messages import UNDECODABLE_TYPE
 from fastq.worker.shared.report import FailureReport
 
@@ -27,9 +27,12 @@ DelayRule = Callable[[int], float]
 _SUCCESSES: Final = (EventKind.DONE, EventKind.RESULT)
 _UNCHARGED: Final = (EventKind.ABORTED, EventKind.RERUN, EventKind.RETURNED)
 _SAID_BY_THE_POOL: Final = (EventKind.CRASHED, EventKind.BROKEN)
-_REVOKED: Final = EventKind.REVOKED
 _SKIP_RETRY: Final = EventKind.SKIP_RETRY
 _INVALID: Final = EventKind.INVALID
+_DECIDED: Final[Mapping[EventKind, Callable[[TaskView, FailureReport], Disposition]]] = {
+    EventKind.REVOKED: lambda view, report: Done(view.id, view.unique_key),
+}
+"""The dispositions of tasks whose handlers decided on an end that is no failure."""
 
 
 def disposition_of(
@@ -47,8 +50,8 @@ def disposition_of(
     view = task.view
     if kind in _SUCCESSES:
         return success_of(task, data if kind is EventKind.RESULT else None, now_s)
-    if kind is _REVOKED:
-        return Done(view.id, view.unique_key)
+    if kind in _DECIDED:
+        return _DECIDED[kind](view, report or report_of(kind, data))
     if kind in _UNCHARGED:
         return Requeued(view.id)
     if kind is _INVALID:

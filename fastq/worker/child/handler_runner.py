@@ -17,7 +17,6 @@ from fastq.errors import (
     InvalidMessageError,
     PayloadError,
     Retry,
-    RevokeTask,
     TaskCanceled,
     TaskTimeout,
 )
@@ -25,14 +24,14 @@ from fastq.hooks import Hooks
 from fastq.log.limit import LogLimit
 from fastq.log.setup import log_apps_lines, set_up_logging
 from fastq.mux import MAX_ROUTES, ServeMux
-from fastq.pool.shared.event_kind import TOLD_TO_END, EventKind, reason_for
+from fastq.pool.shared.event_kind import DECISIONS, NO_FAILURES, TOLD_TO_END, EventKind, reason_for
 from fastq.pool.shared.runner import Answer, Runner, RunnerMisuseError, TaskContext
 from fastq.running import CURRENT, RUNNING_TASKS, RunningTask
 from fastq.wire.codec import TaskMessage, decode_task_message
 from fastq.worker.child.batch_call import BatchCall, decode_all
 from fastq.worker.child.debug_log import DebugLogRunner, about_current_task
 from fastq.worker.child.hooks import (
-    DECISIONS,
+    DECIDED,
     caused_by,
     failure_report,
     hooks_named,
@@ -87,7 +86,7 @@ def _resolve_mux(app: str) -> ServeMux:
 _RESULT: Final = EventKind.RESULT
 _FAILED: Final = EventKind.FAILED
 _SKIP_RETRY: Final = EventKind.SKIP_RETRY
-_REVOKED: Final = EventKind.REVOKED
+_NO_FAILURES: Final = tuple(NO_FAILURES.values())
 _WITHOUT_HANDLER: Final = (HandlerNotFoundError, PayloadError)
 """Errors of tasks whose handler was not called: their tracebacks have only frames of fastq."""
 
@@ -249,7 +248,7 @@ class HandlerRunner:
         kind = _kind(error, told, report.final or (why_final(task, error) if report.is_snoozed else ""))
         trace = "" if self._tracebacks == "never" else self._trace(task, kind, error)
         fingerprint = kept = ""
-        if not report.is_snoozed and kind is not _REVOKED and not isinstance(error, _WITHOUT_HANDLER):
+        if not report.is_snoozed and kind not in _NO_FAILURES and not isinstance(error, _WITHOUT_HANDLER):
             fingerprint = fingerprint_of(error)
             if self._turns.allows((task.queue, fingerprint), self._clock.monotonic_s()):
                 kept = frames_of(error)[-MAX_KEPT:]
@@ -295,7 +294,7 @@ def _named(error: BaseException, context: TaskContext) -> BaseException:
     If the task was told to end, this is the reason for that, unless the handler decided by an exception of its own.
     """
     told = context.interruption
-    if told is None or told not in TOLD_TO_END or isinstance(error, Retry) or caused_by(error, DECISIONS):
+    if told is None or told not in TOLD_TO_END or isinstance(error, Retry) or caused_by(error, DECIDED):
         return error
     reason = reason_for(told)
     if not isinstance(error, type(reason)):
@@ -306,7 +305,7 @@ def _named(error: BaseException, context: TaskContext) -> BaseException:
 
 
 def _archives(kind: EventKind, task: RunningTask) -> bool:
-    return kind is _SKIP_RETRY or (kind is not _REVOKED and task.retried >= task.max_retry)
+    return kind is _SKIP_RETRY or (kind not in _NO_FAILURES and task.retried >= task.max_retry)
 
 
 def _kind(error: BaseException, told: EventKind | None, final: str) -> EventKind:
@@ -320,4 +319,4 @@ def _kind(error: BaseException, told: EventKind | None, final: str) -> EventKind
         return told  # the task was told to end, and its handler answered with ``Retry``
     if not final:
         return _FAILED
-    return _REVOKED if caused_by(error, RevokeTask) else _SKIP_RETRY
+    return next((kind for decision, kind in DECISIONS.items() if caused_by(error, decision)), _SKIP_RETRY)

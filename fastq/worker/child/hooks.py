@@ -10,9 +10,10 @@ from typing import Any, Final, TypeAlias
 
 from fastq.common.callables import refuse_idle
 from fastq.common.durations import nanoseconds_of
-from fastq.errors import PayloadError, RateLimited, Retry, RevokeTask, SkipRetry, Snooze
+from fastq.errors import PayloadError, RateLimited, Retry, Snooze
 from fastq.hooks import FailureRule, Hooks
 from fastq.mux import ServeMux
+from fastq.pool.shared.event_kind import DECISIONS
 from fastq.running import RunningTask
 from fastq.worker.shared.names import AppNameError, resolve
 from fastq.worker.shared.report import FailureReport, describe_error
@@ -22,8 +23,7 @@ ChildHooks: TypeAlias = tuple[Sequence[Callable[[], object]], Sequence[Callable[
 HOOK_ERRORS = (Exception, SystemExit)
 """Exceptions of a hook that do not affect its task; ``TaskTimeout`` does."""
 
-DECISIONS = (SkipRetry, RevokeTask)
-"""Exceptions with which a handler decides that its task is not retried."""
+DECIDED = tuple(DECISIONS)
 _RUN_AGAIN: Final = (Retry, Snooze)
 """Exceptions with which a handler decides that its task runs again, whatever its rule says."""
 
@@ -58,7 +58,7 @@ def why_final(task: RunningTask, error: BaseException) -> str:
 
 
 def _why_final(rule: FailureRule | None, error: BaseException) -> str:
-    if caused_by(error, DECISIONS):
+    if caused_by(error, DECIDED):
         return "its payload does not fit" if isinstance(error, PayloadError) else "SkipRetry was raised"
     if rule is None or isinstance(error, _RUN_AGAIN) or rule.retries(error):
         return ""

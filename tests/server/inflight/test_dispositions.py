@@ -6,8 +6,9 @@ import pytest
 
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
-from fastq.pool.shared.event_kind import NOT_BEGUN, TOO_LATE, EventKind
+from fastq.pool.shared.event_kind import NO_FAILURES, NOT_BEGUN, TOO_LATE, EventKind
 from fastq.server.inflight.dispositions import (
+    _DECIDED,
     canceled_of,
     disposition_of,
     failure_of,
@@ -85,6 +86,10 @@ def test_an_empty_result_is_a_result() -> None:
     write = outcome(EventKind.RESULT, b"", retention=60)
     assert isinstance(write, Completed)
     assert write.result == b""
+
+
+def test_each_end_that_a_handler_decides_without_a_failure_has_its_disposition() -> None:
+    assert set(_DECIDED) == set(NO_FAILURES.values())
 
 
 def test_a_revoked_task_is_deleted_even_with_retention() -> None:
