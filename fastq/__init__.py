@@ -10,7 +10,9 @@ from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
+from fastq import errors
 from fastq._version import __version__
+from fastq.errors import *  # noqa: F403 - that module's own list says what is public
 
 if TYPE_CHECKING:
     from fastq.app.app import App
@@ -20,48 +22,6 @@ if TYPE_CHECKING:
     from fastq.common.encoding import PayloadCodec
     from fastq.common.states import KeyOutcome, TaskState
     from fastq.enqueueing.results import EnqueueResults
-    from fastq.errors import (
-        BadLinesError,
-        BrokerAuthError,
-        BrokerConnectionError,
-        BrokerError,
-        BrokerNotConfirmedError,
-        BrokerOutOfMemoryError,
-        BrokerReadOnlyError,
-        BrokerTimeoutError,
-        CronSpecError,
-        DuplicateTaskError,
-        FastqError,
-        HandlerNotFoundError,
-        InvalidMessageError,
-        LaneStateError,
-        LeaseExpiredError,
-        PayloadError,
-        QueueFullError,
-        QueueNotEmptyError,
-        QueueNotFoundError,
-        QueuePausedError,
-        QueueStateError,
-        RateLimited,
-        Retry,
-        RevokeTask,
-        SchedulerEntryNotFoundError,
-        SemaphoreFullError,
-        ServerClosedError,
-        ServerNotListeningError,
-        ServerStartError,
-        SkipRetry,
-        Snooze,
-        TaskCanceled,
-        TaskEndedError,
-        TaskFailedError,
-        TaskGoneError,
-        TaskIDConflictError,
-        TaskNotFoundError,
-        TaskStateError,
-        TaskTimeout,
-        WorkerCrashedError,
-    )
     from fastq.handles.handle import AsyncHandle, Handle
     from fastq.hooks import Hooks
     from fastq.info import TaskInfo
@@ -109,105 +69,66 @@ __all__ = [
     "AsyncClient",
     "AsyncHandle",
     "AsyncInspector",
-    "BadLinesError",
     "Batch",
-    "BrokerAuthError",
-    "BrokerConnectionError",
-    "BrokerError",
-    "BrokerNotConfirmedError",
-    "BrokerOutOfMemoryError",
-    "BrokerReadOnlyError",
-    "BrokerTimeoutError",
     "ChildInfo",
     "Client",
     "ClientMiddleware",
     "ClusterNode",
     "Context",
-    "CronSpecError",
     "DailyStats",
     "Drain",
-    "DuplicateTaskError",
     "Durations",
     "EnqueueOptions",
     "EnqueueResults",
     "FailedAttempt",
-    "FastqError",
     "GroupInfo",
     "GroupedTask",
     "Handle",
     "Handler",
-    "HandlerNotFoundError",
     "Hooks",
     "ImportReport",
     "Inspector",
-    "InvalidMessageError",
     "Job",
     "KeyOutcome",
     "LaneInfo",
     "LaneState",
-    "LaneStateError",
-    "LeaseExpiredError",
     "Limit",
     "LimitParts",
     "Middleware",
     "MovePlan",
     "Moved",
     "PayloadCodec",
-    "PayloadError",
     "PeriodicTaskConfig",
     "PeriodicTaskManager",
     "Places",
     "PoolInfo",
     "Progress",
-    "QueueFullError",
     "QueueInfo",
-    "QueueNotEmptyError",
-    "QueueNotFoundError",
-    "QueuePausedError",
-    "QueueStateError",
-    "RateLimited",
-    "Retry",
-    "RevokeTask",
     "RunHistory",
     "RunStats",
     "RunningTask",
     "Scheduler",
     "SchedulerEnqueueEvent",
     "SchedulerEntry",
-    "SchedulerEntryNotFoundError",
     "Semaphore",
-    "SemaphoreFullError",
     "Sender",
     "ServeMux",
     "Server",
-    "ServerClosedError",
     "ServerConfig",
     "ServerInfo",
-    "ServerNotListeningError",
-    "ServerStartError",
-    "SkipRetry",
-    "Snooze",
     "Task",
     "TaskCall",
-    "TaskCanceled",
-    "TaskEndedError",
     "TaskEvent",
-    "TaskFailedError",
     "TaskFilter",
-    "TaskGoneError",
-    "TaskIDConflictError",
     "TaskInfo",
     "TaskLocks",
-    "TaskNotFoundError",
     "TaskProgress",
     "TaskState",
-    "TaskStateError",
-    "TaskTimeout",
-    "WorkerCrashedError",
     "WorkerInfo",
     "__version__",
     "current_task",
 ]
+__all__ += errors.__all__
 
 _LATER: Final = {
     "App": "fastq.app.app",
@@ -272,16 +193,16 @@ _LATER: Final = {
     "WorkerInfo": "fastq.wire.messages",
     "current_task": "fastq.running",
 }
-"""The module of each name that is imported only when first used; all other names are in ``fastq.errors``."""
+"""The module of each name that is imported only when first used."""
 
 
 if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> Any:
-        if name not in __all__:
+        if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         with _importing:
-            found = globals()[name] = getattr(import_module(_LATER.get(name, "fastq.errors")), name)
+            found = globals()[name] = getattr(import_module(_LATER[name]), name)
         return found
 
 

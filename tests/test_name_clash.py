@@ -59,8 +59,9 @@ def test_ctrl_c_while_a_command_is_imported_leaves_no_traceback(tmp_path: Path, 
 def test_an_import_beside_files_of_the_other_project_warns(tmp_path: Path) -> None:
     package = tmp_path / "fastq"
     package.mkdir()
-    for name in ("__init__.py", "_version.py"):
+    for name in ("__init__.py", "_version.py", "errors.py"):
         shutil.copy(ROOT / "fastq" / name, package)
+    shutil.copytree(ROOT / "fastq" / "common", package / "common")
     assert run(tmp_path, "import fastq").stderr == ""
     (package / "_fastq.py").touch()
     warned = run(tmp_path, "import fastq")
