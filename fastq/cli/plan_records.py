@@ -6,11 +6,12 @@ from typing import Any
 from fastq.planning.load import Load
 from fastq.planning.plan import Plan
 from fastq.planning.profile import Profile
+from fastq.planning.waiting import Waiting
 
 
 def plan_record(profile: Profile, plan: Plan) -> dict[str, Any]:
     """Describe a plan."""
-    use, fleet, wait, memory, redis = plan.use, plan.fleet, plan.wait, plan.memory, plan.redis
+    use, fleet, memory, redis = plan.use, plan.fleet, plan.memory, plan.redis
     return {
         "measured": {"host": profile.machine.host, "at": profile.measured_at, "redis": profile.redis.version},
         "loads": [_load(load) for load in plan.wish.loads],
@@ -29,7 +30,7 @@ def plan_record(profile: Profile, plan: Plan) -> dict[str, Any]:
             "main_processes": use.main_cores,
             "redis": use.redis_cores,
         },
-        "wait": {"probability": wait.probability, "mean_s": _finite(wait.mean_s), "p99_s": _finite(wait.p99_s)},
+        "wait": _wait(plan.wait),
         "capacity": _finite(plan.capacity),
         "growth": plan.growth,
         "limits": [{"part": part, "share": share, "rate": _finite(rate)} for part, share, rate in plan.limits],
@@ -53,6 +54,16 @@ def plan_record(profile: Profile, plan: Plan) -> dict[str, Any]:
             "enqueue_s": plan.burst.enqueue_s,
             "drain_s": _finite(plan.burst.drain_s),
         },
+    }
+
+
+def _wait(wait: Waiting) -> dict[str, Any]:
+    return {
+        "probability": wait.probability,
+        "mean_s": _finite(wait.mean_s),
+        "mean_range_s": [_finite(end_s) for end_s in wait.mean_range],
+        "p99_s": _finite(wait.p99_s),
+        "p99_range_s": [_finite(end_s) for end_s in wait.p99_range],
     }
 
 

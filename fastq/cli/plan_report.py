@@ -10,6 +10,7 @@ from fastq.planning.load import Load
 from fastq.planning.model import Part
 from fastq.planning.plan import Plan
 from fastq.planning.profile import Profile
+from fastq.planning.waiting import Range
 from fastq.terminal.screen import Screen
 from fastq.text.human import clean, number, size
 
@@ -112,8 +113,8 @@ def _time(plan: Plan) -> Iterator[Row]:
             percent(wait.probability),
             "Erlang C: assumes that tasks arrive independently",
         )
-        yield "mean wait", duration(wait.mean_s), "of all tasks, including those that do not wait"
-        yield "one in a hundred waits", duration(wait.p99_s), "or longer"
+        yield "mean wait", _range(wait.mean_range), f"of all tasks; {duration(wait.mean_s)} in one queue for all slots"
+        yield "one in a hundred waits", _range(wait.p99_range), f"or longer; {duration(wait.p99_s)} in one queue"
     if plan.burst:
         yield "to enqueue the burst", duration(plan.burst.enqueue_s), "by one producer, enqueue_many"
         spare = f"{rate(plan.burst.tasks / plan.burst.drain_s)} on top of the load" if plan.burst.drain_s else ""
@@ -122,6 +123,10 @@ def _time(plan: Plan) -> Iterator[Row]:
             duration(plan.burst.drain_s),
             spare if math.isfinite(plan.burst.drain_s) else "no capacity is left",
         )
+
+
+def _range(waits: Range) -> str:
+    return f"{duration(waits.least_s)} to {duration(waits.most_s)}"
 
 
 def _limits(plan: Plan) -> Iterator[Row]:

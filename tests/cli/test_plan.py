@@ -54,6 +54,29 @@ def test_each_figure_has_its_line_and_its_reason() -> None:
     assert "all of it CPU" in text
 
 
+def test_waits_are_told_as_ranges_beside_what_they_are_in_one_queue() -> None:
+    words = [
+        "--rate",
+        "80/s",
+        "--duration",
+        "20ms",
+        "--cpu",
+        "0",
+        "--payload",
+        "100B",
+        "--children",
+        "2",
+        "--servers",
+        "1",
+    ]
+    found = figures(text := written(*words))
+    assert (found["mean wait"], found["one in a hundred waits"]) == ("15.1 ms to 28.7 ms", "74.6 ms to 217 ms")
+    assert "17.8 ms in one queue for all slots" in text
+    wait = checked_json(written(*words, "--json"), "plan")["wait"]
+    assert wait["mean_range_s"] == pytest.approx([0.85 * wait["mean_s"], 1.5 * wait["mean_s"] + 0.002])
+    assert wait["p99_range_s"] == pytest.approx([0.7 * wait["p99_s"], 2 * wait["p99_s"] + 0.004])
+
+
 def test_the_verdict_names_the_next_limit() -> None:
     assert "This is enough: nothing is more than 70% busy. The next limit: cores." in written(*LOAD)
     assert "queues grow by 300/s. The limit: cores." in written(*LOAD, "--servers", "2")

@@ -3,6 +3,9 @@
 import heapq
 import math
 import random
+import statistics
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -10,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastq.planning.load import Load
-from fastq.planning.waiting import busy_probability, spread, waiting
+from fastq.planning.waiting import Range, busy_probability, spread, waiting
 from tests.planning.sample import relaxed
 
 
@@ -62,6 +65,7 @@ MIXES = {
     "5 ms": (Load(1, 5e-3, 100),),
     "1 ms and 5 ms": (Load(4, 1e-3, 100), Load(1, 5e-3, 100)),
     "1 ms and 50 ms": (Load(9, 1e-3, 100), Load(1, 50e-3, 100)),
+    "1, 5 and 50 ms": (Load(1, 1e-3, 100), Load(1, 5e-3, 100), Load(1, 50e-3, 100)),
 }
 
 
@@ -89,3 +93,31 @@ def test_the_formula_is_as_close_to_a_queue_as_the_guide_says(mix: str, slots: i
     told = waiting(slots, busy * slots, mean_s, spread(loads))
     assert told.mean_s == pytest.approx(sum(waits) / len(waits), rel=within)
     assert told.p99_s == pytest.approx(waits[len(waits) * 99 // 100], rel=within)
+
+
+def run_in_a_pool(slots: int, busy: float) -> list[list[float]]:
+    """Return mean and 99th percentile in seconds, of a pool on simulated clocks and of one queue for all slots."""
+    words = [sys.executable, "-m", "tests.planning.pool_waits", str(slots), str(busy), "1,5,50", "6000"]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return [[float(figure) / 1e3 for figure in line.split()] for line in told.splitlines()]
+
+
+@pytest.mark.parametrize(("slots", "busy", "late"), [(2, 0.3, 1.1), (2, 0.8, 1.1), (16, 0.6, 1.1), (16, 0.8, 1.7)])
+def test_tasks_in_a_pool_wait_hardly_longer_than_in_one_queue(slots: int, busy: float, late: float) -> None:
+    """And the plan tells a range in which they are."""
+    (mean_s, p99_s), (least_mean_s, least_p99_s) = run_in_a_pool(slots, busy)
+    assert mean_s <= 1.15 * least_mean_s + 3e-4
+    assert p99_s <= late * least_p99_s
+    told = waiting(slots, busy * slots, statistics.mean((1e-3, 5e-3, 50e-3)), spread(MIXES["1, 5 and 50 ms"]))
+    assert told.mean_range.least_s <= mean_s <= told.mean_range.most_s
+    assert told.p99_range.least_s <= p99_s <= told.p99_range.most_s
+
+
+def test_the_range_of_an_idle_pool_is_the_time_in_which_it_picks_up_a_task() -> None:
+    told = waiting(100, 1.0, 1.0, 1.0)
+    assert told.mean_range == pytest.approx(Range(0.0, 0.002))
+    assert told.p99_range == Range(0.0, 0.004)
+
+
+def test_the_range_of_an_overloaded_queue_has_no_end() -> None:
+    assert waiting(2, 2.0, 1.0, 1.0).p99_range == Range(math.inf, math.inf)
