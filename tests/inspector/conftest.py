@@ -1,9 +1,14 @@
-"""What the inspectors' tests share: each runs with both."""
+"""What the inspectors' tests share.
+
+A method is written once, and both inspectors are made of it (test_driver.py). So each test asks one of them; both, and
+a client of the user's own that speaks RESP3, are asked where the way matters: for the keyspace, in a cluster, and
+where replies are lost. Replies that RESP3 shapes otherwise are compared in tests/broker/transport/test_replies.py.
+"""
 
 import pytest
 from redis import Redis
 
-from tests.inspector.harness import FACES, Ask, Seeded
+from tests.inspector.harness import Ask, Seeded, ask_blocking
 
 
 @pytest.fixture(autouse=True)
@@ -12,9 +17,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastq.inspector.doctor.examination.SECOND_LOOK_S", 0.0)
 
 
-@pytest.fixture(params=FACES)
-def ask(request: pytest.FixtureRequest, url: str) -> Ask:
-    return FACES[request.param](url)
+@pytest.fixture
+def ask(url: str) -> Ask:
+    return ask_blocking(url)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,11 +13,13 @@ import redis.cluster
 from redis import Redis
 
 from fastq import AsyncClient, AsyncInspector, Client, Inspector, Scheduler, Semaphore, ServeMux, Task
+from fastq.broker.inspect.history import read_minutes_by_type
 from fastq.broker.inspect.keyspace import key_types
 from fastq.broker.inspect.move import read_notes
 from fastq.broker.inspect.queues import list_queues
 from fastq.broker.inspect.redis_state import cluster_info, read_setting, redis_info, slow_commands
 from fastq.broker.inspect.registry import read_registry
+from fastq.broker.inspect.servers import read_scheduler_ticks
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.control import count_listeners
 from fastq.broker.operations.health import server_version
@@ -58,6 +61,7 @@ def test_what_is_empty_is_so_in_both() -> None:
     assert (scored([]), fields_of([]), fields_of({})) == ([], {}, {})
 
 
+HOUR = datetime(2096, 10, 2, 7, tzinfo=UTC)
 OF_THE_MOMENT = {"clock", "connections", "memory", "slow commands"}
 
 
@@ -75,6 +79,8 @@ QUESTIONS: dict[str, Callable[[], Flow[Any]]] = {
     "notes of moves": lambda: together(read_notes("default")),
     "queues": lambda: together(list_queues(), *key_types([keys.lease("default"), keys.pending("default")])),
     "listeners": lambda: together(count_listeners("a")),
+    "minutes by type": lambda: together(read_minutes_by_type("default", HOUR)),
+    "ticks": lambda: together(read_scheduler_ticks()),
     "doctor": _doctor,
 }
 
@@ -87,6 +93,8 @@ def test_both_protocols_give_the_same_answers(
     break_it(db, "overdue")
     db.hset(keys.moved("default"), mapping={"token:a": "x:other", "token:b": "y:other"})
     db.zadd(keys.all_servers(), {"asynq:servers:{a}": 4_000_000_000.5})
+    db.hset(keys.history_minutes("default", HOUR), "t", ";7a2")
+    db.hset(keys.scheduler_ticks(), "enqueued:t", 3)
     answers = []
     for protocol in (2, 3):
         with Redis(unix_socket_path=shared_server.socket_path, protocol=protocol) as client:
