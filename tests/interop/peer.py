@@ -49,11 +49,6 @@ class GoPeer:
     ) -> None:
         self.close()
 
-    @property
-    def pid(self) -> int:
-        """The process, for tests that kill it."""
-        return self._process.pid
-
     def log(self) -> str:
         """Return what the process has written to stderr, asynq's logs above all; not after ``close``."""
         # Not by seek and read: the process writes where its file is, which is this one.

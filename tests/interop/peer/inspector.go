@@ -79,15 +79,3 @@ func listOptions(value json.RawMessage) ([]reflect.Value, error) {
 	}
 	return list, nil
 }
-
-// inspectMethods lists what inspect can call.
-func inspectMethods(*peer, nothing) (any, error) {
-	inspector := reflect.TypeFor[*asynq.Inspector]()
-	var names []string
-	for i := range inspector.NumMethod() {
-		if name := inspector.Method(i).Name; name != "Close" {
-			names = append(names, name)
-		}
-	}
-	return names, nil
-}

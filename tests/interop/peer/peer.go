@@ -1,8 +1,6 @@
 package main
 
 import (
-	"runtime"
-	"runtime/debug"
 	"sync"
 
 	"github.com/hibiken/asynq"
@@ -30,16 +28,13 @@ func newPeer() *peer {
 
 func operations() map[string]operation {
 	return map[string]operation{
-		"version":              bind(version),
 		"connect":              bind(connect),
 		"enqueue":              bind(enqueue),
 		"enqueue_many":         bind(enqueueMany),
 		"enqueue_order":        bind(enqueueOrder),
 		"inspect":              bind(inspect),
-		"inspect_methods":      bind(inspectMethods),
 		"decode":               bind(decodeMessage),
 		"server_start":         bind(serverStart),
-		"server_stop":          bind(serverStop),
 		"server_shutdown":      bind(serverShutdown),
 		"executions":           bind(executions),
 		"aggregations":         bind(aggregations),
@@ -55,21 +50,4 @@ func operations() map[string]operation {
 		"bench_enqueue":        bind(benchEnqueue),
 		"bench_process":        bind(benchProcess),
 	}
-}
-
-type nothing struct{}
-
-// version tells what the binary was built with.
-func version(*peer, nothing) (any, error) {
-	found := map[string]string{"go": runtime.Version(), "asynq": "", "go_redis": ""}
-	info, _ := debug.ReadBuildInfo()
-	for _, dep := range info.Deps {
-		switch dep.Path {
-		case "github.com/hibiken/asynq":
-			found["asynq"] = dep.Version
-		case "github.com/redis/go-redis/v9":
-			found["go_redis"] = dep.Version
-		}
-	}
-	return found, nil
 }

@@ -91,18 +91,6 @@ type nameParams struct {
 	Name string `json:"name"`
 }
 
-// serverStop stops fetching; running handlers go on.
-func serverStop(p *peer, params nameParams) (any, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	server, ok := p.servers[params.Name]
-	if !ok {
-		return nil, badRequest("no server %q", params.Name)
-	}
-	server.Stop()
-	return nil, nil
-}
-
 // serverShutdown returns when all that was running has been written to Redis.
 func serverShutdown(p *peer, params nameParams) (any, error) {
 	p.mu.Lock()
