@@ -188,6 +188,13 @@ cdef Py_ssize_t splice(bytes data, uint8_t *out, Part *parts, uint32_t changed) 
     return out - start
 
 
+cdef bytes spliced(bytes data, Py_ssize_t most, Part *parts, uint32_t changed):
+    """Return valid ``data`` with the changed fields in place, ``most`` bytes at most."""
+    cdef bytes out = PyBytes_FromStringAndSize(NULL, most)
+    cdef Py_ssize_t size = splice(data, <uint8_t *> PyBytes_AS_STRING(out), parts, changed)
+    return out if size == most else out[:size]
+
+
 def rewrite_task_message(bytes data not None, **changes):
     """Return ``data`` with the named fields changed; all other fields, including unknown ones, stay as they are.
 
@@ -198,7 +205,6 @@ def rewrite_task_message(bytes data not None, **changes):
     cdef int number
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
     cdef list values = []
-    cdef bytes out
     check_task_message(data)
     for name, value in changes.items():
         number = NUMBER_OF.get(name, 0)
@@ -214,5 +220,12 @@ def rewrite_task_message(bytes data not None, **changes):
         values.append(value)
         size += measure(number, <PyObject *> value, &parts[number])
         changed |= 1 << number
-    out = PyBytes_FromStringAndSize(NULL, size)
-    return out[:splice(data, <uint8_t *> PyBytes_AS_STRING(out), parts, changed)]
+    return spliced(data, size, parts, changed)
+
+
+cdef bytes completed_message(TaskView view, object completed_at):
+    """Return the message of a view with this time of completion."""
+    cdef Part parts[SLOTS]
+    cdef bytes data = <bytes> <object> view.slots[DATA]
+    cdef Py_ssize_t more = measure(COMPLETED_AT, <PyObject *> completed_at, &parts[COMPLETED_AT])
+    return spliced(data, PyBytes_GET_SIZE(data) + more, parts, 1 << COMPLETED_AT)

@@ -8,14 +8,16 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from fastq._codec cimport DATA, DEADLINE, FASTQ_HEADER, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
+from fastq._codec cimport (
+    DATA, DEADLINE, FASTQ_HEADER, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView, completed_message,
+)
 from fastq.pool.main.child_queue cimport Event, Submission
 from fastq.server.inflight.tally cimport Tally
 from fastq.server.inflight.tasks cimport InFlightTask, InFlightTasks
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp
 
-from fastq._codec import rewrite_task_message, view_task_message
+from fastq._codec import view_task_message
 from fastq.broker.operations.finish import Completed, Done
 from fastq.errors import InvalidMessageError
 from fastq.pool.main.protocol import EventKind, Sort
@@ -171,7 +173,7 @@ cpdef object success_of(InFlightTask task, bytes result, object now_s):
     retention = <object>view.slots[RETENTION]
     if retention <= 0:
         return pair(Done, task.id, <object>view.slots[UNIQUE_KEY])
-    message = rewrite_task_message(<object>view.slots[DATA], completed_at=now_s)
+    message = completed_message(view, now_s)
     if result is None:
         result = task.written  # saved again with the completion, because its own write may be late or have failed
     return tuple.__new__(Completed, (task.id, message, now_s + retention, <object>view.slots[UNIQUE_KEY], result))
