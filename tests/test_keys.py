@@ -263,6 +263,24 @@ def test_inline_exactly_one_run_follows_with_the_newest() -> None:
     assert client.enqueue("sync", 6, key="a").key_outcome == "put"
 
 
+@pytest.mark.parametrize("policy", ["rerun", "postpone"])
+def test_inline_a_run_that_follows_waits_for_its_time(policy: Any) -> None:
+    mux: ServeMux = ServeMux()
+    client = InlineClient(mux, raise_errors=True)
+
+    @mux.handler("poll")
+    def poll(task: RunningTask) -> None:
+        assert len(client.runs) < 3, "it runs again at once"
+        client.enqueue("poll", key="a", if_there=policy, process_in=60)
+
+    client.enqueue("poll", key="a")
+    assert len(client.runs) == 1
+    assert [message.id for message in client.waiting] == ["a"]
+    assert client.enqueue("poll", key="a").state is TaskState.SCHEDULED
+    assert len(client.run_waiting()) == 1
+    assert len(client.waiting) == 1
+
+
 def test_inline_what_waits_is_kept_replaced_or_postponed() -> None:
     mux: ServeMux = ServeMux()
     mux.handle("sync", lambda task: task.json())

@@ -19,6 +19,7 @@ from fastq.broker.inspect.removal import (
 )
 from fastq.broker.inspect.tasks import container
 from fastq.broker.operation import Flow, together
+from fastq.broker.operations.keyed import count_again
 from fastq.broker.operations.walk import Source
 from fastq.common.clock import at_unix_ns
 from fastq.common.states import TaskState
@@ -201,11 +202,16 @@ def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
 
 
 def _require_empty(queue: str, now_ns: int) -> Flow[None]:
-    """Raise if the queue has tasks; otherwise remove its empty groups from the list of groups."""
+    """Raise if the queue has tasks, also such as wait for the end of a run.
+
+    Otherwise remove its empty groups from the list of groups.
+    """
     stats: QueueStats = yield queue_stats(queue, now_ns / SECOND_NS)
     in_groups = 0 if any(stats.sizes.values()) else (yield from _count_grouped(queue))
     if in_groups or any(stats.sizes.values()):
         raise _not_empty(queue, stats.sizes, in_groups)
+    if behind := (yield count_again(queue)):
+        raise QueueNotEmptyError(queue, {"behind a run": behind})
     yield from unlist_groups(queue, list((yield from group_sizes(queue))))
 
 

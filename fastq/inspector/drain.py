@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from fastq.broker.inspect.queues import QueueStats, group_sizes, pause_queue, queue_exists, queue_stats
 from fastq.broker.operation import Flow, Operation, Pause, together
+from fastq.broker.operations.keyed import count_again
 from fastq.common.states import TaskState
 from fastq.errors import QueueNotFoundError, QueuePausedError
 from fastq.inspector.checks import check_queue, check_states, check_timeout
@@ -130,18 +131,23 @@ class _Drain:
 
 
 def _count(queue: str, now_ns: int) -> Flow[_Counts]:
-    """Count the tasks of a queue; groups are counted separately, in several calls."""
-    exists, stats, sets = yield from together(
+    """Count the tasks of a queue; groups are counted separately, in several calls.
+
+    Tasks that are to run once a task with their key has ended count as pending.
+    """
+    exists, behind, stats, sets = yield from together(
         queue_exists(queue),
+        count_again(queue),  # before the states, since such a task becomes pending
         queue_stats(queue, now_ns / SECOND_NS),
         Operation("ZCARD", (keys.aggregation_sets(queue),), (), int, idempotent=True),
     )
     if not exists:
         raise QueueNotFoundError(queue)
-    return (yield from _with_groups(queue, stats, sets))
+    return (yield from _with_groups(queue, stats, sets, behind))
 
 
-def _with_groups(queue: str, stats: QueueStats, sets: int) -> Flow[_Counts]:
+def _with_groups(queue: str, stats: QueueStats, sets: int, behind: int) -> Flow[_Counts]:
     grouped = sum((yield from group_sizes(queue)).values()) if stats.groups else 0
-    sizes = {**stats.sizes, TaskState.AGGREGATING: grouped + sets}
+    pending = stats.sizes[TaskState.PENDING] + behind
+    sizes = {**stats.sizes, TaskState.AGGREGATING: grouped + sets, TaskState.PENDING: pending}
     return _Counts(sizes, stats.processed_total, stats.failed_total, stats.paused)

@@ -7,6 +7,7 @@ from fastq.broker.inspect.keyspace import KeyPage, scan_keys
 from fastq.broker.inspect.move import count_parked
 from fastq.broker.inspect.servers import list_schedulers, read_servers
 from fastq.broker.operation import Flow, Operation, together
+from fastq.broker.operations.keyed import count_again
 from fastq.broker.operations.schedulers import OWN_SCHEDULER
 from fastq.errors import FastqError, QueueNotEmptyError
 from fastq.inspector.doctor.key_kinds import NamedKey, name_key
@@ -51,8 +52,7 @@ class LeavingMethods(Driver):
         for queue in sorted(between):
             raise QueueNotEmptyError(queue, {"moving": (yield count_parked(queue))})
         for queue in sorted(behind):
-            count = yield Operation("HLEN", (keys.again(queue),), (), int, idempotent=True)
-            raise QueueNotEmptyError(queue, {"behind a run": count})
+            raise QueueNotEmptyError(queue, {"behind a run": (yield count_again(queue))})
         for queue in sorted(named.queue for named in found if named.queue and named.key == keys.limits(named.queue)):
             if waiting := (yield from waiting_in_lanes(queue)):
                 raise FastqError(_IN_LANES.format(number=waiting, queue=queue))

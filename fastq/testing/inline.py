@@ -112,7 +112,7 @@ class _InlineTasks:
         key = (info.queue, info.id)
         lock = batch.tasks[0].lock
         if (terms := batch.tasks[0].terms) is not None:
-            if (found := self._keys.find(key, message, terms, self._backlog)) is not None:
+            if (found := self._keys.find(key, (message, info.state), terms, self._backlog)) is not None:
                 info = found_info(info, found)
                 self.enqueued.append(info)
                 return info
@@ -174,13 +174,15 @@ class _InlineTasks:
             raise errors[0]
 
     def _put_again(self, key: TaskKey) -> None:
-        """Add the task to the backlog that was enqueued by key while the task with this key ran."""
-        message = self._keys.again.pop(key, None)
-        if message is not None and key in self._waiting:
+        """Add the task that was enqueued by key while the task with this key ran; a task with a time waits."""
+        if (new := self._keys.again.pop(key, None)) is None:
+            return
+        message, state = new
+        if key in self._waiting or state is TaskState.SCHEDULED:
             self._waiting[key] = message
-        elif message is not None:
-            self._kept.add(key)
+        else:
             self._backlog.append(message)
+        self._kept.add(key)
 
     def _put_each(self, tasks: Sequence[Task]) -> Iterator[TaskInfo | DuplicateTaskError | TaskIDConflictError]:
         """Add the tasks in turn, and yield each result; the caller runs a task before it takes the next result."""

@@ -15,19 +15,23 @@ class InlineKeys:
     def __init__(self, waiting: dict[Key, TaskMessage]) -> None:
         self._waiting = waiting
         self.running: set[Key] = set()
-        self.again: dict[Key, TaskMessage] = {}
+        self.again: dict[Key, tuple[TaskMessage, TaskState]] = {}
+        """The tasks that were enqueued while a task with their key ran, and the states in which they will start."""
 
-    def find(self, key: Key, message: TaskMessage, terms: KeyTerms, backlog: deque[TaskMessage]) -> Found | None:
+    def find(
+        self, key: Key, new: tuple[TaskMessage, TaskState], terms: KeyTerms, backlog: deque[TaskMessage]
+    ) -> Found | None:
         """If another task with the key exists, keep, replace or postpone it, and return the outcome; otherwise return
-        None.
+        None. ``new`` is the task that was enqueued, and the state in which it would start.
         """
+        message, _ = new
         state = self._state(key, backlog)
         if state is None:
             return None
         if terms.if_there == "keep" or (terms.if_there == "replace" and state is TaskState.ACTIVE):
             return Found(KeyOutcome.KEPT, state)
         if state is TaskState.ACTIVE:
-            self.again[key] = message
+            self.again[key] = new
             return Found(KeyOutcome.RERUN, state)
         if state is TaskState.PENDING:
             place = next(at for at, one in enumerate(backlog) if (one.queue, one.id) == key)

@@ -461,6 +461,15 @@ def test_a_queue_with_tasks_of_any_state_is_not_deleted(ask: Ask, queue: Seeded,
     assert queue.all_keys() == before
 
 
+def test_a_queue_with_a_task_behind_a_run_is_not_deleted_without_force(ask: Ask, queue: Seeded, db: Redis) -> None:
+    db.hset(keys.again("default"), "sync:1", b"::message")  # the run was on a Go server, and is over
+    with pytest.raises(QueueNotEmptyError, match="it has 1 behind a run"):
+        ask("delete_queue", "default")
+    assert db.hlen(keys.again("default")) == 1
+    ask("delete_queue", "default", force=True)
+    assert db.keys("asynq:{default}:*") == []
+
+
 def test_active_tasks_are_in_the_way_even_of_force(ask: Ask, queue: Seeded) -> None:
     queue.activate("a")
     queue.pend("p")

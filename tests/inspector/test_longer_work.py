@@ -42,6 +42,24 @@ def test_a_queue_is_waited_for_until_nothing_is_left(ask: Ask, queue: Seeded, db
     assert db.exists(keys.paused("default"))
 
 
+def test_a_task_behind_a_run_is_waited_for(ask: Ask, queue: Seeded, db: Any) -> None:
+    queue.pend()
+    db.hset(keys.again("default"), "sync:1", b"::message")  # the run was on a Go server, and is over
+    looks: list[int] = []
+
+    def put(now: Drain) -> None:
+        """Be the server that enqueues it, and then does it."""
+        looks.append(now.left["pending"])
+        if db.hdel(keys.again("default"), "sync:1"):
+            db.lpush(keys.pending("default"), "sync:1")
+        elif looks[-1]:
+            db.delete(keys.pending("default"))
+
+    assert ask("drain_queue", "default", progress=put).empty
+    assert looks[0] == 1
+    assert looks[-1] == 0
+
+
 def test_a_wait_ends_with_its_time_and_says_what_is_left(ask: Ask, queue: Seeded) -> None:
     queue.pend("a")
     queue.add("scheduled", {"s": NOW_S})

@@ -84,3 +84,8 @@ def put_again(queue: str, task_ids: Sequence[str | bytes], now_ns: int) -> Opera
 def list_again(queue: str) -> Operation[list[Any]]:
     """Return ids of tasks that are to run again: all, or 200 at random if there are more."""
     return Operation("HRANDFIELD", (keys.again(queue),), (PUT_AGAIN_AT_MOST,), list, idempotent=True)
+
+
+def count_again(queue: str) -> Operation[int]:
+    """Count the tasks that are to run once a task with their key has ended, or has just ended."""
+    return Operation("HLEN", (keys.again(queue),), (), int, idempotent=True)
