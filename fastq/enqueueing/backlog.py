@@ -5,6 +5,7 @@ itself to that length. A client without ``max_pending`` does neither.
 """
 
 import math
+import os
 from collections.abc import Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -73,7 +74,8 @@ class _Seen:
     at_s: float
     length: int = 0
     is_known: bool = False
-    is_asking: bool = False
+    asked_by: int = 0
+    """The process in which a call asks Redis now, 0 for none: after a fork, the parent's call gives no answer here."""
 
 
 class Backlog:
@@ -90,27 +92,27 @@ class Backlog:
                 yield from self._room(batch.queue, len(batch.tasks), limit)
 
     def _room(self, queue: str, count: int, limit: MaxPending) -> Flow[None]:
-        until_s = self._clock.monotonic_s() + limit.wait_s
+        until_s, pid = self._clock.monotonic_s() + limit.wait_s, os.getpid()
         seen = self._queues.setdefault(queue, _Seen(-math.inf))
         while True:
             now_s = self._clock.monotonic_s()
-            if not seen.is_asking and now_s - seen.at_s >= LOOK_EVERY_S:
-                yield from self._look(queue, seen, now_s)
+            if seen.asked_by != pid and now_s - seen.at_s >= LOOK_EVERY_S:
+                yield from self._look(queue, seen, now_s, pid)
             if seen.is_known and seen.length < limit.most:
                 seen.length += count
                 return
             now_s = self._clock.monotonic_s()
             if seen.is_known and now_s >= until_s:
                 raise QueueFullError(queue, seen.length, limit.most)
-            pause_s = ASKING_S if seen.is_asking else seen.at_s + LOOK_EVERY_S - now_s
+            pause_s = ASKING_S if seen.asked_by == pid else seen.at_s + LOOK_EVERY_S - now_s
             yield Wait(max(0.0, min(pause_s, until_s - now_s if seen.is_known else pause_s)))
 
-    def _look(self, queue: str, seen: _Seen, now_s: float) -> Flow[None]:
+    def _look(self, queue: str, seen: _Seen, now_s: float, pid: int) -> Flow[None]:
         """Ask for the length of a queue.
 
         Meanwhile, other calls of this client wait for the answer instead of asking, too.
         """
-        seen.is_asking = True
+        seen.asked_by = pid
         try:
             seen.length = yield Operation("LLEN", (keys.pending(queue),), (), int, idempotent=True)
             seen.at_s, seen.is_known = now_s, True
@@ -118,4 +120,4 @@ class Backlog:
             error.maybe_applied = False  # nothing was enqueued
             raise
         finally:
-            seen.is_asking = False
+            seen.asked_by = 0

@@ -1,6 +1,7 @@
 """Back-pressure: a client waits, or is refused, while a queue has more pending tasks than it wants."""
 
 import asyncio
+import os
 from collections.abc import Callable, Generator, Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -159,7 +160,7 @@ def test_a_look_that_is_canceled_is_made_again_though_the_call_is_remembered(url
         client = AsyncClient(url, max_pending=5)
         try:
             canceled = asyncio.create_task(client.enqueue("t"))
-            while not any(seen.is_asking for seen in client._producer.backlog._queues.values()):
+            while not any(seen.asked_by for seen in client._producer.backlog._queues.values()):
                 await asyncio.sleep(0)
             canceled.cancel()
             with pytest.raises(asyncio.CancelledError) as remembered:
@@ -171,6 +172,19 @@ def test_a_look_that_is_canceled_is_made_again_though_the_call_is_remembered(url
             await client.close()
 
     asyncio.run(test())
+
+
+def test_a_fork_asks_itself_while_its_parent_asks(url: str, db: Redis) -> None:
+    site = Site(url, db, most=5)
+    first = site.producer.enqueue(Task("t"), {})
+    assert isinstance(next(first), Operation)
+    if (pid := os.fork()) == 0:
+        asks = False
+        try:
+            asks = isinstance(next(site.producer.enqueue(Task("t"), {})), Operation)
+        finally:
+            os._exit(0 if asks else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_a_look_without_an_answer_has_enqueued_nothing(url: str, db: Redis) -> None:
