@@ -32,7 +32,7 @@ from fastq.contrib.django.framework import (
     task_enqueued,
 )
 from fastq.contrib.django.results import ENQUEUED_AT, place_of, result_id_of, result_of
-from fastq.errors import BrokerError, DuplicateTaskError, QueueNotFoundError, TaskNotFoundError
+from fastq.errors import DuplicateTaskError, FastqError, QueueNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo
 from fastq.inspector.inspectors import Inspector
 from fastq.inspector.records import FailedAttempt
@@ -231,13 +231,13 @@ class FastqBackend(BaseTaskBackend):
         """Send a task whose transaction is committed. An error must not keep other callbacks from running."""
         try:
             self._send(message, result, run_after)
-        except BrokerError as error:
+        except DuplicateTaskError:
+            _log.info("task %s (%s) was not sent: one like it holds the unique lock", result.id, message.type)
+        except FastqError as error:
             _log.error(
                 "task %s (%s) was not sent after the commit of its transaction, and is lost: %s",
                 *(result.id, message.type, error),
             )
-        except DuplicateTaskError:
-            _log.info("task %s (%s) was not sent: one like it holds the unique lock", result.id, message.type)
 
     def _send(self, message: Message, result: AnyResult, run_after: datetime | None) -> None:
         now = timezone.now()

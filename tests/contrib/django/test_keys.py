@@ -77,6 +77,17 @@ def test_a_lock_that_is_held_at_the_commit_is_logged(caplog: pytest.LogCaptureFi
     assert f"task {results[1].id} ({add.module_path}) was not sent: one like it holds the unique lock" in caplog.text
 
 
+def test_a_key_that_is_taken_at_the_commit_keeps_no_other_task_from_being_sent(
+    db: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    db.hset("asynq:{default}:t:sum", "state", "aggregating")
+    with transaction.atomic():
+        taken = add.using(key="sum", if_there="replace").enqueue(1)
+        others = add.enqueue(2)
+    assert (taken.enqueued_at, others.enqueued_at is None) == (None, False)
+    assert f"task {taken.id} ({add.module_path}) was not sent after the commit" in caplog.text
+
+
 def test_a_lane_is_named_by_the_arguments(db: Redis) -> None:
     add.using(lane="tenant:{left}").enqueue(7)
     assert db.smembers("asynq:{default}:groups") == {b"tenant:7"}
