@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import BadLinesError, QueueNotFoundError, QueuePausedError, ServerNotListeningError, TaskFilter
+from fastq import BadLinesError, QueueNotFoundError, QueuePausedError, ServerNotListeningError, TaskFilter, TaskState
 from fastq.inspector import Drain, ImportReport, Inspector, MovePlan
 from fastq.wire import keys
 from tests.broker.harness import NOW_S
@@ -49,7 +49,7 @@ def test_a_task_behind_a_run_is_waited_for(ask: Ask, queue: Seeded, db: Any) -> 
 
     def put(now: Drain) -> None:
         """Be the server that enqueues it, and then does it."""
-        looks.append(now.left["pending"])
+        looks.append(now.left[TaskState.PENDING])
         if db.hdel(keys.again("default"), "sync:1"):
             db.lpush(keys.pending("default"), "sync:1")
         elif looks[-1]:

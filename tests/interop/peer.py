@@ -19,6 +19,9 @@ from tests.interop.records import Execution, GoTask, GoTaskInfo, PeerError
 from tests.waiting import PATIENCE_S, wait_until
 
 SECOND_NS = 1_000_000_000
+HOUR_NS = 3600 * SECOND_NS
+QUICK: dict[str, Any] = {"concurrency": 20, "retry_delay_ns": HOUR_NS, "task_check_ns": SECOND_NS // 100}
+"""Settings of a Go server that takes tasks at once and retries none while a test runs."""
 STDERR_TAIL = 4000
 
 
@@ -48,6 +51,11 @@ class GoPeer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def pid(self) -> int:
+        """The process, for benchmarks that kill it."""
+        return self._process.pid
 
     def log(self) -> str:
         """Return what the process has written to stderr, asynq's logs above all; not after ``close``."""

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import Fastq
-from tests.interop.peer import SECOND_NS, GoPeer, hear_cancellations
+from tests.interop.peer import HOUR_NS, QUICK, SECOND_NS, GoPeer, hear_cancellations
 from tests.interop.records import GoOptions, GoTask, GoTaskInfo
-from tests.interop.test_peer_server import HOUR_NS, QUICK
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.interop

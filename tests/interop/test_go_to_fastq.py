@@ -21,10 +21,9 @@ from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.tally import Tally
 from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message
-from tests.interop.peer import GoPeer
+from tests.interop.peer import QUICK, GoPeer
 from tests.interop.records import GoOptions, GoTask, GoTaskInfo
 from tests.interop.samples import COMBINATIONS, SECOND_NS, Sample, samples
-from tests.interop.test_peer_server import QUICK
 from tests.server.harness import TRUSTING
 from tests.waiting import wait_until
 

@@ -18,9 +18,8 @@ from fastq.server.base.config import MAX_LOST
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.tally import Tally
-from tests.interop.peer import GoPeer
+from tests.interop.peer import QUICK, GoPeer
 from tests.interop.records import GoTask, PeerError
-from tests.interop.test_peer_server import QUICK
 from tests.server.harness import TRUSTING
 
 pytestmark = pytest.mark.interop
