@@ -25,7 +25,8 @@ from fastq.pool.shared.slots cimport Slots
 
 from fastq.errors import TaskCanceled, TaskEndedError, TaskTimeout
 from fastq.pool.shared import layout
-from fastq.pool.shared.event_kind import DECISIONS, NOT_BEGUN, TOO_LATE, EventKind, reason_for
+from fastq.pool.shared.event_kind import NOT_BEGUN, TOO_LATE, EventKind, reason_for
+from fastq.pool.shared.event_kind import DECISIONS as _KINDS
 from fastq.pool.shared.event_kind import TOLD_TO_END as _TOLD_TO_END
 from fastq.pool.shared.processes import leave
 from fastq.pool.child.thrown import Settled, settle
@@ -78,7 +79,7 @@ _INTERRUPTIONS = {
     layout.ROW_ABORTED: EventKind.ABORTED,
     layout.ROW_MEMORY_LIMIT: EventKind.MEMORY_LIMIT,
 }
-_DECISIONS = tuple(DECISIONS.values())
+_DECISIONS = tuple(_KINDS.values())
 
 
 @cython.final
