@@ -41,6 +41,7 @@ _STOPS: Final = {Kind.STOP_SERVER, Kind.UNREAD_STOP}
 
 
 LEASE_LOST: Final = "its lease was lost in an outage"
+BEGAN_LATE: Final = "a server that had lost its lease began it late"
 
 
 class Span(NamedTuple):
@@ -78,14 +79,14 @@ class Alibis:
         in_doubt = {server: self._without_redis(server, {Kind.OUTAGE}) for server in servers}
         # A lease was last extended up to a heartbeat ago, its end is rounded down to a second, and machines have other
         # work; but until the grace is over, too, nobody takes the task.
-        least_ns = int((timing.lease_s + timing.recover_grace_s - timing.heartbeat_interval_s - 1.5) * _NS)
+        self._least_ns = int((timing.lease_s + timing.recover_grace_s - timing.heartbeat_interval_s - 1.5) * _NS)
         # How many tasks the children that each strike has killed may have had in hand.
         self._in_hand = [(one, len(one.pids)) for one in strikes if one.kind in _OF_CHILDREN]
         self._losses = {
             server: [
                 Span(span.began_ns, span.ended_ns + THAW_NS)
                 for span in spans
-                if span.ended_ns - span.began_ns >= least_ns
+                if span.ended_ns - span.began_ns >= self._least_ns
             ]
             for server, spans in in_doubt.items()
         }
@@ -120,6 +121,19 @@ class Alibis:
         stops = (one for one in self._strikes if one.kind in _STOPS and one.generation == run.generation)
         if any(one.began_ns <= until_ns and self._is_stopped(one, run, server) for one in stops):
             return Kind.STOP_SERVER
+        return None
+
+    def of_late(self, run: Run, following: Run) -> str | None:
+        """Return why a server began a task that another had run: it lay in a ring while the lease on it was lost.
+
+        The other took the task no sooner than the lease can have ended. The server has had it since before that, and
+        its children went on before it could take the task back.
+        """
+        life = self._lives[following.generation]
+        for span in self._losses[life.server]:
+            held = life.began_ns <= span.began_ns and span.began_ns + self._least_ns <= run.began_ns
+            if held and run.generation != following.generation and span.meets(following.began_ns, following.began_ns):
+                return BEGAN_LATE
         return None
 
     def of_size(self, run: Run) -> Kind | None:

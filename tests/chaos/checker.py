@@ -192,6 +192,8 @@ class _Check:
         following_ns = following.began_ns if following is not None else (1 << 63) - 1
         if (why := self._alibis.of(run, following_ns, next_on_child_ns)) is not None:
             return why.value if isinstance(why, Kind) else why
+        if following is not None and (why := self._alibis.of_late(run, following)) is not None:
+            return why
         if entry.order.job.is_async and self._is_blocked(run):
             return _BLOCKED
         if entry.order.job.pad and (short := self._alibis.of_size(run)) is not None:

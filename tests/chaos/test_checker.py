@@ -141,6 +141,26 @@ def test_a_fault_explains_a_second_run_only_if_it_could_cause_it(struck: Strike,
 
 
 @pytest.mark.parametrize(
+    ("struck", "who", "is_explained"),
+    [
+        (strike(Kind.FREEZE_FAMILY, 1, 7.99), (0, 100), True),  # its child went on before it could take the task back
+        (strike(Kind.FREEZE_FAMILY, 1, 9), (0, 100), True),  # the bench was slow to write down that it goes on
+        (strike(Kind.NET_REFUSE, 1, 9), (0, 100), True),  # its child does not know that it is cut off
+        (strike(Kind.FREEZE_FAMILY, 1, 7.4), (0, 100), False),  # by then it had taken the task back
+        (strike(Kind.FREEZE_FAMILY, 2, 7.99), (0, 100), False),  # the other took it before the lease ended
+        (strike(Kind.FREEZE_SHORT, 6.5, 7.99), (0, 100), False),  # the lease was longer
+        (strike(Kind.FREEZE_FAMILY, 1, 7.99), (2, 100), False),  # it was started later, and had nothing in its rings
+    ],
+)
+def test_a_server_that_lost_its_lease_may_begin_what_another_has_run(
+    struck: Strike, who: tuple[int, int], is_explained: bool
+) -> None:
+    lives = {**LIVES, 2: Life(0, 4 * S, 0)}
+    runs = (run(5, 5.1, who=(1, 200)), run(8, 8.1, who=who))
+    assert broken(evidence(*runs, strikes=[struck], lives=lives)) == ([] if is_explained else ["twice"])
+
+
+@pytest.mark.parametrize(
     ("struck", "is_explained"),
     [
         (strike(Kind.UNREAD_STOP, 2.5, 4), True),
