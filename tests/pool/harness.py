@@ -140,7 +140,7 @@ class Bench(PoolListener):
         while not self.pool.free:
             await asyncio.sleep(0.001)
 
-    async def hang(self, do: str, *, timeout: float = 0.1, kind: str = "") -> tuple[Event, list[int]]:
+    async def hang(self, do: str, *, timeout: float = 0.1) -> tuple[Event, list[int]]:
         """Run a task that hangs until its time is up; return its outcome and the processes that it told of.
 
         One that was too slow to tell of any, as on a busy machine, is given more time.
@@ -148,7 +148,7 @@ class Bench(PoolListener):
         while timeout < LIMIT_S:
             key = object()
             await self.room()  # the one before may have cost its child
-            self.submit(self.task(key, do, timeout=timeout, kind=kind))
+            self.submit(self.task(key, do, timeout=timeout))
             event = await self.outcome(key)
             word, *pids = self.beacon.told().split() or [""]
             if word == "started":

@@ -154,16 +154,6 @@ def return_late(order: dict[str, str], context: TaskContext) -> Answer:
     return None
 
 
-def decide(order: dict[str, str], context: TaskContext) -> Answer:
-    """Answer to the soft signal with a decision of the handler's own."""
-    try:
-        signal_beacon(order, f"started {os.getpid()}")
-        time.sleep(10**6)
-    except (TaskTimeout, TaskCanceled):
-        return EventKind[order["kind"]], b"decided"
-    return None
-
-
 def clean_up(order: dict[str, str], context: TaskContext) -> Answer:
     """Let the soft signal pass, after cleaning up."""
     try:
@@ -377,7 +367,7 @@ HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
     handler.__name__: handler
     for handler in (
         noop, nap, echo, call_size, size, pid, spin, spin_silently, sleep, sleep_surely, hold_gil, hold_gil_in_c,
-        ignore, return_late, decide, clean_up, explain, segfault, device,
+        ignore, return_late, clean_up, explain, segfault, device,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, thread, with_grandchildren, leave_grandchild,
         wait_and_hold_gil, use_terminate, write, save, wait_for_stop, allocate, grow, grow_and_clean_up,
         grow_and_ignore, wait_and_grow, scribble, wrong_answer, raise_error, limits,
