@@ -190,11 +190,10 @@ def test_who_recovers_a_task_counts_it_as_lost_and_its_owner_does_not(way: str, 
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("unix_s", [NOW_S, 1_795_221_907, 4_102_444_799])
-@pytest.mark.parametrize("nonce", [1, 2, 524_288, 2**20 - 1])
-def test_a_neighbour_of_our_mark_is_not_us(way: str, unix_s: int, nonce: int, bench: QueueBench) -> None:
+@pytest.mark.parametrize("nonce", [1, 2**20 - 1])
+def test_a_neighbour_of_our_mark_is_not_us(way: str, nonce: int, bench: QueueBench) -> None:
     us, them = Owner(nonce / 2**20), Owner((nonce + 1) % 2**20 / 2**20)
-    bench.activate("a", owner=us, until_s=unix_s)
+    bench.activate("a", owner=us)
     assert bench.run(WAYS[way](["a"], Guard(them))) == [NOT_OURS]
     assert bench.run(WAYS[way](["a"], Guard(us))) == [OK]
 

@@ -1,6 +1,5 @@
 """The forwarder: what is due goes on in time, in every queue, whatever trouble another queue has."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,6 @@ from tests.broker.harness import NOW_NS, NOW_S, QUEUE, QueueBench
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
-from tests.waiting import until
 
 
 def forwarder(bench: Bench, *queues: str, on_tasks: Callable[[str], None] = lambda queue: None) -> Forwarder:
@@ -152,25 +150,6 @@ def test_a_lost_reply_neither_loses_nor_doubles_a_task(act: Act, db: Any, shared
             assert bench.queue.places() == {"pending": ["b", "a"]}
 
         on_bench(db, shared_server.url, test, through=proxy.url)
-
-
-def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
-    async def test(bench: Bench) -> None:
-        ids = [f"{number:04d}" for number in range(500)]
-        wait_in(bench.queue, "scheduled", dict.fromkeys(ids, 1.0))
-        for number in range(50):
-            forwarding = forwarder(bench)
-            forwarding.start()
-            for _ in range(number % 12):
-                await asyncio.sleep(0)
-            await forwarding.stop()
-        forwarding = forwarder(bench)
-        forwarding.start()
-        await until(lambda: forwarding.ticks)
-        await forwarding.stop()
-        assert sorted(bench.queue.places()["pending"]) == ids
-
-    on_bench(db, url, test)
 
 
 def calls(bench: Bench) -> int:

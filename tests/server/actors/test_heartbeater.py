@@ -1,6 +1,5 @@
 """The heartbeater: what is held stays leased, what was lost is let go of, and the server is seen."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,6 @@ from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.server.actors.test_acker import acker, end
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
-from tests.waiting import until
 
 ME = ServerIdentity("host", 7, "id")
 
@@ -265,24 +263,6 @@ def test_an_outage_costs_no_lease_that_is_ours_afterwards(db: Redis, shared_serv
             assert bench.queue.scores("lease") == {"a": NOW_S + 85 + OURS.fraction}
 
         on_bench(db, shared_server.url, test, through=proxy.url)
-
-
-def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
-    async def test(bench: Bench) -> None:
-        bench.hold("a")
-        for number in range(50):
-            beating = heartbeater(bench)
-            beating.start()
-            for _ in range(number % 10):
-                await asyncio.sleep(0)
-            await beating.stop()
-        beating = heartbeater(bench)
-        beating.start()
-        await until(lambda: beating.ticks)
-        await beating.stop()
-        assert bench.in_flight_ids() == ["a"]
-
-    on_bench(db, url, test)
 
 
 @pytest.mark.parametrize("way", ["done", "retry"])

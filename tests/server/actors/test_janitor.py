@@ -1,7 +1,5 @@
 """The janitor: completed tasks go when their retention ends, in bounded batches, in every queue."""
 
-import asyncio
-
 import pytest
 from redis import Redis
 
@@ -12,7 +10,6 @@ from fastq.server.base.config import ServerConfig
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, QueueBench
 from tests.server.harness import Bench, on_bench
-from tests.waiting import until
 
 
 def janitor(bench: Bench, *queues: str, batch_size: int = 10) -> Janitor:
@@ -80,26 +77,5 @@ def test_a_queue_without_completed_tasks_is_looked_at_in_every_fourth_round(db: 
 def test_the_first_round_comes_after_one_interval(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         assert janitor(bench).first_tick_after_s() == 8.0
-
-    on_bench(db, url, test)
-
-
-def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
-    async def test(bench: Bench) -> None:
-        complete(bench.queue, {str(number): number for number in range(300)})
-        for number in range(50):
-            cleaning = janitor(bench)
-            cleaning.start()
-            cleaning.wake()
-            for _ in range(number % 12):
-                await asyncio.sleep(0)
-            await cleaning.stop()
-        cleaning = janitor(bench)
-        cleaning.start()
-        cleaning.wake()
-        await until(lambda: cleaning.ticks)
-        await cleaning.stop()
-        assert bench.queue.places() == {}
-        assert bench.queue.states() == {}
 
     on_bench(db, url, test)
