@@ -40,7 +40,8 @@ def run(fastq: Fastq, home: Path, words: str, stdout: IO[bytes]) -> tuple[int, s
     return run_alone(words.split(), environment(fastq.url, home), ROOT, stdout)
 
 
-@pytest.mark.parametrize("words", WRITING)
+# They fail where those of a full disk do: one is enough for click's own words, tables, JSON, and what is streamed.
+@pytest.mark.parametrize("words", ["--help", "stats", "queue inspect default --json", "task export -q default"])
 def test_a_reader_that_went_away_ends_each_command_without_a_word(filled: Fastq, tmp_path: Path, words: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
