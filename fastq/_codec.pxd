@@ -73,9 +73,6 @@ cdef class TaskView:
     cdef PyObject *slots[SLOTS]
 
 
-cdef bytes completed_message(TaskView view, object completed_at)
-
-
 cdef inline void give(PyObject **slot, PyObject *value) noexcept:
     """Set a slot to a value, and take over the caller's reference to it."""
     cdef PyObject *old = slot[0]

@@ -223,7 +223,7 @@ def rewrite_task_message(bytes data not None, **changes):
     return spliced(data, size, parts, changed)
 
 
-cdef bytes completed_message(TaskView view, object completed_at):
+def completed_message(TaskView view not None, completed_at):
     """Return the message of a view with this time of completion."""
     cdef Part parts[SLOTS]
     cdef bytes data = <bytes> <object> view.slots[DATA]

@@ -4,8 +4,9 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, strategies
 
+from fastq._codec import completed_message
 from fastq.wire.codec import (
     InvalidMessageError,
     TaskMessage,
@@ -13,6 +14,7 @@ from fastq.wire.codec import (
     decode_task_message,
     encode_task_message,
     rewrite_task_message,
+    view_task_message,
 )
 from tests.fuzz.inputs import nested_groups, span, tag
 from tests.fuzz.strategies import TYPICAL, changes, messages
@@ -134,6 +136,13 @@ def test_rewriting_keeps_unknown_fields_and_removes_every_old_value() -> None:
     )
     assert rewrite_task_message(data, retried=0) == unknown[0] + span(1, b"t") + unknown[1] + unknown[2]
     assert rewrite_task_message(data, retried=None) == data
+
+
+@given(messages, strategies.integers(-(2**63), 2**63 - 1))
+def test_completing_is_rewriting_the_time_of_completion(msg: TaskMessage, completed_at: int) -> None:
+    data = encode_task_message(msg) + span(100, b"from the future")
+    found = completed_message(view_task_message(data), completed_at)
+    assert found == rewrite_task_message(data, completed_at=completed_at)
 
 
 def test_rewriting_refuses_what_encoding_refuses() -> None:

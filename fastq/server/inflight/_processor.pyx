@@ -8,16 +8,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from fastq._codec cimport (
-    DATA, DEADLINE, FASTQ_HEADER, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView, completed_message,
-)
+from fastq._codec cimport DATA, DEADLINE, FASTQ_HEADER, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
 from fastq.pool.main.child_queue cimport Event, Submission
 from fastq.server.inflight.tally cimport Tally
 from fastq.server.inflight.tasks cimport InFlightTask, InFlightTasks
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp
 
-from fastq._codec import view_task_message
+from fastq._codec import completed_message, view_task_message
 from fastq.broker.operations.finish import Completed, Done
 from fastq.errors import InvalidMessageError
 from fastq.pool.main.protocol import EventKind, Sort
