@@ -31,6 +31,7 @@ _ELSEWHERE: Final = {
     "autodiscover_tasks": ".include(other_app)",
 }
 _SETTINGS_ELSEWHERE: Final = {
+    "name": "the name comes first: @app.task('receipt.send')",
     "bind": "give it a first parameter ctx: Context, which is the running task",
     "autoretry_for": "write retry_on=(...)",
     "retry_backoff": "write backoff=...",

@@ -13,7 +13,6 @@ Examples:
   fastq acl worker --queues 'emails,video-*'
   fastq acl inspector
 
-\b
 Exit codes: 0 done, 1 stdout cannot be written, 2 misused."""
 
 

@@ -11,7 +11,8 @@ import click
 from fastq.cli.commands import Verb
 from fastq.cli.destructive import confirm, yes_option
 from fastq.cli.figures import microseconds, percent
-from fastq.cli.parameters import NumberRange, json_option
+from fastq.cli.numbers import IntegerRange, NumberRange
+from fastq.cli.parameters import json_option
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.streams import say_failure
 from fastq.cli.tables import Column, facts, heading, table
@@ -51,7 +52,7 @@ _NOISE: Final = 0.1
     help="where to save the profile  [default: ~/.local/state/fastq/bench-HOST.json]",
 )
 @click.option(
-    "--children", type=click.IntRange(1, 64), metavar="N", help="children to measure with  [default: the cores]"
+    "--children", type=IntegerRange(1, 64), metavar="N", help="children to measure with  [default: the cores]"
 )
 @yes_option
 @json_option

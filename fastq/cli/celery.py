@@ -17,7 +17,6 @@ Examples:
   fastq celery check shop
   fastq celery check . --json
 
-\b
 Exit codes: 0 everything works or differs, 1 something is unsupported, 2 misused, 130 interrupted."""
 
 celery = Noun("celery", help="Find what has to change in a project written for Celery.", epilog=_EPILOG)

@@ -27,7 +27,7 @@ class Verb(click.Command):
     def __init__(self, *args: Any, examples: Sequence[str] = (), exits: str = _EXITS, **named: Any) -> None:
         named.setdefault("context_settings", SETTINGS)
         shown = "\n".join(["\b", "Examples:", *(f"  fastq {example}" for example in examples)])
-        named["epilog"] = "\n\n".join([shown, f"\b\n{_REDIS}\nExit codes: {exits}."])
+        named["epilog"] = f"{shown}\n\n{_REDIS} Exit codes: {exits}."
         super().__init__(*args, **named)
         self.params += connection_options(hidden=True)
 

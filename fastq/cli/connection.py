@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, quote
 
 import click
 
+from fastq.cli.numbers import IntegerRange
 from fastq.redis_url import DEFAULT_URL, parse_redis_uri, url_variable
 from fastq.server.base.settings import EXTRA_KEYS, SETTINGS, parse_kind, read_table
 
@@ -52,7 +53,7 @@ def connection_options(*, hidden: bool) -> list[click.Parameter]:
             "--redis", "--uri", "-u", "redis", metavar="URL",
             help="the Redis server: a URL or host:port  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379]",
         ),
-        option("--db", "-n", type=click.IntRange(0), metavar="N", help="the database number"),
+        option("--db", "-n", type=IntegerRange(0), metavar="N", help="the database number"),
         option("--username", "-U", metavar="NAME", help="the Redis user"),
         option("--password", "-p", metavar="TEXT", help="the password; $FASTQ_PASSWORD or the file is safer"),
         option(

@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from fastq.cli.commands import EXITS_OF_MANY, Noun
+from fastq.cli.numbers import IntegerRange
 from fastq.cli.parameters import json_option
 from fastq.cli.session import Record, Session, emit, pass_session, tell_each
 from fastq.cli.tables import Column, heading, table
@@ -64,9 +65,9 @@ def ls(session: Session, as_json: bool) -> None:
 
 @cron.verb("history", examples=["cron history 21f50a8d-c173-409d-a90c-ffa564248cf7 --size 3"], exits=EXITS_OF_MANY)
 @click.argument("entry_ids", nargs=-1, required=True, metavar="ENTRY_ID...")
-@click.option("--page", type=click.IntRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="page number")
+@click.option("--page", type=IntegerRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="page number")
 @click.option(
-    "--size", type=click.IntRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="events per page"
+    "--size", type=IntegerRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="events per page"
 )
 @json_option
 @pass_session

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from fastq.cli.numbers import IntegerRange
 from fastq.cli.parameters import Parsed
 from fastq.common.cpus import whole_cpus
 from fastq.demo.pages import PagesEndedError
@@ -26,7 +27,6 @@ Examples:
   fastq demo --web --tasks 500000
   fastq demo --redis redis://127.0.0.1:6379/9
 
-\b
 $NO_COLOR switches colors off; pipes and files get plain lines.
 Exit codes: 0 all tasks accounted for, 1 some not, or the demo could not run, 2 misused, 130 interrupted."""
 
@@ -39,7 +39,7 @@ def _url(text: str) -> str:
 @click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--tasks",
-    type=click.IntRange(LEAST_TASKS, 10_000_000),
+    type=IntegerRange(LEAST_TASKS, 10_000_000),
     default=100_000,
     show_default=True,
     help="How many tasks are enqueued.",
@@ -47,7 +47,7 @@ def _url(text: str) -> str:
 @click.option("--seed", type=int, default=1, show_default=True, help="The seed of the random workload.")
 @click.option(
     "--concurrency",
-    type=click.IntRange(2, 256),
+    type=IntegerRange(2, 256),
     default=max(2, whole_cpus()),
     help="How many children the worker has.  [default: the processors, at least 2]",
 )

@@ -7,6 +7,7 @@ import click
 
 from fastq.cli.commands import Verb
 from fastq.cli.destructive import EXIT_SIGNAL, confirm, yes_option
+from fastq.cli.numbers import IntegerRange
 from fastq.cli.parameters import QueueName, json_option
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.status_line import StatusLine
@@ -45,7 +46,7 @@ COLOURS: Final[Mapping[Level, str]] = {
 )
 @click.option(
     "--limit",
-    type=click.IntRange(min=0),
+    type=IntegerRange(min=0),
     default=LIMIT,
     show_default=True,
     metavar="TASKS",

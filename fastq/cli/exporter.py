@@ -16,7 +16,12 @@ SERVER: Final = "fastq.metrics.exporter"
 _STEP_S: Final = 3600.0
 
 
-@click.command("exporter", cls=Verb, examples=["exporter", "exporter --listen 0.0.0.0:9876"])
+@click.command(
+    "exporter",
+    cls=Verb,
+    examples=["exporter", "exporter --listen 0.0.0.0:9876"],
+    exits="0 after Ctrl-C or SIGTERM, 1 failed, 2 misused",
+)
 @click.option(
     "--listen",
     default="127.0.0.1:9876",

@@ -37,10 +37,7 @@ Examples:
   fastq lane limit '*' '2, 5/s' --queue crawl
   fastq lane limit example.com 8 --queue crawl
 
-A LANE is its name, '*' for each lane without a limit of its own, or 'openai:*' for all lanes that begin with openai:
-together. A LIMIT is a number of tasks at once, a rate, or both: 2, 5/s, '2, 500/m, burst 10, weight 3', 'no limit'.
-It may name an order: '1, strict' one after the other, also through retries; lifo the newest first; deadline the
-earliest deadline first."""
+fastq lane limit --help says what a LANE and a LIMIT are."""
 
 lane = Noun("lane", help="List lanes and why their tasks wait; limit, pause, resume and drain them.", epilog=_EPILOG)
 
@@ -99,7 +96,13 @@ def _note_servers(session: Session, queue: str) -> None:
 @json_option
 @pass_session
 def limit(session: Session, words: Sequence[str], remove: bool, whole_queue: bool, queue: str, as_json: bool) -> None:
-    """Limit a lane at once on all servers; tasks that ran before its first concurrency are not counted."""
+    """Limit a lane at once on all servers; tasks that ran before its first concurrency are not counted.
+
+    LANE is its name, '*' for each lane without a limit of its own, or 'openai:*' for all lanes that begin with openai:
+    together. LIMIT is a number of tasks at once, a rate, or both: 2, 5/s, '2, 500/m, burst 10, weight 3', 'no limit'.
+    It may name an order: '1, strict' one after the other, also through retries; lifo the newest first; deadline the
+    earliest deadline first.
+    """
     wanted = [name for name, is_given in (("LANE", not whole_queue), ("LIMIT", not remove)) if is_given]
     if len(words) != len(wanted):
         raise click.UsageError(f"expected {' and '.join(wanted) or 'neither LANE nor LIMIT'}, not {' '.join(words)!r}")

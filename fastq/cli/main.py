@@ -33,7 +33,6 @@ Examples:
 The Redis options may be given before or after a command. Each is also read from FASTQ_<NAME> (FASTQ_REDIS_URL,
 FASTQ_PASSWORD), and from a TOML file, by default ~/.config/fastq/config.toml, as redis = "redis://host:6379/0".
 
-\b
 $NO_COLOR switches colors off; pipes and files get none, and no line is cut. --json is for programs.
 Exit codes: 0 done, 1 failed, 2 misused, 130 interrupted."""
 

@@ -16,7 +16,7 @@ Examples:
 
 def _epilog(*examples: str) -> str:
     shown = "\n".join(f"  fastq {example}" for example in examples)
-    return f"\b\nExamples:\n{shown}\n\n\b\nExit codes: 0 done, 1 stdout cannot be written, 2 misused."
+    return f"\b\nExamples:\n{shown}\n\nExit codes: 0 done, 1 stdout cannot be written, 2 misused."
 
 
 metrics = Noun("metrics", help="Print alerts for Prometheus, and a dashboard for Grafana.", epilog=_EPILOG)

@@ -1,11 +1,13 @@
 """``fastq outbox``: the shell command; SQLAlchemy is imported only when it runs."""
 
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any, Final
 
 import click
 
 from fastq.cli.commands import Verb
+from fastq.cli.destructive import EXIT_SIGNAL
+from fastq.cli.numbers import NumberRange
 from fastq.cli.session import Session, pass_session
 from fastq.cli.streams import say_failure
 from fastq.client import Client
@@ -20,11 +22,12 @@ RELAY: Final = "fastq.contrib.sqlalchemy.outbox"
     "outbox",
     cls=Verb,
     examples=["outbox postgresql+psycopg://app@db/shop", "outbox sqlite:///shop.db --burst"],
+    exits="0 done, and without --burst after a signal; 1 failed, 2 misused, 130 Ctrl-C, 143 SIGTERM",
 )
 @click.argument("database", envvar="FASTQ_OUTBOX_DATABASE")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.01, 3600),
+    type=NumberRange(0.01, 3600),
     default=0.5,
     show_default=True,
     metavar="SECONDS",
@@ -32,7 +35,7 @@ RELAY: Final = "fastq.contrib.sqlalchemy.outbox"
 )
 @click.option("--burst", is_flag=True, help="end once the outbox is empty; a failure or a full queue ends it, too")
 @pass_session
-def outbox(session: Session, database: str, interval: float, burst: bool) -> None:
+def outbox(session: Session, database: str, interval: float, burst: bool) -> int:
     """Enqueue the tasks of the table fastq_outbox of DATABASE, until a signal.
 
     DATABASE is a SQLAlchemy URL; it can also be set in $FASTQ_OUTBOX_DATABASE. A task that is already in its queue
@@ -44,10 +47,13 @@ def outbox(session: Session, database: str, interval: float, burst: bool) -> Non
     with (
         Client(session.url) as client,
         closing(module.Relay(database, client)) as relay,
-        suppress(Interrupted),
         Interruption() as interruption,
     ):
-        _run(session, relay, interruption, None if burst else interval)
+        try:
+            _run(session, relay, interruption, None if burst else interval)
+        except Interrupted as signal:
+            return EXIT_SIGNAL + signal.signum if burst else 0
+    return 0
 
 
 def _run(session: Session, relay: Any, interruption: Interruption, interval_s: float | None) -> None:

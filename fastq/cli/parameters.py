@@ -1,6 +1,5 @@
 """The parameters that several commands share: their types and options."""
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -16,17 +15,6 @@ from fastq.inspector.checks import check_queue
 from fastq.options import check_text
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class NumberRange(click.FloatRange):
-    """A number within a range. Unlike click's own type, this one refuses ``nan``."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Check a number."""
-        number: float = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{number} is not in the range {self._describe_range()}.", param, ctx)
-        return number
 
 
 class Parsed(StringParamType):

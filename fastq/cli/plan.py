@@ -7,7 +7,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from fastq.cli.commands import SETTINGS
-from fastq.cli.parameters import NumberRange, Parsed, json_option
+from fastq.cli.numbers import IntegerRange, NumberRange
+from fastq.cli.parameters import Parsed, json_option
 from fastq.cli.plan_records import plan_record
 from fastq.cli.plan_report import show_plan
 from fastq.cli.session import emit
@@ -24,7 +25,7 @@ _EPILOG: Final = """\b
 Examples:
   fastq plan --rate 5000/s --duration 20ms --payload 2kB
   fastq plan --rate 5000/s --duration 20ms --cpu 5ms --payload 2kB --burst 1M --servers 8 --cores 16
-  fastq plan --load rate=300k/h,duration=2s,payload=10kB --load rate=900/s,duration=80ms,payload=1kB,async
+  fastq plan --load rate=300k/h,duration=2s,payload=10kB --load rate=9/s,duration=8s,payload=1kB,async
 
 docs/planning.md has the method, its formulas and its limits.
 Exit codes: 0 done, 1 there is no profile, or it cannot be read; 2 misused."""
@@ -45,10 +46,10 @@ _LOAD: Final = (
 _FLEET: Final = (
     ("--burst", "N", _COUNT, "this many tasks of the mix at once: 250k, 1M"),
     ("--within", "TIME", _SPAN, "time limit for the burst"),
-    ("--servers", "N", click.IntRange(1, 100_000), "number of servers  [default: as needed]"),
+    ("--servers", "N", IntegerRange(1, 100_000), "number of servers  [default: as needed]"),
     ("--cores", "N", NumberRange(0.1, 4_096), "cores per server  [default: as measured]"),
-    ("--children", "N", click.IntRange(1, 4_096), "children per server  [default: as needed]"),
-    ("--async-concurrency", "N", click.IntRange(1, 100_000), "coroutines that run at once per child  [default: 100]"),
+    ("--children", "N", IntegerRange(1, 4_096), "children per server  [default: as needed]"),
+    ("--async-concurrency", "N", IntegerRange(1, 100_000), "coroutines that run at once per child  [default: 100]"),
     ("--child-memory", "SIZE", _SIZE, "memory of the app itself, per child"),
     ("--redis-memory", "SIZE", _SIZE, "memory limit of Redis  [default: its maxmemory]"),
     ("--network", "SPEED", _LINK, "network speed of Redis' machine  [default: 10Gbit]"),

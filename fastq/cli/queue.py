@@ -8,6 +8,7 @@ import click
 
 from fastq.cli.acting import Acting
 from fastq.cli.commands import EXITS_OF_MANY, Noun
+from fastq.cli.numbers import IntegerRange
 from fastq.cli.parameters import QueueName, json_option
 from fastq.cli.session import Record, Session, askable, emit, pass_session, tell_each
 from fastq.cli.stats import STATE_COLUMNS, state_counts
@@ -109,7 +110,7 @@ def _show_counters(session: Session, title: str, counters: Sequence[tuple[str, i
 @click.option(
     "--days",
     "-x",
-    type=click.IntRange(1, MOST_DAYS),
+    type=IntegerRange(1, MOST_DAYS),
     default=10,
     show_default=True,
     metavar="N",
@@ -154,7 +155,7 @@ def resume(session: Session, queues: Sequence[str], as_json: bool) -> int:
 
 @queue.verb("limit", examples=["queue limit mail 100000", "queue limit mail --remove"])
 @click.argument("name", type=QueueName(), metavar="QUEUE")
-@click.argument("max_pending", type=click.IntRange(1, MAX_PENDING), required=False, metavar="[PENDING]")
+@click.argument("max_pending", type=IntegerRange(1, MAX_PENDING), required=False, metavar="[PENDING]")
 @click.option("--remove", is_flag=True, help="in place of PENDING: let the queue have any number of tasks")
 @json_option
 @pass_session

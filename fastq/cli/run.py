@@ -28,7 +28,6 @@ Examples:
   fastq run jobs:resize '{"id": 7}'
   fastq run jobs:app --type media.resize '{"id": 7}'
 
-\b
 Exit codes: 0 done, 1 failed or snoozed, 2 misused, 130 interrupted."""
 
 

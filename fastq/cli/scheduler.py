@@ -24,8 +24,8 @@ Examples:
 Each option is also read from FASTQ_<NAME>, for example FASTQ_LOG_LEVEL, and from the file given with --config (TOML,
 keys with underscores); --redis is also FASTQ_REDIS_URL. It applies to a scheduler that was created without a URL.
 
-\b
 Signals: TERM and INT finish enqueuing the current tick, remove the entries from Redis, and exit.
+
 Exit codes: 0 done, 1 could not run, 2 misused."""
 
 

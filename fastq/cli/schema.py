@@ -24,7 +24,7 @@ _EXITS_OF_DIFF: Final = "0 nothing breaks, 1 something does, or an import failed
 
 
 def _epilog(example: str, exits: str = _EXITS) -> str:
-    return f"\b\nExamples:\n  fastq {example}\n\n\b\nExit codes: {exits}."
+    return f"\b\nExamples:\n  fastq {example}\n\nExit codes: {exits}."
 
 
 schema = Noun("schema", help="Show what the typed tasks of an App take, and find what breaks.", epilog=_EPILOG)

@@ -9,6 +9,7 @@ import click
 from fastq.cli.acting import Acting
 from fastq.cli.commands import EXITS_OF_MANY, Noun
 from fastq.cli.destructive import confirm, yes_option
+from fastq.cli.numbers import IntegerRange
 from fastq.cli.parameters import GROUP_NAME, TASK_ID, QueueName, json_option, queue_option, state_option
 from fastq.cli.session import Record, Session, emit, pass_session, tell_each
 from fastq.cli.stats import STATES
@@ -81,9 +82,9 @@ def of_group(state: TaskState, group: str | None) -> str | None:
 @queue_option
 @state_option(*STATES)
 @group_option
-@click.option("--page", type=click.IntRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="page number")
+@click.option("--page", type=IntegerRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="page number")
 @click.option(
-    "--size", type=click.IntRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="tasks per page"
+    "--size", type=IntegerRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="tasks per page"
 )
 @filter_options
 @json_option

@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from fastq.cli.commands import Verb
+from fastq.cli.numbers import NumberRange
 from fastq.cli.parameters import json_option, queue_option, states_option, type_option
 from fastq.cli.session import Session, pass_session
 from fastq.cli.stats import STATE_COLOURS
@@ -32,7 +33,7 @@ _WIDTH: Final = max(map(len, ("scheduled", "completed")))
 @states_option(TaskState, "only tasks that enter this state; may be repeated; finished tasks count as completed")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.05, 3600),
+    type=NumberRange(0.05, 3600),
     default=0.5,
     show_default=True,
     metavar="SECONDS",

@@ -9,6 +9,7 @@ import click
 from fastq.cli.apps import typed_app
 from fastq.cli.commands import Verb
 from fastq.cli.connection import note_given, redis_url, server_is_named
+from fastq.cli.numbers import IntegerRange
 from fastq.cli.streams import say_failure
 from fastq.common.extras import import_extra
 from fastq.errors import FastqError
@@ -36,7 +37,7 @@ def _aliases() -> list[click.Parameter]:
         def note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
             note_given(context, name, value)
 
-        more: dict[str, Any] = {"type": click.IntRange(0)} if name == "db" else {}
+        more: dict[str, Any] = {"type": IntegerRange(0)} if name == "db" else {}
         return click.Option(
             [f"--{word}"], is_flag=is_flag, default=None, expose_value=False, hidden=True, callback=note, **more
         )
@@ -86,7 +87,7 @@ def _shared(name: str, **more: Any) -> Callable[[Any], Any]:
     ],
 )
 @_own("host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="the address to listen on")
-@_shared("port", type=click.IntRange(0, 65535), default=8080, help="the port to listen on")
+@_shared("port", type=IntegerRange(0, 65535), default=8080, help="the port to listen on")
 @_own("root-path", default="", metavar="PATH", help="the path below which a proxy shows the pages")
 @_own("auth", metavar="SPEC", help="basic:FILE, tokens:FILE, header:NAME:ROLE or call:MODULE:ATTR")
 @click.option("--no-auth", is_flag=True, help="let everyone who reaches the address do everything")
@@ -97,8 +98,8 @@ def _shared(name: str, **more: Any) -> Callable[[Any], Any]:
 @_own("queue", multiple=True, metavar="GLOB", help="show only queues with such names")
 @_own("hide-payloads", is_flag=True, help="show no payloads and results")
 @_own("redact", multiple=True, metavar="KEY", help="hide the values of this member of JSON payloads")
-@_shared("max-payload-length", type=click.IntRange(0), default=200, help="characters of payloads in /api")
-@_shared("max-result-length", type=click.IntRange(0), default=200, help="characters of results in /api")
+@_shared("max-payload-length", type=IntegerRange(0), default=200, help="characters of payloads in /api")
+@_shared("max-result-length", type=IntegerRange(0), default=200, help="characters of results in /api")
 @_shared("prometheus-addr", default="", metavar="URL", help="the Prometheus whose series are shown as charts")
 @_shared("enable-metrics-exporter", is_flag=True, help="serve the metrics of all queues at /metrics")
 @_own("also", multiple=True, metavar="NAME=URL", help="a further Redis, shown below /@NAME")

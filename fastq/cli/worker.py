@@ -41,9 +41,9 @@ Examples:
 Durations are seconds (1.5) or Go-like (1m30s), sizes 512M or 2G. Each option is also read from FASTQ_<NAME>,
 for example FASTQ_QUEUES, and from the file given with --config (TOML, keys with underscores).
 
-\b
 Signals: TERM and INT finish running tasks, return the others to their queues, and exit (a second one does
 not wait, nor does QUIT); TSTP only stops fetching (quiet); HUP reloads the app's code; USR1 logs a summary.
+
 Exit codes: 0 done, 1 could not run, 2 misused, 3 told to stop before --exit-when-idle or --max-tasks
 was reached."""
 

@@ -47,7 +47,9 @@ class Wish:
             raise ValueError(f"utilization must be above 0 and at most 1: {self.utilization:g}")
         if not total_rate(self.loads) and not self.burst:
             raise ValueError("there is nothing to do: every rate is 0, and there is no burst")
-        if self.within is not None and (not self.burst or self.within <= 0):
+        if self.within is not None and not self.burst:
+            raise ValueError(f"within={self.within:g} s needs burst=<how many tasks come at once>")
+        if self.within is not None and self.within <= 0:
             raise ValueError(f"within, the time for the burst, must be above 0: {self.within:g} s")
         if self.shares_redis and (self.servers or 1) != 1:
             raise ValueError(f"only one server shares its machine with Redis, not {self.servers}")

@@ -143,7 +143,7 @@ def test_json_says_what_the_tables_say() -> None:
         ("--rate 5/s --duration 1s --payload 1B --utilization nan", "nan is not in the range"),
         ("--rate 5/s --duration 1s --payload 1B --cores nan", "nan is not in the range"),
         ("--rate 5/s --duration 1s --payload 1B --burst -1", "'-1' is not a number"),
-        ("--rate 5/s --duration 1s --payload 1B --within 1h", "within, the time for the burst,"),
+        ("--rate 5/s --duration 1s --payload 1B --within 1h", "within=3600 s needs burst="),
         ("--rate 99999999999G/s --duration 1s --payload 1B", "is too large"),
         ("--rate 5/s --duration 300000h --payload 1B --network 10GB", "'10GB' is not a speed"),
     ],

@@ -129,7 +129,7 @@ def test_more_servers_than_anybody_has_are_none() -> None:
         ({"loads": (Load(0.0, 1.0, 1),)}, "there is nothing to do"),
         ({"utilization": 0.0}, "utilization must be above 0"),
         ({"utilization": 1.1}, "utilization must be above 0"),
-        ({"within": 5.0}, "within, the time for the burst,"),
+        ({"within": 5.0}, "within=5 s needs burst="),
         ({"burst": 5, "within": 0.0}, "within, the time for the burst,"),
         ({"servers": 0}, "servers must be above 0"),
         ({"children": 5000}, "children must be at most 4096"),

@@ -1,7 +1,9 @@
 """The outbox on SQLite and a real Redis: what a transaction writes is enqueued once, and only if it is committed."""
 
 import logging
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -275,6 +277,18 @@ def test_the_command_empties_the_outbox(engine: Engine, database: str, client: C
             add_to_outbox(session, Task("mail:send", number))
     assert Fastq(url).done("outbox", database, "--burst") == "501 tasks enqueued\n"
     assert_enqueued(client, "mail:send", count=501)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_outbox_is_empty_is_no_success(
+    signum: signal.Signals, engine: Engine, database: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_: Relay) -> Relayed:
+        os.kill(os.getpid(), signum)
+        return Relayed(1, 0)
+
+    monkeypatch.setattr(Relay, "run", run)
+    assert Fastq(url).run("outbox", database, "--burst").exit_code == 128 + signum
 
 
 def test_the_command_says_what_is_wrong(url: str, database: str) -> None:
