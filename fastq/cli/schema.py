@@ -67,7 +67,8 @@ def _schema(source: str) -> dict[str, Any]:
     try:
         found: Any = orjson.loads(Path(source).read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
-        raise click.UsageError(f"{source} is neither module:attr nor a file of fastq schema export: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise click.UsageError(f"{source} is neither module:attr nor a file of fastq schema export: {why}") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise click.UsageError(f"{source} is not a file of fastq schema export of format {FORMAT}")
     schema_in_file: dict[str, Any] = found
