@@ -69,13 +69,12 @@ def test_what_follows_a_run_on_a_go_server_is_put_by_ours(
 
 
 def look(url: str) -> None:
-    """Let one of our servers look once that has run tasks by key."""
+    """Let one of our servers look once that has run no task by key."""
 
     async def recover() -> None:
         broker = open_async_broker(url)
         clock = SystemClock()
         in_flight = InFlight.of(Owner.draw(), StallWatch(clock), clock, TRUSTING)
-        in_flight.tasks.marked_queues.add("default")
         commands = Commands(broker)
         lost = LostTasks(commands, LostTaskRules(lambda retried: 3600.0, MAX_LOST, None, Tally), clock, in_flight.stats)
         await Recoverer(commands, ["default"], in_flight, lost, None).tick()

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from fastq.broker.operations.finish import Guard
-from fastq.broker.operations.keyed import list_again, put_again
+from fastq.broker.operations.keyed import count_again, list_again, put_again
 from fastq.broker.operations.lease import LeaseList, list_leases
 from fastq.broker.operations.repair import repair_active, repair_lease
 from fastq.common.clock import Moment
@@ -23,13 +23,10 @@ from fastq.server.actors.redis_steadiness import Answers
 from fastq.server.base.commands import Commands
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stats import RepairKind, Repairs, describe_repairs
-from fastq.wire.messages import KEY_HEADER
 
 BATCH: Final = 100
 STRETCH: Final = 500
 CAUSE: Final = "their server died or is cut off from Redis"
-
-_KEYED: Final = KEY_HEADER.encode()
 
 Reclaim: TypeAlias = Callable[[str, Callable[[], None]], Awaitable[None]]
 """Handles the groups of a queue; its argument is called at each step, because the work may take long."""
@@ -98,7 +95,7 @@ class Recoverer(Actor):
 
     async def _put_again(self, queue: str) -> None:
         """Put back tasks that were enqueued by key during a run, if the run's server did not: Go's or a dead one."""
-        moved = queue in self._tasks.marked_queues
+        moved = await self._commands.run(count_again(queue)) > 0
         while moved:
             self.get_on()
             ids = await self._commands.run(list_again(queue))
@@ -129,8 +126,6 @@ class Recoverer(Actor):
                 if self._tasks.get(queue, task.id) is None
             ]
             moved = 0
-            if any(_KEYED in task.message for task, _ in others):
-                self._tasks.marked_queues.add(queue)
             if others:
                 put = await self._lost.put(queue, others, Guard(expired_at=cutoff_s), CAUSE, self.get_on)
                 moved = put.moved + await self._repair_astray(queue, put.astray, cutoff_s)

@@ -56,6 +56,18 @@ def test_a_task_whose_lease_ended_30_s_ago_is_tried_again_and_charged_nothing(ow
     on_bench(db, url, test)
 
 
+def test_what_waits_behind_a_run_that_is_over_is_put_by_a_server_that_has_run_no_task_by_key(
+    db: Redis, url: str
+) -> None:
+    async def test(bench: Bench) -> None:
+        bench.db.hset(keys.again(QUEUE), "a", b"::" + message("a"))  # its server died behind the end of the run
+        await recoverer(bench).tick()
+        assert bench.queue.places() == {"pending": ["a"]}
+        assert not bench.db.exists(keys.again(QUEUE))
+
+    on_bench(db, url, test)
+
+
 def test_a_last_attempt_that_was_lost_is_still_to_be_made(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         bench.queue.activate("a", until_s=1, retry=3, retried=3)
