@@ -79,6 +79,8 @@ class AggregationRunner:
         # As in asynq, the new task goes to the queue of the combined tasks, whatever queue it names.
         batch, _ = compose(task, {"queue": queue}, time.time_ns())
         (new,) = batch.tasks
+        if batch.keyed:
+            raise ValueError(f"key={new.id!r}: the task that replaces a group takes no key, but may have a task_id")
         answer = {
             "task": {name: value for name, value in new._asdict().items() if name != "message"},
             "state": str(batch.state),
