@@ -79,7 +79,7 @@ class PreloaderClient:
         self._loaded = loop.create_future()
         try:
             self._channel = self._launch()
-        except OSError as error:
+        except (OSError, ChannelClosedError) as error:
             raise PoolStartError(
                 f"{self._config.name}: the process that imports it cannot be started: {error}"
             ) from error
@@ -121,7 +121,7 @@ class PreloaderClient:
                 )
             finally:
                 os.close(lifeline_read)
-        except OSError:
+        except (OSError, ChannelClosedError):
             channel.close()
             raise
         finally:

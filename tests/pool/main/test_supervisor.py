@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fastq.pool.main.child import ChildState
 from fastq.pool.main.preloader_client import PoolStartError
+from fastq.pool.shared.control import Channel, ChannelBusyError
 from fastq.pool.shared.event_kind import EventKind
 from tests.pool.harness import bench, gone, run, settings
 from tests.processes import children
@@ -116,6 +118,29 @@ def test_a_killed_preloader_is_replaced_even_if_a_process_that_its_app_forked_li
                     await asyncio.sleep(0.002)
             finally:
                 os.kill(forked, signal.SIGKILL)
+            assert (await b.run("noop")).kind is EventKind.DONE
+
+    run(test())
+
+
+def test_a_preloader_whose_descriptors_the_kernel_refuses_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel refuses to pass descriptors while this user has too many in transit, in any process."""
+    refused: list[str] = []
+    send = Channel.send
+
+    def refuse_once(channel: Channel, op: str, *args: Any, **body: Any) -> None:
+        if op == "load" and not refused:
+            refused.append(op)
+            raise ChannelBusyError("too many references")
+        send(channel, op, *args, **body)
+
+    async def test() -> None:
+        async with bench() as b:
+            await b.run("noop")
+            monkeypatch.setattr(Channel, "send", refuse_once)
+            os.kill(b.pool.preloader_pid, signal.SIGKILL)
+            while not any("too many references" in notice for notice in b.notices):
+                await asyncio.sleep(0.002)
             assert (await b.run("noop")).kind is EventKind.DONE
 
     run(test())
