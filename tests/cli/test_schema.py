@@ -70,7 +70,10 @@ def test_go_is_written_for_a_package() -> None:
         (["export", "old_jobs:empty"], "'old_jobs:empty' has no typed tasks"),
         (["export", "old_jobs:resize"], "must be a fastq.App, not TypedTask"),
         (["export", "old_jobs:ap"], "did you mean 'app'?"),
-        (["diff", "nowhere.json", "old_jobs:app"], "nowhere.json is neither module:attr nor a file of fastq schema export: No such file"),
+        (
+            ["diff", "nowhere.json", "old_jobs:app"],
+            "nowhere.json is neither module:attr nor a file of fastq schema export: No such file",
+        ),
         (["diff", "other.json", "old_jobs:app"], "other.json is not a file of fastq schema export of format 1"),
         (["go", "old_jobs:app", "-p", "My-Jobs"], "a Go package is named by lower-case letters"),
     ],

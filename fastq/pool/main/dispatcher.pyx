@@ -146,7 +146,8 @@ cdef class Dispatcher:
         cdef int sort
         if self.closed:
             return self.return_all()
-        help_idle(self)
+        if not self.waiting:  # otherwise a child that is free gets what waits here
+            help_idle(self)
         if not self.waiting:
             return []
         cdef int64_t now = atomic.now_ns()

@@ -114,8 +114,7 @@ def test_a_killed_preloader_is_replaced_even_if_a_process_that_its_app_forked_li
             preloader, forked = b.pool.preloader_pid, int(b.pool.description)
             os.kill(preloader, signal.SIGKILL)
             try:
-                while b.pool.preloader_pid == preloader:
-                    await asyncio.sleep(0.002)
+                await until(lambda: b.pool.preloader_pid != preloader)
             finally:
                 os.kill(forked, signal.SIGKILL)
             assert (await b.run("noop")).kind is EventKind.DONE
@@ -139,8 +138,7 @@ def test_a_preloader_whose_descriptors_the_kernel_refuses_is_started_again(monke
             await b.run("noop")
             monkeypatch.setattr(Channel, "send", refuse_once)
             os.kill(b.pool.preloader_pid, signal.SIGKILL)
-            while not any("too many references" in notice for notice in b.notices):
-                await asyncio.sleep(0.002)
+            await until(lambda: any("too many references" in notice for notice in b.notices))
             assert (await b.run("noop")).kind is EventKind.DONE
 
     run(test())
