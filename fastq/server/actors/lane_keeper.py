@@ -43,6 +43,8 @@ class LaneKeeper(Actor):
         self._clock = clock
         self._on_tasks = on_tasks
         self._to_look_at: set[str] = set()
+        self.failing: dict[str, BrokerError] = {}
+        """The error of each queue of which nothing is fetched, because its rules could not be read yet."""
         self._has_looked = False
         self._cursors: dict[str, int] = {}
         self._rate_cursors: dict[str, int] = {}
@@ -90,6 +92,8 @@ class LaneKeeper(Actor):
                 self._to_look_at.add(queue)
                 failure = result
                 if result.transient:
+                    if queue in lanes.unknown:
+                        self.failing[queue] = result
                     continue
             elif result:
                 if queue not in lanes:
@@ -100,6 +104,7 @@ class LaneKeeper(Actor):
             else:
                 lanes.discard(queue)
             lanes.unknown.discard(queue)
+            self.failing.pop(queue, None)
         if failure is not None:
             raise failure
         self._has_looked = True

@@ -19,7 +19,7 @@ def why_not_ready(process: ServerProcess) -> str:
 
 def _why_stopped(process: ServerProcess) -> str:
     """Return the error that keeps the tasks of every queue from running; "" if any queue works."""
-    failing = {**process.ack_writer.failing(), **process.fetcher.failing}
+    failing = {**process.lane_keeper.failing, **process.ack_writer.failing(), **process.fetcher.failing}
     return str(next(iter(failing.values()))) if failing.keys() >= process.fetcher.queues else ""
 
 

@@ -69,8 +69,10 @@ def test_whether_lanes_are_known_is_told_once_redis_has_answered(
             with pytest.raises(BrokerError):
                 await made.tick()
         assert lanes.unknown == ({QUEUE, OTHER} if error.transient else set())
+        assert made.failing == dict.fromkeys(lanes.unknown, error), "else the server would be ready, and fetch nothing"
         await made.tick()
         assert not lanes.unknown
+        assert not made.failing
 
     on_bench(db, url, test)
 
