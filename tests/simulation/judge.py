@@ -331,6 +331,10 @@ def tried_enough(history: History) -> Iterator[str]:
         is_final |= task_id in history.rolled_back
         # It was in a batch that died with its child, and may begin only once.
         is_final |= history.sent[task_id].max_retry == 0 and any(run.kind == "RERUN" for run in runs)
+        # It came back without a charge, and may have been lost before it began again: seed 540333 of any-lanes.
+        came_back = [run.ended_s for run in runs[-1:] if run.kind not in DONE]
+        is_lost = any(one.at_s > ended_s for one in history.struck for ended_s in came_back)
+        is_final |= history.sent[task_id].max_retry == 0 and is_lost
         if history.places.get(task_id) == ["archived"] and failed <= history.sent[task_id].max_retry and not is_final:
             yield f"{task_id} was archived after {failed} attempts: {describe(history, task_id)}"
 

@@ -37,6 +37,7 @@ AGAIN = (
 )
 ONCE = Sent(1, "a", 1, 0, "", True)
 KILLED = (ONCE, Began(1.1, "a", "s", 0, "s"), Struck(2, 9, "s", "kill"))
+LIMITED = (ONCE, Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "RATE_LIMITED", "s", 25.0))
 FORGOTTEN = (Counted("Redis", "failed", 1), Acted(30, "a", "forget", True))
 FROM_ONE = (*AGAIN[:2], Began(30, "a", "s", 1, "s", "one"), AGAIN[3])
 FAILED = (Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "FAILED", "s", 25.0))
@@ -145,6 +146,10 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
         (DONE, TICKS, {**KEPT, "b": ["pending"]}, "ticks"),
         (DONE, FEW_TICKS, KEPT, "ticks_come"),
         (FAILED, (), {"a": ["archived"]}, "tried_enough"),
+        (LIMITED, (), {"a": ["archived"]}, "tried_enough"),
+        # It was put back, and lost with the server that had it next: seed 540333 of any-lanes.
+        ((*LIMITED, Struck(50, 90, "s", "kill")), (), {"a": ["archived"]}, ""),
+        ((ONCE, *DONE, Struck(50, 90, "s", "kill")), (), {"a": ["archived"]}, "tried_enough"),
         (DONE, (Counted("Redis", "processed", 1), Counted("history", "done", 1)), KEPT, ""),
         (DONE, (Counted("Redis", "processed", 0),), KEPT, "counters"),
         (DONE, (Counted("Redis", "processed", 2),), KEPT, "counters"),
@@ -174,7 +179,7 @@ def test_the_judge_names_the_broken_rule(
     runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[str, list[str]], fault: str
 ) -> None:
     found = broken(runs, others, places)
-    assert (fault in found) if fault else found == set()
+    assert (fault in found) if fault else not found
 
 
 def test_the_judge_knows_nothing_of_fastq() -> None:
