@@ -82,6 +82,10 @@ local function put(id, message, policy, run_at, latest)
   if state ~= "pending" and state ~= "scheduled" and state ~= "retry" then return 0, "" end
   redis.call("HSET", task, "msg", message)
   drop_again(id)
+  local lane = state == "retry" and redis.call("HGET", task, "group")
+  -- The replaced task may have kept its place in a sequence.
+  local queue_prefix = lane and string.sub(task_prefix, 1, -3)
+  if lane then redis.pcall("SREM", queue_prefix .. "h:" .. lane, id) end
   redis.call("HDEL", task, "group", "attempts", "lost") -- these fields were the replaced task's
   if state == "scheduled" and policy == "postpone" then return postpone(task, id, run_at, latest) end
   return 3, state

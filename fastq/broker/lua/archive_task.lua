@@ -16,7 +16,8 @@ ARGV[5] expected          the state that it must be in; "" for any
 ARGV[6] now               unix seconds
 ARGV[7] expire_before     unix seconds; tasks archived until then are deleted
 ARGV[8] max_size          tasks that the archive keeps at most
-builds  task_prefix .. task_id, group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
+builds  task_prefix .. task_id, group_prefix .. group, queue_prefix .. "h:" .. group, and
+  lock keys asynq:{q}:unique:..., same hash tag
 returns 1 archived | 0 no such task | the reason why not: its state, aggregation (its set is being aggregated), far
   (too deep in pending to be found at once)
 asynq   archiveTaskCmd (which trims the archive without the tasks' hashes)
@@ -28,6 +29,8 @@ local task_prefix, group_prefix, task_id, seen_at = ARGV[1], ARGV[2], ARGV[3], A
 local expected, now, expire_before, max_size = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
 
 -- include: take_off
+
+-- include: drop_place
 
 -- include: field_at
 
@@ -44,6 +47,7 @@ local reason = state == "archived" and state or reason_to_leave(state, group or 
 if reason then return reason end
 redis.call("ZADD", archived, now, task_id)
 redis.call("HSET", task, "state", "archived")
+drop_place(group, task_id)
 unlock_early(task, task_id, its_lock)
 
 -- include: trim_archive

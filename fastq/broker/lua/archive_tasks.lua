@@ -14,7 +14,7 @@ ARGV[6] now            unix seconds
 ARGV[7] expire_before  unix seconds; tasks archived until then are deleted
 ARGV[8] max_size       tasks that the archive keeps at most
 ARGV[9] max_bytes      bytes to read of messages, of tasks with a lock only; the first task beyond it is the last
-builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
+builds  task_prefix .. id, queue_prefix .. "h:" .. its group, and lock keys asynq:{q}:unique:..., same hash tag
 returns list: ids taken, tasks moved
 asynq   archiveAllCmd, archiveAllPendingCmd, archiveAllAggregatingCmd (all tasks in one call; the archive is trimmed
   without the tasks' hashes)
@@ -26,6 +26,8 @@ local now, expire_before, max_size, max_bytes = ARGV[6], ARGV[7], tonumber(ARGV[
 
 -- include: take_some
 
+-- include: drop_place
+
 -- include: field_at
 
 -- include: unlock_early
@@ -33,7 +35,7 @@ local now, expire_before, max_size, max_bytes = ARGV[6], ARGV[7], tonumber(ARGV[
 redis.call("ZCARD", archived)
 local taken, founds, moved, bytes = {}, {}, {}, 0
 for nth, id in ipairs(ids_to_take()) do
-  local found = redis.pcall("HMGET", task_prefix .. id, "state", "unique_key")
+  local found = redis.pcall("HMGET", task_prefix .. id, "state", "unique_key", "group")
   taken[nth], founds[nth] = id, found
   if found[2] then bytes = bytes + redis.call("HSTRLEN", task_prefix .. id, "msg") end
   if bytes >= max_bytes then break end
@@ -44,6 +46,7 @@ for nth, id in ipairs(taken) do
   local task, found = task_prefix .. id, founds[nth]
   if is_here(id, found[1]) then
     redis.call("HSET", task, "state", "archived")
+    drop_place(found[3], id)
     unlock_early(task, id, found[2])
     moved[#moved + 1] = now
     moved[#moved + 1] = id

@@ -12,7 +12,8 @@ ARGV[3] task_id           the task's
 ARGV[4] seen_at           index in pending at which it was seen; "" if it was not looked for, "none" if not found
 ARGV[5] expected          the state that it must be in; "" for any
 ARGV[6] mark              text that its message must contain, else the task is of another submit; "" for any
-builds  task_prefix .. task_id, group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
+builds  task_prefix .. task_id, group_prefix .. group, queue_prefix .. "h:" .. group, and
+  lock keys asynq:{q}:unique:..., same hash tag
 returns 1 deleted | 0 no such task | the reason why not: its state, aggregation (its set is being aggregated), far
   (too deep in pending to be found at once) | list: deleted; its message, which may name a lock that its hash does not
 asynq   deleteTaskCmd
@@ -24,6 +25,8 @@ local expected, mark = ARGV[5], ARGV[6]
 
 -- include: take_off
 
+-- include: drop_place
+
 local task = task_prefix .. task_id
 local found = redis.pcall("HMGET", task, "state", "unique_key", "group", "msg")
 local state, lock, group, message = found[1], found[2], found[3], found[4]
@@ -34,6 +37,7 @@ if mark ~= "" and not string.find(message or "", mark, 1, true) then return 0 en
 local reason = state and reason_to_leave(state, group or "")
 if reason then return reason end
 redis.call("UNLINK", task)
+drop_place(group, task_id)
 if lock and redis.pcall("GET", lock) == task_id then redis.call("DEL", lock) end
 if group and message and not lock then return {message} end
 return 1

@@ -8,7 +8,7 @@ ARGV[3] group        the group's name if the source is a group, else ""
 ARGV[4] count        ids to take at most
 ARGV[5] last         the newest id of a list, or greatest score, to take; "" for no bound
 ARGV[6] max_bytes    bytes of messages and results to delete (which takes time); the first task beyond is the last
-builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
+builds  task_prefix .. id, queue_prefix .. "h:" .. its group, and lock keys asynq:{q}:unique:..., same hash tag
 returns list: ids taken, tasks deleted, then id, message of each deleted one that may have a lock its hash does not name
 asynq   deleteAllCmd, deleteAllPendingCmd, deleteAllAggregatingCmd (all tasks in one call)
 ]]
@@ -17,6 +17,8 @@ local task_prefix, state, group, count, last = ARGV[1], ARGV[2], ARGV[3], tonumb
 local max_bytes = tonumber(ARGV[6])
 
 -- include: take_some
+
+-- include: drop_place
 
 local reply, taken, deleted, bytes = {0, 0}, 0, 0, 0
 for _, id in ipairs(ids_to_take()) do
@@ -33,6 +35,7 @@ for _, id in ipairs(ids_to_take()) do
     end
     bytes = bytes + redis.call("HSTRLEN", task, "msg") + redis.call("HSTRLEN", task, "result")
     redis.call("UNLINK", task)
+    drop_place(its_group, id)
     deleted = deleted + 1
   end
   taken = taken + 1

@@ -9,7 +9,7 @@ ARGV[2] now_ns        unix nanoseconds
 ARGV[3] due_channel   asynq:{q}:due, told the earliest time if it is before all in scheduled
 ARGV[4] max_bytes     bytes of messages at most; the first that goes beyond it is the last one put
 ARGV[5...] ids        task ids
-builds  task_prefix .. id, same hash tag
+builds  task_prefix .. id, queue_prefix .. "h:" .. the group of a replaced task, same hash tag
 returns number of tasks put; a task that waits for another attempt gets the newer message, and counts
 asynq   none
 ]]

@@ -9,7 +9,7 @@ ARGV[2] now_ns        unix nanoseconds
 ARGV[3] due_channel   asynq:{q}:due, told the earliest time if it is before all in scheduled
 ARGV[4] width         values a task: 3 where all run at once, else 5; one more in a repeat of a lost call
 ARGV[5...] tasks      width values each: id, message, policy, then run_at or "" and latest run_at or "", mark
-builds  task_prefix .. id, same hash tag
+builds  task_prefix .. id, queue_prefix .. "h:" .. the group of a replaced task, same hash tag
         policy: keep, replace, postpone or rerun an existing task; run_at: unix seconds; mark: text in no other message
 returns list, for each task a code and a fact or "": 1 put | 0 the id is of a task that cannot be replaced |
   2 kept, its state | 3 replaced, its state | 4 put off, unix seconds to run at | 5 it runs again after the present run

@@ -19,7 +19,7 @@ ARGV[10] new_message  encoded
 ARGV[11] new_policy   keep, replace, postpone or rerun what is there
 ARGV[12] new_run_at   unix seconds to run at, or ""
 ARGV[13] new_latest   latest unix seconds to run at, or ""
-builds  task_prefix .. id, same hash tag
+builds  task_prefix .. id, queue_prefix .. "h:" .. the group of a replaced task, same hash tag
 returns list: a code and a fact, as put_keyed returns them; 1 also if an earlier sending of this call has put it;
   -2 put by another scheduler
 asynq   none

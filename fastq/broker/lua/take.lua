@@ -98,9 +98,11 @@ local function parse(rule)
 end
 
 -- Returns whether a task without a lease keeps its place in its sequence: it does while it has yet to run again. A
--- task that is back in its lane is moved to the front there; it needs no place.
+-- task that is back in its lane is moved to the front there; it needs no place. The task that has replaced it by key is
+-- in no lane.
 local function keeps_place(lane, id)
-  local state = redis.pcall("HGET", task_prefix .. id, "state")
+  local found = redis.pcall("HMGET", task_prefix .. id, "state", "group")
+  local state = found[2] == lane and found[1]
   if state == "aggregating" then redis.pcall("ZADD", queue_prefix .. "g:" .. lane, "XX", 0, id) end
   return state == "retry" or state == "scheduled" or state == "pending" or state == "active"
 end

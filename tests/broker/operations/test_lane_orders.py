@@ -2,11 +2,16 @@
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from redis import Redis
 
+from fastq.broker.inspect.actions import Target, archive_task, delete_task
+from fastq.broker.inspect.bulk import _archive_some, delete_some
+from fastq.broker.inspect.move import ParkedTask, claim_tasks, commit_move
 from fastq.broker.operation import Operation
+from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, _put_keyed
 from fastq.broker.operations.finish import (
     ANY_OWNER,
     Archived,
@@ -24,9 +29,11 @@ from fastq.broker.operations.finish import (
     requeue,
     retry,
 )
+from fastq.broker.operations.keyed import KeyTerms
 from fastq.broker.operations.lanes import in_lanes, sweep_lanes
 from fastq.broker.operations.limits import Change, change_limit, set_limit
 from fastq.broker.operations.maintain import forward
+from fastq.broker.operations.walk import Source
 from fastq.common.states import TaskState
 from fastq.wire import keys
 from fastq.wire.limit import Limit
@@ -125,6 +132,41 @@ def test_a_sequence_goes_on_when_its_task_is_tried_no_more(state: str, lanes: La
     else:
         lanes.db.hset(keys.task(QUEUE, "a"), "state", state)
     assert lanes.take() == []
+    look_again(lanes)
+    assert lanes.take() == ["b"]
+
+
+REPLACING = NewTask("a", message("a"), terms=KeyTerms("replace", "mark"))
+RETRYING = Source(QUEUE, keys.retry(QUEUE), TaskState.RETRY)
+LEAVING: dict[str, list[Operation[Any]]] = {
+    "archived": [archive_task(Target(QUEUE, "a"), NOW)],
+    "deleted": [delete_task(Target(QUEUE, "a"))],
+    "archived with all": [_archive_some(NOW, RETRYING, 10)],
+    "deleted with all": [delete_some(RETRYING, 10)],
+    "moved": [claim_tasks(RETRYING, [b"a"], "token", "other", 0), commit_move(QUEUE, "token", [ParkedTask(b"a")])],
+    "replaced": [_put_keyed(EnqueueBatch(QUEUE, TaskState.PENDING, [REPLACING], NOW_NS))],
+}
+
+
+@pytest.mark.parametrize("way", LEAVING)
+def test_a_task_that_leaves_a_sequence_leaves_its_place(way: str, lanes: LaneBench) -> None:
+    """If nothing waits in the lane, nobody looks at its places again. Found by seed 540403 of any-lanes."""
+    lanes.rule("x", STRICT)
+    lanes.add("x", "a")
+    assert lanes.take() == ["a"]
+    lanes.bench.run(in_lanes(failed("a", NOW_S + 60), QUEUE))
+    assert lanes.places("x") == {"a"}
+    for step in LEAVING[way]:
+        lanes.bench.run(step)
+    assert lanes.places("x") == set()
+
+
+def test_a_sequence_does_not_wait_for_what_has_replaced_its_task(lanes: LaneBench) -> None:
+    lanes.rule("x", STRICT)
+    lanes.add("x", "a", "b")
+    assert lanes.take() == ["a"]
+    lanes.bench.run(in_lanes(failed("a", NOW_S + 60), QUEUE))
+    lanes.db.hdel(keys.task(QUEUE, "a"), "group")  # as an older version replaces it by key
     look_again(lanes)
     assert lanes.take() == ["b"]
 
