@@ -27,6 +27,7 @@ from fastq.broker.transport.credentials import Ask, Credentials
 from fastq.broker.transport.embedded import shared_socket
 from fastq.broker.transport.faults import CredentialsError, without_arguments
 from fastq.broker.transport.limit import REPLY_S
+from fastq.broker.transport.parser import use_parser
 from fastq.broker.transport.sentinel import async_master, master
 from fastq.broker.transport.tls import check_files, tls_class, use_tls
 from fastq.broker.transport.uri import ConnectionKind, ConnectionSpec, default_url, parse_redis_uri
@@ -106,6 +107,7 @@ def connect_async(
         return async_master(spec, settings)
     client = AsyncRedis(**settings, **_place(spec))
     use_tls(spec.tls, client.connection_pool)
+    use_parser(client.connection_pool)
     return client
 
 
@@ -189,6 +191,7 @@ def _async_cluster(spec: ConnectionSpec, settings: dict[str, Any]) -> "_AsyncClu
     nodes = [AsyncClusterNode(*address) for address in spec.addresses]
     cluster = _AsyncCluster(startup_nodes=nodes, client_name=CLIENT_NAME, **_without_db(settings))
     use_tls(spec.tls, *cluster.startup_nodes)
+    use_parser(*cluster.startup_nodes, cluster)
     cluster.connection_kwargs["connection_class"] = cluster.startup_nodes[0].connection_class
     return cluster
 

@@ -33,6 +33,7 @@ from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
 from fastq.broker.transport.events import SentinelEvents
 from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, is_demoted
+from fastq.broker.transport.parser import use_parser
 from fastq.broker.transport.tls import use_tls
 from fastq.broker.transport.uri import ConnectionSpec
 from fastq.common.clock import Clock, SystemClock
@@ -57,7 +58,9 @@ def async_master(spec: ConnectionSpec, settings: dict[str, Any]) -> AsyncRedis:
     """Return an asyncio client of the master; ``settings`` are those of its connections."""
     sentinels = _AsyncSentinels(spec.addresses, _sentinel_settings(spec, settings))
     pool = AsyncMasterPool(spec.master_name, sentinels, **settings)
-    use_tls(spec.tls, pool, *(sentinel.connection_pool for sentinel in sentinels.sentinels))
+    pools = pool, *(sentinel.connection_pool for sentinel in sentinels.sentinels)
+    use_tls(spec.tls, *pools)
+    use_parser(*pools)
     return AsyncRedis.from_pool(pool)
 
 
@@ -249,7 +252,6 @@ class _AsyncSentinels(AsyncSentinel):
             try:
                 answers = await search.ask(sentinel.pipeline(transaction=False)).execute(raise_on_error=False)
             except CONNECT_FAULTS as error:
-                _let_go_of_callers(sentinel)
                 search.note(sentinel, error)
                 continue
             if search.take(sentinel, answers):
@@ -258,18 +260,6 @@ class _AsyncSentinels(AsyncSentinel):
             for call in self.on_switch:
                 asyncio.get_running_loop().call_soon(call)  # called later, when the pool has the address, too
         return self.known.address
-
-
-def _let_go_of_callers(sentinel: AsyncRedis) -> None:
-    """Drop the tracebacks that broken connections keep.
-
-    A connection's stream keeps the fault until the connection is made anew, which may be never for a sentinel that
-    nobody asks. From Python 3.12 on, the traceback of a fault keeps all callers, with the tasks that they work on.
-    """
-    for connection in sentinel.connection_pool._available_connections:
-        stream = connection._parser._stream  # type: ignore[attr-defined]  # that of its asyncio parsers
-        if stream is not None and (fault := stream.exception()) is not None:
-            fault.__traceback__ = None
 
 
 class _MasterConnection(SentinelManagedConnection):

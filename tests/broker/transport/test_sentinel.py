@@ -1,10 +1,7 @@
 """A master that the sentinels have replaced, but that still takes writes: once that is known, it gets no more."""
 
 import asyncio
-import gc
 import socket
-import struct
-import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, aclosing, closing, contextmanager, suppress
 from typing import Any
@@ -145,38 +142,6 @@ def test_sentinels_that_are_all_silent_are_a_timeout_that_is_not_tried_again(way
         assert str(error).count("Timeout reading from") == 2
         # The look before a connection is lent, and the connection itself; a second try would make it three.
         assert [searches_seen(sentinel) for sentinel in sentinels] == [2, 2]
-
-
-def test_a_sentinel_that_breaks_off_keeps_nothing_of_the_call() -> None:
-    """Found by seed 400459 of any, on Python 3.12: a server remembered tasks that had ended long before."""
-
-    class Payload(bytearray):
-        """A payload that can be watched."""
-
-    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while b"SENTINEL" not in (data := await reader.read(1 << 16)):
-            writer.write(b"+OK\r\n" * data.count(b"CLIENT"))
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        writer.transport.abort()  # a reset
-
-    async def call(client: Any) -> weakref.ref[Payload]:
-        payload = Payload(b"of a task")
-        with pytest.raises(RedisConnectionError, match="reset by peer"):
-            await client.set("key", payload)
-        return weakref.ref(payload)
-
-    async def scenario() -> None:
-        async with await asyncio.start_server(break_off, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            async with connect_async(f"redis-sentinel://127.0.0.1:{port}?master=mymaster") as client:
-                called = await call(client)
-                (sentinel,) = pool_of(client).sentinel_manager.sentinels
-                faults = [one._parser._stream.exception() for one in pool_of(sentinel)._available_connections]
-                assert [(type(fault), fault.__traceback__) for fault in faults] == [(ConnectionResetError, None)]
-                gc.collect()
-                assert called() is None
-
-    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("way", ["blocking", "asyncio"])
