@@ -16,14 +16,14 @@ class Parser(_AsyncHiredisParser):
 
     def on_disconnect(self) -> None:
         """Let go of the stream."""
-        super().on_disconnect()
+        super().on_disconnect()  # type: ignore[no-untyped-call]
         self._stream = None
 
     async def read_from_socket(self) -> bool:
         """Read what is there; raise an error if the connection has ended between two reads of a reply."""
         if self._stream is None:
             raise RedisConnectionError("Connection closed by server.")
-        return await super().read_from_socket()
+        return bool(await super().read_from_socket())  # type: ignore[no-untyped-call]
 
 
 def use_parser(*pools: Any) -> None:
