@@ -15,7 +15,7 @@ import hiredis
 from redis.crc import key_slot
 
 from tests.simulation.faults import Fault
-from tests.simulation.judge import History
+from tests.simulation.judge import OF_SLOTS, History
 from tests.simulation.network import Network
 from tests.simulation.sites import Server, Site
 from tests.simulation.store import Line, Store
@@ -151,7 +151,7 @@ class Cluster(Site):
 
     def struck_by(self, fault: Fault) -> str:
         # Slots that move are no reason to run a task again.
-        return "slots" if fault.kind == "move" else super().struck_by(fault)
+        return OF_SLOTS if fault.kind == "move" else super().struck_by(fault)
 
     def strike(self, fault: Fault) -> None:
         match fault.kind:

@@ -17,6 +17,8 @@ H = TypeVar("H", bound=NamedTuple)
 
 OF_ALL: Final = "redis"
 """Who is struck where that strikes all servers."""
+OF_SLOTS: Final = "slots"
+"""Who is struck where slots move: no server, but ends may have to wait until the slot is whole again."""
 DONE: Final = ("DONE", "RESULT")
 CHARGED: Final = ("FAILED", "CRASHED", "TIMEOUT", "SKIP_RETRY", "CANCELED")
 RETURNED: Final = ("ABORTED", "RERUN", "RATE_LIMITED")
@@ -212,6 +214,9 @@ class History:
     def may_be_unwritten(self, run: Run) -> bool:
         """Return whether a fault could have kept Redis from hearing of a run's end, or its server from its lease."""
         until_s = min(run.ended_s, run.began_s + 1e9) + WRITTEN_S
+        for one in self.struck:  # in the order of their beginnings
+            if one.who == OF_SLOTS and one.at_s <= until_s:
+                until_s = max(until_s, one.until_s + WRITTEN_S)
         return self.is_struck(run.server, run.began_s - AFTERMATH_S, until_s)
 
     def is_quiet(self, from_s: float, to_s: float) -> bool:

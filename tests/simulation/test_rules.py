@@ -44,6 +44,8 @@ FAILED = (Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "FAILED", "s", 25.0))
 KEPT = {"a": ["completed"]}
 WROTE = (Wrote(1.2, "a", "CHECKPOINT", "one"), Wrote(1.3, "a", "CHECKPOINT", "two"))
 BATCHES = (Collected(3, "x", ("m",)), Collected(4, "y", ("m",)))
+MOVE = Struck(1.5, 20, "slots", "move")
+MUCH_LATER = (Began(40, "a", "s", 0, "s"), Ended(41, "a", "s", "RESULT", "s", 25.0, "one"))
 LATER = (Began(3, "a", "s", 0, "s"), Ended(4, "a", "s", "DONE", "s", 25.0))
 HELD = (Held(50, "y", 55), Held(53, "z", 56))
 TICKS = (Ticked(1, "t", 6, "a"), Ticked(1, "t", 6, "b"))
@@ -121,6 +123,10 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
             "",
         ),
         ((Began(1.1, "a", "s", 0, "s"), Ended(2, "a", "s", "RERUN", "s", 25.0), *LATER), (), KEPT, ""),
+        # Its server was cut off before the slot was whole, and the end could be written: seed 600005 of cluster-lanes.
+        ((*DONE, MOVE, Struck(18, 60, "s", "partition"), *MUCH_LATER), (), KEPT, ""),
+        ((*DONE, MOVE, *MUCH_LATER), (), KEPT, "reasons"),
+        ((*DONE, Struck(18, 60, "s", "partition"), *MUCH_LATER), (), KEPT, "reasons"),
         (DONE, (Acted(3, "a", "delete", True),), {}, ""),
         (DONE, (Acted(3, "a", "delete", True),), KEPT, "deleted"),
         (AGAIN, (*WROTE, Acted(3, "a", "delete", True)), {}, "deleted"),
