@@ -33,7 +33,7 @@ class Waiting(NamedTuple):
     @property
     def mean_range(self) -> Range:
         """Return the range of the mean wait."""
-        return Range(0.85 * self.mean_s, 1.5 * self.mean_s + 0.002)
+        return Range(0.85 * self.mean_s, 1.6 * self.mean_s + 0.002)
 
     @property
     def p99_range(self) -> Range:
