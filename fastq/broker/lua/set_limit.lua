@@ -11,6 +11,7 @@ KEYS[9] pending       asynq:{q}:pending
 KEYS[10] active       asynq:{q}:active
 KEYS[11] scheduled    asynq:{q}:scheduled
 KEYS[12] retry        asynq:{q}:retry
+KEYS[13] archived     asynq:{q}:archived
 ARGV[1] name          the field of the rule
 ARGV[2] pool          the field of a lane's pool, or ""
 ARGV[3] change        set | declare (by an app; a rule declared unchanged changes nothing) | remove | pause | resume
@@ -22,7 +23,7 @@ asynq   none
 ]]
 local groups, limits, turns, full, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local app_limits, group, rates = KEYS[6], KEYS[7], KEYS[8]
-local pending, active, scheduled, retry = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local pending, active, scheduled, retry, archived = KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local name, pool, change, rule, due_channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local no_rule, no_limit = "0:0:0:0", "0:0:1:1"
 
@@ -44,10 +45,10 @@ local is_lane = name ~= "" and name ~= "*" and string.sub(name, -2) ~= ":*"
 local has_turn, is_full = redis.call("ZSCORE", turns, name), redis.call("ZSCORE", full, name)
 local has_bell, has_tasks = redis.call("LLEN", bell) > 0, redis.call("ZCARD", group) > 0
 local has_lanes = redis.call("SCARD", groups) > 0
--- A group is a lane only while it has a rule. So if a lane has tasks, or may get some back, its rule is not deleted but
--- replaced by a rule that limits nothing.
+-- A group is a lane only while it has a rule. So if a lane has tasks, or may get some back, also from the archive, its
+-- rule is not deleted but replaced by a rule that limits nothing.
 local is_used = is_lane and has_tasks or not is_lane and has_lanes
-  or redis.call("EXISTS", pending, active, scheduled, retry) > 0
+  or redis.call("EXISTS", pending, active, scheduled, retry, archived) > 0
 if kept == "" and not is_paused and name ~= "" and is_used then
   local others = redis.call("HMGET", limits, "*", pool)
   if name == "*" or not others[1] and (pool == "" or not others[2]) then kept = no_limit end

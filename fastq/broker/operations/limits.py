@@ -56,6 +56,7 @@ def write_limit(queue: str, name: str, change: str, rule: str) -> Operation[bool
         keys.active(queue),
         keys.scheduled(queue),
         keys.retry(queue),
+        keys.archived(queue),
     )
     args = (name, "" if name.endswith(":*") else pool_of(name), change, rule, keys.due_channel(queue))
     return scripted("set_limit", script_keys, args, bool, idempotent=change in ("set", "declare"))

@@ -26,7 +26,7 @@ from fastq.broker.operations.finish import (
     retry,
 )
 from fastq.broker.operations.lanes import in_lanes
-from fastq.broker.operations.limits import write_limit
+from fastq.broker.operations.limits import Change, change_limit, write_limit
 from fastq.broker.operations.maintain import forward
 from fastq.common.states import TaskState
 from fastq.wire import keys
@@ -135,6 +135,17 @@ def test_a_scheduled_task_reaches_its_lane_and_gets_a_turn(lanes: LaneBench) -> 
     assert lanes.turns() == {"x"}
     assert lanes.rings()
     assert lanes.take() == ["a"]
+
+
+def test_the_last_rule_stays_while_the_archive_may_give_a_task_back(lanes: LaneBench) -> None:
+    """Without a rule its lane would be a group, which is combined. Found by seed 542501 of any-lanes."""
+    lanes.rule("*", "1:0:1:1")
+    lanes.db.zadd(keys.archived(QUEUE), {"a": NOW_S})
+    assert lanes.bench.drive(change_limit(QUEUE, "*", Change.REMOVE))
+    assert lanes.db.hgetall(keys.limits(QUEUE)) == {b"*": b"0:0:1:1"}
+    lanes.db.delete(keys.archived(QUEUE))
+    assert lanes.bench.drive(change_limit(QUEUE, "*", Change.REMOVE))
+    assert lanes.db.hgetall(keys.limits(QUEUE)) == {}
 
 
 def test_a_group_without_a_rule_gets_no_turn(lanes: LaneBench) -> None:
