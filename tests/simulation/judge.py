@@ -237,11 +237,24 @@ class History:
     def acknowledged(self) -> list[str]:
         return [task_id for task_id, answer in self.answered.items() if answer.is_acknowledged]
 
+    @property
+    def gone(self) -> set[str]:
+        """The tasks that were deleted or combined."""
+        deleted = {one.id for one in self.all_of(Acted) if one.what in ("delete", "forget")}
+        return deleted | {member for one in self.all_of(Collected) for member in one.members}
+
+    def are_ended(self, places: dict[str, list[str]]) -> bool:
+        """Return whether all tasks that are anywhere have ended, and all others may be nowhere."""
+        # Of all, as a fail-over may lose the end of a task and its deletion: seed 1000003 of sentinel.
+        if not all(set(names) <= {"completed", "archived"} for names in places.values()):
+            return False
+        ended = {task_id for task_id, runs in self.runs.items() if any(run.kind in DONE for run in runs)}
+        return set(self.acknowledged) <= self.gone | ended | places.keys() | self.rolled_back.keys()
+
 
 def kept(history: History) -> Iterator[str]:
     """An acknowledged task is in one place, or has ended well and was not to be kept."""
-    gone = {one.id for one in history.all_of(Acted) if one.what in ("delete", "forget")}
-    gone |= {member for one in history.all_of(Collected) for member in one.members}
+    gone = history.gone
     for task_id in history.acknowledged:
         places = history.places.get(task_id, [])
         if not places and task_id in gone:

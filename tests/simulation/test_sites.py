@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.happenings import Acted
 from tests.simulation.judge import Answered, Began, Ended, History, RolledBack, Sent, Struck, judge
 from tests.simulation.test_simulation import needs_clocks, reports, simulate
 
@@ -59,6 +60,27 @@ def test_what_redis_has_lost_is_lost_and_may_run_again() -> None:
     assert rules(RolledBack(2, "a"), place="") == set()
     assert rules(*TWICE) == {"once_at_most", "reasons"}
     assert rules(*TWICE, RolledBack(2, "a")) == set()
+
+
+@pytest.mark.parametrize(("places", "is_over"), [({}, True), ({"a": ["completed"]}, True), ({"a": ["active"]}, False)])
+def test_what_was_deleted_and_is_there_again_after_a_fail_over_is_to_end(
+    places: dict[str, list[str]], is_over: bool
+) -> None:
+    history = History()  # of the first submit of an id that is submitted again and again
+    for one in (Sent(1, "a#0", 1, 0, "", False), Answered(1, "a#0", True), RolledBack(3, "a"), RolledBack(3, "a#0")):
+        history.note(one)
+    history.others.append(Acted(2, "a#0", "forget", True))
+    assert history.are_ended(places) is is_over
+
+
+def test_a_run_is_not_over_while_an_acknowledged_task_is_nowhere() -> None:
+    history = History()
+    for one in (Sent(1, "a", 1, 0, "", False), Answered(1, "a", True)):
+        history.note(one)
+    assert not history.are_ended({})
+    history.note(Began(1.1, "a", "s", 0, "s"))
+    history.note(Ended(2, "a", "s", "DONE", "s", 25))
+    assert history.are_ended({})
 
 
 def test_of_another_task_nothing_is_excused() -> None:

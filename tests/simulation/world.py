@@ -28,7 +28,7 @@ from tests.simulation.actors import await_results, inspect
 from tests.simulation.choice import WITH_LANES
 from tests.simulation.combiner import SimulatedCombiner
 from tests.simulation.faults import REDIS, REFUSED, Fault, draw_faults
-from tests.simulation.happenings import Acted, Collected, Keyed, Placed, Remembered, Saved, Wrote
+from tests.simulation.happenings import Collected, Placed, Remembered, Saved, Wrote
 from tests.simulation.judge import Answered, Began, Ended, Freed, History, Sent, Struck
 from tests.simulation.keyspace import QUEUES, Keyspace
 from tests.simulation.lanes import LANES, LimitWatch, fate_in_lane, note_rest, use_lanes
@@ -357,22 +357,9 @@ class World:
     # The run ------------------------------------------------------------------------------------------------------
 
     def _are_ended(self) -> bool:
-        places = self.keyspace.places()
-        gone = {one.id for one in self.history.all_of(Acted) if one.what in ("delete", "forget")}
-        gone |= {member for one in self.history.all_of(Collected) for member in one.members}
         if self.keyspace.has_group(GROUP) or self.keyspace.has_again():
             return False
-        ended = {"completed", "archived"}
-        if not all(set(places.get(one.key, ())) <= ended for one in self.history.all_of(Keyed)):
-            return False
-        return all(
-            set(places.get(task_id, ())) <= ended and (task_id in places or task_id in gone or self._is_gone(task_id))
-            for task_id in self.history.acknowledged
-        )
-
-    def _is_gone(self, task_id: str) -> bool:
-        is_lost = task_id in self.history.rolled_back
-        return is_lost or any(run.kind in ("DONE", "RESULT") for run in self.history.runs[task_id])
+        return self.history.are_ended(self.keyspace.places())
 
     def _note_remembered(self) -> None:
         """Note the tasks that servers still know."""
