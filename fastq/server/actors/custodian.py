@@ -2,8 +2,8 @@
 
 Wakes: at each heartbeat. Reads: the tasks in flight, in the pool, and about to be written. A task that two checks in a
 row find in neither place is requeued, because nothing would ever end it and its lease would be extended forever. This
-is a defect, and logged as one. If no child can work for a while, the server is shown as stopped until one can again. If
-it dies: such tasks stay active.
+is a defect, and logged as one. If no child can work for a while, the server is shown as stopped until one can again.
+Cancellations whose time is up are dropped, too. If it dies: such tasks stay active.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,10 @@ UNABLE_S: Final = 10.0
 
 
 class Custodian(Actor):
-    """The actor that finds tasks in flight that nothing would end, and a pool without working children."""
+    """The actor that finds tasks in flight that nothing would end, and a pool without working children.
+
+    ``forget`` drops cancellations whose time is up. Otherwise the last ones would stay until others come.
+    """
 
     name = "custodian"
 
@@ -30,6 +33,7 @@ class Custodian(Actor):
         write: Callable[[list[InFlightTask]], None],
         can_work: Callable[[], bool],
         set_can_work: Callable[[bool], None],
+        forget: Callable[[], None],
     ) -> None:
         super().__init__(in_flight.stats.outage)
         self._tasks = in_flight.tasks
@@ -39,12 +43,14 @@ class Custodian(Actor):
         self._write = write
         self._can_work = can_work
         self._set_can_work = set_can_work
+        self._forget = forget
         self._suspects: set[InFlightTask] = set()
         self._unable_since_s: float | None = None
         self._is_unable = False
 
     async def tick(self) -> float:
         """Check once."""
+        self._forget()
         self._look_at_pool()
         self._look_for_tasks()
         return self._interval_s

@@ -84,6 +84,11 @@ class Subscriber(Actor):
         self._logged_forbidden: set[str] = set()
         self.is_subscribed = False
 
+    def forget_what_is_over(self) -> None:
+        """Drop the cancellations that no dequeue can need any more."""
+        self._early.forget_what_is_over()
+        self._bare_ids_due.forget_what_is_over()
+
     async def tick(self) -> float:
         """Subscribe and serve messages until the connection ends."""
         topics = list(self._topics)

@@ -248,6 +248,7 @@ class ServerProcess:
             self.syncer.write_soon,
             lambda: self.pool.can_work,
             self.presence.set_can_work,
+            self.subscriber.forget_what_is_over,
         )
         self.historian = Historian(commands, self.stats, clock, self._options.timing.heartbeat_interval_s)
 

@@ -9,6 +9,7 @@ import pytest
 from redis import Redis
 
 from fastq import Client, Task
+from fastq.broker.operations.cancel import Cancellation
 from fastq.pool.main.pool import ProcessPool
 from fastq.pool.shared.event_kind import EventKind
 from fastq.server.actors.acker import Acker
@@ -40,6 +41,7 @@ class Site:
             self.syncer.write_soon,
             lambda: self.works,
             self.told.append,
+            no_news,
         )
 
 
@@ -152,5 +154,19 @@ def test_a_server_without_children_gives_its_tasks_back_is_shown_as_stopped_and_
         scenes: list[asyncio.Task[None]] = []
         await process.run(lambda: scenes.append(asyncio.create_task(scene())))
         await scenes[0]
+
+    run(test())
+
+
+def test_a_server_forgets_what_it_was_told_of_other_servers_tasks(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.server.inflight.cancellations.REMEMBER_S", 0.0)
+
+    async def test() -> None:
+        process = ServerProcess(ProcessOptions("tests.e2e.apps:mux", url, ServerConfig(concurrency=1)))
+        process.early.keep(Cancellation("another's"))
+        await process.custodian.tick()
+        assert not process.early
 
     run(test())

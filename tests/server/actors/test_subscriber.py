@@ -104,6 +104,23 @@ def test_an_id_that_is_not_held_is_kept_for_2_s_for_a_dequeue_under_way(db: Redi
     on_subscriber(db, url, held, test)
 
 
+def test_what_came_early_is_forgotten_though_nothing_comes_after_it(db: Redis, url: str) -> None:
+    held = Held()
+
+    async def test(bench: Bench, subscriber: Subscriber) -> None:
+        await heard(bench, held, full("a"), full("b"))  # their bare ids, which would follow, are lost
+        bench.clock.advance(1.9)
+        subscriber.forget_what_is_over()
+        assert len(subscriber._early) == 3, "with the last id of those that were heard"
+        assert list(subscriber._bare_ids_due) == ["a", "b"]
+        bench.clock.advance(0.1)
+        subscriber.forget_what_is_over()
+        assert not subscriber._early
+        assert not subscriber._bare_ids_due
+
+    on_subscriber(db, url, held, test)
+
+
 def test_a_task_whose_dequeue_was_asked_for_after_the_cancellation_is_not_canceled(db: Redis, url: str) -> None:
     """It ran on another server, was canceled there, and somebody has run it again since."""
     held = Held()
