@@ -47,6 +47,8 @@ BATCHES = (Collected(3, "x", ("m",)), Collected(4, "y", ("m",)))
 MOVE = Struck(1.5, 20, "slots", "move")
 MUCH_LATER = (Began(40, "a", "s", 0, "s"), Ended(41, "a", "s", "RESULT", "s", 25.0, "one"))
 LATER = (Began(3, "a", "s", 0, "s"), Ended(4, "a", "s", "DONE", "s", 25.0))
+THAWED = (Struck(3, 39, "s", "stop"), Began(39.1, "a", "s", 0, ""), Ended(39.2, "a", "s", "CANCELED", "", 0))
+OWNED = (THAWED[0], Began(39.1, "a", "s", 0, "s"), Ended(39.2, "a", "s", "CANCELED", "s", 25.0))
 HELD = (Held(50, "y", 55), Held(53, "z", 56))
 TICKS = (Ticked(1, "t", 6, "a"), Ticked(1, "t", 6, "b"))
 BY_KEY = tuple(
@@ -163,6 +165,9 @@ def broken(runs: tuple[Any, ...], others: tuple[Happening, ...], places: dict[st
         (DONE, (Counted("history", "done", 2),), KEPT, "counters"),
         (DONE, (Counted("history", "done", 0),), KEPT, "counters"),
         ((*DONE, Struck(5, 9, "redis", "fail-over")), (Counted("history", "done", 0),), KEPT, ""),
+        # It woke after its lease had ended, and began what was in its hands: seed 1201659 of single, short.
+        ((*DONE, *THAWED), (Counted("history", "failed", 0),), KEPT, ""),
+        ((*DONE, *OWNED), (Counted("history", "failed", 0),), KEPT, "counters"),
         (KILLED, FORGOTTEN, {}, ""),
         (KILLED, (Counted("Redis", "failed", 2), *FORGOTTEN[1:]), {}, "counters"),
         (KILLED[1:], FORGOTTEN, {}, "counters"),

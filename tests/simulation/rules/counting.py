@@ -75,9 +75,10 @@ def counters(history: History) -> Iterator[str]:
         kinds = {"done": DONE, "failed": CHARGED, "processed": (*DONE, *CHARGED)}[counted.what]
         ended = [run for run in runs if run.kind in kinds]
         most = len(ended) + (unrun if counted.what != "done" else 0)
+        leased = [run for run in ended if run.last_owner == run.server]  # without a lease no end is written
         if counted.where == "history":
-            least = sum(not history.is_struck(run.server, run.began_s, run.ended_s + BEAT_S, LOSING) for run in ended)
+            least = sum(not history.is_struck(run.server, run.began_s, run.ended_s + BEAT_S, LOSING) for run in leased)
         else:
-            least = sum(not history.may_be_unwritten(run) for run in ended)
+            least = sum(not history.may_be_unwritten(run) for run in leased)
         if not least <= counted.number <= most:
             yield f"{counted.where} counts {counted.number} {counted.what}, not {least} to {most}"
