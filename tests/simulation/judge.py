@@ -46,10 +46,12 @@ AFTER_REFUSAL_S: Final = 62.0
 """A server whose sign was refused gives none for a minute, and takes nothing meanwhile."""
 CHILDREN: Final = 4
 """Of a server; each runs one task."""
+STARTED_S: Final = 0.6
+"""Until then the first servers start their children: nobody takes a task."""
 SKEW_S: Final = 2.0
 """How far clocks may differ that did not jump, and Redis' seconds may be rounded."""
 HEALTHY_WAIT_S: Final = 0.3
-"""The median wait of tasks that come while nothing fails."""
+"""The median wait of tasks that come while nothing fails, not counting the time that they wait for a busy child."""
 LONGEST_WAIT_S: Final = 180.0
 """The longest wait beside faults, without their own length: a lost dequeue is found by the next recoverer."""
 
@@ -147,6 +149,8 @@ class History:
         self.left: list[str] = []
         """Keys that should not be there at the end."""
         self.runs: defaultdict[str, list[Run]] = defaultdict(list)
+        self.all_runs = self.runs
+        """Also those of the tasks that a part of a history is without: they took children, too."""
         self.others: list[Happening] = []
         self.lanes: list[InRedis] = []
         """What Redis had of lanes, in order."""
@@ -228,10 +232,20 @@ class History:
         began = [one for runs in self.runs.values() for one in runs if one.began_s == run.began_s]
         return sum(one.server == run.server for one in began) > 1
 
-    def is_behind(self, run: Run) -> bool:
-        """Return whether a run began as soon as a child of its server was free."""
-        on_server = (one for runs in self.runs.values() for one in runs if one.server == run.server)
-        return sum(one.began_s < run.began_s <= one.ended_s for one in on_server) >= CHILDREN
+    def waited_s(self, could_s: float, run: Run) -> float:
+        """Return for how long a task that could run waited for a run while its server had a child free."""
+        from_s = max(could_s, STARTED_S)
+        of_server = (one for runs in self.all_runs.values() for one in runs if one.server == run.server and one.kind)
+        others = [one for one in of_server if one.began_s < run.began_s and one.ended_s > from_s]
+        turns_s = {from_s, run.began_s, *(at_s for one in others for at_s in (one.began_s, one.ended_s))}
+        return sum(
+            (
+                until_s - at_s
+                for at_s, until_s in pairwise(sorted(turns_s))
+                if from_s <= at_s < run.began_s and sum(one.began_s <= at_s < one.ended_s for one in others) < CHILDREN
+            ),
+            0.0,
+        )
 
     @property
     def acknowledged(self) -> list[str]:
@@ -403,15 +417,14 @@ def waits(history: History) -> Iterator[str]:
         runs, sent = history.runs[task_id], history.sent[task_id]
         could_s = max(sent.due_s, history.answered[task_id].at_s)
         began_s = runs[0].began_s if runs else float("inf")
-        # Beside lanes there is as much to do as the children can, so a task may wait for one.
-        is_behind = bool(history.lanes and runs) and history.is_behind(runs[0])
-        if not is_behind and history.is_quiet(could_s, min(began_s, could_s + 1)):
-            healthy.append(began_s - could_s)
+        waited_s = history.waited_s(could_s, runs[0]) if runs else began_s
+        if history.is_quiet(could_s, min(began_s, could_s + 1)):
+            healthy.append(waited_s)
         near = [one for one in history.struck if one.at_s <= began_s and one.until_s >= could_s - AFTERMATH_S]
         longest_s = LONGEST_WAIT_S if any(one.kind in DEATHS for one in near) else BRIEFLY_S
         longest_s += sum(one.until_s - one.at_s for one in near)
-        if runs and began_s - could_s > longest_s and not history.is_behind(runs[0]):
-            yield f"{task_id} waited for {began_s - could_s:.1f} s: {describe(history, task_id)}"
+        if runs and waited_s > longest_s:
+            yield f"{task_id} waited for {waited_s:.1f} s: {describe(history, task_id)}"
     if len(healthy) >= 10 and median(healthy) > HEALTHY_WAIT_S:
         yield f"{len(healthy)} tasks waited for {median(healthy):.2f} s (median) while nothing failed"
 
