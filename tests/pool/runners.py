@@ -363,6 +363,20 @@ def raise_error(order: dict[str, str], context: TaskContext) -> Answer:
     raise ZeroDivisionError("the runner is broken")
 
 
+class _Indescribable(Exception):  # noqa: N818 - it is one in name only
+    @property
+    def __cause__(self) -> BaseException:  # type: ignore[override]  # as an error may do
+        raise SystemExit(1)
+
+
+def raise_indescribable(order: dict[str, str], context: TaskContext) -> Answer:
+    raise _Indescribable
+
+
+def raise_bad_text(order: dict[str, str], context: TaskContext) -> Answer:
+    raise ZeroDivisionError("\ud800")
+
+
 HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
     handler.__name__: handler
     for handler in (
@@ -370,7 +384,8 @@ HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
         ignore, return_late, clean_up, explain, segfault, device,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, thread, with_grandchildren, leave_grandchild,
         wait_and_hold_gil, use_terminate, write, save, wait_for_stop, allocate, grow, grow_and_clean_up,
-        grow_and_ignore, wait_and_grow, scribble, wrong_answer, raise_error, limits,
+        grow_and_ignore, wait_and_grow, scribble, wrong_answer, raise_error, raise_bad_text,
+        raise_indescribable, limits,
     )
 }  # fmt: skip
 
@@ -493,6 +508,10 @@ async def async_stop_loop(order: dict[str, str]) -> None:
     asyncio.get_running_loop().stop()
 
 
+async def async_raise_indescribable(order: dict[str, str]) -> None:
+    raise _Indescribable
+
+
 async def async_kill_self(order: dict[str, str]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -512,6 +531,7 @@ COROUTINES = {
         async_cancel_self,
         async_cancel_next,
         async_stop_loop,
+        async_raise_indescribable,
         async_kill_self,
     )
 }

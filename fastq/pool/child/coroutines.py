@@ -6,11 +6,11 @@ runs in a context of its own, a copy of the child's context at the start.
 """
 
 import asyncio
-import traceback
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Protocol
 
+from fastq.pool.child.last_words import last_words
 from fastq.pool.child.steps import Stage
 from fastq.pool.child.threads import Threads
 from fastq.pool.child.work import NO_ROW, Attempt, Work
@@ -183,10 +183,10 @@ class Coroutines:
                 )
         except asyncio.CancelledError:
             kind, answer = task.interruption or EventKind.BROKEN, _if_unasked(task)
-        except BaseException:  # SystemExit included: it must not end the child
+        except BaseException as error:  # SystemExit included: it must not end the child
             if self._work.forked:
                 raise
-            answer = (EventKind.BROKEN, traceback.format_exc().encode())
+            answer = (EventKind.BROKEN, last_words(error))
         self._end(task, kind, answer)
 
     def _look(self) -> None:

@@ -10,7 +10,6 @@ Results come from any thread (``Outbox``); a fork of the child sends none.
 import queue
 import sys
 import threading
-import traceback
 from contextvars import copy_context
 from opcode import opmap as _opmap
 
@@ -29,6 +28,7 @@ from fastq.pool.shared.event_kind import NOT_BEGUN, TOO_LATE, EventKind, reason_
 from fastq.pool.shared.event_kind import DECISIONS as _KINDS
 from fastq.pool.shared.event_kind import TOLD_TO_END as _TOLD_TO_END
 from fastq.pool.shared.processes import leave
+from fastq.pool.child.last_words import last_words
 from fastq.pool.child.thrown import Settled, settle
 
 cdef extern from "Python.h":
@@ -253,7 +253,7 @@ cdef class Work:
                 self.leave_handler(task)
                 if self.forked:
                     leave(error)
-                answer = (BROKEN, traceback.format_exc().encode())
+                answer = (BROKEN, last_words(error))
             self.leave_handler(task)
             if self.forked:
                 leave(None)  # the handler has returned in a process that it forked; the rings are not its own
@@ -366,8 +366,8 @@ cdef class Work:
                     raise TypeError(f"a runner answered {answer!r:.200}")
                 if PyBytes_GET_SIZE(data) > MAX_RESULT:
                     raise ValueError(f"a result of {len(data)} bytes is above the limit of {MAX_RESULT}")
-            except (TypeError, ValueError, OverflowError):
-                kind, data = BROKEN, traceback.format_exc().encode()
+            except (TypeError, ValueError, OverflowError) as error:
+                kind, data = BROKEN, last_words(error)
         self.outbox.settle()  # a result that a thread is sending, perhaps for this task, goes first
         if task.unsent is not None:
             self.outbox.send(task, PROGRESS, task.unsent, 0)
@@ -381,8 +381,8 @@ cdef class Work:
         try:
             if not is_silent or kind != DONE:
                 self.outbox.send(task, kind, data, now - task.started_ns)
-        except OSError:  # no memory or no descriptor for the segment
-            self.outbox.send(task, BROKEN, traceback.format_exc().encode(), now - task.started_ns)
+        except OSError as error:  # no memory or no descriptor for the segment
+            self.outbox.send(task, BROKEN, last_words(error), now - task.started_ns)
         if self.max_memory and now - self.measured_at > MEASURE_EVERY:
             self.measured_at = now
             self.measure()

@@ -190,6 +190,17 @@ def test_the_end_is_raised_in_its_thread_alone(how: str) -> None:
     run(test())
 
 
+def test_an_error_that_cannot_be_described_ends_its_task_and_not_its_thread() -> None:
+    async def test() -> None:
+        async with bench(threaded()) as b:
+            give(b, "raise_indescribable", "bad")
+            assert (await b.outcome("bad")).kind is EventKind.BROKEN
+            give(b, "noop", "next")
+            assert (await b.outcome("next")).kind is EventKind.DONE
+
+    run(test())
+
+
 def test_a_task_whose_time_is_up_is_not_begun() -> None:
     async def test() -> None:
         async with bench(threaded()) as b:

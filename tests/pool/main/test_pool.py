@@ -123,7 +123,15 @@ def test_tasks_see_that_they_should_come_to_an_end_also_in_children_that_start_l
     run(test())
 
 
-@pytest.mark.parametrize(("do", "text"), [("wrong_answer", "a runner answered"), ("raise_error", "ZeroDivisionError")])
+@pytest.mark.parametrize(
+    ("do", "text"),
+    [
+        ("wrong_answer", "a runner answered"),
+        ("raise_error", "ZeroDivisionError"),
+        ("raise_bad_text", "ZeroDivisionError: ?"),
+        ("raise_indescribable", "_Indescribable"),
+    ],
+)
 def test_a_broken_runner_breaks_its_task_only(do: str, text: str) -> None:
     async def test() -> None:
         async with bench() as b:
