@@ -26,11 +26,12 @@ from fastq.broker.operations.finish import (
     retry,
 )
 from fastq.broker.operations.lanes import in_lanes
-from fastq.broker.operations.limits import Change, change_limit, write_limit
+from fastq.broker.operations.limits import LANES_A_CALL, Change, change_limit, set_limit, write_limit
 from fastq.broker.operations.maintain import forward
 from fastq.common.states import TaskState
 from fastq.wire import keys
 from fastq.wire.codec import view_task_message
+from fastq.wire.limit import Limit
 from tests.broker.harness import NOW, NOW_NS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
 
 SCORE = OURS.score(NOW_S)
@@ -135,6 +136,15 @@ def test_a_scheduled_task_reaches_its_lane_and_gets_a_turn(lanes: LaneBench) -> 
     assert lanes.turns() == {"x"}
     assert lanes.rings()
     assert lanes.take() == ["a"]
+
+
+def test_a_new_limit_of_each_lane_also_reaches_lanes_behind_a_full_pool(lanes: LaneBench) -> None:
+    lanes.rule("*", "1:0:1:1")
+    behind = [f"lane{nth:03}" for nth in range(LANES_A_CALL)]
+    lanes.db.zadd(keys.full(QUEUE), {"pool:*": "9e15", **dict.fromkeys(behind, "9.1e15")})
+    lanes.bench.drive(set_limit(QUEUE, "*", Limit(5)))
+    assert lanes.turns() == set(behind)
+    assert lanes.db.zrange(keys.full(QUEUE), 0, -1, withscores=True) == [(b"pool:*", 0)]
 
 
 def test_the_last_rule_stays_while_the_archive_may_give_a_task_back(lanes: LaneBench) -> None:
