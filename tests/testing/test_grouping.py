@@ -67,6 +67,7 @@ def test_a_task_for_its_own_group_waits_there(bench: QueueBench, url: str) -> No
         (LookupError("no"), LookupError),
         (None, TypeError),
         (Task("whole", key="k"), ValueError),
+        (Task("whole", lane="l"), ValueError),
         (Task("whole", task_id="taken"), TaskIDConflictError),
         (Task("taken", unique=60), DuplicateTaskError),
     ],

@@ -81,6 +81,8 @@ class AggregationRunner:
         (new,) = batch.tasks
         if batch.keyed:
             raise ValueError(f"key={new.id!r}: the task that replaces a group takes no key, but may have a task_id")
+        if batch.in_lane:  # in a queue without limits it would be a group, which comes here again
+            raise ValueError(f"lane={new.group!r}: the task that replaces a group takes no lane")
         answer = {
             "task": {name: value for name, value in new._asdict().items() if name != "message"},
             "state": str(batch.state),
