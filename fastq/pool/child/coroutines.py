@@ -80,7 +80,8 @@ class Coroutines:
         """Run coroutines until none is left and the next task is a plain one or the child must exit."""
         loop = self.make_loop()
         self._done = loop.create_future()
-        self._done.add_done_callback(lambda _: loop.stop())
+        # If the loop has been left before this is called, because a handler stopped it, the next one must go on.
+        self._done.add_done_callback(lambda done: loop.stop() if done is self._done else None)
         loop.add_reader(self._host.wake_fd, self._wake)
         # A handler may consume the wake-up, if it blocks the loop while it waits for room in the ring.
         self._host.on_drained = lambda: loop.call_soon(self._wake)

@@ -96,3 +96,21 @@ def test_an_order_to_exit_waits_for_what_a_thread_has_just_ended(site: LoopSite)
     struct.pack_into("=I", site.buffer, COMMAND_AT, COMMAND_EXIT)
     site.coroutines._take()
     assert site.looks.sleeps == 0
+
+
+def test_a_stop_as_the_loop_is_left_does_not_count_for_the_next_time(site: LoopSite) -> None:
+    told: list[str] = []
+    site.loop.set_exception_handler(lambda loop, about: told.append(about["message"]))
+    plain = site.tasks.put(1, b"", kind=Sort.PLAIN)
+    site.loop.call_soon(site.loop.stop)
+    site.coroutines.serve()
+    assert site.tasks.withdraw(plain)
+
+    def put() -> None:
+        site.tasks.put(2, b"", kind=Sort.PLAIN)
+        site.coroutines._take()
+
+    site.loop.call_soon(site.loop.call_soon, put)
+    site.coroutines.serve()
+    assert not told
+    assert not site.gave_up
