@@ -109,6 +109,10 @@ class SimulatedPool:
         return 0 if self._is_closed else max(0, 2 * self._children - self.pending)
 
     @property
+    def free_coroutines(self) -> int:
+        return 0
+
+    @property
     def pending(self) -> int:
         return len(self._waiting) + len(self._runs)
 

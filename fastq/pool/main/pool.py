@@ -14,7 +14,7 @@ from typing import Any
 from fastq.pool.main.child import Child, ChildState, SharedBell
 from fastq.pool.main.child_queue import Event, Submission
 from fastq.pool.main.config import PoolConfig
-from fastq.pool.main.dispatcher import Dispatcher
+from fastq.pool.main.dispatcher import Dispatcher, free_coroutines
 from fastq.pool.main.fork_server import ForkServer
 from fastq.pool.main.memory_watch import MemoryWatch
 from fastq.pool.main.preloader_client import PoolStartError
@@ -171,6 +171,11 @@ class ProcessPool:
     def free(self) -> int:
         """Return how many more tasks would start within ``prefetch_time``, by the estimated durations."""
         return self._dispatcher.free(self._supervisor.only_async)
+
+    @property
+    def free_coroutines(self) -> int:
+        """Return how many more coroutines would start at once."""
+        return free_coroutines(self._dispatcher)
 
     @property
     def pending(self) -> int:

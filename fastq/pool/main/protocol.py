@@ -118,6 +118,10 @@ class Pool(Protocol):
         """Return how many more tasks would start within ``prefetch_time``, by the estimated durations."""
 
     @property
+    def free_coroutines(self) -> int:
+        """Return how many more coroutines would start at once."""
+
+    @property
     def pending(self) -> int:
         """Return how many submissions have had no final event yet."""
 

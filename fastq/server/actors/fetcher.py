@@ -14,7 +14,7 @@ A queue with lanes is asked by ``take``. It rests until a lane is due, its bell 
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -62,9 +62,11 @@ class Taker(Protocol):
     def room(self) -> int:
         """Return how many more tasks would start soon."""
 
-    @property
-    def idle(self) -> int:
-        """Return how many more tasks would start at once."""
+    def idle(self, *, only_async: bool) -> int:
+        """Return how many more tasks would start at once, of any sort or only coroutines."""
+
+    def are_coroutines(self, messages: Iterable[bytes]) -> bool:
+        """Return whether all messages are of tasks that run as coroutines."""
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         """Take tasks that were leased just now."""
@@ -91,7 +93,9 @@ class Fetcher(PerNodeActor):
         self._taker = taker
         self._wakers = wakers
         self._bells: Mapping[str, Waker] = {}
-        self._rated: set[str] = set()
+        # The queues with rates, and whether all tasks with a rate that a queue gave were coroutines: then the free rows
+        # of children that run coroutines count as idle, in which a plain task would have to wait.
+        self._rated: dict[str, bool] = {}
         self._waits_for_turns: set[str] = set()
         self._in_vain: dict[str, int] = {}
         self._stats = in_flight.stats
@@ -325,7 +329,8 @@ class Fetcher(PerNodeActor):
         """Let a queue with lanes rest until a lane is due, if it gave fewer tasks than it was asked for."""
         queue, size = call.queue, taken.leased.size
         if taken.rated:
-            self._rated.add(queue)
+            rated = (taken.leased.messages[at] for at in taken.rated)
+            self._rated[queue] = self._rated.get(queue, True) and self._taker.are_coroutines(rated)
         if taken.due_s is None:
             self._waits_for_turns.discard(queue)
         else:
@@ -345,9 +350,10 @@ class Fetcher(PerNodeActor):
 
     def _of_rated(self, queue: str, count: int) -> int:
         """Return how many tasks to ask for; if the queue has rates, only as many as can start at once, to keep them."""
-        if queue not in self._rated:
+        only_async = self._rated.get(queue)
+        if only_async is None:
             return count
-        idle = max(0, min(count, self._taker.idle - self._dequeues.brought))
+        idle = max(0, min(count, self._taker.idle(only_async=only_async) - self._dequeues.brought))
         self._prioritizer.give_back(queue, count - idle)
         return idle
 

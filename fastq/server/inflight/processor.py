@@ -6,7 +6,7 @@ events into ends. The pool itself knows nothing of messages or queues.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -183,10 +183,13 @@ class Processor(PoolListener):
         """Return how many more tasks would start soon."""
         return min(self.pool.free, self.max_tasks - self.taken) if self.max_tasks else self.pool.free
 
-    @property
-    def idle(self) -> int:
-        """Return how many more tasks would begin at once."""
-        return max(0, min(self.room, _at_once(self._config, self.app) - self.pool.pending))
+    def idle(self, *, only_async: bool) -> int:
+        """Return how many more tasks would begin at once, of any sort or only coroutines."""
+        return min(self.room, _idle_rows(self.pool, self._config, self.app, only_async=only_async))
+
+    def are_coroutines(self, messages: Iterable[bytes]) -> bool:
+        """Return whether all messages are of tasks that run as coroutines."""
+        return _are_coroutines(messages, self._patterns, self.app)
 
     @property
     def has_taken_all(self) -> bool:
@@ -305,8 +308,7 @@ class Processor(PoolListener):
         return sort, tally, self.app.terms.get(pattern, _NO_TERMS).limit_s, self._rules.get(pattern)
 
     def _terms(self, task: InFlightTask) -> Terms:
-        pattern = self._patterns.find(task.view.type)
-        return _NO_TERMS if pattern is None else self.app.terms.get(pattern, _NO_TERMS)
+        return self.app.terms.get(self._patterns.find(task.view.type) or "", _NO_TERMS)
 
     def _reject(self, queue: str, leased: LeasedTask, why: str, leased_s: float) -> InFlightTask:
         _log.error("task %s of queue %s cannot be read (%s); archiving it", leased.id, queue, why)
@@ -491,11 +493,20 @@ class Processor(PoolListener):
         return {submission.key for submission in self.pool.submissions()} | self.questions.tasks()
 
 
-def _at_once(config: ServerConfig, app: AppDescription) -> int:
-    """Return how many tasks a server runs at once: coroutines if all handlers are async, else threads of children."""
-    if app.patterns and all(sort == Sort.ASYNC for sort in app.patterns.values()):
-        return config.concurrency * config.async_concurrency
-    return config.concurrency * config.threads
+def _idle_rows(pool: Pool, config: ServerConfig, app: AppDescription, *, only_async: bool) -> int:
+    """Return how many more tasks would begin at once: coroutines, or tasks of any sort that the app has."""
+    if only_async:
+        return pool.free_coroutines
+    is_async = app.patterns and all(sort == Sort.ASYNC for sort in app.patterns.values())
+    return max(0, config.concurrency * (config.async_concurrency if is_async else config.threads) - pool.pending)
+
+
+def _are_coroutines(messages: Iterable[bytes], index: PatternIndex, app: AppDescription) -> bool:
+    try:
+        patterns = {index.find(view_task_message(message).type) for message in messages}
+    except InvalidMessageError:
+        return False
+    return all(app.patterns.get(pattern or "") == Sort.ASYNC for pattern in patterns)
 
 
 def requeued(task: InFlightTask) -> InFlightTask:

@@ -3,6 +3,7 @@ import struct
 import pytest
 
 from fastq.pool.main.child_queue import ChildQueue, Submission
+from fastq.pool.main.dispatcher import free_coroutines
 from fastq.pool.shared.control import Channel
 from fastq.pool.shared.event_kind import EventKind
 from fastq.pool.shared.layout import (
@@ -37,6 +38,18 @@ def test_short_tasks_are_given_out_up_to_the_limit_of_records(desk: Desk) -> Non
     assert desk.dispatcher.free(only_async=False) == 512
     desk.submit(*range(1000))
     assert desk.loads == [256, 256]
+
+
+def test_coroutines_would_start_at_once_in_children_that_run_no_plain_task(desk: Desk) -> None:
+    assert free_coroutines(desk.dispatcher) == 2 * SHAPE.rows
+    desk.submit("plain")
+    assert free_coroutines(desk.dispatcher) == SHAPE.rows
+    desk.submit_async(*range(SHAPE.rows - 1), size=1)
+    assert free_coroutines(desk.dispatcher) == 1
+    desk.submit_async("last", "waits", size=1)
+    assert free_coroutines(desk.dispatcher) == 0
+    desk.dispatcher.close()
+    assert free_coroutines(desk.dispatcher) == 0
 
 
 def test_a_child_gets_about_prefetch_time_of_work(desk: Desk) -> None:

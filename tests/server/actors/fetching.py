@@ -1,6 +1,6 @@
 """A fetcher, a stand-in for the pool that it works for, and queues for it to empty."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fastq._prioritizer import Prioritizer
 from fastq.broker.operations.lease import Leased
@@ -21,9 +21,11 @@ class Pool:
         self.taken: list[tuple[str, str]] = []
         self.asked_s: list[float] = []
 
-    @property
-    def idle(self) -> int:
+    def idle(self, *, only_async: bool) -> int:
         return self.room
+
+    def are_coroutines(self, messages: Iterable[bytes]) -> bool:
+        return False
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         self.asked_s.append(asked_s)

@@ -1,5 +1,6 @@
 """The fetcher at a queue with lanes: it asks by ``take``, rests until a lane is due, and keeps no task from a lane."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from fastq.broker.scripts import SCRIPTS
 from fastq.server.actors.fetcher import VAIN_S, Fetcher
 from fastq.server.actors.waker import Waker
 from fastq.wire import keys
+from fastq.wire.codec import view_task_message
 from tests.broker.harness import QUEUE, THEIRS
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer
@@ -128,8 +130,7 @@ def test_a_server_whose_lanes_others_serve_asks_seldom(db: Redis, url: str) -> N
 
 def test_tasks_with_a_rate_are_fetched_for_idle_slots_alone(db: Redis, url: str) -> None:
     class Busy(Pool):
-        @property
-        def idle(self) -> int:
+        def idle(self, *, only_async: bool) -> int:
             return 1
 
     async def test(bench: Bench) -> None:
@@ -141,6 +142,33 @@ def test_tasks_with_a_rate_are_fetched_for_idle_slots_alone(db: Redis, url: str)
         assert len(pool.ids) == 2, "that they have a rate is not known before"
         await fetching.tick()
         assert len(pool.ids) == 3
+
+    on_bench(db, url, test)
+
+
+def test_tasks_with_a_rate_that_were_all_coroutines_are_fetched_for_free_rows(db: Redis, url: str) -> None:
+    """A plain handler elsewhere in the app must not slow them down to one at a time."""
+
+    class Busy(Pool):
+        coroutines = frozenset({"a", "b", "c"})
+
+        def idle(self, *, only_async: bool) -> int:
+            return 2 if only_async else 1
+
+        def are_coroutines(self, messages: Iterable[bytes]) -> bool:
+            return self.coroutines.issuperset(view_task_message(message).id for message in messages)
+
+    async def test(bench: Bench) -> None:
+        limit(bench, **{"*": "0:1:1000:1"})
+        put(bench, "x", "a", "b", "c", "d", "e", "f")
+        pool = Busy(bench, room=1)
+        fetching = fetcher(bench, pool)
+        fetched = []
+        for _ in range(4):
+            await fetching.tick()
+            fetched.append("".join(pool.ids))
+            pool.room = 9
+        assert fetched == ["a", "abc", "abcde", "abcdef"]
 
     on_bench(db, url, test)
 

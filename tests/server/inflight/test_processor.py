@@ -570,6 +570,19 @@ def test_what_has_not_begun_is_given_back_in_order_and_what_was_lost_is_not() ->
     on_crew(test)
 
 
+def test_only_rows_for_coroutines_count_for_tasks_that_are_coroutines() -> None:
+    def test(bench: Bench) -> None:
+        bench.processor.on_description(AppDescription({"wait": Sort.ASYNC, "task": Sort.PLAIN}).encode())
+        waiting, plain = message("a", type="wait"), message("b", type="task")
+        assert bench.processor.are_coroutines([waiting, waiting])
+        assert not bench.processor.are_coroutines([waiting, plain])
+        assert not bench.processor.are_coroutines([message("c", type="unknown")])
+        assert not bench.processor.are_coroutines([b"unreadable"])
+        assert bench.processor.idle(only_async=True) == 0, "there is no child"
+
+    on_crew(test)
+
+
 def test_a_done_task_takes_its_lock_along() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", unique_key="lock")
