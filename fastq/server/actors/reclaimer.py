@@ -26,9 +26,9 @@ _log = logging.getLogger("fastq.recoverer")
 class Reclaimer:
     """The part of a recoverer that returns overdue sets, deletes the rest of aggregated sets, and lists missing groups.
 
-    Only a server that aggregates or takes from lanes looks for groups that are not listed. Any other server logs once
-    that a queue has groups. It also calls ``on_groups`` with the queue, which may have got rules for lanes without a
-    message about them.
+    Only a server that aggregates or takes from lanes looks for groups that are not listed. Any other server calls
+    ``on_groups`` with a queue that has groups: it may have rules for lanes that this server does not know yet. If not,
+    the next round logs, once, that the queue has groups.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Reclaimer:
         self._on_groups = on_groups
         self._aggregates = aggregates
         self._cursors: dict[str, int] = {}
+        self._asked: set[str] = set()
         self._warned: set[str] = set()
 
     async def reclaim(self, queue: str, get_on: Callable[[], None]) -> None:
@@ -53,7 +54,9 @@ class Reclaimer:
             await self._relist(queue, get_on)
         elif groups:
             self._on_groups(queue)
-            self._warn(queue, groups)
+            if queue in self._asked:
+                self._warn(queue, groups)
+            self._asked.add(queue)
 
     async def _give_back_stale(self, queue: str, get_on: Callable[[], None]) -> None:
         now_s = self._clock.unix_ns() // 1_000_000_000

@@ -163,6 +163,8 @@ def test_a_server_that_does_not_aggregate_says_once_that_there_are_groups(
         await reclaimer.reclaim(QUEUE, no_news)
         assert logged(caplog) == []
         join(bench.queue, {"a": 1})
+        await reclaimer.reclaim(QUEUE, no_news)
+        assert logged(caplog) == [], "they may be lanes: whether they are is asked now"
         for _ in range(2):
             await reclaimer.reclaim(QUEUE, no_news)
         await Reclaimer(bench.commands, bench.clock, str, aggregates=True).reclaim(QUEUE, no_news)
