@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from fastq._prioritizer import Prioritizer
@@ -119,10 +119,13 @@ class LightServer:
 
     # What the fetcher asks of the pool.
 
-    @property
-    def idle(self) -> int:
+    def idle(self, *, only_async: bool) -> int:
         """Return how many more tasks would begin at once."""
         return self.room
+
+    def are_coroutines(self, messages: Iterable[bytes]) -> bool:
+        """Return False: none is."""
+        return False
 
     @property
     def room(self) -> int:

@@ -5,7 +5,7 @@ Tasks go through the real actors; what the pool would say of them is said here, 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
@@ -103,9 +103,11 @@ class Stage:
         self.room = room
         await Fetcher(self.commands, Prioritizer(self.config.queues), self.in_flight, self, {}, 1.0).tick()
 
-    @property
-    def idle(self) -> int:
+    def idle(self, *, only_async: bool) -> int:
         return self.room
+
+    def are_coroutines(self, messages: Iterable[bytes]) -> bool:
+        return False
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         for task in leased.tasks:
