@@ -41,8 +41,8 @@ def test_the_python_of_the_pages_is_typed_and_a_task_taken_for_a_running_one_is_
     code = {name: code_of(page) for page, name in names.items()}
     wrong = code["docs_handlers_by_type"].replace("request = task.json()", "request = task.jsno()", 1)
     done = check(tmp_path, code | {"wrong": wrong})
-    said = done.stdout.replace(f"{tmp_path}/", "").splitlines()
-    assert [line for line in said if not line.startswith("wrong.py:")] == []
+    # mypy's cache may say it with the directory of an earlier run.
+    assert [line for line in done.stdout.splitlines() if "/wrong.py:" not in line] == []
     assert '"RunningTask" has no attribute "jsno"' in done.stdout
 
 

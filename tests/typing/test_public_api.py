@@ -18,5 +18,5 @@ def test_the_public_names_have_the_types_that_are_promised_and_a_broken_promise_
     command = [sys.executable, "-m", "mypy", "--no-error-summary", str(HERE / "public_api.py"), str(broken)]
     done = subprocess.run(command, cwd=HERE.parent.parent, capture_output=True, text=True)
     (line,) = done.stdout.splitlines()
-    assert line.startswith(f"{broken}:")
+    assert "/broken.py:" in line, "mypy's cache may say it with the directory of an earlier run"
     assert 'Expression is of type "str", not "int"' in line
