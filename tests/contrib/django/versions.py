@@ -69,8 +69,9 @@ def django_at(python: Path, version: str) -> Path:
 
 
 def _pip(python: Path, *words: str) -> None:
-    options = ["--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
-    subprocess.run([str(python), "-m", "pip", "install", *options, *words], check=True)
+    uv = shutil.which("uv")
+    install = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
+    subprocess.run([*install, "--quiet", "--only-binary=:all:", *words], check=True)
 
 
 def tested(python: str, version: str, tests: Sequence[str]) -> int:
