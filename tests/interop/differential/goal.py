@@ -15,7 +15,7 @@ HOUR_S = 3600
 Build: TypeAlias = Callable[[State, Random], Operation | None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Goal:
     """An operation that ends in one way; ``build`` makes one that should, if the state allows."""
 
