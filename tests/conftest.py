@@ -48,15 +48,16 @@ LONGEST: Final = (
     "test_bigdata.py",
     "interop/test_all_at_once.py",
     "chaos/",
-    "docs/test_types.py",
-    "typing/",
     "contrib/django/test_shop.py",
     "e2e/test_death.py",
     "server/test_server.py",
     "pool/main/",
+    "docs/test_types.py",
+    "typing/",
 )
 """How the names of the longest tests begin, by how long they take: from a minute and some to ten seconds. What begins
-alike stays in one process, as tests of a module share what it has built."""
+alike stays in one process, as tests of a module share what it has built. mypy comes last: where ``make types`` runs
+beside, it has by then filled the cache, without which the code of the pages takes ten times as long."""
 
 
 @pytest.hookimpl(wrapper=True)
