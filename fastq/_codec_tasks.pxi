@@ -28,10 +28,14 @@ def decode_task_messages(list data not None):
     return messages, types
 
 
-cdef tuple TASK_FIELDS = ("type", "payload", "headers", "options", "_has_payload", "_message", "_context")
+# The last two are None until somebody sets them. To ask for a slot that was never set costs an AttributeError.
+cdef tuple TASK_FIELDS = (
+    "type", "payload", "headers", "options", "_has_payload", "_message", "_context", "_rule", "_limit",
+)
 cdef enum:
-    TASK_FIELD_COUNT = 7
+    TASK_FIELD_COUNT = 9
 cdef object HAS_PAYLOAD = True
+cdef object UNSET = None
 cdef object MEMBER_DESCRIPTOR = type(TaskMessage.type)
 
 
@@ -80,6 +84,7 @@ cdef class TaskMaker:
         cdef PyObject **values = [
             message.slots[TYPE], message.slots[PAYLOAD], message.slots[HEADERS], <PyObject *> self.options,
             <PyObject *> HAS_PAYLOAD, <PyObject *> message, <PyObject *> context,
+            <PyObject *> UNSET, <PyObject *> UNSET,
         ]
         cdef PyObject **slot
         cdef int place

@@ -64,10 +64,9 @@ class RunningTask(Task):
 
     _message: TaskMessage
     _context: Context
-    # These are set only for tasks with such a value, so that other tasks need not set None.
-    _rule: Any  # a FailureRule
-    _limit: int  # the handler's max_retry, which takes precedence over the message's
-    _loop: Resumable[Any]
+    _rule: Any  # a FailureRule, None without one
+    _limit: int | None  # the handler's max_retry, which takes precedence over the message's
+    _loop: Resumable[Any]  # set only for tasks with such a loop, so that other tasks need not set None
 
     def __init__(self, message: TaskMessage, context: Context) -> None:
         # Task.__init__ is not called: data from the codec needs no checks.
@@ -91,7 +90,8 @@ class RunningTask(Task):
     @property
     def max_retry(self) -> int:
         """Return how often the task may be retried."""
-        return getattr(self, "_limit", self._message.retry)
+        limit = self._limit
+        return self._message.retry if limit is None else limit
 
     @property
     def device(self) -> str | None:

@@ -45,8 +45,7 @@ def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> Fai
         rests_lane = isinstance(error, RateLimited)
         return FailureReport(f"snoozed (not failed){why}", False, error.after_s, is_snoozed=True, rests_lane=rests_lane)
     _tell(hooks, task, error)
-    limit = getattr(task, "_limit", None)
-    rule = _rule_of(task, error)
+    limit, rule = task._limit, _rule_of(task, error)
     if (final := _why_final(rule, error)) or task.retried >= task.max_retry:
         return FailureReport(text, final=final, max_retry=limit)
     return FailureReport(text, _counts(hooks, error), _delay_s(hooks, task, error, rule), max_retry=limit)
@@ -67,7 +66,7 @@ def _why_final(rule: FailureRule | None, error: BaseException) -> str:
 
 def _rule_of(task: RunningTask, error: BaseException) -> FailureRule | None:
     """Return the failure rule of a task; None if the rule does not apply to such an error, for example a timeout."""
-    rule: FailureRule | None = getattr(task, "_rule", None)
+    rule: FailureRule | None = task._rule
     return rule if rule is not None and isinstance(error, rule.judges) else None
 
 
