@@ -252,7 +252,7 @@ class HandlerRunner:
             fingerprint = fingerprint_of(error)
             if self._turns.allows((task.queue, fingerprint), self._clock.monotonic_s()):
                 kept = frames_of(error)[-MAX_KEPT:]
-        return kind, report.with_trace(trace, fingerprint, kept).encode()
+        return kind, report.encode_with(trace, fingerprint, kept)
 
     def _trace(self, task: RunningTask, kind: EventKind, error: BaseException) -> str | None:
         """Return the traceback for the task's log line; "" for none, None if the log limit surely drops the line."""

@@ -1,8 +1,10 @@
 """The kinds of errors of failed attempts, and the limit on how often a traceback of one kind is kept."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
+
+from fastq.worker.shared.known_traces import KnownTraces
 
 AGAIN_S: Final = 600.0
 WINDOW_S: Final = 10.0
@@ -12,29 +14,39 @@ MOST_ERRORS: Final = 5
 
 K = TypeVar("K", bound=Hashable)
 
-_known: dict[tuple[object, ...], str] = {}
-
 
 def fingerprint_of(error: BaseException) -> str:
     """Return 16 hexadecimal digits, the same for errors of the same classes from the same lines of code.
 
     The causes and the errors of a group matter, too, as in a traceback. Messages do not matter.
     """
-    places = tuple(_places(error))
-    found = _known.get(places)
-    if found is None:
-        if len(_known) >= MAX_KNOWN:
-            _known.clear()
-        words = "\n".join(map(str, places)).encode("utf-8", "backslashreplace")
-        found = _known[places] = blake2b(words, digest_size=8).hexdigest()
-    return found
+    return _FINGERPRINTS.of(_errors(error))
 
 
-def _places(error: BaseException) -> list[object]:
-    """Return the class of an error, of each cause and of the errors in a group, and their files and lines."""
-    places: list[object] = []
+def _digest(errors: Sequence[BaseException]) -> str:
+    words = "\n".join(map(str, _places(errors))).encode("utf-8", "backslashreplace")
+    return blake2b(words, digest_size=8).hexdigest()
+
+
+_FINGERPRINTS: Final = KnownTraces(_digest)
+
+
+def _errors(error: BaseException) -> list[BaseException]:
+    """Return an error, its causes, and the errors in a group."""
     errors = [error]
     for one in errors:  # the list grows during the loop
+        cause = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+        if cause is not None and len(errors) < MOST_ERRORS:
+            errors.append(cause)
+        if isinstance(one, BaseExceptionGroup):
+            errors += one.exceptions[: MOST_ERRORS - len(errors)]
+    return errors
+
+
+def _places(errors: Sequence[BaseException]) -> list[object]:
+    """Return the class of each error, and its files and lines."""
+    places: list[object] = []
+    for one in errors:
         kind, trace = type(one), one.__traceback__
         places += (kind.__module__, kind.__qualname__)
         while trace is not None:
@@ -42,11 +54,6 @@ def _places(error: BaseException) -> list[object]:
             if place != places[-1]:  # a recursion is the same kind of error at any depth
                 places.append(place)
             trace = trace.tb_next
-        cause = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
-        if cause is not None and len(errors) < MOST_ERRORS:
-            errors.append(cause)
-        if isinstance(one, BaseExceptionGroup):
-            errors += one.exceptions[: MOST_ERRORS - len(errors)]
     return places
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from fastq.common.durations import parse_duration
 from fastq.errors import SkipRetry, TaskTimeout
-from fastq.worker.shared.report import FailureReport, _place, describe_error, frames_of, trace_of
+from fastq.worker.shared.known_traces import KnownTraces
+from fastq.worker.shared.report import FailureReport, _last_user_place, _place, describe_error, frames_of, trace_of
 
 HERE = "tests/worker/shared/test_report.py"
 
@@ -77,6 +78,7 @@ def test_a_package_whose_name_begins_like_ours_is_the_users() -> None:
 
 def test_places_in_the_working_directory_are_told_from_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _place.cache_clear()
+    monkeypatch.setattr("fastq.worker.shared.report._USER_PLACES", KnownTraces(_last_user_place))
     monkeypatch.chdir("/")
     told = describe_error(raised(fail))
     assert told.split("(")[1].startswith(str(Path(__file__).relative_to("/")))
