@@ -33,10 +33,16 @@ class AttemptRecord(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the record as bytes; all records have the same size."""
-        attempt, started_ms, ended_ms, server, error, fingerprint = self
-        digits = bytes.fromhex(fingerprint) or _NO_FINGERPRINT
-        named = server.encode("utf-8", "replace")
-        return _LAYOUT.pack(_FORMAT, attempt % 2**32, started_ms, ended_ms, digits, named, _cut(error))
+        return encode_attempt(*self)
+
+
+def encode_attempt(
+    attempt: int, started_ms: int, ended_ms: int, server: str, error: str, fingerprint: str = ""
+) -> bytes:
+    """Return the bytes of an ``AttemptRecord`` without making one."""
+    digits = bytes.fromhex(fingerprint) or _NO_FINGERPRINT
+    named = server.encode("utf-8", "replace")
+    return _LAYOUT.pack(_FORMAT, attempt % 2**32, started_ms, ended_ms, digits, named, _cut(error))
 
 
 def decode_attempts(data: bytes) -> list[AttemptRecord]:

@@ -13,7 +13,7 @@ from fastq.common.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.base.commands import Commands
 from fastq.server.inflight.tasks import InFlightTask
-from fastq.wire.attempts import AttemptRecord
+from fastq.wire.attempts import encode_attempt
 from fastq.worker.shared.fingerprint import Turns
 from fastq.worker.shared.report import FailureReport
 
@@ -50,9 +50,8 @@ class FailedAttempts:
             writing.add_done_callback(self._writes.discard)
         started_ms = (now_ns - ran_ns) // _NS_A_MS if ran_ns else 0
         attempt = task.view.retried + 1
-        return AttemptRecord(
-            attempt, started_ms, now_ns // _NS_A_MS, self._server, report.error, report.fingerprint
-        ).encode()
+        ended_ms = now_ns // _NS_A_MS
+        return encode_attempt(attempt, started_ms, ended_ms, self._server, report.error, report.fingerprint)
 
     async def settle(self) -> None:
         """Wait until no traceback is being written."""
