@@ -15,7 +15,8 @@ from tests.simulation.judge import CHILDREN, Answered, Began, Ended, Freed, Hist
 from tests.simulation.planted import PLANTED
 
 ROOT = Path(__file__).parents[2]
-EASY = ("what dead servers had is left", "ends that failed are not written again", "a waker hears of nothing")
+EASY = {"what dead servers had is left": 8, "ends that failed are not written again": 1, "a waker hears of nothing": 1}
+"""Mistakes, each with a seed that finds it, or with which the search for one begins."""
 
 
 needs_clocks = pytest.mark.skipif(
@@ -56,9 +57,10 @@ def test_the_same_seed_is_the_same_world() -> None:
 
 @needs_clocks
 @pytest.mark.slow
-@pytest.mark.parametrize("mistake", EASY)
-def test_a_planted_mistake_is_found(mistake: str) -> None:
-    assert simulate("--plant", mistake, "--count", "40")[-1] == "1 of 1 mistakes found"
+@pytest.mark.parametrize(("mistake", "seed"), EASY.items())
+def test_a_planted_mistake_is_found(mistake: str, seed: int) -> None:
+    words = simulate("--plant", mistake, "--size", "short", "--seed", str(seed), "--count", "40")
+    assert words[-1] == "1 of 1 mistakes found"
 
 
 def test_each_mistake_can_be_planted() -> None:
