@@ -350,8 +350,10 @@ class Fetcher(PerNodeActor):
 
     def _of_rated(self, queue: str, count: int) -> int:
         """Return how many tasks to ask for; if the queue has rates, only as many as can start at once, to keep them."""
-        only_async = self._rated.get(queue)
-        if only_async is None:
+        if (only_async := self._rated.get(queue)) is None:
+            return count
+        if queue not in self._commands.lanes:  # its limits are removed
+            del self._rated[queue]
             return count
         idle = max(0, min(count, self._taker.idle(only_async=only_async) - self._dequeues.brought))
         self._prioritizer.give_back(queue, count - idle)

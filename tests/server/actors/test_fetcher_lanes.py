@@ -173,6 +173,27 @@ def test_tasks_with_a_rate_that_were_all_coroutines_are_fetched_for_free_rows(db
     on_bench(db, url, test)
 
 
+def test_when_the_last_rule_is_gone_no_rate_holds_it_back(db: Redis, url: str) -> None:
+    class Busy(Pool):
+        def idle(self, *, only_async: bool) -> int:
+            return 0
+
+    async def test(bench: Bench) -> None:
+        limit(bench, **{"*": "0:1:1000:1"})
+        put(bench, "x", "a")
+        pool = Busy(bench)
+        fetching = fetcher(bench, pool)
+        await fetching.tick()
+        bench.db.delete(keys.limits(QUEUE))
+        bench.commands.lanes.discard(QUEUE)
+        bench.queue.pend("p")
+        fetching.queue_has_tasks(QUEUE)
+        await fetching.tick()
+        assert pool.ids == ["a", "p"]
+
+    on_bench(db, url, test)
+
+
 def test_when_the_last_rule_is_gone_it_asks_as_ever(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         limit(bench, x="1:0:1:1")
