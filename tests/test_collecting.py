@@ -28,6 +28,7 @@ def test_a_module_is_new_until_pytest_has_compiled_it(new: pytest.Module, monkey
 def test_one_process_at_a_time_has_a_new_module(
     is_new: bool, new: pytest.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(conftest, "__file__", str(new.path))  # whose lock no other process has
     monkeypatch.setattr(conftest, "is_new", lambda path: is_new and path == new.path)
     running = conftest.pytest_make_collect_report(new)
     next(running)

@@ -6,14 +6,7 @@ import pytest
 
 from fastq.worker.shared import fingerprint
 from fastq.worker.shared.fingerprint import Turns, fingerprint_of
-
-
-def raised(act: Callable[[], object]) -> BaseException:
-    try:
-        act()
-    except BaseException as error:  # noqa: BLE001 - whatever it is
-        return error
-    raise AssertionError("nothing was raised")
+from tests.worker.shared.raising import raised
 
 
 def fail(kind: Callable[[str], BaseException], text: str) -> None:

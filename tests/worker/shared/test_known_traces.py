@@ -4,14 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastq.worker.shared.known_traces import MAX_KNOWN, MOST_FRAMES, KnownTraces
-
-
-def raised(act: Callable[[], object]) -> BaseException:
-    try:
-        act()
-    except Exception as error:  # noqa: BLE001 - whatever it is
-        return error
-    raise AssertionError("nothing was raised")
+from tests.worker.shared.raising import raised
 
 
 def fail(kind: Callable[[str], BaseException], text: str) -> None:

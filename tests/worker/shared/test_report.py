@@ -12,16 +12,9 @@ from fastq.common.durations import parse_duration
 from fastq.errors import SkipRetry, TaskTimeout
 from fastq.worker.shared.known_traces import KnownTraces
 from fastq.worker.shared.report import FailureReport, _last_user_place, _place, describe_error, frames_of, trace_of
+from tests.worker.shared.raising import raised
 
 HERE = "tests/worker/shared/test_report.py"
-
-
-def raised(act: Callable[[], object]) -> BaseException:
-    try:
-        act()
-    except BaseException as error:  # noqa: BLE001 - whatever it is
-        return error
-    raise AssertionError("nothing was raised")
 
 
 def fail() -> None:
