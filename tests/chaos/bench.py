@@ -151,12 +151,12 @@ class Bench:
                     least, least_s = left, after_s
                 if after_s - least_s > _STANDSTILL_S:
                     text = f"{left} tasks are not worked off, and no fewer were left for {_STANDSTILL_S:.0f} s"
-                    self._observed.append(("left", text))
+                    self._observed.append(("kept", text))
                     break
         self._settled_s = time.monotonic() - began_s
         if self._stuck_s > self._options.limit_s:
             text = f"ids were in active without a living lease until {self._stuck_s:.1f} s after the last fault"
-            self._observed.append(("left", text))
+            self._observed.append(("kept", text))
 
     def _stop_servers(self) -> None:
         self._injector.step()

@@ -1,5 +1,6 @@
 """The checker: holds ledger, journal, producer and keyspace against the guarantees, and says which are broken."""
 
+import sys
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,19 +13,21 @@ from tests.chaos.evidence import Evidence, Stored
 from tests.chaos.ledger import Record, Run, What, runs_of
 from tests.chaos.plan import Kind
 from tests.chaos.producer import Enqueued, Entry
+from tests.simulation.judge import Answered, Began, Ended, History, Sent, early, kept, nothing_left
 
+OF_ALL_HISTORIES: Final = (kept, nothing_left, early)
+"""Rules of the simulation's judge that need to know of no fault."""
 GUARANTEES: Final = {
-    "lost": "no task is lost",
-    "left": "nothing is left in active, lease or any state on the way",
+    "kept": "no task is lost, or left in a state on the way",
+    "nothing_left": "no data and no lock is left of what has ended",
+    "early": "no task begins before its time",
     "twice": "every second run is explained by a fault between start and ack",
     "charged": "no attempt is charged without a run, none for a server that died or lost its leases",
     "blocked": "no task is charged for another that blocks its event loop",
     "batch": "no task is charged for the death of a call that it shared with others",
     "last": "a last attempt is not used up without a run",
     "archived": "nothing is archived but last attempts that a fault cut short",
-    "result": "a kept task has its result, and ran",
-    "early": "no task begins before its time",
-    "lock": "no lock of a unique task is left",
+    "result": "a kept task has its result",
     "slots": "never more living handlers than slots",
     "alive": "no process outlives its server, none ends by itself",
     "deaf": "a server hears SIGTERM while nobody reads its log",
@@ -32,6 +35,8 @@ GUARANTEES: Final = {
 }
 
 
+_NS: Final = 1_000_000_000
+_ENDS: Final = {What.RETURNED: "DONE", What.RAISED: "FAILED"}
 _BLOCKED: Final = "another task blocked its event loop"
 
 
@@ -54,6 +59,26 @@ class Verdict:
 def check(evidence: Evidence) -> Verdict:
     """Check everything."""
     return _Check(evidence).verdict()
+
+
+def history_of(evidence: Evidence) -> History:
+    """Return what is known of the tasks that were enqueued, as the judge takes it; servers are processes."""
+    history, stored = History(skew_s=1.0), evidence.keyspace.tasks  # times in Redis are whole seconds
+    for entry in evidence.entries:
+        task_id, job, began_s = entry.order.id, entry.order.job, entry.began_ns / _NS
+        most = 0 if job.is_last_attempt else sys.maxsize
+        history.note(Sent(began_s, task_id, began_s + entry.order.delay_s, most, "", keeps=job.is_kept))
+        if entry.said is Enqueued.YES or task_id in stored:
+            history.note(Answered(entry.ended_ns / _NS, task_id, is_acknowledged=True))
+    for record in evidence.records:
+        task_id, at_s, process = record.task_id, record.at_ns / _NS, f"{record.generation}/{record.pid}"
+        if task_id in history.sent and record.what is What.BEGAN:
+            history.note(Began(at_s, task_id, process, record.retried, ""))
+        elif task_id in history.sent and record.what is not What.OVERFULL:
+            history.note(Ended(at_s, task_id, process, _ENDS[record.what], "", 0.0))
+    history.places = {task_id: [*one.states] for task_id, one in stored.items()}
+    history.left = [*evidence.keyspace.orphans, *evidence.keyspace.locks]
+    return history
 
 
 class _Check:
@@ -82,8 +107,17 @@ class _Check:
             stored = self._evidence.keyspace.tasks.get(entry.order.id)
             violations += self._of_end(entry, runs, stored)
             violations += self._of_runs(entry, runs)
+        violations += self._of_history()
         violations += self._of_strangers()
         return Verdict(violations, dict(self._explained.most_common()), self._figures())
+
+    def _of_history(self) -> Iterator[Violation]:
+        names = {entry.order.id: _name(entry) for entry in self._evidence.entries}
+        history = history_of(self._evidence)
+        for rule in OF_ALL_HISTORIES:
+            for text in rule(history):
+                subject, _, what = text.partition(" ")
+                yield Violation(rule.__name__, f"{names.get(subject, subject)} {what}")
 
     def _figures(self) -> dict[str, int]:
         said = Counter(entry.said for entry in self._evidence.entries)
@@ -113,24 +147,14 @@ class _Check:
     # The end of a task ------------------------------------------------------------------------------------------
 
     def _of_end(self, entry: Entry, runs: list[Run], stored: Stored | None) -> Iterator[Violation]:
-        states = stored.states if stored is not None else ()
-        returned = any(run.returned for run in runs)
-        if any(state not in ("archived", "completed") for state in states) or len(states) > 1:
-            yield Violation("left", f"{_name(entry)} is in {', '.join(states)} after {len(runs)} runs")
-        elif states == ("archived",):
-            assert stored is not None
-            yield from self._of_archived(entry, runs, stored, returned=returned)
-        elif states == ("completed",):
-            if not returned:
-                yield Violation("result", f"{_name(entry)} is completed, and never returned")
-            if stored is not None and stored.result != _result(entry):
-                yield Violation("result", f"{_name(entry)} has the result {repr(stored.result)[:100]}")
-        elif not returned and entry.said is Enqueued.YES:
-            yield Violation("lost", f"{_name(entry)} is nowhere, and never returned: {_story(runs)}")
-        elif returned and entry.order.job.is_kept:
-            yield Violation("result", f"{_name(entry)} returned, and is not kept: {_story(runs)}")
+        if stored is None:
+            return
+        if stored.states == ("archived",):
+            yield from self._of_archived(entry, runs, stored)
+        elif stored.states == ("completed",) and stored.result != _result(entry):
+            yield Violation("result", f"{_name(entry)} has the result {repr(stored.result)[:100]}")
 
-    def _of_archived(self, entry: Entry, runs: list[Run], stored: Stored, *, returned: bool) -> Iterator[Violation]:
+    def _of_archived(self, entry: Entry, runs: list[Run], stored: Stored) -> Iterator[Violation]:
         if not entry.order.job.is_last_attempt:
             yield Violation("archived", f"{_name(entry)} was archived ({stored.error}): {_story(runs)}")
         elif not runs and (why := self._alibis.of_unrun(self._monotonic(stored.failed_unix_s))):
@@ -141,7 +165,7 @@ class _Check:
             yield Violation("archived", f"{_name(entry)} was archived ({stored.error}): {_story(runs)}")
         else:
             self._explained[f"archived: {why}"] += 1
-            if returned:
+            if any(run.returned for run in runs):
                 self._explained["archived, though its handler returned"] += 1
 
     def _monotonic(self, unix_s: float) -> float:
@@ -156,9 +180,6 @@ class _Check:
                 yield Violation("charged", text)
             else:
                 self._explained[f"charged before the handler's first line: {unseen.value}"] += 1
-        # Times in Redis are whole seconds.
-        if runs and runs[0].began_ns < entry.began_ns + (entry.order.delay_s - 1) * 1e9:
-            yield Violation("early", f"{_name(entry)} was due {entry.order.delay_s} s after it came: {_story(runs)}")
         for run, following in pairwise(runs):
             failed_as_meant = entry.order.job.fails_first and run.retried == 0 and following.retried > 0
             if not (failed_as_meant and not run.returned):
@@ -221,10 +242,6 @@ class _Check:
             yield Violation("strange", f"task {task_id} ran, but was not enqueued")
         for task_id in self._evidence.keyspace.tasks.keys() - known:
             yield Violation("strange", f"task {task_id} is in Redis, and nobody enqueued it")
-        for task_id in self._evidence.keyspace.orphans:
-            yield Violation("left", f"task {task_id} has its data in Redis, and is in no state")
-        for lock in self._evidence.keyspace.locks:
-            yield Violation("lock", f"{lock} is still held")
         for record in self._evidence.records:
             if record.what is What.OVERFULL:
                 yield Violation(

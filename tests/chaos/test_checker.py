@@ -66,7 +66,7 @@ def test_what_is_right_breaks_nothing() -> None:
 
 def test_a_ledger_without_a_task_s_run_is_a_lost_task() -> None:
     verdict = check(evidence())
-    assert [violation.guarantee for violation in verdict.violations] == ["lost"]
+    assert [violation.guarantee for violation in verdict.violations] == ["kept"]
     assert f"task {TASK} (quick, queue" in verdict.violations[0].text
 
 
@@ -80,7 +80,7 @@ def test_a_ledger_that_lost_the_records_of_a_task_is_a_lost_task(tmp_path: Path)
     assert {record.pid for record in whole} == {os.getpid()}
     assert broken(evidence(iter(whole), entries=entries)) == []
     doctored = [record for record in whole if record.task_id != TASK]
-    assert broken(evidence(iter(doctored), entries=entries)) == ["lost"]
+    assert broken(evidence(iter(doctored), entries=entries)) == ["kept"]
 
 
 def test_a_task_whose_enqueue_was_in_doubt_may_not_be_there() -> None:
@@ -88,8 +88,8 @@ def test_a_task_whose_enqueue_was_in_doubt_may_not_be_there() -> None:
 
 
 def test_a_run_that_did_not_return_is_not_the_end_of_a_task() -> None:
-    assert broken(evidence(run(2, 3, what=What.RAISED))) == ["lost"]
-    assert broken(evidence(run(2, None))) == ["lost"]
+    assert broken(evidence(run(2, 3, what=What.RAISED))) == ["kept"]
+    assert broken(evidence(run(2, None))) == ["kept"]
 
 
 def test_a_second_run_without_a_fault_is_reported() -> None:
@@ -304,11 +304,11 @@ def in_redis(*states: str, result: bytes | None = None) -> Keyspace:
 
 @pytest.mark.parametrize("states", [("active",), ("active", "lease"), ("retry",), ("pending",), ("lease",)])
 def test_what_is_left_on_the_way_is_reported(states: tuple[str, ...]) -> None:
-    assert broken(evidence(run(2, 3), keyspace=in_redis(*states))) == ["left"]
+    assert broken(evidence(run(2, 3), keyspace=in_redis(*states))) == ["kept"]
 
 
 def test_data_without_a_state_is_reported() -> None:
-    assert broken(evidence(run(2, 3), keyspace=Keyspace({}, [TASK]))) == ["left"]
+    assert broken(evidence(run(2, 3), keyspace=Keyspace({}, [TASK]))) == ["nothing_left"]
 
 
 def test_a_task_in_the_archive_is_reported_unless_its_last_attempt_was_cut_short() -> None:
@@ -333,8 +333,8 @@ def test_a_kept_task_without_its_result_is_reported() -> None:
     right = f'"{TASK}"'.encode()
     assert broken(evidence(run(2, 3), keyspace=in_redis("completed", result=right), entries=kept)) == []
     assert broken(evidence(run(2, 3), keyspace=in_redis("completed"), entries=kept)) == ["result"]
-    assert broken(evidence(run(2, 3), entries=kept)) == ["result"]
-    assert broken(evidence(keyspace=in_redis("completed", result=right), entries=kept)) == ["result"]
+    assert broken(evidence(run(2, 3), entries=kept)) == ["kept"]
+    assert broken(evidence(keyspace=in_redis("completed", result=right), entries=kept)) == ["kept"]
 
 
 def test_a_result_of_another_task_is_reported() -> None:
@@ -357,7 +357,7 @@ def test_a_task_that_begins_before_its_time_is_reported() -> None:
 
 
 def test_a_lock_that_is_left_is_reported() -> None:
-    assert broken(evidence(run(2, 3), keyspace=Keyspace({}, [], ["asynq:{high}:unique:x"]))) == ["lock"]
+    assert broken(evidence(run(2, 3), keyspace=Keyspace({}, [], ["asynq:{high}:unique:x"]))) == ["nothing_left"]
 
 
 def test_what_nobody_enqueued_is_reported() -> None:

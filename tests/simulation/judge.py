@@ -140,7 +140,8 @@ class Run(NamedTuple):
 class History:
     """All that happened, and where each task is at the end (the names of all lists and sets that have its id)."""
 
-    def __init__(self) -> None:
+    def __init__(self, skew_s: float = SKEW_S) -> None:
+        self.skew_s = skew_s
         self.sent: dict[str, Sent] = {}
         self.answered: dict[str, Answered] = {}
         self.struck: list[Struck] = []
@@ -299,29 +300,33 @@ def once_at_most(history: History) -> Iterator[str]:
             yield f"{task_id} may run once: {describe(history, task_id)}"
 
 
-def reasons(history: History) -> Iterator[str]:
-    """A task runs again only if its run failed, or if its server was struck, so that its end may be unknown."""
+def ran_again(history: History) -> Iterator[tuple[str, Run, Run]]:
+    """Yield the runs of a task that followed one which had not failed by then, with that."""
     for task_id, runs in history.runs.items():
         for before, after in pairwise(runs):
-            is_failed = before.kind in (*CHARGED, *RETURNED) and before.ended_s <= after.began_s
-            is_undone = history.rolled_back.get(task_id, -1.0) >= before.began_s
-            if not is_failed and not is_undone and not history.may_be_unwritten(before):
-                yield f"{task_id} ran again without a reason: {describe(history, task_id)}"
+            if before.kind not in (*CHARGED, *RETURNED) or before.ended_s > after.began_s:
+                yield task_id, before, after
+
+
+def reasons(history: History) -> Iterator[str]:
+    """A task runs again only if its run failed, or if its server was struck, so that its end may be unknown."""
+    for task_id, before, _ in ran_again(history):
+        is_undone = history.rolled_back.get(task_id, -1.0) >= before.began_s
+        if not is_undone and not history.may_be_unwritten(before):
+            yield f"{task_id} ran again without a reason: {describe(history, task_id)}"
 
 
 def frozen(history: History) -> Iterator[str]:
     """A server that only stood still, for less than a lease, loses nothing."""
-    for task_id, runs in history.runs.items():
-        for before, after in pairwise(runs):
-            near = [
-                one
-                for one in history.struck
-                if one.kind == "clock" or (one.at_s <= after.began_s and one.until_s >= before.began_s - AFTERMATH_S)
-            ]
-            only_froze = {(one.who, one.kind) for one in near} == {(before.server, "stop")}
-            is_failed = before.kind in (*CHARGED, *RETURNED) and before.ended_s <= after.began_s
-            if only_froze and not is_failed and sum(one.until_s - one.at_s for one in near) < BRIEF_FREEZE_S:
-                yield f"{task_id} was taken from a frozen server: {describe(history, task_id)}"
+    for task_id, before, after in ran_again(history):
+        near = [
+            one
+            for one in history.struck
+            if one.kind == "clock" or (one.at_s <= after.began_s and one.until_s >= before.began_s - AFTERMATH_S)
+        ]
+        only_froze = {(one.who, one.kind) for one in near} == {(before.server, "stop")}
+        if only_froze and sum(one.until_s - one.at_s for one in near) < BRIEF_FREEZE_S:
+            yield f"{task_id} was taken from a frozen server: {describe(history, task_id)}"
 
 
 def charges(history: History) -> Iterator[str]:
@@ -402,7 +407,7 @@ def early(history: History) -> Iterator[str]:
     jumps_s = [one.at_s for one in history.struck if one.kind == "clock"]
     for task_id, runs in history.runs.items():
         due_s = history.sent[task_id].due_s
-        if runs and runs[0].began_s < due_s - SKEW_S and not any(at_s <= due_s for at_s in jumps_s):
+        if runs and runs[0].began_s < due_s - history.skew_s and not any(at_s <= due_s for at_s in jumps_s):
             yield f"{task_id} began before it was due: {describe(history, task_id)}"
 
 
