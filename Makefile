@@ -131,7 +131,7 @@ compare: $(DEV) ## Compare fastq with Go asynq and eight Python queues (about 20
 	@mkdir -p build/compare
 	@$(PY) -m benchmarks.compare --json build/compare/figures.json --table build/compare/table.md --plot build/compare/plot.png $(ARGS)
 
-compare-faults: $(DEV) ## Compare what they lose and repeat when a child, a worker or connections die (about 15 minutes)
+compare-faults: $(DEV) ## Compare what they lose and repeat when workers die or stand still and Redis fails (about 25 minutes)
 	@mkdir -p build/compare
 	@$(PY) -m benchmarks.compare.faults --json build/compare/faults.json --table build/compare/faults.md $(ARGS)
 

@@ -15,9 +15,9 @@ from benchmarks.compare.conditions import PLAIN
 from benchmarks.compare.contender import Contender, Kind, Rates
 from benchmarks.compare.contenders import CONTENDERS
 from benchmarks.compare.environment import UnavailableError, pinned
-from benchmarks.compare.faults import TASKS, Event, Fault, Outcome, outcome_of
 from benchmarks.compare.faults import main as faults_main
 from benchmarks.compare.meter import Counter, Meter
+from benchmarks.compare.outcome import TASKS, Event, Fault, Outcome, outcome_of
 from benchmarks.compare.record import Entry, Record
 from benchmarks.compare.rounds import Rounds
 from benchmarks.compare.sizes import LEAST, THOROUGH, fixed, plan
@@ -180,10 +180,10 @@ def test_what_a_fault_did_follows_from_the_ledger() -> None:
 
 
 @pytest.mark.slow
-def test_no_task_is_lost_with_the_connections_to_redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_task_is_lost_as_redis_fails_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.compare.faults.DONE_S", 0.5)
     report = tmp_path / "faults.json"
-    words = ["--only", "fastq", "--faults", "CLIENTS", "--json", str(report)]
+    words = ["--only", "fastq", "--faults", "FAIL_OVER", "--json", str(report)]
     assert faults_main(words) == 0
     (told,) = json.loads(report.read_text())["entries"]
     (outcome,) = told["outcomes"].values()

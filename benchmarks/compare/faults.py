@@ -12,22 +12,21 @@ import signal
 import sys
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from benchmarks.compare.conditions import PLAIN
 from benchmarks.compare.contender import Contender, Place
 from benchmarks.compare.contenders import CONTENDERS
 from benchmarks.compare.environment import BUILD, programs_of, version
 from benchmarks.compare.family import Family
 from benchmarks.compare.meter import Meter
+from benchmarks.compare.mortal import MortalRedis, mortal_redis
+from benchmarks.compare.outcome import TASKS, Event, Fault, Outcome, outcome_of
 from benchmarks.compare.producer import Producer, TurnError
 from benchmarks.compare.record import machine
 from benchmarks.compare.surroundings import Surroundings, variables
@@ -35,8 +34,9 @@ from tests.redis_servers import server_program
 
 NOT_BROKEN: Final = ("bare", "brpop", "asynq-64", "asynq-256", "procrastinate", "oban")
 """Those that are no queue, one more of a kind, or without the Redis that is broken here."""
-TASKS: Final = 60
 WITHIN_S: Final = 180.0
+FROZEN_S: Final = 90.0
+"""How long a worker is stopped, with another beside it: longer than leases of 30 s and the search for ended ones."""
 PATIENCE_S: Final = 60.0
 QUIET_S: Final = 90.0
 """How long nothing has to run, and nothing be in Redis, until what has not run counts as lost."""
@@ -45,75 +45,6 @@ DONE_S: Final = 5.0
 WARM_UP_S: Final = 5.0
 POLL_S: Final = 0.02
 SIDE_BY_SIDE: Final = 8
-
-
-class Fault(StrEnum):
-    """What dies; the value is what the table calls it."""
-
-    CHILD = "SIGKILL of a child"
-    WORKER = "SIGKILL of the worker"
-    CLIENTS = "CLIENT KILL TYPE normal"
-
-
-class Event(NamedTuple):
-    """A line of the ledger: a task has begun or ended; times are monotonic nanoseconds."""
-
-    what: str
-    id: str
-    pid: int
-    at_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of the tasks; ``waiting`` ones are still in Redis at the end.
-
-    ``orphans_s`` is when the last of the ``orphans``, whose runs the fault had ended, began again, and ``done_s`` when
-    the last of all tasks had run, in seconds after the fault.
-    """
-
-    contender: str
-    fault: Fault
-    orphans: int = 0
-    lost: int = 0
-    waiting: int = 0
-    repeated: int = 0
-    orphans_s: float = 0.0
-    done_s: float = 0.0
-    restarts: int = 0
-    failure: str = ""
-
-
-def outcome_of(contender: str, fault: Fault, events: Sequence[Event], at_ns: int, left: int, restarts: int) -> Outcome:
-    """Return what the ledger says, given how many tasks are left in Redis."""
-    by_task: defaultdict[str, list[Event]] = defaultdict(list)
-    for event in events:
-        by_task[event.id].append(event)
-    ended: dict[str, int] = {}  # when first
-    for event in events:
-        if event.what == "ended":
-            ended.setdefault(event.id, event.at_ns)
-    struck = {id for id, of_task in by_task.items() if _is_orphan(of_task, at_ns)}
-    again = [event.at_ns for event in events if event.id in struck and event.what == "began" and event.at_ns > at_ns]
-    waiting = min(left, TASKS - len(ended))
-    return Outcome(
-        contender,
-        fault,
-        orphans=len(struck),
-        lost=TASKS - len(ended) - waiting,
-        waiting=waiting,
-        repeated=sum(sum(event.what == "ended" for event in of_task) > 1 for of_task in by_task.values()),
-        orphans_s=(max(again, default=at_ns) - at_ns) / 1e9,
-        done_s=(max(ended.values(), default=at_ns) - at_ns) / 1e9,
-        restarts=restarts,
-    )
-
-
-def _is_orphan(events: Sequence[Event], at_ns: int) -> bool:
-    """Return whether a task ran when the fault came, and that run did not end."""
-    before = [event for event in events if event.at_ns <= at_ns]
-    after = [event for event in events if event.at_ns > at_ns]
-    return bool(before) and before[-1].what == "began" and not (after and after[0].what == "ended")
 
 
 class _Strike:
@@ -133,23 +64,19 @@ class _Strike:
     def outcome(self) -> Outcome | None:
         """Strike; None if the contender has nothing of that sort."""
         try:
-            with (
-                self._path.with_suffix(".log").open("wb") as log,
-                PLAIN.servers() as there,
-                there.server.client() as db,
-            ):
-                place = Place(self._program, there.port)
+            with self._path.with_suffix(".log").open("wb") as log, mortal_redis() as redis:
+                place = Place(self._program, redis.port)
                 around = Surroundings(
                     variables(self._path, place.url, self._contender.variables), self._path.parent, log
                 )
-                return self._run(place, around, db)
+                return self._run(place, around, redis)
         except (TurnError, OSError, AssertionError) as error:
             return Outcome(self._contender.name, self._fault, failure=str(error))
         finally:
             for path in (self._path, self._meter.late_path, self._meter.ledger_path):
                 path.unlink(missing_ok=True)
 
-    def _run(self, place: Place, around: Surroundings, db: Any) -> Outcome | None:
+    def _run(self, place: Place, around: Surroundings, redis: MortalRedis) -> Outcome | None:
         with (
             Producer(self._contender.produce(place), around, PATIENCE_S) as producer,
             _started(self._contender, place, around) as families,
@@ -159,24 +86,32 @@ class _Strike:
             for number in range(TASKS):
                 producer.each(f"track:{number}", 1)
             self._wait(lambda: len(self._running()) > 1, "tasks to strike")
-            if not self._strike(families[-1], db):
+            if not self._strike(families[-1], redis):
                 return None
             at_ns = time.monotonic_ns()  # only now: to find all processes of a worker takes a while
-            restarts = self._settle(families, place, around, db)
-        left = self._left(db)
+            restarts = self._settle(families, place, around, redis)
+            left = self._left(redis)
         return outcome_of(self._contender.name, self._fault, self._events(), at_ns, left, restarts)
 
-    def _strike(self, family: Family, db: Any) -> bool:
+    def _strike(self, family: Family, redis: MortalRedis) -> bool:
         """Carry out the fault; return whether there was something to strike."""
-        if self._fault is Fault.CHILD:
-            victims = [event.pid for event in self._running() if not family.is_root(event.pid)]
-            if victims:
-                os.kill(victims[0], signal.SIGKILL)
-            return bool(victims)
-        if self._fault is Fault.WORKER:
-            family.kill()
-        else:
-            db.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        match self._fault:
+            case Fault.CHILD:
+                victims = [event.pid for event in self._running() if not family.is_root(event.pid)]
+                if victims:
+                    os.kill(victims[0], signal.SIGKILL)
+                return bool(victims)
+            case Fault.WORKER:
+                family.kill()
+            case Fault.FROZEN:
+                family.freeze()
+            case Fault.CLIENTS:
+                with redis.client() as db:
+                    db.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            case Fault.RESTART:
+                redis.restart()
+            case Fault.FAIL_OVER:
+                redis.fail_over()
         return True
 
     def _warm_up(self, producer: Producer) -> None:
@@ -188,26 +123,32 @@ class _Strike:
             producer.each("noop", 10)
             self._wait(lambda count=before + 10: self._meter.count() >= count, "tasks")
 
-    def _settle(self, families: list[Family], place: Place, around: Surroundings, db: Any) -> int:
-        """Wait until all have run, or nothing more will; start what has ended again."""
+    def _settle(self, families: list[Family], place: Place, around: Surroundings, redis: MortalRedis) -> int:
+        """Wait until all have run, or nothing more will; start what has ended again, and one beside what stands."""
         began_s = quiet_s = time.monotonic()
-        count, restarts = 0, 0
+        count, restarts, frozen = 0, 0, self._fault is Fault.FROZEN
+        if frozen:
+            families.append(Family(self._contender.work(place), around))
         while (now_s := time.monotonic()) < began_s + WITHIN_S:
+            if frozen and now_s > began_s + FROZEN_S:
+                families[0].thaw()
+                frozen, quiet_s = False, now_s
             if families[-1].has_ended():
                 restarts += 1
                 families[-1].stop()
                 families.append(Family(self._contender.work(place), around))
             events = self._events()
             is_done = len({event.id for event in events if event.what == "ended"}) == TASKS
-            if len(events) != count or self._left(db):
+            if len(events) != count or self._left(redis):
                 count, quiet_s = len(events), now_s
-            elif now_s > quiet_s + (DONE_S if is_done else QUIET_S):
+            elif not frozen and now_s > quiet_s + (DONE_S if is_done else QUIET_S):
                 break
             self._pause(0.1)
         return restarts
 
-    def _left(self, db: Any) -> int:
-        return self._contender.left(db) + self._contender.put_off(db)
+    def _left(self, redis: MortalRedis) -> int:
+        with redis.client() as db:
+            return self._contender.left(db) + self._contender.put_off(db)
 
     def _events(self) -> list[Event]:
         if not self._meter.ledger_path.exists():

@@ -17,11 +17,12 @@ from tests.waiting import wait_until
 
 
 class Database:
-    """Run a redis-server in a directory."""
+    """Run a redis-server in a directory, on a socket there and on a port if one is given."""
 
-    def __init__(self, program: str, directory: Path) -> None:
+    def __init__(self, program: str, directory: Path, port: int = 0) -> None:
         self._program = program
         self.directory = directory
+        self._port = port
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -39,7 +40,8 @@ class Database:
     def start(self) -> None:
         """Start it; it may take a while until it answers."""
         settings = {
-            "port": "0",
+            "port": str(self._port),
+            "bind": "127.0.0.1",
             "unixsocket": self.socket_path,
             "dir": str(self.directory),
             "save": "",
