@@ -79,7 +79,7 @@ def outcome_of(contender: str, fault: Fault, events: Sequence[Event], at_ns: int
         waiting=min(left, missing),
         repeated=len({task_id for task_id, before, _ in ran_again(history) if before.kind}),
         orphans_s=max(again_s, default=at_s) - at_s,
-        done_s=max(ended_s, default=at_s) - at_s,
+        done_s=max(0.0, max(ended_s, default=at_s) - at_s),
         restarts=restarts,
     )
 
