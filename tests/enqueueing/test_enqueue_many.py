@@ -373,7 +373,7 @@ MEMORY: dict[str, Callable[[int], Task]] = {
 
 @pytest.mark.parametrize("make", MEMORY.values(), ids=MEMORY.keys())
 def test_a_result_is_less_than_100_bytes(make: Callable[[int], Task], db: Redis, url: str) -> None:
-    count = 5_000
+    count = 2_000
     with Client(url) as client:
         client.enqueue_many(make(-n) for n in range(3, 9))  # what is made once, however many tasks come
         gc.collect()
@@ -388,7 +388,7 @@ def test_a_result_is_less_than_100_bytes(make: Callable[[int], Task], db: Redis,
 
 
 def test_generated_ids_take_no_memory(db: Redis, url: str) -> None:
-    count = 50_000
+    count = 20_000
     with Client(url) as client:
         client.enqueue_many(Task("t") for _ in range(1000))
         gc.collect()
@@ -414,7 +414,7 @@ def test_ids_that_are_made_again_are_those_in_redis(db: Redis, url: str) -> None
     assert stored[700] == "own"
 
 
-A_MILLION = """
+MANY = """
 import resource, sys
 from fastq import Client, Task
 
@@ -424,15 +424,15 @@ def most_kb():
 with Client(sys.argv[1]) as client:
     client.enqueue_many(Task("t", b"x" * 100) for _ in range(10_000))
     before = most_kb()
-    results = client.enqueue_many(Task("t", b"x" * 100) for _ in range(1_000_000))
+    results = client.enqueue_many(Task("t", b"x" * 100) for _ in range(200_000))
     print(len(results), most_kb() - before)
 """
 
 
 @pytest.mark.slow
-def test_a_million_tasks_take_less_than_20_bytes_each(db: Redis, url: str) -> None:
+def test_tasks_without_ids_of_their_own_take_less_than_10_bytes_each(db: Redis, url: str) -> None:
     """Ask the system for the most that a process of its own ever took, what it needs on the way included."""
-    done = subprocess.run([sys.executable, "-c", A_MILLION, url], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", MANY, url], capture_output=True, text=True, check=True)
     count, kb = map(int, done.stdout.split())
-    assert count == db.llen(PENDING) - 10_000 == 1_000_000
-    assert kb * 1024 / count < 20
+    assert count == db.llen(PENDING) - 10_000 == 200_000
+    assert kb * 1024 / count < 10
