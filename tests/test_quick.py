@@ -1,5 +1,6 @@
 """The quick set leaves out what is there, and says it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ from tests.quick import LEFT_OUT, MARKS, ROOT
 
 
 def quick(*arguments: str, plugin: str = "tests.quick") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-p", plugin, "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, "-m", "pytest", "-p", plugin, "-p", "no:cacheprovider", "-o", "addopts=", *arguments]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # those of other packages take half of a start
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
 def test_what_is_left_out_is_there() -> None:
@@ -22,7 +24,7 @@ def test_the_marks_are_known(pytestconfig: pytest.Config) -> None:
     assert set(MARKS) <= {line.partition(":")[0] for line in pytestconfig.getini("markers")}
 
 
-@pytest.mark.parametrize("workers", [[], ["--numprocesses", "2"]], ids=["one process", "two"])
+@pytest.mark.parametrize("workers", [[], ["-p", "xdist", "--numprocesses", "2"]], ids=["one process", "two"])
 def test_it_ends_with_what_it_left_out(workers: list[str], tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow: takes long\n")
     (tmp_path / "test_it.py").write_text(
