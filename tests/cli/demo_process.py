@@ -6,14 +6,18 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeAlias
 
 from redis import Redis, RedisError
 
+from tests.starting import ROOT, Forked, can_be_forked, start
 from tests.waiting import wait_until
+
+_Process: TypeAlias = subprocess.Popen[bytes] | Forked
 
 PROC = Path("/proc")
 LOW_PAUSED = "asynq:{demo:low}:paused"
@@ -34,15 +38,17 @@ class DemoProcess:
         self.temporary = directory / "tmp"
         self.temporary.mkdir()
         self._output = directory / "output"
+        set_here = {"TMPDIR": str(self.temporary), "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+        words, environment = ["fastq.cli.demo", *arguments], {**os.environ, **set_here, **environment}
         with self._output.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", "fastq.cli.demo", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=output if terminal < 0 else terminal,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "TMPDIR": str(self.temporary), **environment},
-                start_new_session=True,
-            )
+            self.process = self._begin(words, environment, output.fileno() if terminal < 0 else terminal)
+
+    def _begin(self, words: Sequence[str], environment: Mapping[str, str], output: int) -> _Process:
+        if can_be_forked(self.directory) and not os.isatty(output):
+            return start(words, self.directory, environment, (output, output), ["fastq.cli.demo"])
+        program = [sys.executable, "-m", *words]
+        stdin = subprocess.DEVNULL
+        return subprocess.Popen(program, cwd=self.directory, env=environment, stdin=stdin, stdout=output, stderr=output)
 
     def output(self) -> str:
         return self._output.read_text("utf-8")
