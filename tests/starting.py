@@ -24,6 +24,8 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MOST_BYTES: Final = 1 << 18
+COMMAND: Final = ("fastq.cli.main", "fastq.cli.parameters", "fastq.cli.run")
+"""What has been imported before a fork becomes the command ``fastq``."""
 NUMBER: Final = 4
 
 
@@ -80,10 +82,10 @@ class Starter:
             )
         atexit.register(self.close)
 
-    def start(self, order: Mapping[str, Any], stdout: int, stderr: int) -> Forked:
+    def start(self, order: Mapping[str, Any], streams: Sequence[int]) -> Forked:
         """Start the program of an order."""
         ends, its_end = os.pipe()
-        socket.send_fds(self._control, [json.dumps(order).encode()], [stdout, stderr, its_end])
+        socket.send_fds(self._control, [json.dumps(order).encode()], [*streams, its_end])
         os.close(its_end)
         try:
             return Forked(_read_number(ends), ends)
@@ -110,14 +112,14 @@ def start(
     words: Sequence[str],
     directory: Path,
     environment: Mapping[str, str],
-    streams: tuple[int, int],
+    streams: Sequence[int],
     modules: Sequence[str],
 ) -> Forked:
-    """Start ``python -m WORDS`` with these stdout and stderr in a fork of what has imported ``modules``."""
+    """Start ``python -m WORDS`` with stdout, stderr and perhaps stdin in a fork that has ``modules``."""
     names = {name for name in environment if name.startswith("PYTHON")} - {"PYTHONPATH"}
     settings = tuple((name, environment[name]) for name in sorted(names))  # the interpreter's own, read at its start
     order = {"words": words, "directory": str(directory), "environment": dict(environment)}
-    return _starter(tuple(modules), settings).start(order, *streams)
+    return _starter(tuple(modules), settings).start(order, streams)
 
 
 def _read_number(fd: int) -> int:
@@ -149,7 +151,7 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
                 _write_number(reply, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
                 os.close(reply)
                 continue
-            data, fds, *_ = socket.recv_fds(control, MOST_BYTES, 3)
+            data, fds, *_ = socket.recv_fds(control, MOST_BYTES, 4)
             if not data:
                 return None
             *streams, reply = fds
@@ -170,7 +172,8 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
 
 def become(order: Mapping[str, Any], streams: Sequence[int]) -> None:
     """Take on what a new process would have been given."""
-    for number, stream in enumerate((os.open(os.devnull, os.O_RDONLY), *streams)):
+    stdout, stderr, *others = streams
+    for number, stream in enumerate((others[0] if others else os.open(os.devnull, os.O_RDONLY), stdout, stderr)):
         os.dup2(stream, number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.chdir(order["directory"])

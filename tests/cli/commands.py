@@ -21,7 +21,7 @@ from fastq import Client, Task
 from fastq.cli.main import main
 from fastq.wire import keys
 from tests.inspector.harness import Seeded
-from tests.starting import Forked, can_be_forked, start
+from tests.starting import COMMAND, Forked, can_be_forked, start
 from tests.waiting import PATIENCE_S
 
 NOWHERE = "unix:///nowhere/redis.sock"
@@ -35,21 +35,47 @@ def run_alone(
 ) -> tuple[int, str]:
     """Run it in a process of its own; return its exit code, and what it wrote to stderr."""
     with TemporaryFile() as stderr:
-        code = _begin(words, environment, directory, (stdout, stderr)).wait(PATIENCE_S)
+        code = begin(words, environment, directory, stdout, stderr).wait(PATIENCE_S)
         stderr.seek(0)
         return code, stderr.read().decode()
 
 
-def _begin(
-    words: Sequence[str], environment: Mapping[str, str], directory: Path, streams: tuple[IO[bytes], IO[bytes]]
+def begin(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    directory: Path,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes] | int,
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    program: str = "fastq.__main__",
 ) -> subprocess.Popen[bytes] | Forked:
-    if can_be_forked(directory):
-        stdout, stderr = (stream.fileno() for stream in streams)
-        modules = ["fastq.cli.main", "fastq.cli.parameters", "fastq.cli.run"]
-        return start(["fastq.__main__", *words], directory, environment, (stdout, stderr), modules)
-    program = [sys.executable, "-m", "fastq", *words]
-    stdin = subprocess.DEVNULL
-    return subprocess.Popen(program, cwd=directory, env=environment, stdin=stdin, stdout=streams[0], stderr=streams[1])
+    """Start it, or another module, in a process of its own."""
+    if not can_be_forked(directory):
+        command = [sys.executable, "-m", program, *words]
+        return subprocess.Popen(command, cwd=directory, env=environment, stdin=stdin, stdout=stdout, stderr=stderr)
+    with Path(os.devnull).open("r+b") as nothing:
+        given = [nothing if stream == subprocess.DEVNULL else stream for stream in (stdout, stderr, stdin)]
+        out, err, source = (stream if isinstance(stream, int) else stream.fileno() for stream in given)
+        return start([program, *words], directory, environment, (out, err, source), COMMAND)
+
+
+def completed(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    directory: Path,
+    *,
+    code: str = "",
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
+) -> "subprocess.CompletedProcess[str]":
+    """Run it, or a program of this ``code``, in a process of its own, and wait for its end."""
+    if code:
+        (directory / "coded.py").write_text(code)
+    program = "coded" if code else "fastq.__main__"
+    with TemporaryFile() as stdout, TemporaryFile() as stderr:
+        exit_code = begin(words, environment, directory, stdout, stderr, stdin, program).wait(PATIENCE_S)
+        for stream in (stdout, stderr):
+            stream.seek(0)
+        return subprocess.CompletedProcess(words, exit_code, stdout.read().decode(), stderr.read().decode())
 
 
 def commands_of(group: click.Group) -> dict[str, click.Command]:

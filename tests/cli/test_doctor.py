@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ from redis import Redis
 from fastq import Client, Task
 from fastq.wire import keys
 from fastq.wire.notice import ServerNotice
-from tests.cli.commands import SCHEMA, Fastq, read_terminal
+from tests.cli.commands import SCHEMA, Fastq, begin, completed, read_terminal
 from tests.cli.test_task_bulk import environment
-from tests.e2e.harness import ROOT
 from tests.inspector.doctor.harness import DEFECTS, sound
 from tests.inspector.harness import Seeded
 from tests.inspector.test_processes import publish
@@ -120,8 +118,8 @@ frame.main()
 
 def test_an_interrupted_repair_says_how_far_it_came(served: Fastq, db: Redis, tmp_path: Path) -> None:
     break_low(db, "dangling in retry")
-    program = [sys.executable, "-c", INTERRUPTED, "doctor", "--repair", "--yes", "--json"]
-    done = subprocess.run(program, env=environment(served.url, tmp_path), capture_output=True, text=True)
+    words = ["doctor", "--repair", "--yes", "--json"]
+    done = completed(words, environment(served.url, tmp_path), tmp_path, code=INTERRUPTED)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == (
         "fastq: interrupted during: ids without task dropped in low: 2; repaired before: nothing; "
@@ -170,14 +168,11 @@ def test_what_a_terminal_would_act_on_is_escaped(served: Fastq, db: Any) -> None
     assert "\x1b" not in served.done("doctor")
 
 
-def test_on_a_terminal_it_shows_how_far_it_is(served: Fastq, db: Redis) -> None:
+def test_on_a_terminal_it_shows_how_far_it_is(served: Fastq, db: Redis, tmp_path: Path) -> None:
     with Client(served.url) as client:
         client.enqueue_many([Task("t", queue="low") for _ in range(1500)])
     leader, follower = pty.openpty()
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "FASTQ_REDIS_URL": served.url, "TERM": "xterm"}
-    program = subprocess.Popen(
-        [sys.executable, "-m", "fastq", "doctor"], env=env, stdout=subprocess.DEVNULL, stderr=follower
-    )
+    program = begin(["doctor"], environment(served.url, tmp_path), tmp_path, subprocess.DEVNULL, follower)
     os.close(follower)
     shown = read_terminal(leader)
     os.close(leader)

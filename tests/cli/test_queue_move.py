@@ -1,7 +1,5 @@
 """``fastq queue move``: asks, moves what was named, says what stayed, and can be interrupted."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +7,7 @@ import pytest
 
 from fastq import Client, Task
 from fastq.wire import keys
-from tests.cli.commands import Fastq
+from tests.cli.commands import Fastq, completed
 from tests.cli.keyspaces import everything
 from tests.cli.test_task_bulk import INTERRUPTED, environment
 
@@ -118,8 +116,7 @@ def test_a_move_that_is_interrupted_ends_between_two_pieces_and_goes_on_when_it_
     with Client(fastq.url) as client:
         client.enqueue_many(Task("t", b"%d" % n, task_id=f"{n:04}", queue="a", unique=3600) for n in range(MANY))
     words = ["queue", "move", "a", "b", "-y"]
-    program = [sys.executable, "-c", INTERRUPTED, *words]
-    done = subprocess.run(program, env=environment(fastq.url, tmp_path), capture_output=True, text=True)
+    done = completed(words, environment(fastq.url, tmp_path), tmp_path, code=INTERRUPTED)
     assert done.returncode == 130, done.stderr
     assert done.stderr == "fastq: interrupted: moved 200 of 1,000 tasks; the rest is unchanged\n"
     assert (db.llen(keys.pending("a")), db.llen(keys.pending("b"))) == (MANY - 200, 200)

@@ -15,12 +15,12 @@ from fastq._version import __version__
 from fastq.cli.main import main
 from fastq.cli.scheduler import command
 from fastq.wire import keys
-from tests.e2e.harness import ROOT, Worker, Workers, workers_on
+from tests.e2e.harness import FASTQ, ROOT, Worker, Workers, workers_on
 from tests.redis_servers import redis_server
 from tests.waiting import PATIENCE_S, wait_until
 
 NOWHERE = "unix:///nowhere/redis.sock"
-PROGRAM = (sys.executable, "-m", "fastq", "scheduler")
+PROGRAM = (*FASTQ, "scheduler")
 APPS = {
     "crons.py": "from fastq import *\nscheduler = Scheduler()\nscheduler.register('@every 1s', 't', queue='low')\n"
     "manager = PeriodicTaskManager(lambda: [PeriodicTaskConfig('@every 1s', 't', {'queue': 'low'})])\n"

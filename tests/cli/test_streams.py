@@ -4,15 +4,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any
 
 import pytest
 
 from fastq import Client, Task
 from fastq.wire import keys
-from tests.cli.commands import Fastq, run_alone
+from tests.cli.commands import Fastq, begin, run_alone
 from tests.cli.test_task_bulk import environment
 from tests.e2e.harness import ROOT
+from tests.waiting import PATIENCE_S
 
 WRITING = [
     "--help",
@@ -53,15 +55,14 @@ def test_a_reader_that_went_away_ends_each_command_without_a_word(filled: Fastq,
 def test_a_reader_that_goes_away_in_the_middle_ends_it_without_a_word(fastq: Fastq, tmp_path: Path, words: str) -> None:
     with Client(fastq.url) as client:
         client.enqueue_many(Task("t", b"x" * 100) for _ in range(MANY))  # more than a pipe holds
-    program = [sys.executable, "-m", "fastq", *words.split()]
-    env = environment(fastq.url, tmp_path)
-    with subprocess.Popen(program, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline()
-        process.stdout.close()
-        assert process.stderr.read() == b""
-        assert process.wait() == 1
+    reader, writer = os.pipe()
+    with TemporaryFile() as stderr:
+        process = begin(words.split(), environment(fastq.url, tmp_path), ROOT, writer, stderr)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as stdout:
+            assert stdout.readline()
+        assert process.wait(PATIENCE_S) == 1
+        assert stderr.seek(0, os.SEEK_END) == 0
 
 
 def test_tail_ends_when_nobody_reads_it_though_nothing_happens(filled: Fastq, tmp_path: Path) -> None:
@@ -79,9 +80,9 @@ def test_a_full_disk_is_said_in_one_line(filled: Fastq, tmp_path: Path, words: s
 
 
 def test_a_failure_that_nobody_reads_is_a_failure_all_the_same(filled: Fastq, tmp_path: Path) -> None:
-    for words, code in (("queue inspect nix", 1), ("stats --nix", 1)):
-        program = ["/bin/sh", "-c", f'"{sys.executable}" -m fastq {words} >/dev/full 2>&1']
-        assert subprocess.run(program, env=environment(filled.url, tmp_path)).returncode == code
+    with Path("/dev/full").open("wb") as full:
+        for words in ("queue inspect nix", "stats --nix"):
+            assert begin(words.split(), environment(filled.url, tmp_path), ROOT, full, full).wait(PATIENCE_S) == 1
 
 
 @pytest.mark.parametrize(

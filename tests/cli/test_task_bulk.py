@@ -14,9 +14,10 @@ from redis import Redis
 
 from fastq import Client, Task
 from fastq.wire import keys
-from tests.cli.commands import Fastq, read_terminal, validator
+from tests.cli.commands import Fastq, begin, completed, read_terminal, validator
 from tests.e2e.harness import ROOT
 from tests.redis_servers import redis_server
+from tests.waiting import PATIENCE_S
 
 MANY = 1_000
 
@@ -228,8 +229,7 @@ def crowded(fastq: Fastq) -> Fastq:
 def test_an_interrupted_deletion_leaves_whole_tasks_and_says_how_far_it_came(
     crowded: Fastq, db: Redis, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    program = [sys.executable, "-c", INTERRUPTED, *words]
-    done = subprocess.run(program, env=environment(crowded.url, tmp_path), capture_output=True, text=True)
+    done = completed(words, environment(crowded.url, tmp_path), tmp_path, code=INTERRUPTED)
     assert (done.returncode, done.stdout) == (130, ""), done.stderr
     left = db.llen(keys.pending("default"))
     assert isinstance(left, int)
@@ -249,8 +249,8 @@ def test_other_work_is_interrupted_between_two_pieces_too(
     with Client(crowded.url) as client:
         client.enqueue_many(Task("t", process_in=3600) for n in range(MANY))
     for words, name in (("run-all", "made pending"), (verb, done)):
-        program = [sys.executable, "-c", INTERRUPTED, "task", words, "-q", "default", "-s", "scheduled", "-y"]
-        ended = subprocess.run(program, env=environment(crowded.url, tmp_path), capture_output=True, text=True)
+        command = ["task", words, "-q", "default", "-s", "scheduled", "-y"]
+        ended = completed(command, environment(crowded.url, tmp_path), tmp_path, code=INTERRUPTED)
         assert ended.returncode == 130, ended.stderr
         assert f"fastq: interrupted: {name} 200 of " in ended.stderr
     assert db.zcard(keys.scheduled("default")) == MANY - 400
@@ -259,11 +259,10 @@ def test_other_work_is_interrupted_between_two_pieces_too(
 @pytest.mark.parametrize("words", DELETIONS, ids=" ".join)
 def test_on_a_terminal_progress_is_shown(crowded: Fastq, tmp_path: Path, words: tuple[str, ...]) -> None:
     leader, follower = pty.openpty()
-    program = [sys.executable, "-m", "fastq", *words]
-    with subprocess.Popen(program, env=environment(crowded.url, tmp_path), stderr=follower) as process:
-        os.close(follower)
-        text = read_terminal(leader)
-        assert process.wait() == 0
+    process = begin(words, environment(crowded.url, tmp_path), tmp_path, subprocess.DEVNULL, follower)
+    os.close(follower)
+    text = read_terminal(leader)
+    assert process.wait(PATIENCE_S) == 0
     os.close(leader)
     assert re.search(r"deleted [\d,]+ of 1,000 tasks …", text)
 
@@ -274,8 +273,7 @@ def test_redis_that_goes_away_is_said_with_how_far_it_came(tmp_path: Path, words
         with Client(server.url) as client:
             client.enqueue_many(Task("t", b"%d" % n) for n in range(MANY))
         program = INTERRUPTED.replace("signal.SIGINT)", f"0) or os.kill({server.process.pid}, signal.SIGKILL)")
-        command = [sys.executable, "-c", program, *words]
-        done = subprocess.run(command, env=environment(server.url, tmp_path), capture_output=True, text=True)
+        done = completed(words, environment(server.url, tmp_path), tmp_path, code=program)
     assert done.returncode == 1
     first, *more = done.stderr.splitlines()
     assert re.match(r"fastq: deleted [\d,]+ of 1,000 tasks, then: .*Redis at ", (more or [first])[-1])

@@ -11,7 +11,7 @@ import pytest
 from fastq import Client, Task
 from fastq.inspector.importing import NAMED
 from fastq.wire import keys
-from tests.cli.commands import Fastq, validator
+from tests.cli.commands import Fastq, completed, validator
 from tests.cli.keyspaces import everything
 from tests.cli.test_task_bulk import environment
 from tests.inspector.harness import Seeded
@@ -64,11 +64,8 @@ def test_all_bad_lines_of_a_file_are_named_before_anything_is_written(fastq: Fas
 
 def test_a_file_on_stdin_is_checked_as_one_that_is_named(fastq: Fastq, db: Any, file: Path, tmp_path: Path) -> None:
     spoil(file, 449)
-    program = [sys.executable, "-m", "fastq", "task", "import"]
     with file.open("rb") as stdin:
-        done = subprocess.run(
-            program, env=environment(fastq.url, tmp_path), stdin=stdin, capture_output=True, text=True
-        )
+        done = completed(["task", "import"], environment(fastq.url, tmp_path), tmp_path, stdin=stdin)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("fastq: line 449: not JSON: ")

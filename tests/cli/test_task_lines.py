@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from fastq import Client, Task
 from fastq.cli.main import main
 from fastq.wire import keys
-from tests.cli.commands import FAR_S, Fastq, validator
+from tests.cli.commands import FAR_S, Fastq, completed, validator
 from tests.cli.keyspaces import GO_CASES, everything, locks, queues_of, seed
 from tests.cli.test_task_bulk import environment
 from tests.inspector.harness import Seeded
@@ -415,8 +415,7 @@ def test_an_import_that_is_interrupted_ends_between_two_pieces_and_can_be_run_ag
     fastq.done("task", "export", "-q", "default", "-o", str(file))
     before = everything(db)
     db.flushall()
-    program = [sys.executable, "-c", INTERRUPTED, "task", "import", str(file)]
-    done = subprocess.run(program, env=environment(fastq.url, tmp_path), capture_output=True, text=True)
+    done = completed(["task", "import", str(file)], environment(fastq.url, tmp_path), tmp_path, code=INTERRUPTED)
     assert done.returncode == 130, done.stderr
     count = db.llen(keys.pending("default"))
     assert 0 < count < MANY
@@ -431,8 +430,8 @@ def test_an_export_that_is_interrupted_has_written_whole_lines(fastq: Fastq, tmp
     with Client(fastq.url) as client:
         client.enqueue_many(Task("t", b"%d" % n) for n in range(MANY))
     file = tmp_path / "tasks"
-    program = [sys.executable, "-c", INTERRUPTED, "task", "export", "-q", "default", "-o", str(file)]
-    done = subprocess.run(program, env=environment(fastq.url, tmp_path), capture_output=True, text=True)
+    words = ["task", "export", "-q", "default", "-o", str(file)]
+    done = completed(words, environment(fastq.url, tmp_path), tmp_path, code=INTERRUPTED)
     assert done.returncode == 130, done.stderr
     assert "interrupted: exported 0 of 1,000 tasks; only whole lines were written" in done.stderr
     assert file.read_bytes() == b""

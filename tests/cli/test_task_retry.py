@@ -4,7 +4,6 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,11 @@ import pytest
 from redis import Redis
 
 from fastq.wire import keys
-from tests.cli.commands import FAR_S, Fastq, now_s, read_terminal
+from tests.cli.commands import FAR_S, Fastq, begin, completed, now_s, read_terminal
 from tests.cli.test_task_bulk import INTERRUPTED, environment
 from tests.cli.test_task_lines import INTERRUPTED as INTERRUPTED_READING
 from tests.inspector.harness import Seeded
+from tests.waiting import PATIENCE_S
 
 MANY = 1_000
 
@@ -129,8 +129,7 @@ def test_work_is_interrupted_between_two_pieces_and_goes_on_when_it_is_asked_aga
     crowded: Fastq, db: Any, tmp_path: Path
 ) -> None:
     words = ["task", "retry", "-q", "default", "--all", "--error", "odd", "-y"]
-    program = [sys.executable, "-c", INTERRUPTED, *words]
-    done = subprocess.run(program, env=environment(crowded.url, tmp_path), capture_output=True, text=True)
+    done = completed(words, environment(crowded.url, tmp_path), tmp_path, code=INTERRUPTED)
     assert done.returncode == 130
     assert done.stderr == "fastq: interrupted: made pending 200 of 500 tasks; the rest is unchanged\n"
     assert db.zcard(keys.retry("default")) == MANY - 200
@@ -140,8 +139,7 @@ def test_work_is_interrupted_between_two_pieces_and_goes_on_when_it_is_asked_aga
 
 def test_when_it_is_interrupted_before_anything_was_done_that_is_said(crowded: Fastq, db: Any, tmp_path: Path) -> None:
     words = ["task", "retry", "-q", "default", "--all", "--error", "odd", "-y"]
-    program = [sys.executable, "-c", INTERRUPTED_READING, *words]
-    done = subprocess.run(program, env=environment(crowded.url, tmp_path), capture_output=True, text=True)
+    done = completed(words, environment(crowded.url, tmp_path), tmp_path, code=INTERRUPTED_READING)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "fastq: interrupted: nothing was done\n")
     assert db.zcard(keys.retry("default")) == MANY
 
@@ -156,10 +154,9 @@ def test_when_it_is_interrupted_before_anything_was_done_that_is_said(crowded: F
 )
 def test_on_a_terminal_a_filter_shows_how_far_it_is(crowded: Fastq, tmp_path: Path, words: tuple[str, ...]) -> None:
     leader, follower = pty.openpty()
-    program = [sys.executable, "-m", "fastq", *words]
-    with subprocess.Popen(program, env=environment(crowded.url, tmp_path), stderr=follower) as process:
-        os.close(follower)
-        text = read_terminal(leader)
-        assert process.wait() == 0
+    process = begin(words, environment(crowded.url, tmp_path), tmp_path, subprocess.DEVNULL, follower)
+    os.close(follower)
+    text = read_terminal(leader)
+    assert process.wait(PATIENCE_S) == 0
     os.close(leader)
     assert re.search(r"read [\d,]+ of 1,000 tasks …", text)

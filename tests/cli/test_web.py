@@ -17,32 +17,31 @@ from fastq import Client
 from fastq.cli.main import main
 from fastq.web.access import Role, User
 from fastq.web.auth import new_user_line
+from tests.cli.commands import begin
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server
+from tests.starting import ROOT, Forked
 from tests.waiting import PATIENCE_S
 
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("FASTQ_", "REDIS_"))}
 
 
 @contextmanager
-def web(home: Path, *words: str, **environment: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+def web(home: Path, *words: str, **environment: str) -> Iterator[tuple[str, subprocess.Popen[bytes] | Forked]]:
     """Run the command on a free port; gives the line that says where it listens."""
-    with (home / "log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "fastq", "web", *words],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env={**CLEAN, "XDG_CONFIG_HOME": str(home), **environment},
-        )
+    with (home / "log").open("wb") as log:
+        reader, writer = os.pipe()
+        env = {**CLEAN, "PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(home), **environment}
+        process = begin(["web", *words], env, home, writer, log)
+        os.close(writer)
     try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, (home / "log").read_text()
-        yield line, process
+        with os.fdopen(reader) as stdout:
+            line = stdout.readline()
+            assert line, (home / "log").read_text()
+            yield line, process
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def queues_of(line: str) -> list[str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tests.starting import Forked, can_be_forked, start
+from tests.starting import COMMAND, Forked, can_be_forked, start
 from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +26,13 @@ APP = "tests.e2e.apps:mux"
 MARK = "MARK_OF_FASTQ_E2E"
 WORKER = (sys.executable, "-m", "fastq.cli.worker")
 SERVE = (sys.executable, "-m", "tests.e2e.serve")
+FASTQ = (sys.executable, "-m", "fastq")
+FORKED: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
+    WORKER: (WORKER[2], ("fastq.cli.worker",)),
+    SERVE: (SERVE[2], ("fastq.cli.worker",)),
+    FASTQ: ("fastq.__main__", COMMAND),
+}
+"""For programs that can be forks, their modules, and what has been imported before."""
 
 
 def marked_processes(mark: str) -> set[int]:
@@ -168,9 +175,10 @@ class Workers:
     def _begin(
         self, command: list[str], environment: dict[str, str], log: BinaryIO
     ) -> subprocess.Popen[bytes] | Forked:
-        if tuple(command[:3]) in (WORKER, SERVE) and can_be_forked(self.directory):
+        if tuple(command[:3]) in FORKED and can_be_forked(self.directory):
+            module, imported = FORKED[tuple(command[:3])]
             streams = (log.fileno(), log.fileno())
-            return start(command[2:], self.directory, environment, streams, ["fastq.cli.worker"])
+            return start([module, *command[3:]], self.directory, environment, streams, imported)
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env=environment
         )
