@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 from redis import Redis
 from starlette.types import Message, Receive, Scope, Send
 
@@ -118,12 +118,18 @@ def evil_site(target: str) -> Iterator[int]:
             thread.join()
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright, launch(playwright, NAMES) as browser:
+        yield browser
+
+
 @pytest.mark.parametrize("is_by_name", [False, True])
-def test_nothing_of_another_site_reaches_a_route(url: str, db: Redis, is_by_name: bool) -> None:
+def test_nothing_of_another_site_reaches_a_route(browser: Browser, url: str, db: Redis, is_by_name: bool) -> None:
     watched = Watched(FastqWeb(url, allowed_hosts=["tasks.example.com"], auth=None))
     with Client(url) as client:
         client.enqueue("t", queue="q", task_id="x")
-    with serving(watched) as served, sync_playwright() as playwright, launch(playwright, NAMES) as browser:
+    with serving(watched) as served:
         target = f"http://tasks.example.com:{served.port}" if is_by_name else served.url
         before = {key: db.dump(key) for key in db.scan_iter()}
         with evil_site(target) as port:
@@ -146,12 +152,12 @@ def test_nothing_of_another_site_reaches_a_route(url: str, db: Redis, is_by_name
         assert not watched.has_begun_something
 
 
-def test_own_pages_work_by_name_over_plain_http(url: str, db: Redis) -> None:
+def test_own_pages_work_by_name_over_plain_http(browser: Browser, url: str, db: Redis) -> None:
     watched = Watched(FastqWeb(url, allowed_hosts=["tasks.example.com"], auth=None))
     with Client(url) as client:
         client.enqueue("t", queue="q", task_id="x")
-    with serving(watched) as served, sync_playwright() as playwright, launch(playwright, NAMES) as browser:
-        page = browser.new_page()
+    with serving(watched) as served, browser.new_context() as context:
+        page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
         page.goto(f"http://tasks.example.com:{served.port}/search?q=id:x")  # as from a bookmark
         expect(page.get_by_text("Nothing has begun yet")).to_be_visible()

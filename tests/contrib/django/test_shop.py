@@ -55,7 +55,9 @@ def are_done(worker: Worker, results: list[Any]) -> bool:
     for result in results:
         if not result.is_finished:
             result.refresh()
-    return all(result.is_finished for result in results)
+        if not result.is_finished:
+            return False  # no need to ask for the others
+    return True
 
 
 def paths_of_errors(results: list[Any]) -> set[str]:
