@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -91,16 +91,20 @@ class GoldenStep:
     windows: tuple[Window, ...]
 
 
-def snapshot(db: Redis) -> Cells:
-    """Read the whole keyspace at one moment."""
+def snapshot(db: Redis, without: tuple[bytes, ...] = ()) -> Cells:
+    """Read the whole keyspace at one moment, but for keys that begin with one of some texts."""
     cells: Cells = {}
     answer: Any = db.eval(_READ_ALL, 0)
-    (seconds, microseconds), *found = json.loads(answer.decode("latin-1"))  # cjson gives bytes as they are
+    seconds, microseconds, *found = answer
     # Redis' own clock: on a busy machine it may take long until this process is given the answer.
     read_at = int(seconds) + int(microseconds) / 1e6
-    for raw_key, kind, left_ms, value in found:
-        expires = read_at + left_ms / 1000 if left_ms >= 0 else None
-        cells |= _cells_of_key(_text(_raw(raw_key)), kind, _READERS[kind](value), expires)
+    for key, kind, left_ms, value in found:
+        if key.startswith(without):
+            continue
+        expires, of_value = _cells_as_read(key, kind, value)
+        cells |= of_value
+        if left_ms >= 0:
+            cells[expires] = Moment(read_at + left_ms / 1000)
     return cells
 
 
@@ -114,13 +118,21 @@ local read = {
 }
 local keys = redis.call('KEYS', '*')
 table.sort(keys)
-local found = {redis.call('TIME')}
+local found = redis.call('TIME')
 for i, key in ipairs(keys) do
   local kind = redis.call('TYPE', key).ok
-  found[i + 1] = {key, kind, redis.call('PTTL', key), read[kind](key)}
+  found[i + 2] = {key, kind, redis.call('PTTL', key), cjson.encode(read[kind](key))}
 end
-return cjson.encode(found)
+return found
 """
+
+
+@lru_cache(maxsize=10_000)
+def _cells_as_read(raw_key: bytes, kind: bytes, value: bytes) -> tuple[Place, Cells]:
+    """Return the cells of a value, and the place of its time to live; most are the same from one look to the next."""
+    key = _text(raw_key)
+    content = json.loads(value.decode("latin-1"))  # cjson gives bytes as they are
+    return Place(_settled(key), "ttl"), _cells_of_key(key, kind.decode(), _READERS[kind.decode()](content), None)
 
 
 def _raw(text: str) -> bytes:

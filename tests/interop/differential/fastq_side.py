@@ -38,7 +38,7 @@ WRAPPED = {"skip": b": skip retry for the task", "revoke": b": revoke task"}
 
 
 class FastqSide:
-    """A client, an inspector and a stage; new ones for each sequence. A panic's text comes from Go's database.
+    """A stage, inspectors, and a client for each sequence. A panic's text comes from Go's database.
 
     Client and inspector are the blocking or the asyncio ones.
     """
@@ -50,33 +50,33 @@ class FastqSide:
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:
+        self._inspectors: tuple[Any, Any] = Inspector(self._url), AsyncInspector(self._url)
+        self._stage = self._runner.run(self._open())
+        self._client: Any = None
         self.begin_sequence(is_async=False)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        for each in (self._client, *self._inspectors):
+            self._call(each.close)
+        self._runner.run(self._stage.aclose())
         self._runner.close()
 
     def begin_sequence(self, *, is_async: bool) -> None:
-        if hasattr(self, "_stage"):
-            self._close()
-        self._client: Any = AsyncClient(self._url) if is_async else Client(self._url)
-        self._inspector: Any = AsyncInspector(self._url) if is_async else Inspector(self._url)
-        self._stage = self._runner.run(self._open())
+        """Take a new client: one remembers the queues that it made known."""
+        self._kind: Any = AsyncClient if is_async else Client
+        self._inspector: Any = self._inspectors[is_async]
+        self.renew_clients()
 
     def renew_clients(self) -> None:
-        self._call(self._client.close)
-        self._client = type(self._client)(self._url)
+        if self._client is not None:
+            self._call(self._client.close)
+        self._client = self._kind(self._url)
 
     async def _open(self) -> Stage:
         return Stage(self._db, self._url)
-
-    def _close(self) -> None:
-        self._call(self._client.close)
-        self._call(self._inspector.close)
-        self._runner.run(self._stage.aclose())
 
     def _call(self, method: Any, *args: Any, **options: Any) -> Any:
         """Call a method of the client or the inspector, whichever of the two it is."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from random import Random
 from typing import Any, TypeAlias
 
@@ -83,7 +84,12 @@ def new_id(state: State, rng: Random) -> Mapping[str, Any] | None:
 
 
 def locks(state: State, task_id: str) -> list[str]:
-    return [queue for queue in QUEUES if keys.unique(queue, TYPE, b"u" + task_id.encode()) in state.keys]
+    return [queue for queue in QUEUES if lock_of(queue, task_id) in state.keys]
+
+
+@cache
+def lock_of(queue: str, task_id: str) -> str:
+    return keys.unique(queue, TYPE, b"u" + task_id.encode())
 
 
 def used_id(state: State, rng: Random) -> Mapping[str, Any] | None:

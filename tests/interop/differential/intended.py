@@ -50,13 +50,17 @@ class IntendedEntry:
     def allows(self, step: Step, place: Place, difference: Difference) -> bool:
         operation = step.operation
         return (
-            any(re.fullmatch(pattern, operation.name) for pattern in self.operations)
+            self.is_about(operation.name)
             and re.fullmatch(self._pattern(operation), f"{place.key} {place.part}".rstrip(), re.DOTALL) is not None
             and _is(self.go, difference.golden)
             and _is(self.fastq, difference.found)
             and (not self.was or re.fullmatch(self.was, step.state_of_owner(place)) is not None)
             and (not self.outcome or re.fullmatch(self.outcome, step.outcome) is not None)
         )
+
+    def is_about(self, name: str) -> bool:
+        """Return whether it may allow anything after operations of this name."""
+        return any(re.fullmatch(pattern, name) for pattern in self.operations)
 
     def _pattern(self, operation: Operation) -> str:
         pattern = self.place
@@ -82,11 +86,19 @@ class Intended:
 
     entries: list[IntendedEntry] = field(default_factory=_entries)
     used: Counter[IntendedEntry] = field(default_factory=Counter)
+    _by_name: dict[str, list[IntendedEntry]] = field(default_factory=dict)
+
+    def _about(self, name: str) -> list[IntendedEntry]:
+        """Return the entries for operations of a name; there are few names, and many steps."""
+        if name not in self._by_name:
+            self._by_name[name] = [entry for entry in self.entries if entry.is_about(name)]
+        return self._by_name[name]
 
     def unexplained(self, step: Step, differences: Mapping[Place, Difference]) -> dict[Place, Difference]:
         left = {}
+        entries = self._about(step.operation.name) if differences else []
         for place, difference in differences.items():
-            allowing = [entry for entry in self.entries if entry.allows(step, place, difference)]
+            allowing = [entry for entry in entries if entry.allows(step, place, difference)]
             self.used.update(allowing)
             if not allowing:
                 left[place] = difference

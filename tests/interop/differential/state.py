@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from tests.keyspace import Cells
+from tests.keyspace import Cells, Place
 
 TASK = re.compile(r"asynq:\{(.*?)\}:t:(.*)", re.DOTALL)
 PAUSED = re.compile(r"asynq:\{(.*?)\}:paused")
@@ -44,19 +44,16 @@ class State:
 
 def state_of(cells: Cells) -> State:
     """Read it from a snapshot."""
-    state = State()
-    parts = {(place.key, place.part): str(value) for place, value in cells.items() if place.part in ("state", "group")}
-    for key, part in parts:
+    state = State(keys={place.key for place in cells})
+    for (key, part), value in cells.items():
         if part == "state":
-            state.keys.add(f"{key}={parts[key, part]}")
-        if part == "state" and (task := TASK.fullmatch(key)):
-            state.tasks.append(TaskAt(task[1], task[2], parts[key, "state"], parts.get((key, "group"), "")))
-    for place, value in cells.items():
-        if place.key == "asynq:queues" and place.part == "members":
+            state.keys.add(f"{key}={value}")
+            if task := TASK.fullmatch(key):
+                state.tasks.append(TaskAt(task[1], task[2], str(value), str(cells.get(Place(key, "group"), ""))))
+        elif key == "asynq:queues" and part == "members":
             state.queues = sorted(_texts(value))
-        elif paused := PAUSED.fullmatch(place.key):
+        elif part == "string" and (paused := PAUSED.fullmatch(key)):
             state.paused.add(paused[1])
-        state.keys.add(place.key)
     state.tasks.sort(key=lambda task: (task.queue, task.id))
     return state
 
