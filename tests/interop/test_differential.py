@@ -1,5 +1,6 @@
 """The same operations through Go asynq and through fastq leave the same in Redis, and fail for the same reasons."""
 
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ import pytest
 from fastq.wire import keys
 from tests.interop.differential.aggregating import GroupChooser
 from tests.interop.differential.campaign import Campaign, UnequalError, campaign
-from tests.interop.differential.generator import Generator
+from tests.interop.differential.generator import Generator, Steps
 from tests.interop.differential.intended import Intended, Step
 from tests.interop.differential.lanes import run_all
 from tests.interop.differential.operation import Operation, Outcome
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.interop
 
 SEED = 20261121
 AT_MOST = 2000
-"""Sequences; about 500 are needed."""
+"""Sequences; about 400 are needed."""
 
 
 @pytest.fixture
@@ -66,6 +67,48 @@ def test_a_wrong_cell_of_fastqs_is_found(run: Campaign, wrong: str) -> None:
 
     run.fastq.apply = apply_wrongly  # type: ignore[method-assign]  # a side with a defect
     with pytest.raises(UnequalError, match=wrong.split()[1].replace("{", r"\{")):
+        run.run_sequence()
+
+
+ENQUEUED = [
+    Operation("enqueue_unique", "enqueue", ("t", b"x"), {"queue": "default", "task_id": "id-1", "unique": 3600}),
+    Operation("enqueue_scheduled", "enqueue", ("t", b"y"), {"queue": "default", "task_id": "id-2", "process_in": 3600}),
+    Operation("groups", "groups", ("default",)),
+]
+
+
+def enqueued() -> Steps:
+    for each in ENQUEUED:
+        yield [each]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "SADD asynq:queues another",
+        "EXPIRE asynq:queues 100",
+        "HSET asynq:{default}:t:id-1 state active",
+        "HINCRBY asynq:{default}:t:id-1 pending_since 1000000000",
+        "HDEL asynq:{default}:t:id-1 unique_key",
+        "APPEND asynq:{default}:unique:t:9dd4e461268c8034f5c8564e155c67a6 x",
+        "EXPIRE asynq:{default}:unique:t:9dd4e461268c8034f5c8564e155c67a6 3700",
+        "PERSIST asynq:{default}:unique:t:9dd4e461268c8034f5c8564e155c67a6",
+        "LSET asynq:{default}:pending 0 id-9",
+        "ZINCRBY asynq:{default}:scheduled 10 id-2",
+        "DEL asynq:{default}:scheduled",
+    ],
+)
+def test_what_changes_after_it_was_looked_at_is_found(run: Campaign, wrong: str) -> None:
+    apply, ours = run.fastq.apply, run.pair.ours
+
+    def apply_wrongly(operations: Sequence[Operation]) -> list[Outcome]:
+        if operations[0].method == "groups":
+            ours.execute_command(*wrong.split())
+        return apply(operations)
+
+    run.fastq.apply = apply_wrongly  # type: ignore[method-assign]  # a side with a defect
+    run.generator.sequence = enqueued  # type: ignore[method-assign]  # nothing else
+    with pytest.raises(UnequalError, match=r"step 3 differs:(.|\n)*" + re.escape(wrong.split()[1])):
         run.run_sequence()
 
 
@@ -156,6 +199,7 @@ LOW: Cells = {
     Place("asynq:{low}:t:id-3", "state"): "scheduled",
     Place("asynq:{low}:unique:t:3", "string"): "id-3",
     Place("asynq:{low}:unique:t:9", "string"): "id-9",
+    Place("asynq:{low}:t:id-4", "state"): "archived",
 }
 DELETE = Operation("delete_queue_by_force", "delete_queue", ("low",), {"force": True})
 DELETE_PENDING = Operation("delete_all_pending_tasks", "delete_all_pending_tasks", ("low",))
@@ -163,6 +207,7 @@ ENQUEUE = Operation("enqueue_unique", "enqueue", ("t", b"x"), {"queue": "low", "
 LOCK = "asynq:{low}:unique:t:9dd4e461268c8034f5c8564e155c67a6"
 TRIM = Operation("archive_task_trimming", "archive_task", ("low", "id-1"))
 RUN = Operation("run_task", "run_task", ("low", "id-3"))
+RUN_ARCHIVED = Operation("run_all_archived_tasks", "run_all_archived_tasks", ("low",))
 
 
 @pytest.mark.parametrize(
@@ -183,6 +228,9 @@ RUN = Operation("run_task", "run_task", ("low", "id-3"))
         (ENQUEUE, "TaskIDConflictError", "asynq:{low}:unique:t:1 ttl", False),  # not the lock asked for
         (ENQUEUE, "pending", f"{LOCK} ttl", False),
         (TRIM, "None", "asynq:{low}:t:id-2 msg", False),  # not archived
+        (RUN_ARCHIVED, "1", "asynq:{low}:t:id-4 result", True),
+        (RUN_ARCHIVED, "1", "asynq:{low}:t:id-4 msg", False),
+        (RUN_ARCHIVED, "1", "asynq:{low}:t:id-1 result", False),  # not archived
         (RUN, "None", "asynq:{low}:t:id-1 pending_since", False),  # not the task
         (RUN, "None", "asynq:{low}:t:id-3 pending_since", False),  # here it is Go that has one
     ],

@@ -1,14 +1,13 @@
 """Chooses sequences about groups: many queues are filled, then their groups are aggregated, all in the same second."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final, TypeAlias
 
 from fastq.wire import keys
-from tests.interop.differential.generator import Reached, Steps, lacking
+from tests.interop.differential.generator import Goals, Steps
 from tests.interop.differential.goal import HOUR_S, NOTHING, OK, Goal
 from tests.interop.differential.groups import NO_TASK, TYPE, Due, bundled
 from tests.interop.differential.operation import ENQUEUE, TEND, Operation
@@ -76,16 +75,12 @@ def group_goals() -> Iterator[Goal]:
     yield Goal(EARLY, NOTHING, lambda _state, _rng: None)
 
 
-class GroupChooser:
+class GroupChooser(Goals):
     """Fill queues so that what is missing most is reached, and let a round of aggregators go through them."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__(list(group_goals()))
         self._rng = Random(seed)
-        self.goals = list(group_goals())
-        self.reached: Reached = Counter()
-
-    def missing(self) -> dict[Goal, float]:
-        return dict(lacking(self.goals, self.reached))
 
     def coin(self) -> bool:
         return self._rng.random() < 0.5

@@ -28,10 +28,12 @@ class UnequalError(AssertionError):
 class Chooser(Protocol):
     """Make the steps of sequences; one step is one operation, or several that do not concern each other."""
 
-    goals: list[Goal]
+    goals: Sequence[Goal]
     reached: Reached
 
     def missing(self) -> Mapping[Goal, float]: ...
+
+    def count(self, name: str, ending: str) -> None: ...
 
     def sequence(self) -> Steps: ...
 
@@ -89,7 +91,7 @@ class Campaign:
             raise UnequalError(f"sequence {self.sequences}, step {len(done)} differs:\n" + "\n".join(lines))
         self._before, state = cells, state_of(cells)
         for operation, (_, ours) in zip(operations, outcomes, strict=True):
-            self.generator.reached[operation.name, _ending(operation, ours, state)] += 1
+            self.generator.count(operation.name, _ending(operation, ours, state))
             if operation.method == "delete_queue" and not ours.error:
                 # Clients remember the queues that they made known, Go's for good; new ones make them known again.
                 self.go.renew_clients()
@@ -115,4 +117,5 @@ def campaign(chooser: Chooser, peer_binary: Path) -> Iterator[Campaign]:
 
 
 def _client(server: RedisServer) -> Redis:
-    return server.client()
+    """Return a client with one connection, which it need not look for at each command."""
+    return Redis(unix_socket_path=server.socket_path, single_connection_client=True)

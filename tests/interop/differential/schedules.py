@@ -3,7 +3,6 @@
 They have no common clock: so how often an entry has ticked is not compared, but what its first ticks left.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 from fastq import Client
-from tests.interop.differential.generator import Reached, lacking
+from tests.interop.differential.generator import Goals
 from tests.interop.differential.goal import HOUR_S, OK, Goal
 from tests.interop.differential.intended import Intended, Step
 from tests.interop.differential.operation import Operation
@@ -33,20 +32,15 @@ MOST_AT_ONCE: Final = 5
 UNREGISTERED: Final = 42
 
 
-class ScheduleGoals:
-    """The goals to reach, and those reached."""
-
-    def __init__(self) -> None:
-        endings = {
-            REGISTER: (OK, "CronSpecError"),
-            UNREGISTER: (OK, "SchedulerEntryNotFoundError"),
-            TICK: (OK, "DuplicateTaskError", "TaskIDConflictError"),
-        }
-        self.goals = [Goal(name, ending, lambda _s, _r: None) for name, each in endings.items() for ending in each]
-        self.reached: Reached = Counter()
-
-    def missing(self) -> Mapping[Goal, float]:
-        return lacking(self.goals, self.reached)
+def schedule_goals() -> Iterator[Goal]:
+    endings = {
+        REGISTER: (OK, "CronSpecError"),
+        UNREGISTER: (OK, "SchedulerEntryNotFoundError"),
+        TICK: (OK, "DuplicateTaskError", "TaskIDConflictError"),
+    }
+    for name, each in endings.items():
+        for ending in each:
+            yield Goal(name, ending, lambda _state, _rng: None)
 
 
 class ScheduleCampaign:
@@ -56,7 +50,7 @@ class ScheduleCampaign:
 
     def __init__(self, seed: int, go: tuple[GoPeer, Path, Any], ours: tuple[str, Any]) -> None:
         self._rng = Random(seed)
-        self.generator = ScheduleGoals()
+        self.generator = Goals(list(schedule_goals()))
         self.intended = Intended()
         self.sequences = 0
         self._peer, self._socket, self._theirs = go
@@ -130,7 +124,8 @@ class ScheduleCampaign:
         self._count(name, [ours for _, ours in outcomes])
 
     def _count(self, name: str, endings: list[str]) -> None:
-        self.generator.reached.update((name, ending) for ending in endings)
+        for ending in endings:
+            self.generator.count(name, ending)
 
     def _compare(self, name: str, go: GoScheduler, ours: OurScheduler) -> None:
         """Wait until both have left the same; on a busy machine one may be a beat behind."""
