@@ -307,10 +307,7 @@ def test_a_slot_on_its_way_loses_nothing(name: str, nth: int, stage: Stage, move
     before = of_queue(stage.before)
     wrong: dict[str, list[str]] = {}
     touched = [key for key in stage.touched(operation) if key in before]
-    # Of declared keys Redis looks before a script begins whether they are there, of built ones when it comes to them.
-    built = [key for key in touched if key not in operation.keys]
-    declared = [key for key in touched if key in operation.keys]
-    for moved in (*([key] for key in (*built, *declared[:1])), touched[:-1]):
+    for moved in (*([key] for key in touched), touched[:-1]):
         if moved:
             move.begin(*moved)
             found = differences(after if move.run(operation) else before, move.look())
