@@ -24,6 +24,9 @@ class Mistake(NamedTuple):
     new: str
     site: str = ""
     """The site on which it shows, if not on that of the command line."""
+    short: Sequence[int] = ()
+    full: int = 0
+    """After how many seeds it was found; see the list."""
 
     def apply(self, text: str) -> str:
         """Return the text of the file with the edit, whose place stands in it once."""

@@ -64,8 +64,11 @@ def test_a_planted_mistake_is_found(mistake: str, seed: int) -> None:
 
 
 def test_each_mistake_can_be_planted() -> None:
-    for name, mistake in PLANTED.items():
-        assert (ROOT / "fastq" / mistake.file).read_text().count(mistake.old) == 1, name
+    for mistake in PLANTED.values():
+        place = ROOT / "fastq" / mistake.file
+        planted = mistake.apply(place.read_text())
+        if place.suffix == ".py":
+            compile(planted, place, "exec")
 
 
 # The judge: a history that keeps each promise, and one that breaks it.
