@@ -9,6 +9,7 @@ from fastq.pool.main.memory_watch import _Seen as Seen
 from fastq.pool.main.preloader_client import PoolStartError
 from fastq.pool.shared.event_kind import TOO_LATE, EventKind
 from tests.pool.harness import Bench, bench, gone, run, settings
+from tests.waiting import until
 
 MB = 1 << 20
 LIMIT = 200 * MB
@@ -26,6 +27,13 @@ def look(b: Bench) -> None:
     b.pool._memory._due_s = 0.0
     b.pool._memory.check(b.pool._supervisor.children)
     hold_looks(b)
+
+
+def is_in_step(b: Bench, key: object) -> bool:
+    """Return whether the event loop of the only child is in a step of a task."""
+    (child,) = b.pool._supervisor.children
+    found = child.queue.find(child.queue.in_step)
+    return found is not None and found.key == key
 
 
 def test_a_handler_that_grows_above_the_limit_is_told_and_its_child_replaced() -> None:
@@ -139,6 +147,7 @@ def test_a_coroutine_that_grows_is_canceled_and_the_one_that_began_later_goes_on
             await b.beacon.pids()
             grow.touch()
             assert await b.beacon.next() == "grown"
+            await until(lambda: not is_in_step(b, "innocent"))  # it polls; nobody could be blamed then
             look(b)
             assert (await b.outcome("big")).kind is EventKind.MEMORY_LIMIT
             look(b)
