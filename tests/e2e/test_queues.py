@@ -22,7 +22,9 @@ def test_busy_queues_share_the_worker_by_their_weights(workers: Workers, client:
     for queue, weight in weights.items():
         ok = [Task("ok")] * (10_000 * weight)
         client.enqueue_many([*ok, Task("pause-queues", [*weights]), *ok[: 2000 * weight]], queue=queue)
-    workers.start("--queues", "critical=6,default=3,low=1", "--concurrency", "2").is_ready()
+    # What waited too long would be taken back, and after the pause nobody would take it again.
+    flags = ("--concurrency", "2", "--prefetch-time", "60")
+    workers.start("--queues", "critical=6,default=3,low=1", *flags).is_ready()
     wait_until(lambda: db.exists("asynq:{critical}:paused"))
     wait_until(lambda: not any(view.size("active", queue) for queue in weights))
     assert all(view.size("pending", queue) for queue in weights), "a queue ran dry"
