@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import jsonschema
 import pytest
 
 from fastq.cli.connection import connection_options
@@ -105,6 +106,7 @@ def test_every_option_for_redis_is_on_the_first_page() -> None:
 
 
 def test_every_json_has_a_definition() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
     with_json = {
         " ".join(path) for path, command in leaves(main) if any("--json" in option.opts for option in command.params)
     }
