@@ -20,6 +20,6 @@ def tcp_server() -> Iterator[RedisServer]:
 @pytest.fixture
 def go_asynq(tcp_server: RedisServer) -> Iterator[GoPeer]:
     """Run a Go asynq on that server; skips where Go is missing."""
-    with GoPeer(build_peer()) as peer:
+    with GoPeer(build_peer(flags=())) as peer:
         peer.request("connect", addr=f"127.0.0.1:{tcp_server.port}")
         yield peer

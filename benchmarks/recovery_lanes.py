@@ -61,7 +61,7 @@ class Site:
         self._stopped: list[subprocess.Popen[bytes]] = []
         self.db: Any = redis.client()
         self._client = stack.enter_context(Client(redis.url))
-        self._binary = build_peer()
+        self._binary = build_peer(flags=())
         self._go = self._peer()
         self.servers: list[subprocess.Popen[bytes] | GoPeer] = []
         self.sent: set[str] = set()
