@@ -22,7 +22,7 @@ DEV := $(BUILT) $(VENV)/dev.group
 ARGS ?=
 JOBS ?= 3
 # What make test leaves out waits more than it computes.
-REST_JOBS ?= $(if $(filter command line,$(origin JOBS)),$(JOBS),4)
+REST_JOBS ?= $(if $(filter command line,$(origin JOBS)),$(JOBS),6)
 KINDS ?= sentinel cluster
 FUZZ_COUNT ?= 1000000
 
