@@ -61,7 +61,6 @@ def run_scheduler(options: SchedulingOptions) -> int:
     try:
         with _interruptible():
             _wait_for_redis(scheduler, options.connect_timeout_s)
-        _log.info("ready: %s", type(scheduler).__name__)
         scheduler.run()
     except _ToldToStop:
         scheduler.shutdown()

@@ -1,5 +1,6 @@
 """``Scheduler``: register tasks with their cron specs, and run."""
 
+import logging
 import os
 import socket
 import threading
@@ -26,6 +27,8 @@ from fastq.scheduler.stop import Stop, told_to_stop
 from fastq.task import Task
 
 MIN_HEARTBEAT_S: Final = 0.1
+
+_log = logging.getLogger("fastq.scheduler")
 
 
 class _State(Enum):
@@ -109,6 +112,7 @@ class Scheduler:
             self._stop = stop
             try:
                 self.start()
+                _log.info("ready: SIGTERM or SIGINT stops it")
                 stop.wait()
                 self.shutdown()
             finally:

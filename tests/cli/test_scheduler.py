@@ -32,6 +32,10 @@ APPS = {
     "badspec.py": "from fastq import *\nscheduler = Scheduler()\n\nscheduler.register('0 0 * * 7', 't')\n",
     "broken.py": "import json\njson.loads('{')\n",
     "leaving.py": "import sys\nsys.exit(3)\n",
+    "hasty.py": "import logging, signal\nfrom crons import manager, scheduler\n"
+    "class Hasty(logging.Handler):\n    def emit(self, record):\n"
+    "        if 'ready: ' in record.getMessage():\n            signal.raise_signal(signal.SIGTERM)\n"
+    "logging.getLogger('fastq').addHandler(Hasty())\n",
     "begun.py": "from fastq import *\nscheduler = Scheduler()\nscheduler.start()\n",
 }
 
@@ -192,6 +196,13 @@ def test_it_enqueues_until_told_to_stop_and_clears_up(
     assert said[0].startswith(f"fastq {__version__} on Python ")
     assert said[0].endswith(f" schedules {app}")
     assert said[-1] == "stopped"
+
+
+@pytest.mark.parametrize("what", ["scheduler", "manager"])
+def test_it_stops_properly_as_soon_as_it_says_that_it_is_ready(commands: Workers, what: str) -> None:
+    command = start(commands, f"hasty:{what}")
+    assert command.ended() == 0, command.text
+    assert command.lines[-1].endswith("INFO: stopped")
 
 
 def test_the_redis_of_the_flag_is_that_of_a_scheduler_made_without_one(commands: Workers, db: Redis) -> None:
