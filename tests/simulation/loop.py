@@ -62,6 +62,8 @@ class Machine:
 
 
 MACHINE: Final = ContextVar[Machine | None]("machine", default=None)
+NO_MACHINE: Final = Machine("none")
+"""On which no handle runs, so that the next one sets the clock."""
 OUTSIDE: Final = Context()
 """The context of what is on no machine, such as the wires and the story itself."""
 
@@ -173,7 +175,7 @@ class Loop(asyncio.BaseEventLoop):
             due_ns += 1  # never before it, however the float was rounded
         if due_ns > self.now_ns:
             self.now_ns, self._now_s, self._at_once = due_ns, due_ns / 1e9, 0
-            self.set_clock(self._on)
+            self._on = NO_MACHINE
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], Any], host: str = "", port: int = 0, **options: Any

@@ -2,10 +2,12 @@
 
 import gc
 from collections.abc import Iterable
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from functools import cache
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Final
 
-_LEFT_OUT: Final = (type, ModuleType, CodeType, BuiltinFunctionType)
+_TEXT, _LEFT_OUT, _LOOKED_INTO = range(3)
+_HOLD_NOTHING: Final = (int, bool, float, NoneType)
 
 
 def remembered(start: object, ids: Iterable[str], but: Iterable[object]) -> dict[str, str]:
@@ -20,13 +22,23 @@ def remembered(start: object, ids: Iterable[str], but: Iterable[object]) -> dict
     while waiting:
         kept.append(holder := waiting.pop())
         for one in _held(holder):
-            if isinstance(one, (str, bytes)):
+            use = _use(type(one))  # type: ignore[arg-type]  # mypy thinks of the hash of its objects
+            if use == _TEXT:
                 if one in wanted and wanted[one] not in found:
                     found[wanted[one]] = _way(holder, holders)
-            elif id(one) not in holders and gc.is_tracked(one) and not isinstance(one, _LEFT_OUT):
+            elif use == _LOOKED_INTO and id(one) not in holders and gc.is_tracked(one):
                 holders[id(one)] = holder
                 waiting.append(one)
     return found
+
+
+@cache
+def _use(kind: type) -> int:
+    """Return what is done with objects of a type."""
+    if issubclass(kind, (str, bytes)):
+        return _TEXT
+    is_left_out = kind in _HOLD_NOTHING or issubclass(kind, (type, ModuleType, CodeType, BuiltinFunctionType))
+    return _LEFT_OUT if is_left_out else _LOOKED_INTO
 
 
 def _way(to: object, holders: dict[int, object]) -> str:

@@ -36,10 +36,10 @@ class Line:
         self._socket.connect(path)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", REPLY_WITHIN_S, 0))
         self.fileno = self._socket.fileno()
-        self.number = self.carry_out([(b"CLIENT", b"ID")])[1:-2]
 
     def send(self, *words: bytes) -> None:
         """Send a command whose reply is read as if the server had sent it by itself."""
+        self.carry_out(())  # a server that has answered has accepted the connection, and reads what comes next at once
         self._socket.sendall(hiredis.pack_command(words))  # type: ignore[arg-type]
 
     def carry_out(self, commands: Sequence[Sequence[bytes]], packed: bytes = b"") -> bytes:
@@ -79,6 +79,10 @@ class Line:
         return bytes(got)
 
     def close(self) -> None:
+        """Close it; the server has forgotten it when this returns, since it closes its side as the last of that."""
+        self._socket.shutdown(socket.SHUT_WR)
+        while self._socket.recv(_READ_AT_ONCE):
+            pass
         self._socket.close()
 
 
@@ -127,8 +131,6 @@ class Store:
         return Line(self._path)
 
     def close(self, line: Line) -> None:
-        """Close a connection; the server has forgotten it when this returns."""
-        self._control.carry_out([(b"CLIENT", b"KILL", b"ID", line.number)])
         line.close()
 
     def ask(self, *words: str) -> Any:
