@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.interop.differential.goal import OK, Goal
 from tests.interop.differential.goals import all_goals
-from tests.interop.differential.operation import Operation
+from tests.interop.differential.operation import BEGIN, CANCEL, END, Operation
 from tests.interop.differential.state import State
 
 ENOUGH_OK, ENOUGH_OTHER = 200, 20
@@ -62,11 +62,17 @@ class Generator(Goals):
         """Return an operation that can be made; most are for what is missing most."""
         made = None
         if self._rng.random() < TO_WHAT_IS_MISSING:
-            lag = {goal: (count / _enough(goal)) ** LAG for goal, count in self.missing().items()}
-            made = self._made(lag, state)
+            made = self._made(self._lag(), state)
         made = made or self._made(self._any_time, state)
         assert made is not None, "some can be made in any state"
         return made
+
+    def _lag(self) -> Mapping[Goal, float]:
+        """Weigh what is missing; a begin stands for all that can be done only while a handler has a task, too."""
+        lag = {goal: (count / _enough(goal)) ** LAG for goal, count in self.missing().items()}
+        begin = self._named[BEGIN, OK]
+        lag[begin] = lag.get(begin, 0.0) + sum(weight for goal, weight in lag.items() if _needs_handler(goal))
+        return lag
 
     def _made(self, weighted: Mapping[Goal, float], state: State) -> Operation | None:
         goals, weights = list(weighted), list(weighted.values())
@@ -98,6 +104,10 @@ class Generator(Goals):
 
 def _enough(goal: Goal) -> int:
     return ENOUGH_OK if goal.ending == OK else ENOUGH_OTHER
+
+
+def _needs_handler(goal: Goal) -> bool:
+    return goal.name.startswith((f"{END}_", "list_active")) or goal.name == CANCEL
 
 
 def _usual_weight(goal: Goal) -> float:
