@@ -41,9 +41,15 @@ def steady(text: str) -> str:
 
 def expect(read: Callable[[], str], fits: Callable[[str], bool]) -> None:
     """Wait until what is read fits, and show it if it never does."""
+    last = ""
+
+    def is_fit() -> bool:
+        nonlocal last
+        last = read()
+        return fits(last)
+
     with suppress(AssertionError):
-        wait_until(lambda: fits(read()))
-    last = read()
+        wait_until(is_fit)
     assert fits(last), last
 
 
