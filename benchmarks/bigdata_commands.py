@@ -6,10 +6,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from redis import Redis
 
@@ -19,7 +19,7 @@ from tests.redis_servers import RedisServer
 
 LOGGED_US: Final = 100
 """What is quicker is not logged: the log has what scripts call, too, which is some calls a task."""
-_PROGRAM: Final = """
+PROGRAM: Final = """
 import atexit
 from pathlib import Path
 from fastq.cli.main import main
@@ -107,20 +107,26 @@ def measure_commands(server: RedisServer, size: Size, wanted: str, limits: Limit
 def _run(db: Redis, url: str, command: Command, folder: str, names: dict[str, str]) -> CommandRun:
     db.slowlog_reset()
     began = time.perf_counter()
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": folder}
-    words = [sys.executable, "-c", _PROGRAM, "--redis", url, *command.words.split()]
     with open(Path(folder) / "output", "w+b") as output:
-        process = subprocess.Popen(words, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        code, peak = run_program(["--redis", url, *command.words.split()], Path(folder), output)
         seconds = time.perf_counter() - began
         output.seek(0)
-        assert process.returncode in command.codes, (command.words, process.returncode, output.read(2000))
+        assert code in command.codes, (command.words, code, output.read(2000))
     entries: list[dict[str, Any]] = db.slowlog_get(-1)
     calls = [(entry["duration"], _name(entry["command"], names)) for entry in entries]
     calls = [call for call in calls if call[1] != "SLOWLOG"]  # which are ours, or the doctor's
     us, name = max(calls, default=(LOGGED_US, "any"))
-    return CommandRun(us, name, seconds, _peak_mb(Path(folder) / "status", used.ru_maxrss))
+    return CommandRun(us, name, seconds, _peak_mb(Path(folder) / "status", peak))
+
+
+def run_program(words: Sequence[str], folder: Path, output: IO[bytes]) -> tuple[int, int]:
+    """Run the program there; return its exit code, and the peak of its memory as wait4 says."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder)}
+    command = [sys.executable, "-c", PROGRAM, *words]
+    process = subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, used.ru_maxrss
 
 
 def _peak_mb(status: Path, otherwise: int) -> float:
