@@ -33,10 +33,15 @@ def hear_cancellations(db: Any) -> None:
 class GoPeer:
     """One peer process. Requests may come from several threads; an answer belongs to the request of its id."""
 
-    def __init__(self, binary: Path) -> None:
+    def __init__(self, binary: Path, **environment: str) -> None:
         self._stderr: IO[bytes] = TemporaryFile()  # noqa: SIM115 - open as long as the process
         self._process = subprocess.Popen(
-            [binary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, text=True
+            [binary],
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
         )
         self._ids = itertools.count(1)
         self._open: dict[int, Future[Any]] = {}

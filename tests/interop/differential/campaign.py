@@ -111,7 +111,9 @@ def campaign(chooser: Chooser, peer_binary: Path) -> Iterator[Campaign]:
     with ExitStack() as stack:
         servers: list[RedisServer] = [stack.enter_context(redis_server()) for _ in "gf"]
         theirs, ours = (stack.enter_context(_client(server)) for server in servers)
-        go = GoSide(stack.enter_context(GoPeer(peer_binary)), Path(servers[0].socket_path))
+        # Go would collect its few megabytes hundreds of times.
+        peer = stack.enter_context(GoPeer(peer_binary, GOGC="800"))
+        go = GoSide(peer, Path(servers[0].socket_path))
         fastq = stack.enter_context(FastqSide(ours, servers[1].url, theirs))
         yield Campaign(chooser, (go, fastq), Pair(theirs, ours))
 
