@@ -16,13 +16,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import redis
-
+import fastq
 from fastq import (
-    Client,
     RateLimited,
     RevokeTask,
-    Semaphore,
     ServeMux,
     SkipRetry,
     Task,
@@ -32,6 +29,7 @@ from fastq import (
 )
 from fastq.mux import Handler
 from fastq.running import GroupedTask, RunningTask
+from tests.e2e.asking import ask
 
 EVENTS = "e2e:events"
 LONG_S = 600
@@ -42,15 +40,8 @@ layered = ServeMux()
 narrow = ServeMux()
 
 
-@functools.cache
-def db() -> redis.Redis:
-    """Return this child's connection; made at its first task, so that no two children share it."""
-    url = os.environ.get("EVENTS_URL") or os.environ["FASTQ_REDIS_URL"]
-    return redis.Redis.from_url(url, socket_timeout=None)  # it waits at gates
-
-
 def tell(what: str, task: RunningTask) -> None:
-    db().rpush(EVENTS, f"{what} {task.id} {os.getpid()}")
+    ask("RPUSH", EVENTS, f"{what} {task.id} {os.getpid()}")
 
 
 def gate(name: str) -> str:
@@ -71,7 +62,7 @@ def only_tell(task: RunningTask) -> None:
 @mux.handler("asks")
 def ask_for_more(task: RunningTask) -> None:
     """Tell that it ran, but the first time of each payload that it was refused."""
-    if db().incr(f"e2e:asked:{task.payload.decode()}") == 1:
+    if ask("INCR", f"e2e:asked:{task.payload.decode()}") == 1:
         tell("refused", task)
         raise RateLimited(after=1)
     tell("ran", task)
@@ -106,7 +97,7 @@ def write(task: RunningTask) -> None:
     for part in task.json():
         task.write_result(part)
     tell("written", task)
-    db().blpop([gate(task.id)], LONG_S)
+    ask("BLPOP", gate(task.id), LONG_S)
 
 
 @mux.handler("set")
@@ -181,7 +172,7 @@ def crash(task: RunningTask) -> None:
 def wait(task: RunningTask) -> None:
     """Run until the gate lets it pass."""
     tell("started", task)
-    db().blpop([gate(task.headers.get("gate", "g"))], LONG_S)
+    ask("BLPOP", gate(task.headers.get("gate", "g")), LONG_S)
     tell("done", task)
 
 
@@ -189,12 +180,12 @@ def wait(task: RunningTask) -> None:
 def which(task: RunningTask) -> None:
     """Tell the payload, then run until the gate lets it pass."""
     tell(task.payload.decode(), task)
-    db().blpop([gate("g")], LONG_S)
+    ask("BLPOP", gate("g"), LONG_S)
 
 
 @functools.cache
-def semaphore(scope: str, tokens: int) -> Semaphore:
-    return Semaphore(scope, tokens)
+def semaphore(scope: str, tokens: int) -> "fastq.Semaphore":
+    return fastq.Semaphore(scope, tokens)
 
 
 @mux.handler("limited")
@@ -235,7 +226,7 @@ def wait_for_file(task: RunningTask) -> None:
 @mux.handler("pause-queues")
 def pause_queues(task: RunningTask) -> None:
     """Let no queue be served from now on, as an operator would."""
-    db().mset({f"asynq:{{{queue}}}:paused": 1 for queue in task.json()})
+    ask("MSET", *(word for queue in task.json() for word in (f"asynq:{{{queue}}}:paused", 1)))
 
 
 @mux.handler("spin")
@@ -311,7 +302,7 @@ def overeat(task: RunningTask) -> None:
 def start_process(task: RunningTask) -> None:
     """Hang, with a process of its own that would go on."""
     with subprocess.Popen(["sleep", str(LONG_S)]) as own:
-        db().rpush(EVENTS, f"started {task.id} {own.pid}")
+        ask("RPUSH", EVENTS, f"started {task.id} {own.pid}")
         deque(itertools.repeat(None), maxlen=0)
 
 
@@ -321,7 +312,7 @@ def chain(task: RunningTask) -> None:
     left = task.json()
     tell(f"link-{left}", task)
     if left:
-        with Client(os.environ["FASTQ_REDIS_URL"]) as client:
+        with fastq.Client(os.environ["FASTQ_REDIS_URL"]) as client:
             client.enqueue("chain", left - 1, queue=task.queue)
 
 
@@ -366,7 +357,7 @@ async def async_deaf(task: RunningTask) -> None:
 async def async_pass_gate(task: RunningTask) -> None:
     """Run until the gate lets it pass, and let others run meanwhile."""
     tell("started", task)
-    while not db().lpop(gate("g")):
+    while not ask("LPOP", gate("g")):
         await asyncio.sleep(0.01)
     tell("done", task)
 
@@ -442,8 +433,8 @@ HOOKS = tuple(
 def aggregate(group: str, tasks: Sequence[GroupedTask]) -> Task:
     """Make one task of a group; one named "wait…" does so when the gate lets it pass."""
     if group.startswith("wait"):
-        db().rpush(EVENTS, f"aggregating {group} {os.getpid()}")
-        db().blpop([gate(group)], LONG_S)
+        ask("RPUSH", EVENTS, f"aggregating {group} {os.getpid()}")
+        ask("BLPOP", gate(group), LONG_S)
     if group.startswith("bad"):
         raise ValueError(f"no {group}")
     return Task("whole", [group, [task.payload.decode() for task in tasks]], retention=3600)

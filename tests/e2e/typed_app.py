@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from fastq import App, Context, Retry, RevokeTask, RunningTask, Snooze
-from tests.e2e.apps import db, tell
+from tests.e2e.apps import tell
+from tests.e2e.asking import ask
 
 
 class Env(msgspec.Struct):
@@ -73,7 +74,7 @@ def needs_env(ctx: Context[Env]) -> None: ...
 
 @app.task("snoozes", max_retry=0, retention=3600)
 def snoozes(ctx: Context[Env], gate: str) -> str:
-    if not db().exists(gate):
+    if not ask("EXISTS", gate):
         tell("snoozes", ctx)
         raise Snooze(after=1)
     return f"ran at {ctx.retried} retried"
@@ -85,7 +86,7 @@ def pages(ctx: Context[Env], gate: str) -> int:
         ctx.progress(page + 1, 4, "pages")
     ctx.progress(4, 4, "pages")
     tell("waits", ctx)
-    while not db().exists(gate):
+    while not ask("EXISTS", gate):
         time.sleep(0.01)
     for page in (5, 6):
         ctx.progress(page)

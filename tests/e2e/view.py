@@ -10,6 +10,8 @@ from fastq.wire.codec import TaskMessage, decode_task_message
 from tests.e2e.apps import EVENTS, gate
 from tests.waiting import PATIENCE_S, wait_until
 
+LISTS = ("pending", "active")
+
 
 @dataclass(frozen=True)
 class Event:
@@ -69,12 +71,13 @@ class View:
     def ids(self, where: str, queue: str = "default") -> list[str]:
         """Return the ids of a list or sorted set of a queue; of pending: the one that is run next first."""
         key = f"asynq:{{{queue}}}:{where}"
-        is_list = where in ("pending", "active")
-        found = self._ask.lrange(key, 0, -1)[::-1] if is_list else self._ask.zrange(key, 0, -1)
+        found = self._ask.lrange(key, 0, -1)[::-1] if where in LISTS else self._ask.zrange(key, 0, -1)
         return [task_id.decode() for task_id in found]
 
     def size(self, where: str, queue: str = "default") -> int:
-        return len(self.ids(where, queue))
+        key = f"asynq:{{{queue}}}:{where}"
+        size: int = self._ask.llen(key) if where in LISTS else self._ask.zcard(key)
+        return size
 
     def count(self, what: str, queue: str = "default") -> int:
         """Return a counter: processed or failed."""
