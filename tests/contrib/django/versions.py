@@ -50,7 +50,8 @@ def environment(python: str) -> Path:
     """Return the Python of an environment with what the tests import, and with the extensions compiled for it."""
     mine = HOME / "python" / "bin" / "python"
     if not (HOME / "installed").exists():
-        subprocess.run([python, "-m", "venv", "--clear", HOME / "python"], check=True)
+        without_pip = ["--without-pip"] if shutil.which("uv") else []
+        subprocess.run([python, "-m", "venv", "--clear", *without_pip, HOME / "python"], check=True)
         _pip(mine, *PACKAGES)
         (HOME / "installed").touch()
     build = ["--build-lib", str(HOME / "lib"), "--build-temp", str(HOME / "temp")]
