@@ -54,6 +54,12 @@ def ok(task: RunningTask) -> None:
     return None
 
 
+@mux.handler("brief")
+def take_a_moment(task: RunningTask) -> None:
+    """Keep a worker busy with few tasks."""
+    time.sleep(0.001)
+
+
 @mux.handler("told")
 def only_tell(task: RunningTask) -> None:
     tell("ran", task)
