@@ -7,6 +7,7 @@ has done all of its work, except for what the wrong key itself stands for.
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -64,6 +65,14 @@ class Value(NamedTuple):
 
 
 Keyspace = Mapping[str, Value]
+KEEP: Final = """
+for _, key in ipairs(redis.call("KEYS", "*")) do redis.call("COPY", key, key, "DB", 1) end
+"""
+RESET: Final = """
+redis.call("FLUSHDB")
+redis.call("SELECT", 1)
+for _, key in ipairs(redis.call("KEYS", "*")) do redis.call("COPY", key, key, "DB", 0) end
+"""
 
 
 def send(db: Any, words: Sequence[Any], *, is_asked: bool = False) -> Any:
@@ -82,13 +91,17 @@ def call(db: Any, operation: Operation[Any], *, is_asked: bool = False) -> Any:
 
 def look(db: Any, *, is_asked: bool = False) -> Keyspace:
     """Return all that there is; a node to which a slot is on its way has to be asked for it."""
-    found = {}
-    for key, kind, value, expires in send(db, ("EVAL", LOOK, 0), is_asked=is_asked):
-        content = tuple(value) if kind == b"list" else tuple(sorted(value))
-        if kind in (b"hash", b"zset"):
-            content = tuple(sorted(zip(value[::2], map(masked, value[1::2]), strict=True)))
-        found[key.decode()] = Value(kind, content, bool(expires))
-    return found
+    found = send(db, ("EVAL", LOOK, 0), is_asked=is_asked)
+    return {key.decode(): value_of(kind, tuple(value), expires) for key, kind, value, expires in found}
+
+
+@lru_cache(1000)  # most keys are as they were at the look before
+def value_of(kind: bytes, value: tuple[Any, ...], expires: int) -> Value:
+    """Return what a key holds, from what Redis says."""
+    content = value if kind == b"list" else tuple(sorted(value))
+    if kind in (b"hash", b"zset"):
+        content = tuple(sorted(zip(value[::2], map(masked, value[1::2]), strict=True)))
+    return Value(kind, content, bool(expires))
 
 
 def masked(word: bytes) -> bytes:
@@ -112,13 +125,14 @@ class Stage:
         self.db.flushall()
         set_scene(self.db)
         self.saved = self.db.eval(SAVE, 0)
-        self._restore = self.db.script_load(RESTORE)
+        self.db.eval(KEEP, 0)
+        self._reset = self.db.script_load(RESET)
         self.before = look(self.db)
         for name in SCRIPTS:
             self.db.script_load(SCRIPTS[name].text)
 
     def reset(self) -> None:
-        self.db.evalsha(self._restore, 0, *self.saved)
+        self.db.evalsha(self._reset, 0)
 
     def may_all_but(self, *commands: str) -> None:
         rules = (f"-{command}" for command in commands)
