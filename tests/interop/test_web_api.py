@@ -31,8 +31,7 @@ from tests.web.serving import serving
 pytestmark = pytest.mark.interop
 
 STATES = {state: f"{state.value}_tasks" for state in TaskState if state is not TaskState.AGGREGATING}
-ASKED: set[tuple[str, str]] = set()
-"""The routes that were asked of both; the last test wants all of them here."""
+INFO, METRICS = "/api/redis_info", "/api/metrics"
 
 Answer = tuple[int, Any]
 Ask = Callable[..., Answer]
@@ -45,7 +44,6 @@ def path_of(*names: str) -> str:
 def asking(address: str) -> Ask:
     def ask(method: str, path: str, body: Any = None) -> Answer:
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        note(method, path)
         request = urllib.request.Request(f"{address}{path}", data, method=method)
         try:
             with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
@@ -55,13 +53,6 @@ def asking(address: str) -> Ask:
                 return error.code, None  # its words are each program's own
 
     return ask
-
-
-def note(method: str, path: str) -> None:
-    for route in API:
-        if route.method == method and route.regex.fullmatch(path.partition("?")[0]):
-            ASKED.add((method, route.pattern))
-            return
 
 
 TIMES = {"timestamp", "start_time", "deadline", "next_process_at", "last_failed_at", "completed_at", "enqueued_at"}
@@ -107,7 +98,7 @@ def acting(asynqmon_binary: Path, redis_socket: Path, redis_url: str) -> Iterato
         yield asking(f"http://{monitor.address}"), asking(served.url)
 
 
-def paths(scene: Scene) -> Iterator[str]:
+def paths(entry: str) -> Iterator[str]:
     yield from (path_of("queues"), path_of("servers"), path_of("scheduler_entries"))
     yield f"{path_of('queue_stats')}"
     for queue in (*QUEUES, BUSY, TICKING, "idle", "no-such-queue"):
@@ -122,12 +113,12 @@ def paths(scene: Scene) -> Iterator[str]:
     for task_id in ("completed", "binary-result", "late", "retried", "dead", "skipped", "active", "later", "no-such"):
         yield path_of("queues", BUSY, "tasks", task_id)
     yield path_of("queues", "no-such-queue", "tasks", "x")
-    yield f"{path_of('scheduler_entries', scene.entries[1], 'enqueue_events')}?size=5"
+    yield f"{path_of('scheduler_entries', entry, 'enqueue_events')}?size=5"
 
 
 def test_what_reads_answers_alike(both: tuple[Ask, Ask], scene: Scene) -> None:
     theirs, ours = both
-    for path in paths(scene):
+    for path in paths(scene.entries[1]):
 
         def is_alike(path: str = path) -> bool:
             (status, told), (our_status, our_told) = theirs("GET", path), ours("GET", path)
@@ -141,7 +132,7 @@ def test_what_reads_answers_alike(both: tuple[Ask, Ask], scene: Scene) -> None:
 
 
 def test_redis_is_described_alike(both: tuple[Ask, Ask], scene: Scene) -> None:
-    (status, told), (our_status, our_told) = (ask("GET", "/api/redis_info") for ask in both)
+    (status, told), (our_status, our_told) = (ask("GET", INFO) for ask in both)
     assert (status, told.keys()) == (our_status, our_told.keys())
     lasting = ("redis_version", "run_id", "process_id", "tcp_port", "maxmemory_policy", "role", "os")
     assert {name: told["info"][name] for name in lasting} == {name: our_told["info"][name] for name in lasting}
@@ -223,20 +214,21 @@ def test_what_acts_on_tasks_answers_and_does_the_same(
             assert states_of(inspector, MONITORED) == states_of(inspector, SHOWN), our_request
 
 
+def requests_of_queue(queue: str) -> Iterator[tuple[str, str]]:
+    base = path_of("queues", queue)
+    yield from [("POST", f"{base}:pause"), ("POST", f"{base}:pause"), ("DELETE", base), ("POST", f"{base}:resume")]
+    yield from [("POST", f"{base}:resume"), ("DELETE", f"{base}/pending_tasks:delete_all"), ("DELETE", base)]
+    yield from [("DELETE", base), ("GET", base)]
+
+
 def test_what_acts_on_queues_answers_and_does_the_same(
     acting: tuple[Ask, Ask], redis_url: str, db: redis.Redis
 ) -> None:
-    def requests(queue: str) -> Iterator[tuple[str, str]]:
-        base = path_of("queues", queue)
-        yield from [("POST", f"{base}:pause"), ("POST", f"{base}:pause"), ("DELETE", base), ("POST", f"{base}:resume")]
-        yield from [("POST", f"{base}:resume"), ("DELETE", f"{base}/pending_tasks:delete_all"), ("DELETE", base)]
-        yield from [("DELETE", base), ("GET", base)]
-
     theirs, ours = acting
     with Client(redis_url) as client:
         for queue in (MONITORED, SHOWN):
             fill(client, db, queue, TaskState.PENDING)
-    for their_request, our_request in zip(requests(MONITORED), requests(SHOWN), strict=True):
+    for their_request, our_request in zip(requests_of_queue(MONITORED), requests_of_queue(SHOWN), strict=True):
         told, our_told = theirs(*their_request), ours(*our_request)
         assert (our_request, plain(our_told[0])) == (our_request, plain(told[0]))
     with Inspector(redis_url) as inspector:
@@ -269,21 +261,23 @@ def test_metrics_are_asked_of_prometheus_alike(asynqmon_binary: Path, redis_sock
             ):
                 theirs, ours = asking(f"http://{monitor.address}"), asking(served.url)
                 for duration in (60, 9 * 86_400):
-                    path = f"/api/metrics?duration={duration}&endtime=1700000000&queues=a,b"
+                    path = f"{METRICS}?duration={duration}&endtime=1700000000&queues=a,b"
                     assert ours("GET", path) == theirs("GET", path)
-                assert ours("GET", "/api/metrics?duration=x") == theirs("GET", "/api/metrics?duration=x")
-                whole = "/api/metrics?endtime=1700000000"
+                assert ours("GET", f"{METRICS}?duration=x") == theirs("GET", f"{METRICS}?duration=x")
+                whole = f"{METRICS}?endtime=1700000000"
                 assert ours("GET", whole) == theirs("GET", whole)
         finally:
             server.shutdown()
             thread.join()
     with serving(FastqWeb(redis_url, auth=None)) as served:
-        assert served.get("/api/metrics").status == 500  # as asynqmon without a Prometheus
+        assert served.get(METRICS).status == 500  # as asynqmon without a Prometheus
 
 
-def test_every_path_of_the_api_was_asked_of_both() -> None:
-    """Run after the others of this file, which is when all of them are asked."""
-    api = {(route.method, route.pattern) for route in API}
-    assert len(api) == 65
-    if len(ASKED) > 20:  # not when the test runs alone
-        assert api - ASKED == set()
+def test_every_path_of_the_api_is_asked_of_both() -> None:
+    asked = [("GET", path) for path in (INFO, METRICS, *paths("entry"))]
+    asked += requests_of_queue(SHOWN)
+    asked += [request[:2] for state in VERBS for request in requests_of(SHOWN, state)]
+    assert len(API) == 65
+    for route in API:
+        its_paths = (path.partition("?")[0] for method, path in asked if method == route.method)
+        assert any(map(route.regex.fullmatch, its_paths)), (route.method, route.pattern)
