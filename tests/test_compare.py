@@ -54,7 +54,7 @@ def test_a_small_run_gives_figures_and_a_table(tmp_path: Path, capsys: pytest.Ca
         assert one["failures"] == []
         (taken,) = one["rounds"]
         assert [name for name in RATES if taken[name] <= 0] == []
-    assert len(entries["fastq"]["rounds"][0]["latency_ms"]) == 20
+    assert 0 < len(entries["fastq"]["rounds"][0]["latency_ms"]) <= 20  # so many as there was time for
     assert len(entries["fastq"]["rounds"][0]["drained"]) == len(Kind)
     assert table.read_text() == markdown(Record.load(found))
     rows = [line for line in table.read_text().splitlines() if line.startswith("| **fastq** |")]

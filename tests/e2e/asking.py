@@ -7,20 +7,26 @@ from typing import Any, BinaryIO
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _PAUSE_S = 0.05
+_PATIENCE_S = 90.0  # as in tests.waiting, which imports asyncio
 
 
 def ask(*words: str | int) -> Any:
     """Return the reply to a command; wait for a Redis that is away, cuts the connection or loads its data."""
+    until_s = time.monotonic() + _PATIENCE_S
     while True:
         try:
             return _answer(words)
         except (OSError, EOFError):
+            if time.monotonic() > until_s:
+                raise
             time.sleep(_PAUSE_S)
 
 
 def _answer(words: tuple[str | int, ...]) -> Any:
     """Use a connection once: whatever is raised in the middle, and in whichever thread, no reply is left for others."""
     url = urlsplit(os.environ.get("EVENTS_URL") or os.environ["FASTQ_REDIS_URL"])
+    assert url.username in (None, ""), "only the default user"
+    assert "username" not in url.query, "only the default user"
     before: list[tuple[str | int, ...]] = []
     if url.password:
         before.append(("AUTH", unquote(url.password)))

@@ -54,6 +54,7 @@ def build(name: str, modules: str = "go.mod", package: str = ".", flags: Sequenc
 
 def run_go(source: Path, *args: str, flags: Sequence[str] = FASTER) -> subprocess.CompletedProcess[str]:
     """Run the command; all have the same flags, so that what one has compiled serves the next, and need no C."""
-    goflags = " ".join((os.environ.get("GOFLAGS", ""), "-buildvcs=false", "-trimpath", *flags))
-    env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": goflags}
+    env = {**os.environ, "GOFLAGS": " ".join((os.environ.get("GOFLAGS", ""), "-buildvcs=false", "-trimpath", *flags))}
+    if flags:
+        env["CGO_ENABLED"] = "0"
     return subprocess.run(["go", *args], cwd=source, env=env, capture_output=True, text=True, timeout=BUILD_LIMIT_S)

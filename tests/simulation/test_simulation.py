@@ -48,7 +48,8 @@ def test_the_promises_hold_and_a_seed_is_its_world() -> None:
     traces = {one["seed"]: one["trace"] for one in (*short, *full)}
     assert len(set(traces.values())) == 200
     again = reports("--size", "short", "--seed", "100", "--count", "2")  # in a process that had none before
-    assert {one["seed"]: one["trace"] for one in again} == {seed: traces[seed] for seed in (100, 101)}
+    again += reports("--tasks", "40", "--seed", "7", "--count", "1")
+    assert {one["seed"]: one["trace"] for one in again} == {seed: traces[seed] for seed in (100, 101, 7)}
 
 
 @needs_clocks

@@ -6,7 +6,7 @@ share an entry. It counts as alive while either of them is.
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -46,7 +46,7 @@ class ServerFacts:
 
     def encode(self) -> bytes:
         """Return the JSON."""
-        return orjson.dumps({"format": FORMAT} | {name: getattr(self, name) for name in self.__slots__})
+        return orjson.dumps({"format": FORMAT} | {one.name: getattr(self, one.name) for one in fields(self)})
 
     @classmethod
     def decode(cls, data: bytes) -> "ServerFacts | None":

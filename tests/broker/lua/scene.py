@@ -124,7 +124,7 @@ def set_scene(db: Redis) -> None:
     _park(bench)
     _lanes(bench)
     for task_id, lock in LOCK.items():
-        at.set(lock, task_id, ex=1000)
+        at.set(lock, task_id, ex=100_000)
         at.hset(keys.task(Q, task_id), "unique_key", lock)
     at.set(keys.unique(Q, "t", b"stale"), "gone")
     for key in (keys.processed(Q, NOW), keys.processed_total(Q), keys.failed(Q, NOW), keys.failed_total(Q)):
