@@ -3,8 +3,10 @@
 import os
 import socket
 import time
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+import hiredis
 
 _PAUSE_S = 0.05
 _PATIENCE_S = 90.0  # as in tests.waiting, which imports asyncio
@@ -38,35 +40,21 @@ def _answer(words: tuple[str | int, ...]) -> Any:
         family, address, number = socket.AF_INET, (url.hostname, url.port or 6379), url.path.strip("/")
     if number not in ("", "0"):
         before.append(("SELECT", number))
-    with socket.socket(family) as connection, connection.makefile("rb") as replies:
+    with socket.socket(family) as connection:
         connection.connect(address)
-        connection.sendall(b"".join(map(_encoded, (*before, words))))
-        for _ in before:
-            _read(replies)
-        return _read(replies)
+        packed = [hiredis.pack_command(each) for each in (*before, words)]  # type: ignore[arg-type]  # its stub is wrong
+        connection.sendall(b"".join(packed))
+        reader = hiredis.Reader()
+        *_, reply = (_reply(connection, reader) for _ in (*before, words))
+    return reply
 
 
-def _encoded(words: tuple[str | int, ...]) -> bytes:
-    parts = [str(word).encode() for word in words]
-    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
-
-
-def _read(replies: BinaryIO) -> Any:
-    line = replies.readline()
-    if not line.endswith(b"\r\n") or line.startswith(b"-LOADING"):
-        raise EOFError
-    kind, rest = line[:1], line[1:-2]
-    match kind:
-        case b"-":
-            raise ValueError(rest.decode())
-        case b"+":
-            return rest
-        case b":":
-            return int(rest)
-        case b"$":
-            size = int(rest)
-            data = replies.read(max(size, 0) + 2) if size >= 0 else b"\r\n"
-            if not data.endswith(b"\r\n"):
-                raise EOFError
-            return None if size < 0 else data[:-2]
-    return [_read(replies) for _ in range(int(rest))]
+def _reply(connection: socket.socket, reader: hiredis.Reader) -> Any:
+    while (reply := reader.gets()) is False:
+        data = connection.recv(65_536)
+        if not data:
+            raise EOFError
+        reader.feed(data)
+    if isinstance(reply, hiredis.ReplyError):
+        raise EOFError if str(reply).startswith("LOADING") else reply
+    return reply
