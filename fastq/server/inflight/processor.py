@@ -206,11 +206,11 @@ class Processor(PoolListener):
             self._finish(self._return(queue, leased, leased_s))
             return
         tasks, odd = self._maker.take(queue, leased.ids, leased.messages, leased_s)
-        count_waits(tasks, *leased.pending_since_ns, self._clock.unix_ns())
         rejected: list[InFlightTask] = []
         try:
             if odd:
                 self._take_odd(queue, [leased.task(place) for place in odd], leased_s, tasks, rejected)
+            count_waits(tasks, *leased.pending_since_ns, self._clock.unix_ns())
             if self._early:
                 rejected += self._cancel_early(queue, tasks, asked_s)
             if self._tasks.marked_queues:

@@ -170,6 +170,18 @@ def test_a_lease_counts_from_when_it_was_asked_for() -> None:
     on_crew(test)
 
 
+def test_it_is_known_how_long_a_task_waited_that_came_back_before_its_return_was_answered() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a")
+        since_ns = bench.clock.unix_ns() - 3 * 10**9
+        again = Leased([b"a"], [message("a", queue="q")], 0, (since_ns, since_ns))
+        bench.processor.accept("q", again)
+        bench.take_all()
+        assert bench.task("a").wait_s == pytest.approx(3)
+
+    on_crew(test)
+
+
 def test_an_id_that_comes_twice_in_a_batch_runs_once(caplog: pytest.LogCaptureFixture) -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b", "a", "c", "b")
