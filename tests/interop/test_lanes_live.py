@@ -62,6 +62,10 @@ def have_started(view: View, count: int) -> None:
     wait_until(lambda: view.events_so_far().count("started") == count)
 
 
+def have_been_acked(view: View, ended: int, of: int) -> None:
+    wait_until(lambda: len(view.db.keys("asynq:{default}:t:*")) == of - ended)
+
+
 def test_tasks_of_a_go_producers_group_run_under_the_limit(
     go: GoPeer, redis_url: str, workers: Workers, view: View
 ) -> None:
@@ -73,6 +77,7 @@ def test_tasks_of_a_go_producers_group_run_under_the_limit(
         have_started(view, due)
         go.enqueue(GoTask("ok", b"", None, {"task_id": f"beside-{ended}"}))
         view.until("", f"beside-{ended}")  # the worker had room, and took what it might
+        have_been_acked(view, ended, 6)
         assert go.inspect("GetQueueInfo", "default")["active"] == due - ended
         assert groups(go) == ({"acme": 6 - due} if due < 6 else {})
         view.open()
