@@ -1,5 +1,6 @@
 """Go's and fastq's clients, servers, inspectors and schedulers on one Redis at once, and every task accounted for."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -152,6 +153,8 @@ def test_ten_thousand_tasks_among_all_who_take_part_are_all_accounted_for(crowd:
     wait_until(partial(servers_agree, crowd.go, crowd.inspector, SERVERS), PATIENCE_S, interval_s=0.1)
     families = [{str(pid) for pid in worker.family()} for worker in crowd.running]
     crowd.stop_servers()
+    for worker in crowd.running:
+        sys.stdout.write(worker.text)  # shown with a failure
     assert crowd.go.inspect("Servers") == crowd.inspector.servers() == []
     close_the_books(crowd, jobs, families, db)
 
@@ -231,7 +234,7 @@ def check_enqueued(told: Sequence[Enqueued], jobs: Sequence[Job]) -> dict[TaskKe
 
 def check_runs(job: Job, runs: Sequence[Run]) -> None:
     wanted = job.expected.runs
-    assert len(runs) == len(wanted), (job, runs)
+    assert len(runs) == len(wanted), [(run.server, run.retried, run.start_ns, run.outcome) for run in runs]
     for number, (run, words) in enumerate(zip(runs, wanted, strict=True)):
         assert any(word in run.outcome for word in words), (job, run)
         assert run.retried == number, (job, run)
