@@ -27,7 +27,7 @@ from fastq.server.inflight.task_log import TaskLog
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire import keys
 from fastq.wire.codec import view_task_message
-from tests.broker.harness import NOW_S, OURS, QUEUE, QueueBench, message, queue_bench, run
+from tests.broker.harness import NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench, run
 from tests.faulty_proxy import Act, Fault, Words
 from tests.manual_clock import ManualClock
 from tests.waiting import until
@@ -78,7 +78,11 @@ class Bench:
 
     def take_away(self, task_id: str) -> None:
         """Let a task's lease be another server's."""
-        self.db.zadd(keys.lease(QUEUE), {task_id: NOW_S + 60})
+        self.db.zadd(keys.lease(QUEUE), {task_id: NOW_S + 60 + THEIRS.fraction})
+
+    def wipe_mark(self, task_id: str) -> None:
+        """Let an asynq server that has just ended a task extend its lease once more, as ExtendLease does."""
+        self.db.zadd(keys.lease(QUEUE), {task_id: self.clock.unix_ns() // 10**9 + 30}, xx=True)
 
 
 RULES = LostTaskRules(lambda retried: 100.0 + retried, MAX_LOST, None, Tally)

@@ -113,6 +113,20 @@ def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence
     )
 
 
+def restore_owner(queue: str, task_id: str, message_sha1: str, lease_score: str) -> Operation[bool]:
+    """Give a lease its owner's mark again if no more than that was changed; returns whether it has that mark now.
+
+    ``message_sha1`` (hex) is of the message as it was taken.
+    """
+    return scripted(
+        "restore_owner",
+        (keys.lease(queue),),
+        (keys.task_prefix(queue), task_id, message_sha1, lease_score),
+        bool,
+        idempotent=True,
+    )
+
+
 def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[LeaseList]:
     """Read tasks whose lease scores are in a range (inclusive; "-inf" for no lower end).
 

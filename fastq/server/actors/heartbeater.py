@@ -1,11 +1,11 @@
 """The heartbeater: extends the leases of all tasks in flight, and publishes this server for inspectors.
 
 Wakes: every 5 s, the first time at once. Writes: the leases of its tasks; ServerInfo, WorkerInfo and the notice, each
-for 10 s. The script names the tasks whose leases this server has lost: they are canceled and never acked. If it dies:
-leases end after 30 s and other servers take the tasks over.
+for 10 s. The script names the tasks whose leases this server has lost. Where ``owner_marks`` cannot restore them, the
+tasks are canceled and never acked. If it dies: leases end after 30 s and other servers take the tasks over.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from fastq.broker.operations.lease import extend_leases
@@ -21,6 +21,7 @@ from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
 from fastq.server.base.outage import is_shared
 from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.owner_marks import restore_marks
 from fastq.server.inflight.stats import RoundTrip
 from fastq.server.inflight.tasks import InFlightTask
 
@@ -50,6 +51,7 @@ class Heartbeater(Actor):
         self._identity = identity
         self._presence = presence
         self._lost = lost
+        self._in_flight = in_flight
         self._tasks = in_flight.tasks
         self._ends = in_flight.ends
         self._owner = in_flight.owner
@@ -98,11 +100,16 @@ class Heartbeater(Actor):
         if stretches:
             self._stats.round_trips_s[RoundTrip.EXTEND].observe(self._clock.monotonic_s() - began_s)
         failures: list[BrokerError] = []
+        suspects: list[InFlightTask] = []
         for (_, tasks), lost_ids in zip(stretches, results, strict=True):
             if isinstance(lost_ids, BrokerError):
                 failures.append(lost_ids)
             else:
-                self._note(tasks, set(lost_ids), began_s)
+                suspects += self._note(tasks, set(lost_ids), began_s)
+        try:
+            await self._keep_or_cancel(suspects, began_s)
+        except BrokerError as error:
+            failures.append(error)
         if not failures:
             self._stall.leases_confirmed(began_s)
         return failures
@@ -114,7 +121,8 @@ class Heartbeater(Actor):
             for at in range(0, len(tasks), STRETCH)
         ]
 
-    def _note(self, tasks: list[InFlightTask], lost_ids: set[str], began_s: float) -> None:
+    def _note(self, tasks: list[InFlightTask], lost_ids: set[str], began_s: float) -> Iterator[InFlightTask]:
+        """Note what is leased, drop what has ended, and yield the running tasks whose leases lack our mark."""
         self._stats.lease_margins_s.observe(min(task.leased_until_s for task in tasks) - began_s)
         for task in tasks:
             if task.id not in lost_ids:
@@ -125,6 +133,15 @@ class Heartbeater(Actor):
                 self._tasks.drop(task)
             elif task.in_flight and not task.ended:
                 # A task that ended meanwhile has no lease any more: its ack has ended it.
+                yield task
+
+    async def _keep_or_cancel(self, suspects: list[InFlightTask], began_s: float) -> None:
+        """Restore our mark on the leases of running tasks that lack it; cancel the tasks that are not ours any more."""
+        ours = await restore_marks(self._broker.run_many, self._in_flight, suspects)
+        for task in suspects:
+            if task in ours:
+                task.leased_until_s = began_s + self._timing.lease_s
+            elif task.in_flight and not task.ended:
                 self._log.warning("lost the lease of task %s of queue %s; canceling it here", task.id, task.queue)
                 self._stats.leases_lost += 1
                 self._lost(task)

@@ -12,6 +12,7 @@ from fastq.server.inflight.ack_planner import AckCall, plan_acks
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.inboxes import Inboxes
 from fastq.server.inflight.marked import behind_ends, tell_refusals
+from fastq.server.inflight.owner_marks import restore_marks
 from fastq.server.inflight.progress_writer import ProgressWriter
 from fastq.server.inflight.stats import RoundTrip
 from fastq.server.inflight.task_log import LEASE_LOST, TaskLog
@@ -25,6 +26,7 @@ class AckWriter:
 
     def __init__(self, commands: Commands, in_flight: InFlight, task_log: TaskLog) -> None:
         self._commands = commands
+        self._in_flight = in_flight
         self.inboxes = Inboxes(commands)
         self.progress = ProgressWriter(commands, in_flight.owner)
         self.node_name_of = commands.node_name_of
@@ -70,14 +72,33 @@ class AckWriter:
             self._under_way.remove(ours)
         self._stats.round_trips_s[RoundTrip.ACK].observe(self._clock.monotonic_s() - began_s)
         self._stats.acked.observe(len(ours))
-        self._take(calls, results[len(before) : len(before) + len(calls)])
+        not_ours = self._take(calls, results[len(before) : len(before) + len(calls)])
         if behind:
             self.inboxes.note(results[len(before) + len(calls) : len(results) - len(last)])
         if last:
             tell_refusals(results[-len(last) :])
+        if not_ours:
+            await self._restore_and_write(not_ours)
 
-    def _take(self, calls: Sequence[AckCall], outcomes: Sequence[Any]) -> None:
-        """Settle the ends that were written, and keep the others as uncertain."""
+    async def _restore_and_write(self, tasks: list[InFlightTask]) -> None:
+        """Write the ends of tasks whose leases have lost no more than our mark, and let go of the others."""
+        self._under_way.append(tasks)
+        try:
+            ours = await restore_marks(self._commands.run_many, self._in_flight, tasks)
+        except BaseException as error:
+            self._ends.add(tasks)
+            if isinstance(error, BrokerError):
+                return
+            raise
+        finally:
+            self._under_way.remove(tasks)
+        self._lose([task for task in tasks if task not in ours], FinishOutcome.NOT_OURS)
+        if ours:
+            await self.write([task for task in tasks if task in ours], checks_done=True)
+
+    def _take(self, calls: Sequence[AckCall], outcomes: Sequence[Any]) -> list[InFlightTask]:
+        """Settle ends that were written, keep the others as uncertain; return the tasks that seem not to be ours."""
+        not_ours: list[InFlightTask] = []
         for call, outcome in zip(calls, outcomes, strict=True):
             if isinstance(outcome, BrokerError):
                 self._note_failure(call.tasks, outcome)
@@ -85,9 +106,13 @@ class AckWriter:
             else:
                 if self._failing:
                     self._failing.pop(call.tasks[0].queue, None)
-                self._settle(call.tasks, outcome)
+                if outcome.count(FinishOutcome.OK) == len(outcome):
+                    self._settle(call.tasks, call.tasks, len(call.tasks))
+                else:
+                    not_ours += self._settle_some(call.tasks, outcome)
         if self._failing_since_s is not None and not self._ends:
             self._note_end()
+        return not_ours
 
     def failing(self) -> dict[str, BrokerError]:
         """Return the error of each queue whose outcomes cannot be saved just now."""
@@ -111,33 +136,37 @@ class AckWriter:
         self._failing.clear()
         self._failing_since_s, self._is_told = None, False
 
-    def _settle(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> None:
-        written = saved = tasks
-        if outcomes.count(FinishOutcome.OK) != len(outcomes):
-            saved = self._without_lost(tasks, outcomes)
-            written = [task for task, outcome in zip(tasks, outcomes, strict=True) if outcome is FinishOutcome.OK]
+    def _settle(self, saved: list[InFlightTask], written: list[InFlightTask], size: int) -> None:
+        """Let go of tasks whose ends are saved; the last write of ``size`` ends has written some of them."""
         if told := awaited(written):
-            self.inboxes.tell(told, len(tasks))
+            self.inboxes.tell(told, size)
         count_ends(saved)
-        self._tasks.drop_all(tasks)
-        self._ends.settle(tasks)
+        self._tasks.drop_all(saved)
+        self._ends.settle(saved)
         if self._task_log.is_open:
             self._task_log.add(saved)
 
-    def _without_lost(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> list[InFlightTask]:
-        """Log the tasks that were lost, and return the others."""
-        saved = []
+    def _settle_some(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> list[InFlightTask]:
+        """Let go of tasks whose ends are saved, and of those that are gone; return those that seem not to be ours."""
+        sorted_out: dict[FinishOutcome, list[InFlightTask]] = {outcome: [] for outcome in FinishOutcome}
         for task, outcome in zip(tasks, outcomes, strict=True):
             # If an end in doubt finds its task gone, our earlier write, whose reply was lost, has written that end.
-            if outcome is FinishOutcome.OK or self._ends.is_in_doubt(task):
-                saved.append(task)
-            elif task.in_flight:
-                self._stats.leases_lost += 1
-                self._task_log.add([task], LEASE_LOST)
-                _log.warning(
-                    "task %s of queue %s lost its lease before its outcome was saved (%s); it may run again",
-                    task.id,
-                    task.queue,
-                    outcome.name.lower(),
-                )
-        return saved
+            sorted_out[FinishOutcome.OK if self._ends.is_in_doubt(task) else outcome].append(task)
+        written = [task for task, outcome in zip(tasks, outcomes, strict=True) if outcome is FinishOutcome.OK]
+        self._settle(sorted_out[FinishOutcome.OK], written, len(tasks))
+        self._lose(sorted_out[FinishOutcome.NOT_ACTIVE], FinishOutcome.NOT_ACTIVE)
+        return sorted_out[FinishOutcome.NOT_OURS]
+
+    def _lose(self, tasks: list[InFlightTask], why: FinishOutcome) -> None:
+        """Let go of tasks whose ends can never be saved."""
+        for task in live(tasks):
+            self._stats.leases_lost += 1
+            self._task_log.add([task], LEASE_LOST)
+            _log.warning(
+                "task %s of queue %s lost its lease before its outcome was saved (%s); it may run again",
+                task.id,
+                task.queue,
+                why.name.lower(),
+            )
+        self._tasks.drop_all(tasks)
+        self._ends.settle(tasks)

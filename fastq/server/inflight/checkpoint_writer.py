@@ -57,7 +57,10 @@ class CheckpointWriter:
                     await asyncio.sleep(AGAIN_S)
                     continue
                 if not is_ours:
-                    return  # the next heartbeat notices the lost lease, and cancels the task
+                    await asyncio.sleep(
+                        AGAIN_S
+                    )  # the next heartbeat restores our mark on the lease, or cancels the task
+                    continue
                 task.view = view_task_message(message)
                 if submission is not None:  # of the run that saved: each run has its own numbers
                     self._note_saved(submission, number)

@@ -7,6 +7,7 @@ the network is cut a sign takes long to fail. Until the leases have been extende
 
 import asyncio
 from collections import deque
+from math import inf
 from typing import Final
 
 from fastq.common.clock import Clock, Moment
@@ -29,6 +30,7 @@ class StallWatch:
         self._beat_s = self._alive.monotonic_s
         self._stalled = False
         self._noticed_s = 0.0
+        self._awake_since_s = -inf
         self._sign: tuple[Moment, float] | None = None
         self._lags_s: deque[float] = deque(maxlen=TICKS_REMEMBERED)
         self.lags_s = Histogram(LAG_BOUNDS_S)
@@ -62,7 +64,10 @@ class StallWatch:
         """Note that the loop runs, and whether it was stalled before."""
         now = Moment.now(self._clock)
         is_silent = self._sign is not None and self._sign[0].until(now) > self._sign[1]
-        if is_silent or self._alive.until(now) > self._stall_s:
+        was_asleep = self._alive.until(now) > self._stall_s
+        if was_asleep:
+            self._awake_since_s = now.monotonic_s
+        if is_silent or was_asleep:
             self.doubt()
         self._alive = now
 
@@ -73,6 +78,12 @@ class StallWatch:
     def forget_sign(self) -> None:
         """Note that Redis has refused the first sign, so that no other server knows this one."""
         self._sign = None
+
+    @property
+    def awake_since_s(self) -> float:
+        """Return since when (monotonic) this process has run without a stall."""
+        self.look()
+        return self._awake_since_s
 
     @property
     def suspect(self) -> bool:

@@ -1,5 +1,6 @@
 """A queue in which each script has something to do, and a call of each script that does it."""
 
+import hashlib
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -67,7 +68,7 @@ from fastq.broker.operations.health import missing_rights
 from fastq.broker.operations.history import add_history
 from fastq.broker.operations.keyed import KeyTerms, put_again
 from fastq.broker.operations.lanes import in_lanes, prune_rates, sweep_lanes
-from fastq.broker.operations.lease import extend_leases, list_leases, list_owned
+from fastq.broker.operations.lease import extend_leases, list_leases, list_owned, restore_owner
 from fastq.broker.operations.limits import recheck_lanes, write_limit
 from fastq.broker.operations.maintain import delete_expired_completed, forward
 from fastq.broker.operations.presence import (
@@ -423,6 +424,11 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     ],
     "requeue_lanes": [in_lanes(requeue(Q, ["a1", "a2", "b1"], NOW_NS, Guard(OURS)), Q)],
     "requeue": [requeue(Q, ["a1", "a2"], NOW_NS, Guard(OURS)), requeue(Q, ["e1"], NOW_NS, _LOST)],
+    "restore_owner": [
+        restore_owner(
+            Q, "a1", hashlib.sha1(message("a1"), usedforsecurity=False).hexdigest(), f"{NOW_S + 60}{str(OURS)[1:]}"
+        ),
+    ],
     "retry_lanes": [
         in_lanes(retry(Q, [Retried("a1", message("a1"), NOW_S + 5, attempt=ATTEMPT)], NOW, Guard(OURS)), Q)
     ],

@@ -1,12 +1,22 @@
 """Leases: the owner's mark in the score, extending only what is ours, and finding what was leased."""
 
+import hashlib
 import secrets
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from redis import Redis
 
-from fastq.broker.operations.lease import LEASE_S, MAX_LISTED_BYTES, LeaseList, Owner, extend_leases, list_leases
+from fastq.broker.operations.lease import (
+    LEASE_S,
+    MAX_LISTED_BYTES,
+    LeaseList,
+    Owner,
+    extend_leases,
+    list_leases,
+    restore_owner,
+)
 from fastq.broker.operations.repair import repair_active
 from fastq.errors import BrokerReadOnlyError
 from fastq.wire import keys
@@ -72,6 +82,33 @@ def test_a_lease_that_ended_is_extended_while_it_is_still_ours(bench: QueueBench
     bench.activate("a", until_s=1)
     assert bench.run(extend_leases(QUEUE, OURS, OURS.score(NOW_S), ["a"])) == []
     assert bench.scores("lease") == {"a": NOW_S + 30 + OURS.fraction}
+
+
+def sha1(task_id: str, **fields: Any) -> str:
+    return hashlib.sha1(message(task_id, **fields), usedforsecurity=False).hexdigest()
+
+
+def test_a_mark_that_asynq_has_wiped_is_given_again_also_after_a_lost_reply(bench: QueueBench) -> None:
+    bench.activate("a", owner=GOS)
+    for _ in range(2):
+        assert bench.run(restore_owner(QUEUE, "a", sha1("a"), OURS.score(NOW_S + 5)))
+        assert bench.scores("lease") == {"a": NOW_S + 35 + OURS.fraction}
+
+
+def test_no_mark_is_given_to_what_another_may_have_taken(bench: QueueBench) -> None:
+    bench.activate("gos", owner=GOS)
+    bench.activate("theirs", owner=THEIRS)
+    bench.activate("ended", owner=GOS)
+    bench.db.hset(keys.task(QUEUE, "ended"), "state", "retry")
+    before = bench.scores("lease")
+    for task_id, digest in (
+        ("gos", sha1("gos", error_msg="lost")),
+        ("theirs", sha1("theirs")),
+        ("ended", sha1("ended")),
+        ("nosuch", sha1("nosuch")),
+    ):
+        assert not bench.run(restore_owner(QUEUE, task_id, digest, OURS.score(NOW_S)))
+    assert bench.scores("lease") == before
 
 
 def test_no_lease_comes_to_be_by_extending(bench: QueueBench) -> None:

@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from redis import Redis
 
+from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
+from fastq.errors import BrokerConnectionError
 from fastq.server.actors.acker import FLUSH_AT, RESTED_S, Acker
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire import keys
@@ -176,6 +179,85 @@ def test_what_failed_is_never_written_to_a_task_that_is_not_ours(
     assert len(logged(caplog)) == 3
     expected = "task retry of queue default lost its lease before its outcome was saved (not_ours); it may run again"
     assert logged(caplog)[0] == expected
+
+
+@pytest.mark.parametrize("way", [*ENDS, "done"])
+def test_an_end_is_written_though_a_late_heartbeat_of_asynqs_has_wiped_our_mark(
+    way: str, db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        (task,) = bench.hold("a")
+        bench.wipe_mark("a")
+        bench.stall.doubt()
+        acking.add([end(task, way)])
+        await acking.tick()
+        assert bench.queue.places().keys() == ({ENDS[way]} if way in ENDS else set())
+        assert (bench.in_flight_ids(), bench.writer.tasks(), bench.stats.leases_lost) == ([], set(), 0)
+
+    on_bench(db, url, test)
+    assert logged(caplog) == []
+
+
+def test_an_end_is_accounted_for_while_its_mark_is_restored(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        (task,) = bench.hold("a")
+        bench.wipe_mark("a")
+        acking.add([end(task, "retry")])
+        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        run_many = bench.commands.run_many
+
+        async def wait_to_restore(operations: Sequence[Operation[Any]]) -> list[Any]:
+            if operations[0].name != "restore_owner":
+                return await run_many(operations)
+            asked.set_result(None)
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError
+
+        bench.commands.run_many = wait_to_restore  # type: ignore[method-assign]  # Redis does not answer
+        ticking = asyncio.create_task(acking.tick())
+        await asked
+        assert (bench.writer.tasks(), bench.ends.waiting) == ({task}, [])
+        ticking.cancel()
+        await asyncio.wait([ticking])
+        assert (bench.writer.tasks(), bench.ends.waiting) == ({task}, [task])
+
+    on_bench(db, url, test)
+
+
+def test_an_end_waits_while_redis_does_not_say_whose_the_lease_is(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        (task,) = bench.hold("a")
+        bench.wipe_mark("a")
+        acking.add([end(task, "retry")])
+        run_many = bench.commands.run_many
+
+        async def fail_to_restore(operations: Sequence[Operation[Any]]) -> list[Any]:
+            if operations[0].name == "restore_owner":
+                return [BrokerConnectionError("no reply", maybe_applied=True)]
+            return await run_many(operations)
+
+        bench.commands.run_many = fail_to_restore  # type: ignore[method-assign]  # its reply is lost
+        await acking.tick()
+        assert (bench.in_flight_ids(), bench.ends.waiting) == (["a"], [task])
+
+    on_bench(db, url, test)
+
+
+def test_a_task_that_asynq_has_taken_from_us_is_left_to_it(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        (task,) = bench.hold("a")
+        bench.wipe_mark("a")
+        bench.db.hset(keys.task(QUEUE, "a"), "msg", message("a", retried=1))
+        acking.add([end(task, "retry")])
+        await acking.tick()
+        assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
+        assert (bench.in_flight_ids(), bench.stats.leases_lost) == ([], 1)
+
+    on_bench(db, url, test)
 
 
 @pytest.mark.parametrize("way", ["done", "complete"])

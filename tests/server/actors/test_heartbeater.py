@@ -1,18 +1,20 @@
 """The heartbeater: what is held stays leased, what was lost is let go of, and the server is seen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from redis import Redis
 
+from fastq.broker.operation import Operation
 from fastq.broker.operations.presence import ServerIdentity, ServerState
 from fastq.broker.scripts import SCRIPTS
-from fastq.errors import BrokerError
+from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire import keys
-from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS
+from fastq.wire.marks import Mark
+from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, message
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.server.actors.test_acker import acker, end
@@ -111,12 +113,81 @@ def test_a_lost_task_is_let_go_of_and_the_others_are_kept(
         bench.db.zrem(keys.lease(QUEUE), "taken")
         if how in scores:
             bench.db.zadd(keys.lease(QUEUE), {"taken": scores[how]})
+            bench.db.hset(keys.task(QUEUE, "taken"), "msg", message("taken", retried=1))
         await heartbeater(bench, lost.append).tick()
         assert lost == [taken]
         assert bench.queue.scores("lease").get("taken") == scores.get(how)
 
     on_bench(db, url, test)
     assert logged(caplog) == ["lost the lease of task taken of queue default; canceling it here"]
+
+
+def test_a_lease_whose_mark_a_late_heartbeat_of_asynqs_has_wiped_is_ours_again(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        lost: list[InFlightTask] = []
+        (task,) = bench.hold("a")
+        bench.clock.advance(5)
+        bench.wipe_mark("a")
+        await heartbeater(bench, lost.append).tick()
+        assert (lost, task.leased_until_s) == ([], 35)
+        assert bench.queue.scores("lease") == {"a": NOW_S + 35 + OURS.fraction}
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("how", ["the lease has ended", "the machine was suspended", "a task by key"])
+def test_a_lease_without_mark_is_asynqs_where_the_task_may_have_been_enqueued_again(
+    how: str, db: Redis, url: str
+) -> None:
+    async def test(bench: Bench) -> None:
+        lost: list[InFlightTask] = []
+        (task,) = bench.hold("a")
+        if how == "the lease has ended":
+            bench.clock.advance(30)
+        elif how == "the machine was suspended":
+            bench.clock.jump(600)
+        else:
+            task.marks = Mark.KEYED
+        bench.wipe_mark("a")
+        await heartbeater(bench, lost.append).tick()
+        assert lost == [task]
+
+    on_bench(db, url, test)
+
+
+def test_while_redis_does_not_say_whose_a_lease_is_its_task_is_kept(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        lost: list[InFlightTask] = []
+        task, ours = bench.hold("a", "ours")
+        bench.clock.advance(5)
+        bench.wipe_mark("a")
+        run_many = bench.broker.run_many
+
+        async def fail_to_restore(operations: Sequence[Operation[Any]]) -> list[Any]:
+            if operations[0].name == "restore_owner":
+                return [BrokerConnectionError("no reply", maybe_applied=True)]
+            return await run_many(operations)
+
+        bench.broker.run_many = fail_to_restore  # type: ignore[method-assign]  # its reply is lost
+        with pytest.raises(BrokerError, match="no reply"):
+            await heartbeater(bench, lost.append).tick()
+        assert (lost, task.leased_until_s, ours.leased_until_s, task.in_flight) == ([], 30, 35, True)
+
+    on_bench(db, url, test)
+
+
+def test_nothing_is_restored_for_a_task_that_has_ended(db: Redis, url: str) -> None:
+    """Its end does so, if it needs to."""
+
+    async def test(bench: Bench) -> None:
+        (task,) = bench.hold("a")
+        end(task)
+        bench.wipe_mark("a")
+        before = bench.queue.scores("lease")
+        await heartbeater(bench).tick()
+        assert bench.queue.scores("lease") == before
+
+    on_bench(db, url, test)
 
 
 def test_a_task_that_ended_meanwhile_is_not_taken_for_lost(db: Redis, url: str) -> None:
@@ -233,7 +304,10 @@ def test_a_lost_reply_is_asked_for_again_at_once(act: Act, db: Redis, shared_ser
             bench.take_away("taken")
             bench.clock.advance(5)
             await heartbeater(bench).tick()
-            assert bench.queue.scores("lease") == {"a": NOW_S + 35 + OURS.fraction, "taken": NOW_S + 60}
+            assert bench.queue.scores("lease") == {
+                "a": NOW_S + 35 + OURS.fraction,
+                "taken": NOW_S + 60 + THEIRS.fraction,
+            }
             assert bench.in_flight_ids() == ["a"]
             assert kept.leased_until_s == 35
 

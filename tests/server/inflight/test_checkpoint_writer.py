@@ -5,11 +5,14 @@ import asyncio
 import pytest
 from redis import Redis
 
+from fastq.broker.operations.lease import list_owned
 from fastq.pool.main.protocol import Submission
 from fastq.server.inflight import checkpoint_writer
 from fastq.server.inflight.checkpoint_writer import CheckpointWriter
+from fastq.server.inflight.owner_marks import restore_marks
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import decode_task_message
+from tests.broker.harness import OURS, QUEUE
 from tests.e2e.view import View
 from tests.server.harness import Bench, logged, on_bench
 
@@ -48,7 +51,11 @@ def test_a_checkpoint_is_saved_and_its_handler_told(db: Redis, url: str) -> None
     on_bench(db, url, test)
 
 
-def test_the_checkpoint_of_a_task_that_is_not_ours_any_more_is_not_saved(db: Redis, url: str) -> None:
+def test_the_checkpoint_of_a_task_that_is_not_ours_any_more_is_not_saved(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_writer, "AGAIN_S", 0.0)
+
     async def test(bench: Bench) -> None:
         told: list[int] = []
         writer = CheckpointWriter(bench.commands, bench.in_flight, lambda submission, number: told.append(number))
@@ -57,8 +64,32 @@ def test_the_checkpoint_of_a_task_that_is_not_ours_any_more_is_not_saved(db: Red
         bench.tasks.drop(ended)
         for task in (lost, ended):
             writer.save(task, b"1", 1)
+        for _ in range(3):
+            await bench.commands.run(list_owned(QUEUE, OURS, range(1), 1))  # it may be ours again, so it is tried again
+        assert lost in writer._last
+        bench.tasks.drop(lost)
         await settled(writer)
         assert (saved(bench, "lost"), saved(bench, "ended"), told) == (None, None, [])
+
+    on_bench(db, url, test)
+
+
+def test_a_checkpoint_waits_for_the_heartbeat_that_restores_a_wiped_mark(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_writer, "AGAIN_S", 0.0)
+
+    async def test(bench: Bench) -> None:
+        told: list[int] = []
+        writer = CheckpointWriter(bench.commands, bench.in_flight, lambda submission, number: told.append(number))
+        task = held(bench, "a")
+        bench.wipe_mark("a")
+        writer.save(task, b"1", 1)
+        await bench.commands.run(list_owned(QUEUE, OURS, range(1), 1))
+        assert told == []
+        assert await restore_marks(bench.commands.run_many, bench.in_flight, [task]) == {task}
+        await settled(writer)
+        assert (saved(bench, "a"), told) == ("1", [1])
 
     on_bench(db, url, test)
 
