@@ -33,6 +33,17 @@ def fastq_runs(directory: Path) -> list[Run]:
     return [run for file in directory.glob("ledger-*.jsonl") for run in _runs_of(file)]
 
 
+def fastq_begun(directory: Path, type: str) -> set[TaskKey]:
+    """Return the tasks of a type that the handlers of fastq's servers have begun; no other lines are parsed."""
+    mark, found = f'"type": {json.dumps(type)}', set()
+    for file in directory.glob("ledger-*.jsonl"):
+        for line in file.read_text().splitlines(keepends=True):
+            if mark in line and line.endswith("\n"):
+                entry = json.loads(line)
+                found.add((entry["queue"], entry["id"]))
+    return found
+
+
 def _runs_of(file: Path) -> Iterator[Run]:
     begun: dict[int, dict[str, Any]] = {}
     for line in file.read_text().splitlines(keepends=True):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fastq import Inspector, TaskState
-from tests.interop.crowd.books import TaskKey, fastq_runs, go_runs
+from tests.interop.crowd.books import TaskKey, fastq_begun, go_runs
 from tests.interop.crowd.plan import CANCELED, QUEUES, SHELF, Job
 from tests.interop.crowd.producers import Enqueued
 from tests.interop.peer import GoPeer
@@ -102,14 +102,13 @@ def pause_and_resume(go: GoPeer, inspector: Inspector, turn: int) -> None:
 
 def cancel_waiting(serving: GoPeer, go: GoPeer, inspector: Inspector, directory: Path, told: set[TaskKey]) -> None:
     """Cancel once each task that has begun to wait in vain, by either inspector."""
-    for run in (*go_runs(serving, CANCELED), *fastq_runs(directory)):
-        if run.type != CANCELED or run.outcome or run.key in told:
-            continue
-        told.add(run.key)
+    begun = {run.key for run in go_runs(serving, CANCELED)} | fastq_begun(directory, CANCELED)
+    for key in begun - told:
+        told.add(key)
         if len(told) % 2:
-            inspector.cancel_processing(run.key[1])
+            inspector.cancel_processing(key[1])
         else:
-            go.inspect("CancelProcessing", run.key[1])
+            go.inspect("CancelProcessing", key[1])
 
 
 @contextmanager
