@@ -120,8 +120,12 @@ class AsyncNodeTransport:
         async with self._turns:
             try:
                 connection = await self._connection()
-            except CONNECT_FAULTS as error:
-                return [Unsent(ClientClosedError() if self._is_closed else error, self.where)] * len(commands)
+            except Exception as error:
+                if self._is_closed:  # redis-py that connects meanwhile misses its writer: AttributeError
+                    return [Unsent(ClientClosedError(), self.where)] * len(commands)
+                if isinstance(error, CONNECT_FAULTS):
+                    return [Unsent(error, self.where)] * len(commands)
+                raise
             lines = commands if self._confirm is None else self._confirm.lines(commands)
             try:
                 replies = await exchange_on(connection, lines)

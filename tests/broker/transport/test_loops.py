@@ -123,6 +123,37 @@ def test_calls_under_way_end_when_their_client_is_closed(is_cluster: bool) -> No
             assert not db.exists(PENDING)
 
 
+@pytest.mark.parametrize("is_cluster", [False, True], ids=["one", "cluster"])
+def test_a_call_whose_connection_introduces_itself_ends_when_its_client_is_closed(
+    is_cluster: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """redis-py finds no writer then."""
+    send = redis.asyncio.connection.AbstractConnection._send_packed_command
+
+    async def use(server: RedisServer) -> None:
+        client = AsyncClient(f"redis-cluster://127.0.0.1:{server.port}" if is_cluster else server.tcp_url)
+        await client.ping()
+
+        async def close_first(connection: Any, command: Any) -> None:
+            await client.close()
+            await send(connection, command)
+
+        monkeypatch.setattr(redis.asyncio.connection.AbstractConnection, "_send_packed_command", close_first)
+        calls = [client.enqueue("t") for _ in range(3)]  # one of them on the connection that there is
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        errors = [each for each in ended if isinstance(each, BaseException)]
+        assert all(isinstance(each, BrokerConnectionError) for each in errors)
+        assert "enqueue: the client was closed before this was sent" in map(str, errors)
+        await client.close()
+
+    with ExitStack() as stack:
+        if is_cluster:
+            (server,) = stack.enter_context(redis_cluster(1))
+        else:
+            server = stack.enter_context(redis_server(free_port()))
+        asyncio.run(use(server))
+
+
 def is_sending_and_connecting(client: AsyncClient) -> bool:
     """Return whether one connection has bytes to send, and another one waits for its first reply."""
     transport: Any = client._broker.transport
