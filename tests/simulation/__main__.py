@@ -15,6 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Final
 
+from tests.simulation import core
 from tests.simulation.choice import NAMES, Sites
 from tests.simulation.faults import Fault
 from tests.simulation.night import run_night, runners_of, seeds_of
@@ -223,6 +224,7 @@ def main() -> int:
             words = [sys.executable, "-m", "tests.simulation", *sys.argv[1:], "--asked"]
             return run_night(runners_of(words, args.jobs), seeds, args.within, tells_all=args.json)
         start_again(shim)
+    core.stay()  # Redis with it: a wake-up across cores takes a fifth of all CPU
     page = Page(Path(os.environ["FASTQ_SIMULATION"]))
     sites = Sites(args.site[0], page.path.parent, BUILT / "clock.so")
     try:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.simulation import core
 from tests.simulation.child.build import install
 from tests.simulation.planted import read_mistakes
 
@@ -61,6 +62,7 @@ def find(name: str, seeds: range) -> bool:
     child = os.fork()
     if not child:
         install(PLANTED[name])
+        core.stay()
         import tests.simulation.child.scenario  # noqa: F401 - once for all seeds
 
         for tried, seed in enumerate(seeds, 1):
@@ -107,6 +109,7 @@ def main() -> int:
     args = parser.parse_args()
     if not args.plant:
         install()
+        core.stay()
         return run_seeds(args)
     names = list(PLANTED) if args.plant == ["all"] else args.plant
     found = sum([find(name, range(args.seed, args.seed + args.count)) for name in names])
