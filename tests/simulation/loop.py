@@ -81,7 +81,7 @@ class Loop(asyncio.BaseEventLoop):
         self.steps = 0
         self._timers: list[Timer] = []
         self.get_debug = bool  # type: ignore[method-assign]  # says no; each future asks
-        self._made = self._at_once = 0
+        self._made = self._steps_before = 0
         self._on: Machine | None = None
         self.set_clock(None)
 
@@ -130,14 +130,16 @@ class Loop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         """Run round after round until somebody stops the loop: a return after each would be a part of the time."""
         ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
-        while True:
+        while not self._stopping:  # type: ignore[attr-defined]
             if not ready:
                 self._jump()
             now_s = self._now_s
             while timers and timers[0][0] <= now_s:
                 ready.append(heappop(timers))
             count = len(ready)
-            self._count(count)
+            self.steps += count
+            if self.steps - self._steps_before > MOST_STEPS_AT_ONCE:
+                raise StuckError(f"{self.steps - self._steps_before} steps at one instant, the next {ready[0]}")
             for _ in range(count):
                 handle = ready.popleft()
                 _, _, callback, args, context = handle
@@ -153,14 +155,6 @@ class Loop(asyncio.BaseEventLoop):
                     context.run(callback, *args)
                 except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as asyncio's handles do
                     self.call_exception_handler({"message": "a callback", "exception": error, "handle": handle})
-            if self._stopping:  # type: ignore[attr-defined]
-                return
-
-    def _count(self, steps: int) -> None:
-        self.steps += steps
-        self._at_once += steps
-        if self._at_once > MOST_STEPS_AT_ONCE:
-            raise StuckError(f"{self._at_once} steps at one instant, the next {self._ready[0]}")  # type: ignore[attr-defined]
 
     def _jump(self) -> None:
         """Go to the instant of the next timer."""
@@ -174,7 +168,7 @@ class Loop(asyncio.BaseEventLoop):
         while due_ns / 1e9 < due_s:
             due_ns += 1  # never before it, however the float was rounded
         if due_ns > self.now_ns:
-            self.now_ns, self._now_s, self._at_once = due_ns, due_ns / 1e9, 0
+            self.now_ns, self._now_s, self._steps_before = due_ns, due_ns / 1e9, self.steps
             self._on = NO_MACHINE
 
     async def create_connection(  # type: ignore[override]

@@ -13,7 +13,7 @@ import hiredis
 from tests.simulation.faults import REDIS, Fault
 from tests.simulation.loop import MACHINE, OUTSIDE, Loop, Machine
 from tests.simulation.sites import Server, Site
-from tests.simulation.store import pack
+from tests.simulation.store import Store, pack
 
 LOST: Final = 0.25
 """The share of requests that a lossy wire spoils."""
@@ -95,7 +95,10 @@ class Network:
 
     def hand_on(self, server: Server) -> None:
         """Hand on what a server has sent by itself."""
-        ready = {-1, *(fileno for fileno, _ in self._pushed.poll(0))}
+        polled = self._pushed.poll(0)
+        if not polled and isinstance(server, Store):
+            return
+        ready = {-1, *(fileno for fileno, _ in polled)}
         for listener in list(self.listeners):
             is_ready = listener.server is server and listener.line.fileno in ready
             if is_ready and (pushed := listener.line.pushed()):
@@ -234,7 +237,12 @@ class Wire(asyncio.Transport):
 
     def _return(self, data: bytes) -> None:
         if self._is_open and not self._waits(self._return, data):
-            self._loop.call_soon(self._receive, data, context=self.machine.context)
+            machine = self.machine
+            if machine.is_still or machine.is_dead:
+                self._loop.call_soon(self._receive, data, context=machine.context)
+            else:  # a step less
+                self._loop.set_clock(machine)
+                machine.context.run(self._receive, data)
 
     def _receive(self, data: bytes) -> None:
         if not self._is_closing:
