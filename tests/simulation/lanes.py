@@ -16,7 +16,7 @@ from tests.simulation.judge import Sent
 from tests.simulation.keyspace import OF_LANES
 from tests.simulation.loop import Machine
 from tests.simulation.pool import Fate
-from tests.simulation.store import pack
+from tests.simulation.store import pack, texts_in
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -175,10 +175,12 @@ class LimitWatch:
             self._master = master
             note(Switched(now_s))
         replies = self._site.replies_of(_PREFIX, self._packed)
-        if replies == self._seen and _ELSEWHERE not in replies:
+        is_elsewhere = _ELSEWHERE in replies
+        if replies == self._seen and not is_elsewhere:
             return
         self._seen = replies
-        leased, rules, *lanes = self._site.ask_all(self._asked)
+        asked = self._asked
+        leased, rules, *lanes = self._site.ask_all(asked) if is_elsewhere else texts_in(replies, len(asked))
         self._note_rules(dict(zip(rules[::2], rules[1::2], strict=True)))
         here = set(leased)
         for task_id in sorted(self._leased - here):

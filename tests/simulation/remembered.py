@@ -2,7 +2,6 @@
 
 import gc
 from collections.abc import Iterable
-from functools import cache
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Final
 
@@ -22,7 +21,7 @@ def remembered(start: object, ids: Iterable[str], but: Iterable[object]) -> dict
     while waiting:
         kept.append(holder := waiting.pop())
         for one in _held(holder):
-            use = _use(type(one))  # type: ignore[arg-type]  # mypy thinks of the hash of its objects
+            use = _USES[type(one)]
             if use == _TEXT:
                 if one in wanted and wanted[one] not in found:
                     found[wanted[one]] = _way(holder, holders)
@@ -32,13 +31,16 @@ def remembered(start: object, ids: Iterable[str], but: Iterable[object]) -> dict
     return found
 
 
-@cache
-def _use(kind: type) -> int:
-    """Return what is done with objects of a type."""
-    if issubclass(kind, (str, bytes)):
-        return _TEXT
-    is_left_out = kind in _HOLD_NOTHING or issubclass(kind, (type, ModuleType, CodeType, BuiltinFunctionType))
-    return _LEFT_OUT if is_left_out else _LOOKED_INTO
+class _Uses(dict[type, int]):
+    """What is done with objects of a type."""
+
+    def __missing__(self, kind: type) -> int:
+        is_left_out = kind in _HOLD_NOTHING or issubclass(kind, (type, ModuleType, CodeType, BuiltinFunctionType))
+        self[kind] = _TEXT if issubclass(kind, (str, bytes)) else _LEFT_OUT if is_left_out else _LOOKED_INTO
+        return self[kind]
+
+
+_USES: Final = _Uses()
 
 
 def _way(to: object, holders: dict[int, object]) -> str:

@@ -28,6 +28,13 @@ def pack(commands: Sequence[Sequence[bytes]]) -> bytes:
     return b"".join([hiredis.pack_command(tuple(command)) for command in commands])  # type: ignore[arg-type]
 
 
+def texts_in(replies: bytes, count: int) -> list[Any]:
+    """Return so many replies, with texts in place of bytes."""
+    reader = hiredis.Reader(encoding="utf-8", errors="surrogateescape")
+    reader.feed(replies)
+    return [reader.gets() for _ in range(count)]
+
+
 class Line:
     """A connection to the server."""
 
@@ -139,10 +146,8 @@ class Store:
 
     def ask_all(self, commands: Iterable[Sequence[str]]) -> list[Any]:
         """Carry out commands as one pipeline."""
-        reader = hiredis.Reader(encoding="utf-8", errors="surrogateescape")
         packed = [[word.encode() for word in words] for words in commands]
-        reader.feed(self._control.carry_out(packed))
-        return [reader.gets() for _ in packed]
+        return texts_in(self._control.carry_out(packed), len(packed))
 
     def replies_to(self, packed: bytes) -> bytes:
         """Carry out commands of the simulation's own that are bytes already, and return the bytes of their replies."""
