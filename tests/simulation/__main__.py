@@ -30,6 +30,8 @@ OF_SITES: Final = "what Redis is; any: by the seed; of several, seeds have them 
 LIMIT_S: Final = 60
 """Of the processor's time, for one seed."""
 
+sys.modules["opentelemetry"] = None  # type: ignore[assignment]  # redis-py would import it: a sixth of all imports
+
 
 def build_shim() -> Path:
     """Compile the library that gives processes simulated clocks, unless that was done."""
@@ -149,6 +151,7 @@ def is_found(name: str, seeds: range, size: Size, page: Page, sites: Sites) -> b
 
 def end(page: Page, sites: Sites) -> None:
     """Stop Redis, and remove what the processes have shared."""
+    gc.freeze()  # else the end of Python looks through all that was imported
     sites.stop()
     page.switch(False)
     shutil.rmtree(page.path.parent)
