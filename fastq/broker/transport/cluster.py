@@ -130,6 +130,8 @@ class SlotOwners:
         now = [nodes[0].name if (nodes := slots.get(slot)) else "" for slot in range(SLOTS)]
         with self._lock:
             before, self._seen = self._seen, now
+        if before == now:
+            return False
         moved = Counter((old, new) for old, new in zip(before, now, strict=False) if old and old != new)
         for (old, new), count in moved.items():
             _log.info("the Redis cluster moved %d slots from %s to %s", count, old, new or "no node")
