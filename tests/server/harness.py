@@ -2,7 +2,7 @@
 
 import gc
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from fastq.broker.operation import Operation
 from fastq.broker.scripts import SCRIPTS
 from fastq.broker.transport.open import open_async_broker
 from fastq.broker.transport.wait import TaskWatch
 from fastq.common.clock import Clock
+from fastq.errors import BrokerConnectionError
 from fastq.server.actors.lost_tasks import LostTaskRules, LostTasks
 from fastq.server.actors.recoverer import Reclaim, Recoverer
 from fastq.server.base.commands import Commands
@@ -83,6 +85,19 @@ class Bench:
     def wipe_mark(self, task_id: str) -> None:
         """Let an asynq server that has just ended a task extend its lease once more, as ExtendLease does."""
         self.db.zadd(keys.lease(QUEUE), {task_id: self.clock.unix_ns() // 10**9 + 30}, xx=True)
+
+
+def lose_replies(broker: Any, name: str) -> None:
+    """Let the replies to one script be lost."""
+    run_many = broker.run_many
+
+    async def run(operations: Sequence[Operation[Any]]) -> list[Any]:
+        if operations[0].name == name:
+            return [BrokerConnectionError("no reply", maybe_applied=True) for _ in operations]
+        replies: list[Any] = await run_many(operations)
+        return replies
+
+    broker.run_many = run
 
 
 RULES = LostTaskRules(lambda retried: 100.0 + retried, MAX_LOST, None, Tally)

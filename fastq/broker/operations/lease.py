@@ -5,6 +5,7 @@ once, divided by 2**20. The sum is exact in a double, and the fraction does not 
 write that must not touch another server's task compares the fraction.
 """
 
+import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -113,15 +114,16 @@ def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence
     )
 
 
-def restore_owner(queue: str, task_id: str, message_sha1: str, lease_score: str) -> Operation[bool]:
+def restore_owner(queue: str, task_id: str, message: bytes, lease_score: str) -> Operation[bool]:
     """Give a lease its owner's mark again if no more than that was changed; returns whether it has that mark now.
 
-    ``message_sha1`` (hex) is of the message as it was taken.
+    ``message`` is the task's as it was taken; only its hash is sent.
     """
+    digest = hashlib.sha1(message, usedforsecurity=False).hexdigest()
     return scripted(
         "restore_owner",
         (keys.lease(queue),),
-        (keys.task_prefix(queue), task_id, message_sha1, lease_score),
+        (keys.task_prefix(queue), task_id, digest, lease_score),
         bool,
         idempotent=True,
     )

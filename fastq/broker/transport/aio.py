@@ -121,7 +121,7 @@ class AsyncNodeTransport:
             try:
                 connection = await self._connection()
             except Exception as error:
-                if self._is_closed:  # redis-py that connects meanwhile misses its writer: AttributeError
+                if self._is_closed:  # redis-py may find no writer any more, and raise AttributeError
                     return [Unsent(ClientClosedError(), self.where)] * len(commands)
                 if isinstance(error, CONNECT_FAULTS):
                     return [Unsent(error, self.where)] * len(commands)

@@ -4,7 +4,6 @@ asynq's heartbeat extends leases by id, whoever has them. It may still name a ta
 before. If that task is ours by then, its lease looks like one of asynq's.
 """
 
-import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -24,8 +23,8 @@ async def restore_marks(
 ) -> set[InFlightTask]:
     """Return which of the tasks, whose leases lack our mark, are ours after all; raises the error of an outage.
 
-    A task may have left us and be as it was before if its lease has ended, also while this machine was suspended: it
-    was enqueued again under the same id. A task by key may be enqueued again even while it runs.
+    If a lease has ended, perhaps while this machine was suspended, the task may have been run elsewhere and enqueued
+    again under the same id, with the same message. A task by key may even be enqueued again while it runs.
     """
     now_s, lease_s = in_flight.clock.monotonic_s(), in_flight.timing.lease_s
     awake_since_s = in_flight.stall.awake_since_s
@@ -40,12 +39,8 @@ async def restore_marks(
     if not held:
         return set()
     score = in_flight.owner.score(in_flight.clock.unix_ns() / 1e9, lease_s)
-    results = await run_many([restore_owner(task.queue, task.id, _sha1(task.view.data), score) for task in held])
+    results = await run_many([restore_owner(task.queue, task.id, task.view.data, score) for task in held])
     for result in results:
         if isinstance(result, BrokerError) and is_shared(result):
             raise result
     return {task for task, is_ours in zip(held, results, strict=True) if is_ours is True}
-
-
-def _sha1(message: bytes) -> str:
-    return hashlib.sha1(message, usedforsecurity=False).hexdigest()

@@ -1,6 +1,5 @@
 """A queue in which each script has something to do, and a call of each script that does it."""
 
-import hashlib
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -424,11 +423,7 @@ CALLS: Mapping[str, list[Operation[Any]]] = {
     ],
     "requeue_lanes": [in_lanes(requeue(Q, ["a1", "a2", "b1"], NOW_NS, Guard(OURS)), Q)],
     "requeue": [requeue(Q, ["a1", "a2"], NOW_NS, Guard(OURS)), requeue(Q, ["e1"], NOW_NS, _LOST)],
-    "restore_owner": [
-        restore_owner(
-            Q, "a1", hashlib.sha1(message("a1"), usedforsecurity=False).hexdigest(), f"{NOW_S + 60}{str(OURS)[1:]}"
-        ),
-    ],
+    "restore_owner": [restore_owner(Q, "a1", message("a1"), f"{NOW_S + 60}{str(OURS)[1:]}")],
     "retry_lanes": [
         in_lanes(retry(Q, [Retried("a1", message("a1"), NOW_S + 5, attempt=ATTEMPT)], NOW, Guard(OURS)), Q)
     ],

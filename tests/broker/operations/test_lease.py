@@ -1,9 +1,7 @@
 """Leases: the owner's mark in the score, extending only what is ours, and finding what was leased."""
 
-import hashlib
 import secrets
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from redis import Redis
@@ -84,14 +82,10 @@ def test_a_lease_that_ended_is_extended_while_it_is_still_ours(bench: QueueBench
     assert bench.scores("lease") == {"a": NOW_S + 30 + OURS.fraction}
 
 
-def sha1(task_id: str, **fields: Any) -> str:
-    return hashlib.sha1(message(task_id, **fields), usedforsecurity=False).hexdigest()
-
-
 def test_a_mark_that_asynq_has_wiped_is_given_again_also_after_a_lost_reply(bench: QueueBench) -> None:
     bench.activate("a", owner=GOS)
     for _ in range(2):
-        assert bench.run(restore_owner(QUEUE, "a", sha1("a"), OURS.score(NOW_S + 5)))
+        assert bench.run(restore_owner(QUEUE, "a", message("a"), OURS.score(NOW_S + 5)))
         assert bench.scores("lease") == {"a": NOW_S + 35 + OURS.fraction}
 
 
@@ -101,13 +95,13 @@ def test_no_mark_is_given_to_what_another_may_have_taken(bench: QueueBench) -> N
     bench.activate("ended", owner=GOS)
     bench.db.hset(keys.task(QUEUE, "ended"), "state", "retry")
     before = bench.scores("lease")
-    for task_id, digest in (
-        ("gos", sha1("gos", error_msg="lost")),
-        ("theirs", sha1("theirs")),
-        ("ended", sha1("ended")),
-        ("nosuch", sha1("nosuch")),
+    for task_id, taken in (
+        ("gos", message("gos", error_msg="lost")),
+        ("theirs", message("theirs")),
+        ("ended", message("ended")),
+        ("nosuch", message("nosuch")),
     ):
-        assert not bench.run(restore_owner(QUEUE, task_id, digest, OURS.score(NOW_S)))
+        assert not bench.run(restore_owner(QUEUE, task_id, taken, OURS.score(NOW_S)))
     assert bench.scores("lease") == before
 
 

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -92,6 +92,17 @@ def test_close_ends_the_connections_of_its_own_loop_only(db: Redis, url: str) ->
     wait_until(lambda: not connections(db))
 
 
+@contextmanager
+def own_server(*, is_cluster: bool) -> Iterator[RedisServer]:
+    """Run a server, or a cluster of one node."""
+    with ExitStack() as stack:
+        if is_cluster:
+            (server,) = stack.enter_context(redis_cluster(1))
+        else:
+            server = stack.enter_context(redis_server(free_port()))
+        yield server
+
+
 @pytest.mark.parametrize("is_cluster", [False, True], ids=["one", "cluster"])
 def test_calls_under_way_end_when_their_client_is_closed(is_cluster: bool) -> None:
     """One has sent a part of its request, one is connecting, one waits; Redis is silent, and is not waited for."""
@@ -112,11 +123,7 @@ def test_calls_under_way_end_when_their_client_is_closed(is_cluster: bool) -> No
             assert isinstance(error, BrokerConnectionError)
             assert error.maybe_applied is was_sent
 
-    with ExitStack() as stack:
-        if is_cluster:
-            (server,) = stack.enter_context(redis_cluster(1))
-        else:
-            server = stack.enter_context(redis_server(free_port()))
+    with own_server(is_cluster=is_cluster) as server:
         asyncio.run(use(server))
         with server.client() as db:
             wait_until(lambda: not connections(db))
@@ -146,11 +153,7 @@ def test_a_call_whose_connection_introduces_itself_ends_when_its_client_is_close
         assert "enqueue: the client was closed before this was sent" in map(str, errors)
         await client.close()
 
-    with ExitStack() as stack:
-        if is_cluster:
-            (server,) = stack.enter_context(redis_cluster(1))
-        else:
-            server = stack.enter_context(redis_server(free_port()))
+    with own_server(is_cluster=is_cluster) as server:
         asyncio.run(use(server))
 
 

@@ -103,7 +103,7 @@ def pause_and_resume(go: GoPeer, inspector: Inspector, turn: int) -> None:
 def cancel_waiting(serving: GoPeer, go: GoPeer, inspector: Inspector, directory: Path, told: set[TaskKey]) -> None:
     """Cancel once each task that has begun to wait in vain, by either inspector."""
     begun = {run.key for run in go_runs(serving, CANCELED)} | fastq_begun(directory, CANCELED)
-    for key in begun - told:
+    for key in sorted(begun - told):
         told.add(key)
         if len(told) % 2:
             inspector.cancel_processing(key[1])

@@ -10,14 +10,13 @@ from redis import Redis
 
 from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
-from fastq.errors import BrokerConnectionError
 from fastq.server.actors.acker import FLUSH_AT, RESTED_S, Acker
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, message
 from tests.faulty_proxy import faulty_proxy
 from tests.redis_servers import RedisServer
-from tests.server.harness import Bench, logged, no_news, on_bench, under_way
+from tests.server.harness import Bench, logged, lose_replies, no_news, on_bench, under_way
 from tests.waiting import until
 
 WRITES: dict[str, Callable[[str], Disposition]] = {
@@ -232,14 +231,7 @@ def test_an_end_waits_while_redis_does_not_say_whose_the_lease_is(db: Redis, url
         (task,) = bench.hold("a")
         bench.wipe_mark("a")
         acking.add([end(task, "retry")])
-        run_many = bench.commands.run_many
-
-        async def fail_to_restore(operations: Sequence[Operation[Any]]) -> list[Any]:
-            if operations[0].name == "restore_owner":
-                return [BrokerConnectionError("no reply", maybe_applied=True)]
-            return await run_many(operations)
-
-        bench.commands.run_many = fail_to_restore  # type: ignore[method-assign]  # its reply is lost
+        lose_replies(bench.commands, "restore_owner")
         await acking.tick()
         assert (bench.in_flight_ids(), bench.ends.waiting) == (["a"], [task])
 

@@ -1,15 +1,14 @@
 """The heartbeater: what is held stays leased, what was lost is let go of, and the server is seen."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from redis import Redis
 
-from fastq.broker.operation import Operation
 from fastq.broker.operations.presence import ServerIdentity, ServerState
 from fastq.broker.scripts import SCRIPTS
-from fastq.errors import BrokerConnectionError, BrokerError
+from fastq.errors import BrokerError
 from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire import keys
@@ -18,7 +17,7 @@ from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, message
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.server.actors.test_acker import acker, end
-from tests.server.harness import Bench, ScriptFault, logged, on_bench
+from tests.server.harness import Bench, ScriptFault, logged, lose_replies, on_bench
 
 ME = ServerIdentity("host", 7, "id")
 
@@ -161,14 +160,7 @@ def test_while_redis_does_not_say_whose_a_lease_is_its_task_is_kept(db: Redis, u
         task, ours = bench.hold("a", "ours")
         bench.clock.advance(5)
         bench.wipe_mark("a")
-        run_many = bench.broker.run_many
-
-        async def fail_to_restore(operations: Sequence[Operation[Any]]) -> list[Any]:
-            if operations[0].name == "restore_owner":
-                return [BrokerConnectionError("no reply", maybe_applied=True)]
-            return await run_many(operations)
-
-        bench.broker.run_many = fail_to_restore  # type: ignore[method-assign]  # its reply is lost
+        lose_replies(bench.broker, "restore_owner")
         with pytest.raises(BrokerError, match="no reply"):
             await heartbeater(bench, lost.append).tick()
         assert (lost, task.leased_until_s, ours.leased_until_s, task.in_flight) == ([], 30, 35, True)
